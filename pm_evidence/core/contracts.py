@@ -1,0 +1,133 @@
+"""The nouns of the package, one tiny contract each.
+
+A *state* is a whole population in whatever form its target likes best: rows of
+floats for a PyMC model, bit planes for a lattice. Only targets and kernels look
+inside one; samplers count, take and join.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Kernel", "MoveInfo", "Path", "Plan", "State"]
+
+Floats = NDArray[np.float64]
+Streams = NDArray[np.uint64]
+
+
+class State(Protocol):
+    """A population of states."""
+
+    def __len__(self) -> int:
+        """Return the number of members."""
+        ...
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` (repeats allowed) as a new population."""
+        ...
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        ...
+
+    def to_draws(self) -> NDArray[Any]:
+        """Return the members in the target's own coordinates, shape ``(n, ...)``."""
+        ...
+
+
+class Path(Protocol):
+    """The family of unnormalised densities between the reference (0) and the target (1)."""
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> State:
+        """Return ``n`` independent exact draws at ``beta = 0``."""
+        ...
+
+    def log_ratio(self, state: State, start: float, stop: float) -> Floats:
+        """Return ``log f_stop(x) - log f_start(x)`` for every member, shape ``(n,)``, in nats."""
+        ...
+
+    def energy(self, state: State, beta: float) -> Floats:
+        """Return ``-d log f_beta(x) / d beta`` for every member, shape ``(n,)``, in nats."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MoveInfo:
+    """What a kernel reports of one advance of the whole population.
+
+    Parameters
+    ----------
+    acceptance : float
+        Mean acceptance probability, from 0 to 1.
+    n_evaluations : int
+        Density (or gradient) evaluations made.
+    n_nan : int
+        Proposals refused because their density was NaN.
+    reach : float
+        1 if longer moves would mix more per evaluation, -1 if shorter ones would, 0 if not known.
+    parts : tuple of MoveInfo
+        Reports of the parts of a composite kernel, in the kernel's own order.
+    """
+
+    acceptance: float
+    n_evaluations: int
+    n_nan: int = 0
+    reach: float = 0.0
+    parts: tuple["MoveInfo", ...] = ()
+
+
+class Kernel(Protocol):
+    """Moves a whole population at fixed beta and leaves that density invariant.
+
+    A kernel is frozen: its settings are its fields, and tuning returns another kernel.
+    """
+
+    def advance(
+        self, path: Any, state: Any, beta: float, streams: Streams
+    ) -> tuple[Any, MoveInfo]:
+        """Move every member once; member ``i`` draws from ``streams[i]`` only, which advances."""
+        ...
+
+    def learn(self, path: Any, state: Any) -> Self:
+        """Return the kernel with its shape learnt from a population."""
+        ...
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel with its scales moved towards their best."""
+        ...
+
+    def frozen(self) -> Self:
+        """Return the kernel without any exploration of its own settings."""
+        ...
+
+    def reversed(self) -> Self:
+        """Return the time reversal with respect to the invariant density."""
+        ...
+
+    def settings(self) -> dict[str, float]:
+        """Return the scalar settings, for the record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule and the frozen kernel of each stage, as a pilot leaves them.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_stages + 1,)
+        Inverse temperatures, strictly rising from 0 to 1.
+    kernels : tuple of Kernel, length n_stages
+        ``kernels[k]`` moves the population at ``beta[k + 1]``.
+    """
+
+    beta: Floats
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return len(self.kernels)

@@ -1,0 +1,60 @@
+"""Calls of compiled densities by address.
+
+A density is a C function ``status(x*, out*, gradient*, data*)``. Kernels receive its
+address as an integer, so they are compiled once for all models and cached; closing
+over the function itself would compile every kernel again for every model.
+"""
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+__all__ = ["DENSITY_SIGNATURE", "call_density", "view_address"]
+
+_doubles = types.CPointer(types.double)
+_words = types.CPointer(types.int64)
+DENSITY_SIGNATURE = types.int64(_doubles, _doubles, _doubles, _words)
+
+
+@intrinsic
+def call_density(typingctx, address, x, out, gradient, data):
+    """Return ``(*address)(x, out, gradient, data)`` for contiguous arrays.
+
+    Parameters
+    ----------
+    address : int64
+        Address of a function with ``DENSITY_SIGNATURE``.
+    x : float64 array, shape (n_dim,)
+        Position.
+    out : float64 array, shape (2,)
+        Receives log prior and log likelihood in nats.
+    gradient : float64 array, shape (2, n_dim)
+        Receives both gradients; left alone by a function compiled without them.
+    data : int64 array
+        Addresses and shapes of the arrays that the function reads.
+    """
+    signature = types.int64(address, x, out, gradient, data)
+
+    def codegen(context, builder, sig, args):
+        pointers = []
+        for type_, value in zip(sig.args[1:], args[1:], strict=True):
+            element = context.get_value_type(type_.dtype).as_pointer()
+            pointers.append(
+                builder.bitcast(context.make_array(type_)(context, builder, value).data, element)
+            )
+        function_type = ir.FunctionType(ir.IntType(64), [p.type for p in pointers])
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(function, pointers)
+
+    return signature, codegen
+
+
+@intrinsic
+def view_address(typingctx, address):
+    """Return the integer ``address`` as an untyped pointer, for ``numba.carray``."""
+    signature = types.voidptr(address)
+
+    def codegen(context, builder, sig, args):
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return signature, codegen

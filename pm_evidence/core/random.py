@@ -1,0 +1,101 @@
+"""Random streams: one xoshiro256++ generator per chain, seeded from ``SeedSequence``.
+
+A stream is a row of four ``uint64`` words that compiled kernels advance in place, so
+that results depend neither on threads nor on the order in which chains are moved.
+The generator is Blackman and Vigna (2021), "Scrambled linear pseudorandom number
+generators".
+"""
+
+from math import cos, log, pi, sin, sqrt
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["block_seeds", "fill_normal", "next_word", "resolve_seed", "streams", "uniform"]
+
+_TWO_POW_MINUS_53 = 1.0 / 9007199254740992.0
+
+
+def resolve_seed(random_seed: int | np.random.Generator | None) -> int:
+    """Return the integer that stands for ``random_seed`` in the record.
+
+    Raises
+    ------
+    ValueError
+        If ``random_seed`` is not None, a non-negative integer or a NumPy generator.
+    """
+    if random_seed is None:
+        entropy = np.random.SeedSequence().entropy
+        assert isinstance(entropy, int)
+        return entropy
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**63))
+    if isinstance(random_seed, bool) or not isinstance(random_seed, int | np.integer):
+        raise ValueError(
+            f"random_seed must be None, a non-negative integer or a numpy Generator, got "
+            f"{random_seed!r}; pass for example random_seed=1."
+        )
+    if random_seed < 0:
+        raise ValueError(f"random_seed must not be negative, got {random_seed}; drop the sign.")
+    return int(random_seed)
+
+
+def block_seeds(seed: int, phase: int, block: int) -> tuple[np.random.SeedSequence, ...]:
+    """Return the two seeds of a block: one for drawing its start, one for its chains.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the run.
+    phase : int
+        Which part of the run the block belongs to (pilot, forward, reverse).
+    block : int
+        Index of the block within the phase.
+    """
+    root = np.random.SeedSequence(seed, spawn_key=(phase, block))
+    return tuple(root.spawn(2))
+
+
+def streams(seed: np.random.SeedSequence, n: int) -> NDArray[np.uint64]:
+    """Return ``n`` independent streams, shape ``(n, 4)``."""
+    words = seed.generate_state(4 * n, np.uint64).reshape(n, 4)
+    words[:, 0] |= np.uint64(1)  # the all-zero state is the generator's only fixed point
+    return words
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def next_word(stream):
+    """Return the next 64 random bits of ``stream`` (four words), advancing it."""
+    a, b, c, d = stream[0], stream[1], stream[2], stream[3]
+    total = a + d
+    result = ((total << nb.uint64(23)) | (total >> nb.uint64(41))) + a
+    shifted = b << nb.uint64(17)
+    c ^= a
+    d ^= b
+    b ^= c
+    a ^= d
+    c ^= shifted
+    d = (d << nb.uint64(45)) | (d >> nb.uint64(19))
+    stream[0], stream[1], stream[2], stream[3] = a, b, c, d
+    return result
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def uniform(stream):
+    """Return a uniform draw strictly between 0 and 1."""
+    return ((next_word(stream) >> nb.uint64(11)) + 0.5) * _TWO_POW_MINUS_53
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def fill_normal(stream, out):
+    """Fill ``out`` with standard normal draws (Box and Muller, both branches)."""
+    n = out.size
+    i = 0
+    while i < n:
+        radius = sqrt(-2.0 * log(uniform(stream)))
+        angle = 2.0 * pi * uniform(stream)
+        out[i] = radius * cos(angle)
+        if i + 1 < n:
+            out[i + 1] = radius * sin(angle)
+        i += 2

@@ -1,0 +1,151 @@
+"""What a run leaves behind, and what an estimator makes of it.
+
+Samplers write records and estimators read them; neither imports the other, so
+a stored run can be estimated again without sampling.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BlockRecord", "LogEvidence", "RunRecord", "StageTrace"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvidence:
+    """An estimate of a log evidence with its error.
+
+    Parameters
+    ----------
+    value : float
+        Log evidence in nats, relative to the normalised reference distribution.
+    mcse : float
+        Monte Carlo standard error of ``value`` in nats; NaN where it cannot be estimated.
+    estimator : str
+        Name of the estimator.
+    status : str
+        ``"ok"``, or one word for what is wrong.
+    lower, upper : float
+        95 % interval in nats.
+    message : str
+        What the status means here, and what to do about it; empty when ``status`` is ``"ok"``.
+    """
+
+    value: float
+    mcse: float
+    estimator: str
+    status: str = "ok"
+    lower: float = float("nan")
+    upper: float = float("nan")
+    message: str = ""
+
+    def __repr__(self) -> str:
+        digits = 3 if not np.isfinite(self.mcse) or self.mcse >= 0.0095 else 4
+        return (
+            f"LogEvidence(value={self.value:.{digits}f}, mcse={self.mcse:.{digits}f}, "
+            f'estimator="{self.estimator}", status="{self.status}")'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StageTrace:
+    """Per-stage diagnostics of one block; every array has shape ``(n_stages,)``.
+
+    Stage ``k`` carries the population from ``beta[k]`` to ``beta[k + 1]``.
+
+    Parameters
+    ----------
+    energy_mean, energy_var : ndarray
+        Mean and variance over the population at ``beta[k]`` of the energy, that is minus the
+        derivative of the log density along the path (minus the log likelihood on a geometric path).
+    ess : ndarray
+        Effective sample size of the incremental weights, as a share of the population (0 to 1).
+    acceptance : ndarray
+        Mean acceptance probability of the moves at ``beta[k + 1]``.
+    """
+
+    energy_mean: Floats
+    energy_var: Floats
+    ess: Floats
+    acceptance: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """What one independent block leaves behind.
+
+    Parameters
+    ----------
+    block : int
+        Index of the block; with the seed it fixes every random number.
+    work : ndarray, shape (n_paths,)
+        Minus log weight of each independent path in nats. An island of interacting particles is one
+        path of an extended space, so its work is minus the log of its evidence estimate.
+    trace : StageTrace
+        Diagnostics per stage.
+    draws : ndarray, shape (n_draws, ...), or None
+        States at ``beta = 1`` in the target's own coordinates.
+    log_weight : ndarray, shape (n_draws,), or None
+        Log weights of the draws in nats, unnormalised; None when the draws have equal weights.
+    relative_variance : float
+        Single-run estimate of the variance of ``exp(-work)`` over its squared mean, for a block that
+        is one path; NaN where there is none.
+    n_evaluations : int
+        Number of density (or gradient) evaluations.
+    n_nan : int
+        Number of moves that met a density of NaN and were refused.
+    """
+
+    block: int
+    work: Floats
+    trace: StageTrace
+    draws: NDArray[Any] | None = None
+    log_weight: Floats | None = None
+    relative_variance: float = float("nan")
+    n_evaluations: int = 0
+    n_nan: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A whole run: the schedule, and the blocks of each direction.
+
+    Parameters
+    ----------
+    method : str
+        Name of the sampler.
+    beta : ndarray, shape (n_stages + 1,)
+        Inverse temperatures, from 0 to 1.
+    forward, reverse : sequence of BlockRecord
+        Blocks that anneal from the reference to the target, and back.
+    settings : mapping of str to ndarray, shape (n_stages,)
+        Settings of the kernel that moves the population at ``beta[1:]``.
+    info : mapping
+        Plain facts of the run (seed, versions, times in seconds).
+    """
+
+    method: str
+    beta: Floats
+    forward: Sequence[BlockRecord]
+    reverse: Sequence[BlockRecord] = ()
+    settings: Mapping[str, Floats] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def work_forward(self) -> Floats:
+        """Work of every forward path in nats, shape ``(n_paths,)``."""
+        return _join(self.forward)
+
+    @property
+    def work_reverse(self) -> Floats:
+        """Work of every reverse path in nats, shape ``(n_paths,)``; empty when there is none."""
+        return _join(self.reverse)
+
+
+def _join(blocks: Sequence[BlockRecord]) -> Floats:
+    return np.concatenate([block.work for block in blocks]) if blocks else np.empty(0)

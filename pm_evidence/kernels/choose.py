@@ -1,0 +1,66 @@
+"""The kernel that fits a target, when the user names none."""
+
+from typing import Any
+
+import numpy as np
+
+from pm_evidence.core.contracts import Kernel
+from pm_evidence.kernels.cycle import Cycle
+from pm_evidence.kernels.discrete import MAX_GIBBS_SUPPORT, DiscreteGibbs, IntegerWalk
+from pm_evidence.kernels.hmc import HMC
+from pm_evidence.kernels.random_walk import RandomWalk
+
+__all__ = ["KERNELS", "choose_kernel"]
+
+KERNELS = ("auto", "hmc", "random_walk")
+
+
+def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
+    """Return a kernel that moves all coordinates of a target.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        What is to be sampled.
+    kernel : str or Kernel
+        ``"auto"``, ``"hmc"`` or ``"random_walk"`` for the continuous coordinates; a kernel object
+        is returned as it is. Discrete coordinates are drawn exactly where their support is small,
+        and walked otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or HMC is asked for where there is no gradient.
+    """
+    if not isinstance(kernel, str):
+        if not callable(getattr(kernel, "advance", None)):
+            raise ValueError(
+                f"kernel must be one of {', '.join(KERNELS)} or a kernel object such as "
+                f"pe.HMC(), got {kernel!r}."
+            )
+        return kernel
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}.")
+    if kernel == "hmc" and target.differentiable is None:
+        raise ValueError(
+            "kernel='hmc' needs a gradient, and this model has none; use kernel='random_walk'."
+        )
+    parts: list[Kernel] = []
+    if target.continuous.size:
+        smooth = kernel != "random_walk" and target.differentiable is not None
+        parts.append(HMC(exploring=True) if smooth else RandomWalk())
+    parts += _discrete_parts(target)
+    return parts[0] if len(parts) == 1 else Cycle(tuple(parts))
+
+
+def _discrete_parts(target: Any) -> list[Kernel]:
+    small = target.upper - target.lower < MAX_GIBBS_SUPPORT
+    parts: list[Kernel] = []
+    if small.any():
+        parts.append(
+            DiscreteGibbs(target.discrete[small], target.lower[small], target.upper[small])
+        )
+    if not small.all():
+        walked = target.discrete[~small]
+        parts.append(IntegerWalk(walked, np.ones(len(walked))))
+    return parts

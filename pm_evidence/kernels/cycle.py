@@ -1,0 +1,61 @@
+"""Several kernels one after the other, as one."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import Kernel, MoveInfo
+
+__all__ = ["Cycle"]
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Kernels applied in turn; the reversal applies their reversals in the opposite order.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        The kernels, in the order of their application.
+    """
+
+    parts: tuple[Kernel, ...]
+
+    def advance(
+        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
+        """Apply every part once; see ``contracts.Kernel``."""
+        infos = []
+        for part in self.parts:
+            state, info = part.advance(path, state, beta, streams)
+            infos.append(info)
+        total = MoveInfo(
+            acceptance=float(np.mean([info.acceptance for info in infos])),
+            n_evaluations=sum(info.n_evaluations for info in infos),
+            n_nan=sum(info.n_nan for info in infos),
+            parts=tuple(infos),
+        )
+        return state, total
+
+    def learn(self, path: Any, state: Any) -> Self:
+        """Return the cycle with every part learnt from a population."""
+        return type(self)(tuple(part.learn(path, state) for part in self.parts))
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the cycle with every part adjusted by its own report."""
+        pairs = zip(self.parts, info.parts, strict=True)
+        return type(self)(tuple(part.adjust(own) for part, own in pairs))
+
+    def frozen(self) -> Self:
+        """Return the cycle of the frozen parts."""
+        return type(self)(tuple(part.frozen() for part in self.parts))
+
+    def reversed(self) -> Self:
+        """Return the reversed parts in the opposite order."""
+        return type(self)(tuple(part.reversed() for part in self.parts[::-1]))
+
+    def settings(self) -> dict[str, float]:
+        """Return the settings of all parts."""
+        return {key: value for part in self.parts for key, value in part.settings().items()}

@@ -1,0 +1,233 @@
+"""Moves for discrete coordinates: exact Gibbs draws, and an integer random walk."""
+
+from dataclasses import dataclass, replace
+from math import exp, log
+from typing import Any, Self
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.native import call_density
+from pm_evidence.core.random import uniform
+from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.tuning import move_towards
+from pm_evidence.targets.particles import Particles
+
+__all__ = ["MAX_GIBBS_SUPPORT", "DiscreteGibbs", "IntegerWalk"]
+
+# A Gibbs draw evaluates the density at every value; beyond this a walk is cheaper.
+MAX_GIBBS_SUPPORT = 32
+_TARGET_ACCEPTANCE = 0.4
+
+
+@dataclass(frozen=True)
+class DiscreteGibbs:
+    """A sweep of exact draws from the full conditionals of coordinates with small support.
+
+    Parameters
+    ----------
+    coordinates : ndarray of int64, shape (n_coordinates,)
+        Positions in the flat vector, in the order of the sweep; the reversal runs backwards.
+    lower, upper : ndarray of float64, shape (n_coordinates,)
+        Least and greatest value of each.
+    """
+
+    coordinates: NDArray[np.int64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+    def advance(
+        self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Particles, MoveInfo]:
+        """Draw every coordinate of every member once; see ``contracts.Kernel``."""
+        compiled = path.target.density
+        x, log_density = state.x.copy(), state.log_density.copy()
+        changed, n_evaluations, n_nan = _gibbs_sweep(
+            compiled.address,
+            compiled.data,
+            x,
+            log_density,
+            beta,
+            self.coordinates,
+            self.lower,
+            self.upper,
+            streams,
+        )
+        share = changed / max(len(x) * len(self.coordinates), 1)
+        return Particles(x, log_density), MoveInfo(share, n_evaluations, n_nan)
+
+    def learn(self, path: Any, state: Particles) -> Self:
+        """Return the kernel itself: there is nothing to learn."""
+        return self
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel itself: there is nothing to adjust."""
+        return self
+
+    def frozen(self) -> Self:
+        """Return the kernel itself: it never explores."""
+        return self
+
+    def reversed(self) -> Self:
+        """Return the sweep in the opposite order."""
+        return replace(
+            self,
+            coordinates=self.coordinates[::-1].copy(),
+            lower=self.lower[::-1].copy(),
+            upper=self.upper[::-1].copy(),
+        )
+
+    def settings(self) -> dict[str, float]:
+        """Return nothing: the draws are exact."""
+        return {}
+
+
+@dataclass(frozen=True)
+class IntegerWalk:
+    """A sweep of Metropolis steps on whole numbers, symmetric with geometric tails.
+
+    Proposals outside the support meet a density of zero and are refused.
+
+    Parameters
+    ----------
+    coordinates : ndarray of int64, shape (n_coordinates,)
+        Positions in the flat vector, in the order of the sweep; the reversal runs backwards.
+    spread : ndarray of float64, shape (n_coordinates,)
+        Typical distance of a proposal before scaling, at least 1; learnt from the population.
+    scale : float
+        Common factor of all distances.
+    """
+
+    coordinates: NDArray[np.int64]
+    spread: NDArray[np.float64]
+    scale: float = 1.0
+
+    def advance(
+        self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Particles, MoveInfo]:
+        """Propose a step of every coordinate of every member; see ``contracts.Kernel``."""
+        compiled = path.target.density
+        x, log_density = state.x.copy(), state.log_density.copy()
+        acceptance, n_nan = _integer_sweep(
+            compiled.address,
+            compiled.data,
+            x,
+            log_density,
+            beta,
+            self.coordinates,
+            np.maximum(self.scale * self.spread, 1.0),
+            streams,
+        )
+        n_evaluations = len(x) * len(self.coordinates)
+        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
+        return Particles(x, log_density), info
+
+    def learn(self, path: Any, state: Particles) -> Self:
+        """Return the kernel with distances learnt from a population."""
+        low, high = np.quantile(state.x[:, self.coordinates], (0.1, 0.9), axis=0)
+        return replace(self, spread=np.maximum(0.5 * (high - low), 1.0))
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel with its scale moved towards an acceptance of 0.4."""
+        scale = move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE)
+        return replace(self, scale=float(np.clip(scale, 1e-3, 1e3)))
+
+    def frozen(self) -> Self:
+        """Return the kernel itself: it never explores."""
+        return self
+
+    def reversed(self) -> Self:
+        """Return the sweep in the opposite order."""
+        return replace(
+            self, coordinates=self.coordinates[::-1].copy(), spread=self.spread[::-1].copy()
+        )
+
+    def settings(self) -> dict[str, float]:
+        """Return the scale."""
+        return {"integer_scale": self.scale}
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper, streams):
+    """Move every row in place; return the changes, the evaluations and the count of NaN."""
+    n, n_dim = x.shape
+    widest = 1
+    for c in range(coordinates.size):
+        widest = max(widest, int(upper[c] - lower[c]) + 1)
+    densities = np.empty((widest, 2))
+    weights = np.empty(widest)
+    no_gradient = np.empty((2, n_dim))
+    changed, n_evaluations, n_nan = 0, 0, 0
+    for i in range(n):
+        if not np.isfinite(log_density[i, 0] + beta * log_density[i, 1]):
+            continue
+        for c in range(coordinates.size):
+            k = coordinates[c]
+            old = x[i, k]
+            n_values = int(upper[c] - lower[c]) + 1
+            top = -np.inf
+            for v in range(n_values):
+                value = lower[c] + v
+                if value == old:
+                    densities[v] = log_density[i]
+                else:
+                    x[i, k] = value
+                    n_evaluations += 1
+                    if call_density(address, x[i], densities[v], no_gradient, data) != 0:
+                        densities[v, :] = np.nan
+                weights[v] = densities[v, 0] + beta * densities[v, 1]
+                if np.isnan(weights[v]):
+                    weights[v] = -np.inf
+                    n_nan += 1
+                top = max(top, weights[v])
+            total = 0.0
+            for v in range(n_values):
+                weights[v] = exp(weights[v] - top) if weights[v] > -np.inf else 0.0
+                total += weights[v]
+            left = uniform(streams[i]) * total
+            chosen = -1
+            for v in range(n_values):
+                if weights[v] > 0.0:
+                    chosen = v
+                    left -= weights[v]
+                    if left <= 0.0:
+                        break
+            x[i, k] = lower[c] + chosen
+            log_density[i] = densities[chosen]
+            changed += x[i, k] != old
+    return changed, n_evaluations, n_nan
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _integer_sweep(address, data, x, log_density, beta, coordinates, spread, streams):
+    """Move every row in place; return summed acceptance probabilities and the count of NaN."""
+    n, n_dim = x.shape
+    new_density = np.empty(2)
+    no_gradient = np.empty((2, n_dim))
+    acceptance, n_nan = 0.0, 0
+    for i in range(n):
+        for c in range(coordinates.size):
+            start = log_density[i, 0] + beta * log_density[i, 1]
+            if not np.isfinite(start):
+                break
+            k = coordinates[c]
+            old = x[i, k]
+            # distance - 1 is geometric with mean spread - 1
+            distance = 1.0
+            if spread[c] > 1.0:
+                distance += np.floor(log(uniform(streams[i])) / log(1.0 - 1.0 / spread[c]))
+            x[i, k] = old + distance if uniform(streams[i]) < 0.5 else old - distance
+            failed = call_density(address, x[i], new_density, no_gradient, data) != 0
+            log_ratio = new_density[0] + beta * new_density[1] - start
+            if failed or np.isnan(log_ratio) or log_ratio == np.inf:
+                n_nan += 1
+                x[i, k] = old
+                continue
+            acceptance += acceptance_probability(log_ratio)
+            if accepts(log_ratio, streams[i]):
+                log_density[i] = new_density
+            else:
+                x[i, k] = old
+    return acceptance, n_nan

@@ -1,0 +1,23 @@
+"""The Metropolis decision, shared by every kernel that proposes."""
+
+from math import exp, log
+
+import numba as nb
+
+from pm_evidence.core.random import uniform
+
+__all__ = ["accepts", "acceptance_probability"]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def accepts(log_ratio, stream):
+    """Decide on a proposal whose log density ratio is ``log_ratio``; NaN is refused."""
+    return log(uniform(stream)) < log_ratio
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def acceptance_probability(log_ratio):
+    """Return ``min(1, exp(log_ratio))``, 0 for NaN."""
+    if log_ratio >= 0.0:
+        return 1.0
+    return exp(log_ratio) if log_ratio > -745.0 else 0.0

@@ -1,0 +1,124 @@
+"""Random-walk Metropolis with a covariance learnt from the population."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.native import call_density
+from pm_evidence.core.random import fill_normal
+from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.tuning import Shape, learn_shape, move_towards
+from pm_evidence.targets.particles import Particles
+
+__all__ = ["RandomWalk"]
+
+# Roberts, Gelman and Gilks (1997): 2.38 / sqrt(d) and an acceptance of 0.234 are optimal in high
+# dimension; in a few dimensions the optimum is nearer to 0.4 and flat.
+_OPTIMAL_SCALE = 2.38
+_TARGET_ACCEPTANCE = 0.3
+
+
+@dataclass(frozen=True)
+class RandomWalk:
+    """Gaussian random-walk Metropolis on the continuous coordinates; reversible.
+
+    Parameters
+    ----------
+    scale : float
+        Step relative to ``2.38 / sqrt(d)`` times the population's shape.
+    n_steps : int
+        Proposals in one advance.
+    shape : Shape, optional
+        Location and scale of the continuous coordinates; learnt from the population if left out.
+    dense : bool, optional
+        Whether proposals are correlated; by default where the population is large enough.
+    """
+
+    scale: float = 1.0
+    n_steps: int = 5
+    shape: Shape | None = None
+    dense: bool | None = None
+
+    def advance(
+        self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Particles, MoveInfo]:
+        """Make ``n_steps`` proposals for every member at ``beta``; see ``contracts.Kernel``."""
+        target = path.target
+        compiled = target.density
+        shape = self.shape or learn_shape(state.x[:, target.continuous], self.dense)
+        x, log_density = state.x.copy(), state.log_density.copy()
+        factor = self.scale * _OPTIMAL_SCALE / np.sqrt(target.continuous.size) * shape.factor
+        acceptance, n_nan = _walk(
+            compiled.address,
+            compiled.data,
+            x,
+            log_density,
+            beta,
+            target.continuous,
+            factor,
+            self.n_steps,
+            streams,
+        )
+        n_evaluations = self.n_steps * len(x)
+        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
+        return Particles(target.wrap(x), log_density), info
+
+    def learn(self, path: Any, state: Particles) -> Self:
+        """Return the kernel with its covariance learnt from a population."""
+        shape = learn_shape(state.x[:, path.target.continuous], self.dense)
+        return replace(self, shape=shape)
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel with its scale moved towards an acceptance of 0.3."""
+        return replace(self, scale=move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE))
+
+    def frozen(self) -> Self:
+        """Return the kernel itself: it never explores."""
+        return self
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: it is reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return the scale."""
+        return {"scale": self.scale}
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _walk(address, data, x, log_density, beta, free, factor, n_steps, streams):
+    """Move every row in place; return summed acceptance probabilities and the count of NaN."""
+    n, n_dim = x.shape
+    d = free.size
+    dense = factor.shape[1] == d
+    noise, proposal = np.empty(d), np.empty(n_dim)
+    new_density = np.empty(2)
+    no_gradient = np.empty((2, n_dim))
+    acceptance, n_nan = 0.0, 0
+    for i in range(n):
+        for _ in range(n_steps):
+            start = log_density[i, 0] + beta * log_density[i, 1]
+            if not np.isfinite(start):  # a path of weight zero has nowhere to go
+                break
+            fill_normal(streams[i], noise)
+            proposal[:] = x[i]
+            for j in range(d):
+                if dense:
+                    for m in range(j + 1):
+                        proposal[free[j]] += factor[j, m] * noise[m]
+                else:
+                    proposal[free[j]] += factor[j, 0] * noise[j]
+            failed = call_density(address, proposal, new_density, no_gradient, data) != 0
+            log_ratio = new_density[0] + beta * new_density[1] - start
+            if failed or np.isnan(log_ratio) or log_ratio == np.inf:
+                n_nan += 1
+                continue
+            acceptance += acceptance_probability(log_ratio)
+            if accepts(log_ratio, streams[i]):
+                x[i] = proposal
+                log_density[i] = new_density
+    return acceptance, n_nan

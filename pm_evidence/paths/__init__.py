@@ -1,0 +1,1 @@
+"""Families of unnormalised densities between the reference and the target."""

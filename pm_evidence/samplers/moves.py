@@ -1,0 +1,65 @@
+"""Chains of moves between two reweightings."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import Kernel, MoveInfo, Path
+
+__all__ = ["grow_chains", "summed"]
+
+Watch = Callable[[Kernel, MoveInfo], Kernel]
+
+
+def grow_chains(
+    path: Path,
+    kernel: Kernel,
+    start: Any,
+    beta: float,
+    length: int,
+    streams: NDArray[np.uint64],
+    watch: Watch | None = None,
+) -> tuple[Any, MoveInfo]:
+    """Run every member of ``start`` as a chain and keep all its states.
+
+    Parameters
+    ----------
+    path, kernel, beta
+        What moves the chains, and what it leaves invariant.
+    start : State
+        First states of the chains, ``n`` of them.
+    length : int
+        States per chain, the first included.
+    streams : ndarray of uint64, shape (n, 4)
+        One stream per chain.
+    watch : callable, optional
+        Sees kernel and report after every move, and returns the kernel for the next one.
+
+    Returns
+    -------
+    state : State
+        ``n * length`` states: all first ones, all second ones and so on. A chain of length 1 is
+        moved once and only its last state kept.
+    info : MoveInfo
+        Report of all moves together.
+    """
+    states, infos = [start], []
+    for _ in range(max(length - 1, 1)):
+        state, info = kernel.advance(path, states[-1], beta, streams)
+        states.append(state)
+        infos.append(info)
+        if watch is not None:
+            kernel = watch(kernel, info)
+    kept = states[-length:] if length == 1 else states
+    return kept[0].join(kept[1:]), summed(infos)
+
+
+def summed(infos: list[MoveInfo]) -> MoveInfo:
+    """Return the report of several moves together."""
+    return MoveInfo(
+        acceptance=float(np.mean([info.acceptance for info in infos])),
+        n_evaluations=sum(info.n_evaluations for info in infos),
+        n_nan=sum(info.n_nan for info in infos),
+    )

@@ -1,0 +1,59 @@
+"""Schedules found stage by stage from a population."""
+
+import numpy as np
+
+from pm_evidence.core.contracts import Path, State
+from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.numerics import ess_share
+
+__all__ = ["next_beta"]
+
+_SMALLEST_STEP = 1e-14
+_BISECTIONS = 60
+
+
+def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
+    """Return the next inverse temperature at which the weights keep a given effective size.
+
+    Parameters
+    ----------
+    path : Path
+        The path.
+    state : State
+        A population at ``beta`` with equal weights.
+    beta : float
+        Where it is.
+    ess : float
+        Effective sample size to keep, as a share of the members that have any weight at all.
+
+    Raises
+    ------
+    NumericalError
+        If no member has any support further on, or no step is small enough.
+    """
+    left = 1.0 - beta
+
+    def share(step: float) -> float:
+        return ess_share(path.log_ratio(state, beta, beta + step))
+
+    alive = share(_SMALLEST_STEP * left)
+    if alive == 0.0:
+        raise NumericalError(
+            f"the log likelihood must be finite somewhere, but it is -inf at all {len(state)} "
+            "draws from the prior. Look for data outside the likelihood's support, or use more "
+            "draws or a prior nearer to the data."
+        )
+    wanted = ess * alive
+    if share(left) >= wanted:
+        return 1.0
+    low, high = np.log(_SMALLEST_STEP * left), np.log(left)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if share(float(np.exp(middle))) >= wanted else (low, middle)
+    step = float(np.exp(low))
+    if beta + step <= beta:
+        raise NumericalError(
+            f"the schedule cannot advance beyond beta={beta}: the log likelihood varies too much "
+            "there. Use more draws, or a prior nearer to the data."
+        )
+    return beta + step

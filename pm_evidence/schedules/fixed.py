@@ -1,0 +1,76 @@
+"""Schedules known before the run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["fixed_schedule", "linear", "refine", "sm08"]
+
+Floats = NDArray[np.float64]
+
+
+def linear(n_stages: int) -> Floats:
+    """Return ``n_stages`` equal steps from 0 to 1, shape ``(n_stages + 1,)``."""
+    return np.linspace(0.0, 1.0, n_stages + 1)
+
+
+def sm08(n_stages: int) -> Floats:
+    """Return the schedule of Salakhutdinov and Murray (2008), scaled to ``n_stages``.
+
+    Of 14,500 values, 500 lie evenly in [0, 0.5], 4,000 in [0.5, 0.9] and 10,000 in [0.9, 1].
+    """
+    shares = np.cumsum([0, 500, 4000, 10000]) / 14500
+    return np.interp(np.linspace(0.0, 1.0, n_stages + 1), shares, [0.0, 0.5, 0.9, 1.0])
+
+
+def refine(beta: Floats, n_stages: int) -> Floats:
+    """Return a schedule of at least ``n_stages`` that cuts every stage into equal parts.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_coarse + 1,)
+        A schedule of which every stage is about equally hard.
+    n_stages : int
+        Number of stages wanted; the result has the next multiple of ``n_coarse``.
+    """
+    n_coarse = len(beta) - 1
+    parts = max(1, -(-n_stages // n_coarse))
+    positions = np.linspace(0.0, n_coarse, parts * n_coarse + 1)
+    return np.interp(positions, np.arange(n_coarse + 1), beta)
+
+
+def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> Floats:
+    """Return the schedule that a user asks for by name or by its values.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the values do not rise strictly from 0 to 1.
+    """
+    named = {"linear": linear, "sm08": sm08}
+    if isinstance(schedule, str):
+        if schedule not in named:
+            raise ValueError(
+                f"schedule must be 'adaptive', 'linear', 'sm08' or an array of inverse "
+                f"temperatures, got {schedule!r}."
+            )
+        return named[schedule](n_stages)
+    beta = np.asarray(schedule, dtype=float)
+    if beta.ndim != 1 or beta.size < 2:
+        raise ValueError(
+            f"schedule must be a sequence of at least two inverse temperatures, got shape "
+            f"{beta.shape}; [0, 0.5, 1] is a short one."
+        )
+    if not (beta[0] == 0.0 and beta[-1] == 1.0):
+        raise ValueError(
+            f"schedule must rise from 0 to 1, got {beta[0]} to {beta[-1]}; add the missing end."
+        )
+    falls = np.flatnonzero(~(np.diff(beta) > 0))
+    if falls.size:
+        k = int(falls[0]) + 1
+        raise ValueError(
+            f"schedule must rise from 0 to 1, got betas[{k}]={beta[k]} after {beta[k - 1]}; sort "
+            "it and drop repeats."
+        )
+    return beta

@@ -1,0 +1,92 @@
+"""From flat unconstrained vectors to named variables on their own scale."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.replace import vectorize_graph
+
+__all__ = ["ConstrainedSpace"]
+
+Floats = NDArray[np.float64]
+
+
+class ConstrainedSpace:
+    """Free variables and deterministics of a model as functions of the flat vector.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    shapes : sequence of tuple of int
+        Shape of the unconstrained value of every free variable.
+    """
+
+    def __init__(self, model: pm.Model, shapes: Sequence[tuple[int, ...]]) -> None:
+        self._model = model
+        self._shapes = list(shapes)
+        variables = [*model.free_RVs, *model.deterministics]
+        self.names = [v.name for v in variables]
+        inputs = model.value_vars
+        outputs = model.replace_rvs_by_values(variables)
+        self._single = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
+        self._batched = self._vectorised(inputs, outputs)
+
+    def _vectorised(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """Return one function for all draws, or None for a graph that cannot be vectorised."""
+        batched = [
+            pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs
+        ]
+        try:
+            graphs = vectorize_graph(outputs, dict(zip(inputs, batched, strict=True)))
+            return pm.compile(batched, graphs, mode="FAST_COMPILE", on_unused_input="ignore")
+        except (NotImplementedError, ValueError, TypeError):
+            return None
+
+    def values(self, x: Floats) -> dict[str, NDArray[Any]]:
+        """Return every variable for every row of ``x``.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n, n_dim)
+            Flat unconstrained vectors.
+
+        Returns
+        -------
+        dict of ndarray, each of shape (n, ...)
+        """
+        inputs = self._split(x)
+        first = self._single(*(value[0] for value in inputs))
+        results = self._try_batched(inputs, first, len(x))
+        if results is None:
+            rows = [self._single(*row) for row in zip(*inputs, strict=True)]
+            results = [np.stack(column) for column in zip(*rows, strict=True)]
+        return dict(zip(self.names, results, strict=True))
+
+    def _split(self, x: Floats) -> list[NDArray[Any]]:
+        parts, start = [], 0
+        for var, shape in zip(self._model.value_vars, self._shapes, strict=True):
+            stop = start + int(np.prod(shape))
+            parts.append(x[:, start:stop].reshape(len(x), *shape).astype(var.dtype))
+            start = stop
+        return parts
+
+    def _try_batched(
+        self, inputs: list[NDArray[Any]], first: list[NDArray[Any]], n: int
+    ) -> list[NDArray[Any]] | None:
+        """Return all rows at once, or None unless the first row comes out as it does alone."""
+        if self._batched is None:
+            return None
+        try:
+            results = self._batched(*inputs)
+        except (ValueError, TypeError, IndexError, NotImplementedError):
+            return None
+        for one, many in zip(first, results, strict=True):
+            if np.ndim(many) == np.ndim(one):  # does not depend on any free variable
+                return None
+            if len(many) != n or not np.allclose(many[0], one, rtol=1e-8, equal_nan=True):
+                return None
+        return [np.asarray(r) for r in results]

@@ -1,0 +1,284 @@
+"""A PyMC model as a target: prior draws, log densities and results."""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.backends.arviz import (
+    coords_and_dims_for_inferencedata,
+    find_constants,
+    find_observations,
+)
+from pymc.logprob.transforms import CircularTransform
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from pm_evidence.core.errors import ModelError, NumericalError
+from pm_evidence.targets.compile_numba import (
+    CompiledDensity,
+    compile_density,
+    in_double_precision,
+)
+from pm_evidence.targets.constrain import ConstrainedSpace
+from pm_evidence.targets.model_checks import check_model
+from pm_evidence.targets.particles import Particles
+from pm_evidence.targets.prior import prior_sampler
+from pm_evidence.targets.supports import discrete_support
+
+__all__ = ["PyMCTarget"]
+
+Floats = NDArray[np.float64]
+_log = logging.getLogger("pymc.pm_evidence")
+
+# Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
+_MIN_PRIOR_ACCEPTANCE = 1e-3
+
+
+class PyMCTarget:
+    """The posterior of a PyMC model over one flat vector of unconstrained values.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model; it is not changed, and its data are those at the time of the call.
+    potentials : {"likelihood", "prior"}
+        Whether potentials are annealed in with the likelihood, or belong to the prior.
+    gradient : bool
+        Whether populations carry gradients, where the model has them.
+    compile_kwargs : mapping, optional
+        Passed on to ``pymc.compile``.
+
+    Attributes
+    ----------
+    n_dim : int
+        Length of the flat vector.
+    continuous, discrete : ndarray of int64
+        Positions of the continuous and of the discrete coordinates.
+    lower, upper : ndarray of float64, shape (n_discrete,)
+        Bounds of the discrete coordinates, infinite where not known.
+    period : ndarray of float64, shape (n_dim,)
+        Period of circular coordinates; 0 for all others.
+    log_prior_mass : float
+        Log of the prior mass that user-given transforms keep, in nats; the evidence is that of the
+        renormalised prior.
+
+    Raises
+    ------
+    ModelError
+        If the model has no well-defined evidence.
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        *,
+        potentials: str = "likelihood",
+        gradient: bool = True,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_model(model)
+        self.model = model
+        self.potentials = potentials
+        self.gradient = gradient
+        self.compile_kwargs = dict(compile_kwargs or {})
+        self._prior = prior_sampler(model)
+        self.log_prior_mass = self._prior.log_order_mass
+        self.shapes = self._prior.shapes
+        self.n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
+        self._describe_coordinates()
+
+    def _describe_coordinates(self) -> None:
+        continuous, lower, upper, period = [], [], [], []
+        for rv, shape in zip(self.model.free_RVs, self.shapes, strict=True):
+            size = int(np.prod(shape))
+            is_discrete = np.dtype(rv.dtype).kind in "iub"
+            continuous += [not is_discrete] * size
+            if is_discrete:
+                low, high = discrete_support(rv, shape)
+                lower.append(low)
+                upper.append(high)
+            circular = isinstance(self.model.rvs_to_transforms[rv], CircularTransform)
+            period += [2 * np.pi * circular] * size
+        mask = np.array(continuous, dtype=bool)
+        self.continuous = np.flatnonzero(mask)
+        self.discrete = np.flatnonzero(~mask)
+        self.lower = np.concatenate([np.empty(0), *lower])
+        self.upper = np.concatenate([np.empty(0), *upper])
+        self.period = np.array(period, dtype=float)
+
+    # densities ------------------------------------------------------------------------------
+
+    @cached_property
+    def density(self) -> CompiledDensity:
+        """Log prior and log likelihood, without gradients."""
+        x, log_density = self._flat_graphs()
+        return self._compiled(x, log_density, None)
+
+    @cached_property
+    def differentiable(self) -> CompiledDensity | None:
+        """Log prior and log likelihood with gradients; None where there is none."""
+        if self.continuous.size == 0:
+            return None
+        x, log_density = self._flat_graphs()
+        try:
+            gradient = [
+                pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
+                for term in log_density
+            ]
+        except (NotImplementedError, pt.gradient.NullTypeGradError):
+            return None
+        return self._compiled(x, log_density, gradient)
+
+    def evaluate(self, x: Floats) -> Particles:
+        """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
+        compiled = (self.differentiable if self.gradient else None) or self.density
+        return Particles(x, *compiled.evaluate(x))
+
+    def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
+        """Return the flat vector, and log prior and log likelihood as graphs of it."""
+        model = self.model
+        log_prior, log_likelihood = model.varlogp, model.observedlogp
+        if self.potentials == "prior":
+            log_prior = log_prior + model.potentiallogp
+        else:
+            log_likelihood = log_likelihood + model.potentiallogp
+        x = pt.TensorType("float64", shape=(self.n_dim,))("x")
+        values, start = {}, 0
+        for value_var, shape in zip(model.value_vars, self.shapes, strict=True):
+            stop = start + int(np.prod(shape))
+            value = pt.specify_shape(x[start:stop].reshape(shape), shape)
+            values[value_var] = value.astype(value_var.dtype)
+            start = stop
+        graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
+        return x, in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
+
+    def _compiled(
+        self, x: Variable, log_density: list[Variable], gradient: list[Variable] | None
+    ) -> CompiledDensity:
+        compiled = compile_density(x, log_density, gradient, self.compile_kwargs)
+        if compiled.slow_ops:
+            _log.warning(
+                "No numba implementation of %s: the model runs in Python there, correct but slow.",
+                ", ".join(compiled.slow_ops),
+            )
+        return compiled
+
+    # draws ----------------------------------------------------------------------------------
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
+        """Return ``n`` independent draws from the normalised prior.
+
+        Raises
+        ------
+        NumericalError
+            If a log density is NaN at a prior draw.
+        ModelError
+            If nearly all draws fall outside a transform that the user gave.
+        """
+        kept: list[Particles] = []
+        n_kept = n_tried = 0
+        while n_kept < n or not kept:
+            x = self._prior.draw(n - n_kept, seed.spawn(1)[0])
+            n_tried += len(x)
+            particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
+            self._refuse_nan(particles)
+            inside = np.flatnonzero(particles.log_density[:, 0] > -np.inf)
+            kept.append(particles.take(inside))
+            n_kept += len(inside)
+            if n_tried > 5 / _MIN_PRIOR_ACCEPTANCE and n_kept < _MIN_PRIOR_ACCEPTANCE * n_tried:
+                raise ModelError(
+                    "transforms must leave a fair share of the prior in place, but only "
+                    f"{n_kept} of {n_tried} prior draws fall inside. Use pm.Truncated, or a prior "
+                    "that lives where the transform allows."
+                )
+        return kept[0].join(kept[1:])
+
+    def prior_acceptance(self, seed: np.random.SeedSequence, n: int = 1000) -> float:
+        """Return the share of raw prior draws that lie inside the transforms, from ``n`` draws."""
+        x = self._prior.draw(n, seed)
+        return float(np.isfinite(x).all(axis=1).mean())
+
+    def wrap(self, x: Floats) -> Floats:
+        """Return ``x`` with circular coordinates brought back to one period."""
+        if self.period.any():
+            circular = self.period > 0
+            turns = np.round(x[:, circular] / self.period[circular])
+            x[:, circular] -= self.period[circular] * turns
+        return x
+
+    def _refuse_nan(self, particles: Particles) -> None:
+        log_density = particles.log_density
+        bad = np.argwhere(np.isnan(log_density) | (log_density == np.inf))
+        if len(bad) == 0:
+            return
+        row, column = bad[0]
+        raise NumericalError(
+            f"the log {('prior', 'likelihood')[column]} must be a number below infinity, got "
+            f"{log_density[row, column]} at {len(bad)} of {len(log_density)} prior draws, first at "
+            f"{self.describe(particles.x[row])}. Look for NaN in the data, or for an overflow in "
+            "the model at such values; model.point_logps() there names the variable."
+        )
+
+    def describe(self, x: Floats, limit: int = 6) -> str:
+        """Return a point as text, on the constrained scale, for messages."""
+        values = self.constrained.values(x[None, :])
+        names = [rv.name for rv in self.model.free_RVs]
+        shown = [f"{name}={np.round(values[name][0], 4).tolist()}" for name in names[:limit]]
+        return "{" + ", ".join(shown) + (", ..." if len(names) > limit else "") + "}"
+
+    # results --------------------------------------------------------------------------------
+
+    @cached_property
+    def constrained(self) -> "ConstrainedSpace":
+        """The map from flat vectors to named variables and deterministics."""
+        return ConstrainedSpace(self.model, self.shapes)
+
+    def observed_data(self) -> dict[str, NDArray[Any]]:
+        """Return the observed data by name."""
+        return {name: np.asarray(v) for name, v in find_observations(self.model).items()}
+
+    def constant_data(self) -> dict[str, NDArray[Any]]:
+        """Return ``pm.Data`` that are not observed, by name."""
+        return {name: np.asarray(v) for name, v in find_constants(self.model).items()}
+
+    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the model's coordinates and the dimensions of its variables."""
+        coords, dims = coords_and_dims_for_inferencedata(self.model)
+        return coords, dims
+
+    # workers --------------------------------------------------------------------------------
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        options = {
+            "potentials": self.potentials,
+            "gradient": self.gradient,
+            "compile_kwargs": self.compile_kwargs,
+        }
+        return cloudpickle.dumps((self.model, options))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._pickled,)
+
+
+# A worker process compiles a model once, however many blocks of it run there.
+_REBUILT: "OrderedDict[str, PyMCTarget]" = OrderedDict()
+_MAX_REBUILT = 4
+
+
+def _rebuild(pickled: bytes) -> PyMCTarget:
+    key = hashlib.sha256(pickled).hexdigest()
+    if key not in _REBUILT:
+        model, options = cloudpickle.loads(pickled)
+        _REBUILT[key] = PyMCTarget(model, **options)
+        while len(_REBUILT) > _MAX_REBUILT:
+            _REBUILT.popitem(last=False)
+    return _REBUILT[key]

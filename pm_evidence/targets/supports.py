@@ -1,0 +1,64 @@
+"""The support of discrete variables, as far as it is known before sampling."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytensor.tensor as pt
+import pytensor.tensor.random.basic as ptr
+from numpy.typing import NDArray
+from pymc.distributions.discrete import DiscreteUniformRV
+from pymc.pytensorf import constant_fold
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+
+__all__ = ["discrete_support"]
+
+Floats = NDArray[np.float64]
+_Bounds = tuple[Variable, Variable]
+
+_BOUNDS: dict[type, Callable[..., _Bounds]] = {
+    ptr.BernoulliRV: lambda p: (pt.constant(0), pt.constant(1)),
+    ptr.CategoricalRV: lambda p: (pt.constant(0), p.shape[-1] - 1),
+    ptr.BinomialRV: lambda n, p: (pt.constant(0), n),
+    ptr.BetaBinomialRV: lambda n, a, b: (pt.constant(0), n),
+    DiscreteUniformRV: lambda lower, upper: (lower, upper),
+}
+
+
+def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Return the least and the greatest value of every element of a discrete variable.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+        A random variable.
+    shape : tuple of int
+        Its shape.
+
+    Returns
+    -------
+    lower, upper : ndarray of float64, shape (size,)
+        Bounds in C order; infinite where they are unknown or depend on other variables.
+    """
+    size = int(np.prod(shape))
+    unknown = np.full(size, -np.inf), np.full(size, np.inf)
+    op = rv.owner.op
+    bounds = next((make for kind, make in _BOUNDS.items() if isinstance(op, kind)), None)
+    if bounds is None:
+        return unknown
+    values = constant_fold(bounds(*op.dist_params(rv.owner)), raise_not_constant=False)
+    if any(isinstance(v, Variable) and _is_random(v) for v in values):
+        return unknown
+    lower, upper = (
+        np.broadcast_to(v.eval() if isinstance(v, Variable) else v, shape).ravel().astype(float)
+        for v in values
+    )
+    return lower, upper
+
+
+def _is_random(variable: Variable) -> bool:
+    return any(
+        v.owner is not None and isinstance(v.owner.op, RandomVariable)
+        for v in ancestors([variable])
+    )
