@@ -12,6 +12,8 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_choice
+
 __all__ = ["SCHEMES", "resample"]
 
 Floats = NDArray[np.float64]
@@ -42,12 +44,7 @@ def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> I
     ValueError
         If ``scheme`` is unknown.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(
-            f"resampling must be one of {', '.join(SCHEMES)}, got {scheme!r}; "
-            "'systematic' is a good default."
-        )
-    return SCHEMES[scheme](weight, m, rng)
+    return SCHEMES[check_choice("resampling", scheme, SCHEMES)](weight, m, rng)
 
 
 def _invert(weight: Floats, points: Floats) -> Indices:

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pm_evidence.core.checks import check_count, check_share
 from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.progress import Progress, Report, silent
+from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
-from pm_evidence.samplers.smc import FORWARD, _row, stage_trace
+from pm_evidence.samplers.trace import FORWARD, Tracer
 from pm_evidence.schedules.fixed import refine
 
 __all__ = ["AIS"]
@@ -38,10 +39,8 @@ class AIS:
     chain_length = 5  # of the pilot
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.ess < 1.0:
-            raise ValueError(f"ess must lie between 0 and 1, got {self.ess}; try 0.5.")
-        if self.n_stages < 1:
-            raise ValueError(f"n_stages must be at least 1, got {self.n_stages}; try 200.")
+        check_count("n_stages", self.n_stages, 1)
+        check_share("ess", self.ess, 0.5)
 
     def n_blocks(self, draws: int) -> int:
         """Return the number of blocks that ``draws`` paths are cut into."""
@@ -62,23 +61,18 @@ class AIS:
         chains = streams(chain_seed, n)
         state = path.draw(n, draw_seed)
         log_weight = np.zeros(n)
-        n_evaluations, n_nan = n, 0
-        rows = []
+        tracer = Tracer(block, report)
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
             energy = path.energy(state, start)
             log_weight += path.log_ratio(state, start, beta)
             state, info = kernel.advance(path, state, beta, chains)
-            rows.append(_row(energy, log_weight, info))
-            n_evaluations += info.n_evaluations
-            n_nan += info.n_nan
-            log_z = log_mean_exp(log_weight)
-            report(Progress(block, len(rows), beta, rows[-1][2], info.acceptance, log_z))
+            tracer.add(beta, energy, log_weight, info, log_mean_exp(log_weight))
         return BlockRecord(
             block=block,
             work=-log_weight,
-            trace=stage_trace(rows, plan.n_stages),
+            trace=tracer.trace(plan.n_stages),
             draws=state.to_draws(),
             log_weight=log_weight,
-            n_evaluations=n_evaluations,
-            n_nan=n_nan,
+            n_evaluations=n + tracer.n_evaluations,
+            n_nan=tracer.n_nan,
         )

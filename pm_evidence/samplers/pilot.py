@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.contracts import Kernel, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
@@ -46,6 +47,10 @@ class Pilot:
 
     def run(self, path: Path, kernel: Kernel, seed: int, report: Report = silent) -> Plan:
         """Learn a plan for ``path``, starting from an untuned kernel."""
+        with threadpool_limits(limits=1):
+            return self._run(path, kernel, seed, report)
+
+    def _run(self, path: Path, kernel: Kernel, seed: int, report: Report) -> Plan:
         draw_seed, chain_seed = block_seeds(seed, PILOT, 0)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
         n_chains = max(self.n // self.chain_length, 1)

@@ -1,23 +1,21 @@
 """Tempered sequential Monte Carlo on independent islands."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import MoveInfo, Path, Plan
-from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
-from pm_evidence.core.progress import Progress, Report, silent
+from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.contracts import Path, Plan
+from pm_evidence.core.numerics import log_mean_exp, normalised
+from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import block_seeds, streams
-from pm_evidence.core.records import BlockRecord, StageTrace
+from pm_evidence.core.records import BlockRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.samplers.moves import grow_chains
+from pm_evidence.samplers.trace import FORWARD, Tracer
 
-__all__ = ["FORWARD", "SMC"]
-
-FORWARD = 1  # phase of the random streams
+__all__ = ["SMC"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +56,11 @@ class SMC:
     name = "smc"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.ess < 1.0:
-            raise ValueError(f"ess must lie between 0 and 1, got {self.ess}; try 0.5.")
-        for name, least in (("islands", 2), ("chain_length", 1), ("n_stages", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value}.")
-        if self.resampling not in SCHEMES:
-            raise ValueError(
-                f"resampling must be one of {', '.join(SCHEMES)}, got {self.resampling!r}."
-            )
+        check_count("islands", self.islands, 2)
+        check_count("chain_length", self.chain_length, 1)
+        check_count("n_stages", self.n_stages, 1)
+        check_share("ess", self.ess, 0.5)
+        check_choice("resampling", self.resampling, SCHEMES)
 
     def n_blocks(self, draws: int) -> int:
         """Return the number of blocks, one per island."""
@@ -83,36 +76,33 @@ class SMC:
         """Run one island of ``draws`` particles."""
         draw_seed, chain_seed = block_seeds(seed, FORWARD, block)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
-        n_chains = max(draws // self.chain_length, 2)
+        n_chains = max(-(-draws // self.chain_length), 2)
         chains = streams(chain_seed, n_chains)
         n = n_chains * self.chain_length
         state = path.draw(n, draw_seed)
-        log_z, variance, n_evaluations, n_nan = 0.0, 0.0, n, 0
-        rows = []
+        log_z, variance = 0.0, 0.0
+        tracer = Tracer(block, report)
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
             log_weight = path.log_ratio(state, start, beta)
             energy = path.energy(state, start)
             log_z += log_mean_exp(log_weight)
             if not np.isfinite(log_z):
                 break
-            variance += _variance_of_mean(log_weight, n_chains if rows else n)
+            variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
             weight = normalised(log_weight)
             chosen = resample(weight, n_chains, rng, self.resampling)
             state, info = grow_chains(
                 path, kernel, state.take(chosen), beta, self.chain_length, chains
             )
-            rows.append(_row(energy, log_weight, info))
-            n_evaluations += info.n_evaluations
-            n_nan += info.n_nan
-            report(Progress(block, len(rows), beta, rows[-1][2], info.acceptance, log_z))
+            tracer.add(beta, energy, log_weight, info, log_z)
         return BlockRecord(
             block=block,
             work=np.array([-log_z]),
-            trace=stage_trace(rows, plan.n_stages),
-            draws=state.to_draws() if np.isfinite(log_z) else None,
+            trace=tracer.trace(plan.n_stages),
+            draws=state.to_draws()[-draws:] if np.isfinite(log_z) else None,
             relative_variance=variance,
-            n_evaluations=n_evaluations,
-            n_nan=n_nan,
+            n_evaluations=n + tracer.n_evaluations,
+            n_nan=tracer.n_nan,
         )
 
 
@@ -123,22 +113,3 @@ def _variance_of_mean(log_weight: NDArray[np.float64], n_units: int) -> float:
     """
     weight = np.exp(log_weight - np.max(log_weight)).reshape(-1, n_units).mean(axis=0)
     return float(weight.var(ddof=1) / (n_units * weight.mean() ** 2))
-
-
-def _row(energy: NDArray[np.float64], log_weight: NDArray[np.float64], info: MoveInfo) -> tuple:
-    finite = energy[np.isfinite(energy)]
-    return float(finite.mean()), float(finite.var()), ess_share(log_weight), info.acceptance
-
-
-def stage_trace(rows: list[tuple], n_stages: int) -> StageTrace:
-    """Return the trace of a block that may have ended before its last stage."""
-    columns = np.full((4, n_stages), np.nan)
-    if rows:
-        columns[:, : len(rows)] = np.array(rows).T
-    return StageTrace(*columns)
-
-
-def kernel_settings(plan: Plan) -> Mapping[str, NDArray[np.float64]]:
-    """Return the settings of the kernel of every stage, each of shape ``(n_stages,)``."""
-    rows: list[dict[str, Any]] = [kernel.settings() for kernel in plan.kernels]
-    return {key: np.array([row[key] for row in rows]) for key in rows[0]} if rows else {}

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,7 @@ from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
 from pm_evidence.targets.supports import discrete_support
 
-__all__ = ["PyMCTarget"]
+__all__ = ["PyMCTarget", "find_model"]
 
 Floats = NDArray[np.float64]
 _log = logging.getLogger("pymc.pm_evidence")
@@ -49,8 +49,9 @@ class PyMCTarget:
     ----------
     model : pymc.Model
         The model; it is not changed, and its data are those at the time of the call.
-    potentials : {"likelihood", "prior"}
-        Whether potentials are annealed in with the likelihood, or belong to the prior.
+    potentials_only : bool
+        Anneal from the prior to prior times potentials, leaving the observed variables out: the
+        evidence is then the normalising constant of a prior that potentials are part of.
     gradient : bool
         Whether populations carry gradients, where the model has them.
     compile_kwargs : mapping, optional
@@ -80,13 +81,13 @@ class PyMCTarget:
         self,
         model: pm.Model,
         *,
-        potentials: str = "likelihood",
+        potentials_only: bool = False,
         gradient: bool = True,
         compile_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         check_model(model)
         self.model = model
-        self.potentials = potentials
+        self.potentials_only = potentials_only
         self.gradient = gradient
         self.compile_kwargs = dict(compile_kwargs or {})
         self._prior = prior_sampler(model)
@@ -145,11 +146,8 @@ class PyMCTarget:
     def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
         """Return the flat vector, and log prior and log likelihood as graphs of it."""
         model = self.model
-        log_prior, log_likelihood = model.varlogp, model.observedlogp
-        if self.potentials == "prior":
-            log_prior = log_prior + model.potentiallogp
-        else:
-            log_likelihood = log_likelihood + model.potentiallogp
+        log_prior = model.varlogp
+        log_likelihood = model.potentiallogp if self.potentials_only else model.datalogp
         x = pt.TensorType("float64", shape=(self.n_dim,))("x")
         values, start = {}, 0
         for value_var, shape in zip(model.value_vars, self.shapes, strict=True):
@@ -254,12 +252,26 @@ class PyMCTarget:
         coords, dims = coords_and_dims_for_inferencedata(self.model)
         return coords, dims
 
+    def add_log_densities(self, dt: Any, groups: Sequence[str]) -> None:
+        """Add pointwise log densities of the posterior draws to a DataTree, as PyMC does.
+
+        Parameters
+        ----------
+        dt : DataTree
+            With a group ``posterior``.
+        groups : sequence of {"log_likelihood", "log_prior"}
+            Which to add.
+        """
+        for group in groups:
+            compute = getattr(pm, f"compute_{group}")
+            compute(dt, model=self.model, extend_inferencedata=True, progressbar=False)
+
     # workers --------------------------------------------------------------------------------
 
     @cached_property
     def _pickled(self) -> bytes:
         options = {
-            "potentials": self.potentials,
+            "potentials_only": self.potentials_only,
             "gradient": self.gradient,
             "compile_kwargs": self.compile_kwargs,
         }
@@ -267,6 +279,30 @@ class PyMCTarget:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._pickled,)
+
+
+def find_model(target: Any) -> pm.Model:
+    """Return the model that a user hands over, or the one whose context is open.
+
+    Raises
+    ------
+    TypeError
+        If there is neither.
+    """
+    if isinstance(target, pm.Model):
+        return target
+    if target is not None:
+        raise TypeError(
+            f"target must be a pymc.Model, got {type(target).__name__}; pass the model, or call "
+            "inside its context."
+        )
+    try:
+        return pm.modelcontext(None)
+    except TypeError as error:
+        raise TypeError(
+            "target must be given outside a model context; call sample_evidence(model), or call "
+            "it inside `with model:`."
+        ) from error
 
 
 # A worker process compiles a model once, however many blocks of it run there.

@@ -1,0 +1,82 @@
+# `make demo` and `make test` need a Python >= 3.12 with pip, and nothing else.
+# Settings: PYTHON (interpreter to build .venv with), WORKERS (test processes),
+# PM_EVIDENCE_DATA (folder of real data; ../shared/data is taken when it is there).
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+STAMP := .venv/installed
+WORKERS ?= 2
+
+ifndef PM_EVIDENCE_DATA
+  ifneq ($(wildcard ../shared/data/.),)
+    PM_EVIDENCE_DATA := $(abspath ../shared/data)
+  endif
+endif
+ifdef PM_EVIDENCE_DATA
+  export PM_EVIDENCE_DATA
+endif
+
+# Each test process has one core, so BLAS must not start threads of its own.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
+# loadfile keeps the tests of a file, which share its compiled models, in one process.
+PARALLEL := -n $(WORKERS) --dist loadfile
+
+.PHONY: help demo test test-slow lint bench clean
+
+help:
+	@echo "make demo       run the examples"
+	@echo "make test       run the fast tests"
+	@echo "make test-slow  run the slow tests"
+	@echo "make lint       check style, types and layers"
+	@echo "make bench      run the benchmarks"
+	@echo "make clean      remove .venv, builds and caches"
+
+demo: $(STAMP)
+	$(BIN)/python examples/eight_schools.py
+ifdef PM_EVIDENCE_DATA
+	$(BIN)/python examples/radiata_pine.py
+else
+	@echo "radiata_pine.py is left out: set PM_EVIDENCE_DATA to the folder of real data to run it."
+endif
+
+test: $(STAMP)
+	$(PYTEST) $(PARALLEL)
+
+test-slow: $(STAMP)
+	$(PYTEST) $(PARALLEL) -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
+
+bench: $(STAMP)
+	@shopt -s nullglob; scripts=(benchmarks/bench_*.py); \
+	if [ $${#scripts[@]} -eq 0 ]; then echo "There is no benchmarks/bench_*.py yet."; fi; \
+	for script in "$${scripts[@]}"; do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
+
+# One environment for everything; a changed pyproject.toml installs anew. Every interpreter of each
+# name on PATH is tried, because the first may be a shim that does not start, or one without venv.
+$(STAMP): pyproject.toml
+	@set -euo pipefail; found=; \
+	for name in $(PYTHON) python3.12 python3.13 python3.14 python3 python; do \
+	  while read -r candidate; do \
+	    if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 12))' \
+	        </dev/null >/dev/null 2>&1; then found=$$candidate; break 2; fi; \
+	  done < <(type -aP "$$name" || true); \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "pm_evidence needs Python >= 3.12 with venv and pip, and none is on PATH:" \
+	    "install one, or name it with 'make PYTHON=/path/to/python3.12'." >&2; exit 1; \
+	fi; \
+	echo "Making .venv with $$("$$found" --version) ($$found)"; \
+	"$$found" -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

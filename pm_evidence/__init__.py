@@ -1,0 +1,46 @@
+"""Bayesian model evidence for PyMC, with error bars that are right.
+
+``sample_evidence(model)`` estimates the log evidence of a model; ``compare`` ranks models.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from pm_evidence import estimators
+from pm_evidence.core.errors import EvidenceWarning, ModelError, NumericalError
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.kernels.cycle import Cycle
+from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
+from pm_evidence.kernels.hmc import HMC
+from pm_evidence.kernels.random_walk import RandomWalk
+from pm_evidence.plots import plot_compare, plot_schedule
+from pm_evidence.results import attach_evidence, bayes_factor, compare, log_evidence
+from pm_evidence.sample import sample_evidence
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.smc import SMC
+
+__all__ = [
+    "AIS",
+    "HMC",
+    "SMC",
+    "Cycle",
+    "DiscreteGibbs",
+    "EvidenceWarning",
+    "IntegerWalk",
+    "LogEvidence",
+    "ModelError",
+    "NumericalError",
+    "RandomWalk",
+    "attach_evidence",
+    "bayes_factor",
+    "compare",
+    "estimators",
+    "log_evidence",
+    "plot_compare",
+    "plot_schedule",
+    "sample_evidence",
+]
+
+try:
+    __version__ = version("pm_evidence")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0"

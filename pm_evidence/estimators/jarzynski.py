@@ -1,0 +1,136 @@
+"""The exponential average of the work."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.estimators.intervals import interval
+
+__all__ = ["jarzynski", "single_run"]
+
+Floats = NDArray[np.float64]
+
+# Below this many effective paths the spread of the weights says nothing about their mean.
+_LEAST_EFFECTIVE_PATHS = 5.0
+# Beyond this error the distribution of log Z is too skewed for a symmetric interval.
+_LARGEST_MCSE = 0.5
+
+
+def jarzynski(work: ArrayLike, *, name: str = "jarzynski") -> LogEvidence:
+    """Estimate log Z from the work of independent forward paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Minus log weight of every path in nats. ``inf`` (weight zero) is legal and counts.
+    name : str
+        Name of the estimator in the result.
+
+    Returns
+    -------
+    LogEvidence
+        Log of the mean weight, with a Student interval on ``n_paths - 1`` degrees of freedom.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is NaN or minus infinity.
+
+    Notes
+    -----
+    Jarzynski (1997); Neal (2001); Habeck (2017), Eq. 4 and 9. The mean weight is unbiased for Z
+    and consistent; its log is biased downwards by about ``mcse ** 2 / 2``. The error is that of
+    the mean weight by the delta method. Distrust it when few paths carry the weight: the status
+    says so below 5 effective paths or beyond an error of 0.5 nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> work = np.random.default_rng(1).normal(2.5, 1.0, size=10_000)
+    >>> jarzynski(work)  # exactly -2.5 + 0.5
+    LogEvidence(value=-2.006, mcse=0.013, estimator="jarzynski", status="ok")
+    """
+    log_weight = -_checked(work)
+    n = log_weight.size
+    value = log_mean_exp(log_weight)
+    if value == -np.inf:
+        message = (
+            "no path has any weight: the data have no support where the runs ended. Use more "
+            "draws or more stages, or check the likelihood's support."
+        )
+        return LogEvidence(value, float("nan"), name, "no_support", message=message)
+    if n < 2:
+        message = "one path has no error estimate; use at least two."
+        return LogEvidence(value, float("nan"), name, "no_error", message=message)
+    relative = np.exp(log_weight - value)
+    mcse = float(relative.std(ddof=1) / np.sqrt(n))
+    effective = float(n**2 / np.sum(relative**2))
+    status, message = _verdict(mcse, effective, n)
+    return LogEvidence(value, mcse, name, status, *interval(value, mcse, n), message)
+
+
+def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
+    """Estimate log Z from islands, with the error that each island states of itself.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_islands,)
+        Minus log evidence estimate of every island in nats.
+    relative_variance : array_like of float64, shape (n_islands,)
+        Each island's own estimate of the variance of its Z over its square.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, some of it is NaN, or the lengths differ.
+
+    Notes
+    -----
+    It takes the chains of an island as independent at every stage (Dau and Chopin 2022, section
+    4.2): distrust it where ``jarzynski`` of the same work has a much larger error.
+    """
+    log_weight = -_checked(work)
+    variance = np.asarray(relative_variance, dtype=float)
+    if variance.shape != log_weight.shape:
+        raise ValueError(
+            f"relative_variance must have one value per island, got shape {variance.shape} for "
+            f"{log_weight.size} islands."
+        )
+    value = log_mean_exp(log_weight)
+    if value == -np.inf:
+        return jarzynski(work, name="single_run")
+    squares = np.exp(2.0 * (log_weight - value)) * variance
+    mcse = float(np.sqrt(squares.sum()) / log_weight.size)
+    status, message = _verdict(mcse, np.inf, log_weight.size)
+    return LogEvidence(
+        value, mcse, "single_run", status, *interval(value, mcse, 1000), message
+    )
+
+
+def _checked(work: ArrayLike) -> Floats:
+    values = np.asarray(work, dtype=float)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"work must be a non-empty vector, got shape {values.shape}.")
+    bad = np.flatnonzero(np.isnan(values) | (values == -np.inf))
+    if bad.size:
+        raise ValueError(
+            f"work must be a number or inf, got {values[bad[0]]} at {bad.size} of {values.size} "
+            f"paths, first at index {bad[0]}; find out why those paths failed before leaving them "
+            "out, which would bias the estimate."
+        )
+    return values
+
+
+def _verdict(mcse: float, effective: float, n: int) -> tuple[str, str]:
+    if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
+        return "dominated", (
+            f"a few paths carry all the weight (effective number {effective:.1f} of {n}): the "
+            "error is not to be trusted. Use more draws, more stages or a better kernel."
+        )
+    if mcse > _LARGEST_MCSE:
+        return "high_variance", (
+            f"the error of {mcse:.2f} nats is too large for the interval to hold; use more draws "
+            "or more stages."
+        )
+    return "ok", ""

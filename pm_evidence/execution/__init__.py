@@ -1,0 +1,1 @@
+"""Independent blocks over an executor, with checkpoints and progress."""

@@ -1,0 +1,15 @@
+"""Results: a run as a DataTree in ArviZ's schema, and tables that compare models."""
+
+from pm_evidence.results.compare import BayesFactor, bayes_factor, compare
+from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
+from pm_evidence.results.observed import fingerprint
+
+__all__ = [
+    "BayesFactor",
+    "attach_evidence",
+    "bayes_factor",
+    "compare",
+    "fingerprint",
+    "log_evidence",
+    "to_datatree",
+]

@@ -1,0 +1,322 @@
+"""Models side by side: Bayes factors and posterior model probabilities with their errors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.results import schema
+from pm_evidence.results.datatree import evidence_of, log_evidence
+
+__all__ = ["BayesFactor", "bayes_factor", "compare"]
+
+Floats = NDArray[np.float64]
+Source = xr.DataTree | LogEvidence
+
+_NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+_RESOLVED = 2.0  # a difference of this many standard errors tells two models apart
+
+# Kass & Raftery (1995), section 3.2: upper ends on the scale of 2 ln B.
+_WORDS = ((2.0, "not worth more than a bare mention"), (6.0, "positive"), (10.0, "strong"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One model: its evidence, and the fingerprint of its data (empty when not known)."""
+
+    evidence: LogEvidence
+    fingerprint: str
+    doubt: str
+
+
+@dataclass(frozen=True, slots=True)
+class BayesFactor:
+    """The Bayes factor of a first model against a second.
+
+    Parameters
+    ----------
+    log_bf : float
+        Natural logarithm of the Bayes factor in nats; positive in favour of the first model.
+    mcse : float
+        Monte Carlo standard error of ``log_bf`` in nats, for independent runs.
+    bf : float
+        The Bayes factor itself; infinite or zero where a float cannot hold it.
+    lower, upper : float
+        95 % interval of ``log_bf`` in nats, from a normal approximation; NaN without ``mcse``.
+    words : str
+        What Kass and Raftery (1995) call it, on the scale of ``2 log_bf``, and in whose favour.
+    warning : str
+        Why not to rely on it as it stands, and what to do; empty when there is no reason.
+    """
+
+    log_bf: float
+    mcse: float
+    bf: float
+    lower: float
+    upper: float
+    words: str
+    warning: str = ""
+
+    def __repr__(self) -> str:
+        warning = f", warning={self.warning!r}" if self.warning else ""
+        return (
+            f"BayesFactor(bf={self.bf:.3g}, log_bf={self.log_bf:.3f}, mcse={self.mcse:.3f}, "
+            f'lower={self.lower:.3f}, upper={self.upper:.3f}, words="{self.words}"{warning})'
+        )
+
+
+def compare(
+    models: Mapping[str, Source],
+    prior_probs: Mapping[str, float] | Sequence[float] | None = None,
+) -> pd.DataFrame:
+    """Return a table of models with their evidence, best first.
+
+    Parameters
+    ----------
+    models : mapping of str to DataTree or LogEvidence
+        What ``sample_evidence`` or `attach_evidence` returned for each model, or bare evidences
+        (whose data then cannot be checked).
+    prior_probs : mapping of str to float, or sequence of float, optional
+        Prior probability of each model, by name or in the order of ``models``; equal by default.
+        They must be positive and are divided by their sum, so weights do as well.
+
+    Returns
+    -------
+    DataFrame
+        Index: name of the model. ``rank`` counts from 1; ``log_evidence`` and ``mcse`` in nats;
+        ``log_bf`` (at most 0) and ``bf`` against the best model, ``log_bf_mcse`` in nats;
+        ``prob`` and ``prob_mcse`` are posterior model probabilities; then ``estimator``,
+        ``status`` and ``warning``, which is empty when there is nothing to warn of.
+
+    Raises
+    ------
+    ValueError
+        If there is no model, the observed data differ, a model has no evidence, or the prior
+        probabilities do not fit the models.
+
+    Notes
+    -----
+    Runs are taken as independent. The errors of two evidences add in quadrature; the error of
+    a probability follows by the delta method, so distrust it where ``mcse`` is not small
+    against one nat. Rank follows the evidence, not the probability: the two differ when prior
+    probabilities do. A model whose evidence is not known (NaN, or plus infinity) comes last and
+    leaves the probability of every model undefined; leave it out to compare the others.
+
+    Examples
+    --------
+    >>> from pm_evidence.core.records import LogEvidence
+    >>> table = compare(
+    ...     {
+    ...         "flat": LogEvidence(-33.1, 0.02, "bar"),
+    ...         "slope": LogEvidence(-30.8, 0.02, "bar"),
+    ...     }
+    ... )
+    >>> table["log_bf"].round(2).to_dict()
+    {'slope': 0.0, 'flat': -2.3}
+    """
+    entries = {name: _entry(name, model) for name, model in models.items()}
+    if not entries:
+        raise ValueError("models must name at least one model, got none; pass a mapping.")
+    _check_same_data(entries)
+    prior = _prior(list(entries), prior_probs)
+    table = _table(entries, prior).sort_values(
+        "log_evidence", ascending=False, kind="stable", na_position="last"
+    )
+    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    return _warn_of_ties(table)
+
+
+def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
+    """Return the Bayes factor of the first model against the second.
+
+    Parameters
+    ----------
+    dt1, dt2 : DataTree or LogEvidence
+        What ``sample_evidence`` or `attach_evidence` returned for each model.
+
+    Returns
+    -------
+    BayesFactor
+        With its error, and in words.
+
+    Raises
+    ------
+    ValueError
+        If the observed data differ or one has no evidence.
+
+    Notes
+    -----
+    The words are those of Kass and Raftery (1995, section 3.2) for the estimate itself; the
+    interval tells how far they can be trusted.
+
+    Examples
+    --------
+    >>> from pm_evidence.core.records import LogEvidence
+    >>> bayes_factor(LogEvidence(-30.8, 0.02, "bar"), LogEvidence(-33.1, 0.02, "bar")).words
+    'positive evidence for the first model'
+    """
+    entries = {"dt1": _entry("dt1", dt1), "dt2": _entry("dt2", dt2)}
+    _check_same_data(entries)
+    first, second = (entry.evidence for entry in entries.values())
+    known = first.value < np.inf and second.value < np.inf
+    with np.errstate(invalid="ignore", over="ignore"):
+        log_bf = float(np.float64(first.value) - second.value) if known else float("nan")
+        bf = float(np.exp(log_bf))
+    mcse = float(np.hypot(first.mcse, second.mcse))
+    doubts = [f"{name}: {entry.doubt}" for name, entry in entries.items() if entry.doubt]
+    return BayesFactor(
+        log_bf=log_bf,
+        mcse=mcse,
+        bf=bf,
+        lower=log_bf - _NORMAL_95 * mcse,
+        upper=log_bf + _NORMAL_95 * mcse,
+        words=_in_words(log_bf),
+        warning=" ".join(doubts),
+    )
+
+
+def _in_words(log_bf: float) -> str:
+    if np.isnan(log_bf):
+        return "cannot be judged: an evidence is not known"
+    if log_bf == 0:
+        return "no evidence for either model"
+    scale = 2.0 * abs(log_bf)
+    word = next((text for end, text in _WORDS if scale < end), "very strong")
+    favoured = "first" if log_bf > 0 else "second"
+    if word == _WORDS[0][1]:
+        return f"evidence for the {favoured} model {word}"
+    return f"{word} evidence for the {favoured} model"
+
+
+def _entry(name: str, model: Source) -> _Entry:
+    if isinstance(model, LogEvidence):
+        evidence, fingerprint = model, ""
+        doubt = "Its data are not known: make sure that all models have the same."
+    else:
+        group = evidence_of(model, f"model {name!r}")
+        evidence = log_evidence(model)
+        fingerprint = str(group.attrs.get(schema.FINGERPRINT, ""))
+        doubt = "It has no observed data to check: make sure that all models have the same."
+    doubts = [] if fingerprint else [doubt]
+    if evidence.status != "ok":
+        doubts.insert(0, f"{evidence.status}: {evidence.message or 'see the run for a remedy.'}")
+    if not evidence.value < np.inf:
+        doubts.append("Its log evidence is not known: run it again, or leave it out.")
+    return _Entry(evidence, fingerprint, " ".join(doubts))
+
+
+def _check_same_data(entries: Mapping[str, _Entry]) -> None:
+    groups: dict[str, list[str]] = {}
+    for name, entry in entries.items():
+        if entry.fingerprint:
+            groups.setdefault(entry.fingerprint, []).append(repr(name))
+    if len(groups) > 1:
+        parts = " from ".join("{" + ", ".join(names) + "}" for names in groups.values())
+        raise ValueError(
+            f"models must have the same observed data, but these differ: {parts}; give every "
+            "model the same observations (same values, shapes and units, no rows dropped, no "
+            "transformation of the data in one of them) and sample its evidence again."
+        )
+
+
+def _prior(names: list[str], prior_probs: Mapping[str, float] | Sequence[float] | None) -> Floats:
+    """Return the prior probabilities in the order of ``names``, normalised."""
+    if prior_probs is None:
+        return np.full(len(names), 1.0 / len(names))
+    if isinstance(prior_probs, Mapping):
+        missing = [name for name in names if name not in prior_probs]
+        unknown = [name for name in prior_probs if name not in names]
+        if missing or unknown:
+            raise ValueError(
+                "prior_probs must name every model and no other; "
+                f"missing: {missing}, unknown: {unknown}; the models are {names}."
+            )
+        prior_probs = [prior_probs[name] for name in names]
+    weights = np.asarray(prior_probs, dtype=np.float64)
+    if weights.shape != (len(names),):
+        raise ValueError(
+            f"prior_probs must have one entry per model, {len(names)}, got shape "
+            f"{weights.shape}; the models are {names}."
+        )
+    bad = ~(np.isfinite(weights) & (weights > 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ValueError(
+            f"prior_probs must be positive and finite, got {weights[first]} for {names[first]!r}; "
+            "leave a model out of the table to give it no probability."
+        )
+    return weights / weights.sum()
+
+
+def _table(entries: Mapping[str, _Entry], prior: Floats) -> pd.DataFrame:
+    """Return the table in the order of ``entries``, without ranks."""
+    evidence = [entry.evidence for entry in entries.values()]
+    value = np.array([item.value for item in evidence], np.float64)
+    mcse = np.array([item.mcse for item in evidence], np.float64)
+    value[value == np.inf] = np.nan  # no evidence either
+    best = int(np.argmax(np.where(np.isnan(value), -np.inf, value)))
+    with np.errstate(invalid="ignore"):  # minus infinity against minus infinity is NaN
+        log_bf = value - value[best]
+    log_bf_mcse = np.hypot(mcse, mcse[best])
+    log_bf_mcse[best] = 0.0
+    prob, prob_mcse = _probabilities(value, mcse, prior)
+    return pd.DataFrame(
+        {
+            "log_evidence": value,
+            "mcse": mcse,
+            "log_bf": log_bf,
+            "log_bf_mcse": log_bf_mcse,
+            "bf": np.exp(log_bf),
+            "prob": prob,
+            "prob_mcse": prob_mcse,
+            "estimator": [item.estimator for item in evidence],
+            "status": [item.status for item in evidence],
+            "warning": [entry.doubt for entry in entries.values()],
+        },
+        index=pd.Index(list(entries), name="model"),
+    )
+
+
+def _probabilities(value: Floats, mcse: Floats, prior: Floats) -> tuple[Floats, Floats]:
+    """Return posterior model probabilities and their errors by the delta method."""
+    log_weight = value + np.log(prior)
+    top = log_weight.max()
+    if not np.isfinite(top):  # an evidence is not known, or none is positive
+        return np.full(value.size, np.nan), np.full(value.size, np.nan)
+    prob = np.exp(log_weight - top)
+    prob /= prob.sum()
+    # d p_i / d log Z_j = p_i (delta_ij - p_j); 1 - p_i is summed from the others, which does not
+    # cancel when p_i is close to 1.
+    jacobian = -np.outer(prob, prob)
+    np.fill_diagonal(jacobian, 0.0)
+    np.fill_diagonal(jacobian, -jacobian.sum(axis=1))
+    # A model of probability zero does not matter, however badly its evidence is known.
+    with np.errstate(invalid="ignore"):
+        terms = np.where(jacobian == 0.0, 0.0, jacobian * mcse)
+    return prob, np.sqrt((terms**2).sum(axis=1))
+
+
+def _warn_of_ties(table: pd.DataFrame) -> pd.DataFrame:
+    """Add a warning to the best model and to those that this run cannot tell from it."""
+    log_bf = table["log_bf"].to_numpy()[1:]
+    error = table["log_bf_mcse"].to_numpy()[1:]
+    best = table.index[0]
+    unsure = np.flatnonzero(np.isfinite(log_bf) & np.isnan(error)) + 1
+    tied = np.flatnonzero(-log_bf < _RESOLVED * error) + 1
+    texts = list(table["warning"])
+    for rows, reason, remedy in (
+        (tied, "is below 2 standard errors", "use more draws, or set target_mcse."),
+        (unsure, "has no known error", "look at the status of both runs, and use more draws."),
+    ):
+        if not rows.size:
+            continue
+        others = ", ".join(repr(table.index[row]) for row in rows)
+        for row in (0, *rows):
+            rival = others if row == 0 else repr(best)
+            text = f"Ranking against {rival} not resolved by this run: the difference {reason}; "
+            texts[row] = f"{texts[row]} {text}{remedy}".strip()
+    return table.assign(warning=texts)

@@ -1,0 +1,211 @@
+"""A run as a DataTree in ArviZ's schema, and the evidence read back from one.
+
+Everything is written with plain dtypes (numbers and fixed-width strings) and without
+padding, so that it survives ``to_netcdf`` and ``to_zarr`` bit for bit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.results import arviz_groups, evidence_groups, schema
+from pm_evidence.results.observed import describe_observed, observed_fingerprint
+
+__all__ = ["attach_evidence", "evidence_of", "log_evidence", "to_datatree"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def to_datatree(
+    record: RunRecord,
+    evidence: Sequence[LogEvidence],
+    *,
+    recommended: str,
+    posterior: Arrays,
+    fingerprint: str,
+    random_seed: Any,
+    versions: Mapping[str, str],
+    sample_stats: Arrays | None = None,
+    observed_data: Arrays | None = None,
+    constant_data: Arrays | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    dims: Mapping[str, Sequence[str | None]] | None = None,
+    sample_attrs: Mapping[str, Any] | None = None,
+) -> xr.DataTree:
+    """Return a run and its estimates as a DataTree in ArviZ's InferenceData schema.
+
+    Parameters
+    ----------
+    record : RunRecord
+        The run. Its ``info`` becomes attributes of the group ``log_evidence``.
+    evidence : sequence of LogEvidence
+        One estimate per estimator, in nats; their names must differ.
+    recommended : str
+        Name of the estimator that `log_evidence` returns by default.
+    posterior : mapping of str to ndarray, shape (n_chains, n_draws, ...)
+        Draws with equal weights, in constrained space. Empty: the group is left out.
+    fingerprint : str
+        Of the observed data, as `fingerprint` returns it; empty when nothing is observed.
+    random_seed : any
+        What the user gave, or the entropy that was used instead; stored as text.
+    versions : mapping of str to str
+        Versions of packages by name; ``"pm_evidence"`` is also the inference library's.
+    sample_stats : mapping of str to ndarray, shape (n_chains, n_draws, ...), optional
+        Facts about each draw, such as its log likelihood in nats.
+    observed_data, constant_data : mapping of str to ndarray, optional
+        As PyMC writes them. Masked entries become NaN.
+    coords, dims : mapping, optional
+        Labels of each dimension, and names of the dimensions of each variable (without
+        chain and draw).
+    sample_attrs : mapping, optional
+        Further attributes of ``posterior`` and ``sample_stats``, such as ``sampling_time`` in
+        seconds.
+
+    Returns
+    -------
+    DataTree
+        With the groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``
+        (those that have content), ``log_evidence``, ``work`` and ``annealing``.
+
+    Raises
+    ------
+    ValueError
+        If the estimates are unusable (none, equal names, ``recommended`` not among them), the
+        record has no forward block or traces of the wrong length, or an array has an object
+        dtype or another number of chains and draws than the rest.
+    """
+    samples = {
+        schema.POSTERIOR: dict(posterior),
+        schema.SAMPLE_STATS: dict(sample_stats or {}),
+    }
+    data = {
+        schema.OBSERVED_DATA: dict(observed_data or {}),
+        schema.CONSTANT_DATA: dict(constant_data or {}),
+    }
+    library = arviz_groups.library_attrs(versions)
+    named = arviz_groups.Named(coords or {}, dims or {})
+    groups = {
+        **arviz_groups.sample_groups(samples, named, {**library, **(sample_attrs or {})}),
+        **arviz_groups.data_groups(data, named, library),
+        schema.LOG_EVIDENCE: evidence_groups.evidence_group(evidence, recommended),
+        schema.WORK: evidence_groups.work_group(record),
+        schema.ANNEALING: evidence_groups.annealing_group(record),
+    }
+    facts = {
+        **record.info,
+        **{f"{name}_version": version for name, version in versions.items()},
+        schema.SCHEMA: schema.SCHEMA_VERSION,
+        schema.RECOMMENDED: recommended,
+        schema.METHOD: record.method,
+        schema.RANDOM_SEED: str(random_seed),
+        schema.FINGERPRINT: fingerprint,
+    }
+    groups[schema.LOG_EVIDENCE].attrs = facts
+    for name in schema.EVIDENCE_GROUPS:
+        groups[name].attrs = arviz_groups.made_attrs({**groups[name].attrs, **library})
+    return xr.DataTree.from_dict(groups)
+
+
+def log_evidence(dt: xr.DataTree, *, estimator: str | None = None) -> LogEvidence:
+    """Return the log evidence that a DataTree holds.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence``, `attach_evidence`, or a file that one of them was saved to.
+    estimator : str, optional
+        Name of an estimator; the recommended one by default.
+
+    Returns
+    -------
+    LogEvidence
+        Value, error and interval in nats.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree.
+    ValueError
+        If it has no group ``log_evidence``, or no estimator of that name.
+    """
+    group = evidence_of(dt, "dt")
+    names = [str(name) for name in group[schema.ESTIMATOR].values]
+    name = group.attrs[schema.RECOMMENDED] if estimator is None else estimator
+    if name not in names:
+        raise ValueError(
+            f"estimator must be one of {', '.join(map(repr, names))}, got {name!r}; "
+            "leave it out for the recommended one."
+        )
+    row = group.isel({schema.ESTIMATOR: names.index(name)})
+    return LogEvidence(
+        value=float(row["value"]),
+        mcse=float(row["mcse"]),
+        estimator=str(name),
+        status=str(row["status"].item()),
+        lower=float(row["lower"]),
+        upper=float(row["upper"]),
+        message=str(row["message"].item()),
+    )
+
+
+def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
+    """Return a copy of ``idata`` that also holds the evidence of the same model.
+
+    Parameters
+    ----------
+    idata : DataTree
+        Draws that the user already has, from ``pm.sample`` say. It is not changed.
+    evidence : DataTree
+        From ``sample_evidence``.
+
+    Returns
+    -------
+    DataTree
+        ``idata`` with the groups ``log_evidence``, ``work`` and ``annealing`` of ``evidence``;
+        groups of these names that were there already are replaced. All else is as in ``idata``.
+
+    Raises
+    ------
+    TypeError
+        If either is not a DataTree.
+    ValueError
+        If ``evidence`` holds no evidence, or the groups ``observed_data`` of the two differ.
+    """
+    evidence_of(evidence, "evidence")
+    if not isinstance(idata, xr.DataTree):
+        raise TypeError(_not_a_tree("idata", idata))
+    if observed_fingerprint(idata) != observed_fingerprint(evidence):
+        raise ValueError(
+            "idata and evidence must come from the same observed data, but idata has "
+            f"{describe_observed(idata)} and evidence has {describe_observed(evidence)}, "
+            "and their values or shapes differ; run sample_evidence with the data of idata."
+        )
+    out = idata.copy()
+    for name in schema.EVIDENCE_GROUPS:
+        if name in evidence.children:
+            out[name] = xr.DataTree(evidence[name].to_dataset())
+    return out
+
+
+def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
+    """Return the group ``log_evidence``; ``parameter`` names the culprit in the error."""
+    if not isinstance(dt, xr.DataTree):
+        raise TypeError(_not_a_tree(parameter, dt))
+    if schema.LOG_EVIDENCE not in dt.children:
+        raise ValueError(
+            f"{parameter} must have the group {schema.LOG_EVIDENCE!r}, got the groups "
+            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or add the "
+            "group with attach_evidence."
+        )
+    return dt[schema.LOG_EVIDENCE].to_dataset()
+
+
+def _not_a_tree(parameter: str, value: Any) -> str:
+    return (
+        f"{parameter} must be an xarray.DataTree, got {type(value).__name__}; "
+        "pass what sample_evidence or pm.sample returned, or open its file with "
+        "xarray.open_datatree."
+    )

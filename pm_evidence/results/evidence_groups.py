@@ -1,0 +1,125 @@
+"""The groups that this package adds to ArviZ's schema: log_evidence, work and annealing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.results import schema
+
+__all__ = ["annealing_group", "evidence_group", "work_group"]
+
+_UNITS = {"energy_mean": "nats", "energy_var": "nats^2", "ess": "share", "acceptance": "share"}
+
+
+def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Dataset:
+    """Return the estimates, one entry per estimator; raise ValueError if names do not fit."""
+    names = [estimate.estimator for estimate in evidence]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"evidence must hold estimates with different names, got {names}; rename or drop some."
+        )
+    if recommended not in names:
+        raise ValueError(f"recommended must be one of {names}, got {recommended!r}; name one.")
+    dim = schema.ESTIMATOR
+    variables: dict[str, Any] = {
+        field: (dim, np.array([getattr(estimate, field) for estimate in evidence], np.float64))
+        for field in ("value", "mcse", "lower", "upper")
+    }
+    for field in ("status", "message"):
+        texts = [getattr(estimate, field) for estimate in evidence]
+        variables[field] = (dim, np.array(texts, dtype=np.str_))
+    group = xr.Dataset(variables, coords={dim: np.array(names, dtype=np.str_)})
+    for field in ("value", "mcse", "lower", "upper"):
+        group[field].attrs["units"] = schema.NATS
+    return group
+
+
+def work_group(record: RunRecord) -> xr.Dataset:
+    """Return the work of each path and the facts of each block, without padding."""
+    if not record.forward:
+        raise ValueError("record must have at least one forward block, got none; run the sampler.")
+    variables = _direction_work(schema.FORWARD, record.forward)
+    if record.reverse:
+        variables |= _direction_work(schema.REVERSE, record.reverse)
+    group = xr.Dataset(variables)
+    for name in (schema.FORWARD, schema.REVERSE):
+        if name in group:
+            group[name].attrs["units"] = schema.NATS
+    return group
+
+
+def _direction_work(direction: str, blocks: Sequence[BlockRecord]) -> dict[str, Any]:
+    path, block = f"{direction}_path", f"{direction}_block"
+    index = np.array([item.block for item in blocks], np.int64)
+    variance = np.array([item.relative_variance for item in blocks], np.float64)
+    variables: dict[str, Any] = {
+        direction: (path, np.concatenate([np.asarray(b.work, np.float64) for b in blocks])),
+        f"{path}_block": (path, np.repeat(index, [len(item.work) for item in blocks])),
+        block: (block, index),
+        f"{direction}_n_evaluations": (
+            block,
+            np.array([item.n_evaluations for item in blocks], np.int64),
+        ),
+        f"{direction}_n_nan": (block, np.array([item.n_nan for item in blocks], np.int64)),
+    }
+    if not np.isnan(variance).all():  # blocks of many paths have none
+        variables[f"{direction}_relative_variance"] = (block, variance)
+    return variables
+
+
+def annealing_group(record: RunRecord) -> xr.Dataset:
+    """Return the schedule, its diagnostics averaged over blocks, and the kernel of each stage."""
+    beta = np.asarray(record.beta, np.float64)
+    n_stages = beta.size - 1
+    directions = {schema.FORWARD: record.forward}
+    if record.reverse:
+        directions[schema.REVERSE] = record.reverse
+    traces = [_average_trace(blocks, n_stages, name) for name, blocks in directions.items()]
+    variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
+    for name, units in _UNITS.items():
+        values = np.stack([trace[name] for trace in traces])
+        variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
+    for name, setting in record.settings.items():
+        values = np.asarray(setting, np.float64)
+        _check_length(f"settings[{name!r}]", values, n_stages)
+        # A slash would be read as a path into the tree.
+        safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
+        variables[safe_name] = (schema.STAGE, values)
+    coords = {
+        schema.STAGE: np.arange(n_stages),
+        schema.BETA_POINT: np.arange(n_stages + 1),
+        schema.DIRECTION: np.array(list(directions), dtype=np.str_),
+    }
+    return xr.Dataset(variables, coords=coords)
+
+
+def _average_trace(
+    blocks: Sequence[BlockRecord], n_stages: int, direction: str
+) -> dict[str, NDArray[np.float64]]:
+    """Average the diagnostics over blocks.
+
+    The variance is that of all blocks together, so it counts what the block means differ by;
+    without that it would be too small where a block is a small population.
+    """
+    stacks: dict[str, NDArray[np.float64]] = {}
+    for name in _UNITS:
+        rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
+        for item, row in zip(blocks, rows, strict=True):
+            _check_length(f"{name} of {direction} block {item.block}", row, n_stages)
+        stacks[name] = np.stack(rows)
+    means = {name: stack.mean(axis=0) for name, stack in stacks.items()}
+    with np.errstate(invalid="ignore"):  # an infinite energy has no variance: NaN says so
+        means["energy_var"] = means["energy_var"] + stacks["energy_mean"].var(axis=0)
+    return means
+
+
+def _check_length(name: str, values: NDArray[np.float64], n_stages: int) -> None:
+    if values.shape != (n_stages,):
+        raise ValueError(
+            f"{name} must have one entry per stage, shape ({n_stages},), got {values.shape}; "
+            "the record's beta must have one entry more than it has stages."
+        )

@@ -1,0 +1,67 @@
+"""What a block writes down while it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import MoveInfo, Plan
+from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.progress import Progress, Report
+from pm_evidence.core.records import StageTrace
+
+__all__ = ["FORWARD", "Tracer", "kernel_settings"]
+
+FORWARD = 1  # phase of the random streams
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Tracer:
+    """Collects the diagnostics of a block stage by stage, and reports them.
+
+    Parameters
+    ----------
+    block : int
+        Index of the block.
+    report : callable
+        Told of every stage.
+    """
+
+    block: int
+    report: Report
+    n_evaluations: int = 0
+    n_nan: int = 0
+    _rows: list[tuple[float, float, float, float]] = field(default_factory=list)
+
+    @property
+    def n_stages(self) -> int:
+        """Stages so far."""
+        return len(self._rows)
+
+    def add(
+        self, beta: float, energy: Floats, log_weight: Floats, info: MoveInfo, log_z: float
+    ) -> None:
+        """Write down a stage that ended at ``beta``."""
+        finite = energy[np.isfinite(energy)]
+        ess = ess_share(log_weight)
+        mean, var = (finite.mean(), finite.var()) if finite.size else (np.nan, np.nan)
+        self._rows.append((float(mean), float(var), ess, info.acceptance))
+        self.n_evaluations += info.n_evaluations
+        self.n_nan += info.n_nan
+        self.report(Progress(self.block, self.n_stages, beta, ess, info.acceptance, log_z))
+
+    def trace(self, n_stages: int) -> StageTrace:
+        """Return the trace over ``n_stages``; NaN for stages that the block did not reach."""
+        columns = np.full((4, n_stages), np.nan)
+        if self._rows:
+            columns[:, : self.n_stages] = np.array(self._rows).T
+        return StageTrace(*columns)
+
+
+def kernel_settings(plan: Plan) -> Mapping[str, Floats]:
+    """Return the settings of the kernel of every stage, each of shape ``(n_stages,)``."""
+    rows = [kernel.settings() for kernel in plan.kernels]
+    return {key: np.array([row[key] for row in rows]) for key in rows[0]} if rows else {}

@@ -1,0 +1,237 @@
+"""Conjugate models: the evidence is a closed form."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaln
+
+from pm_evidence.testing.closed_forms import (
+    log_bernoulli_beta,
+    log_mvnormal,
+    log_normal_group,
+    log_normal_inverse_gamma,
+    log_poisson_gamma,
+)
+from pm_evidence.testing.system import ExactSystem, tagged
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["systems"]
+
+# Scales are np.float64, not literals: PyTensor takes the log of a literal such as 2.0 in single
+# precision. The system "float32_literal" is the one that is meant to show this.
+_NORMAL_Y = np.array([1.2, 0.4, 2.1, 1.7, 0.9])
+_NORMAL_PRIOR_SD = np.float64(2.0)
+
+_DIFFUSE_PRIOR_SD = np.float64(1e4)
+
+_COUNTS = np.array([3, 1, 4, 2, 6, 3])
+
+_TRIALS = np.array([10, 12, 8, 15])
+_SUCCESSES = np.array([7, 5, 6, 11])
+
+_CATEGORY_COUNTS = np.array([6, 3, 1])
+_CONCENTRATION = np.array([2.0, 1.5, 1.0])
+
+_REGRESSION_X = np.column_stack(
+    [np.ones(12), np.linspace(-1, 1, 12), np.cos(np.arange(12.0)), np.sin(2 * np.arange(12.0))]
+)
+_REGRESSION_Y = _REGRESSION_X @ [1.0, -2.0, 0.5, 0.0] + 0.7 * np.cos(5 * np.arange(12.0) ** 2)
+_REGRESSION_MEAN = np.array([0.0, -1.0, 0.0, 0.0])
+_REGRESSION_SCALE = np.array([[4.0, 1.0, 0, 0], [1.0, 2.0, 0, 0], [0, 0, 1.0, -0.5], [0, 0, -0.5, 1.0]])
+
+# The scales and the prior of Friel and Wyse's radiata pine regression, with synthetic data: 42
+# strengths (lb / sq. inch) against centred densities (lb / cubic foot).
+_PINE_X = np.linspace(-9.0, 9.0, 42) + 2 * np.sin(np.arange(42.0))
+_PINE_Y = 3000 + 185 * _PINE_X + 300 * np.random.default_rng(20090).standard_normal(42)
+_PINE_MEAN = np.array([3000.0, 185.0])
+_PINE_PRECISION = np.array([0.06, 6.0])
+_PINE_SHAPE, _PINE_RATE = np.float64(6.0), np.float64(4 * 300.0**2)
+
+_VECTOR_PRIOR_MEAN = np.array([1.0, 0.0, -1.0])
+_VECTOR_PRIOR_COV = np.array([[2.0, 1.2, 0.3], [1.2, 1.5, 0.1], [0.3, 0.1, 0.8]])
+_VECTOR_NOISE_COV = np.array([[0.5, -0.2, 0.0], [-0.2, 0.7, 0.1], [0.0, 0.1, 0.4]])
+_VECTOR_Y = np.array([[0.3, 0.8, -1.5], [1.9, -0.4, -0.2], [1.1, 0.9, -0.9], [0.2, 0.1, -1.8]])
+
+_MANY_N = 7000
+_MANY_MEAN, _MANY_PRIOR_SD = 0.7, np.float64(3.0)
+
+
+def _many_y() -> np.ndarray:
+    return _MANY_MEAN + np.random.default_rng(7000).standard_normal(_MANY_N)
+
+
+def build_normal_mean() -> "pm.Model":
+    """Mean of a normal sample with known variance."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, _NORMAL_PRIOR_SD)
+        pm.Normal("y", mu, 1, observed=_NORMAL_Y)
+    return model
+
+
+def build_diffuse_prior() -> "pm.Model":
+    """Normal mean whose prior is some 20,000 times as wide as its posterior."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, _DIFFUSE_PRIOR_SD)
+        pm.Normal("y", mu, 1, observed=_NORMAL_Y)
+    return model
+
+
+def build_gamma_poisson() -> "pm.Model":
+    """Poisson counts with a gamma prior of their mean."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", alpha=2.0, beta=np.float64(0.5))
+        pm.Poisson("y", rate, observed=_COUNTS)
+    return model
+
+
+def build_beta_binomial() -> "pm.Model":
+    """Binomial successes with a beta prior of their probability."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        p = pm.Beta("p", alpha=2.0, beta=2.0)
+        pm.Binomial("y", n=_TRIALS, p=p, observed=_SUCCESSES)
+    return model
+
+
+def build_dirichlet_multinomial() -> "pm.Model":
+    """Multinomial counts with a Dirichlet prior: the simplex transform."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=_CONCENTRATION)
+        pm.Multinomial("y", n=_CATEGORY_COUNTS.sum(), p=p, observed=_CATEGORY_COUNTS)
+    return model
+
+
+def build_normal_inverse_gamma() -> "pm.Model":
+    """Regression on four coefficients with unknown variance."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        variance = pm.InverseGamma("variance", alpha=3.0, beta=np.float64(2.0))
+        coefficients = pm.MvNormal("coefficients", _REGRESSION_MEAN, cov=variance * _REGRESSION_SCALE)
+        pm.Normal("y", _REGRESSION_X @ coefficients, variance**0.5, observed=_REGRESSION_Y)
+    return model
+
+
+def build_radiata_pine_like() -> "pm.Model":
+    """Regression with a gamma precision on the scales of the radiata pine data."""
+    import pymc as pm
+
+    with pm.Model(coords={"coefficient": ["intercept", "slope"]}) as model:
+        precision = pm.Gamma("precision", alpha=_PINE_SHAPE, beta=_PINE_RATE)
+        coefficients = pm.Normal(
+            "coefficients", _PINE_MEAN, tau=precision * _PINE_PRECISION, dims="coefficient"
+        )
+        strength = pm.Deterministic("strength", coefficients[0] + coefficients[1] * _PINE_X)
+        pm.Normal("y", strength, tau=precision, observed=_PINE_Y)
+    return model
+
+
+def build_mvnormal_mean() -> "pm.Model":
+    """Mean vector of a multivariate normal sample: a multivariate free variable."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        mu = pm.MvNormal("mu", _VECTOR_PRIOR_MEAN, cov=_VECTOR_PRIOR_COV)
+        pm.MvNormal("y", mu, cov=_VECTOR_NOISE_COV, observed=_VECTOR_Y)
+    return model
+
+
+def build_many_data() -> "pm.Model":
+    """Normal mean with 7,000 observations: log evidence near -10,000."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, _MANY_PRIOR_SD)
+        pm.Normal("y", mu, 1, observed=_many_y())
+    return model
+
+
+def _log_beta_binomial() -> float:
+    log_choose = gammaln(_TRIALS + 1) - gammaln(_SUCCESSES + 1) - gammaln(_TRIALS - _SUCCESSES + 1)
+    n_successes, n_trials = _SUCCESSES.sum(), _TRIALS.sum()
+    return float(log_choose.sum() + log_bernoulli_beta(n_successes, n_trials - n_successes, 2, 2))
+
+
+def _log_dirichlet_multinomial() -> float:
+    counts, prior = _CATEGORY_COUNTS, _CONCENTRATION
+    log_coefficient = gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
+    log_ratio = gammaln(counts + prior).sum() - gammaln(prior).sum()
+    return float(
+        log_coefficient + log_ratio + gammaln(prior.sum()) - gammaln(counts.sum() + prior.sum())
+    )
+
+
+def _log_mvnormal_mean() -> float:
+    n, d = _VECTOR_Y.shape
+    cov = np.kron(np.ones((n, n)), _VECTOR_PRIOR_COV) + np.kron(np.eye(n), _VECTOR_NOISE_COV)
+    return log_mvnormal(_VECTOR_Y.ravel(), np.tile(_VECTOR_PRIOR_MEAN, n), cov)
+
+
+def _log_regression() -> float:
+    precision = np.linalg.inv(_REGRESSION_SCALE)
+    return log_normal_inverse_gamma(
+        _REGRESSION_Y, _REGRESSION_X, _REGRESSION_MEAN, precision, shape=3.0, rate=2.0
+    )
+
+
+def _log_pine() -> float:
+    design = np.column_stack([np.ones_like(_PINE_X), _PINE_X])
+    return log_normal_inverse_gamma(
+        _PINE_Y, design, _PINE_MEAN, np.diag(_PINE_PRECISION), float(_PINE_SHAPE), float(_PINE_RATE)
+    )
+
+
+def systems() -> tuple[ExactSystem, ...]:
+    """Return the conjugate systems."""
+    plain = tagged("continuous", "conjugate")
+    positive = plain | tagged("constrained")
+    normal_mean = float(log_normal_group(_NORMAL_Y, 1.0, _NORMAL_PRIOR_SD))
+    diffuse = float(log_normal_group(_NORMAL_Y, 1.0, _DIFFUSE_PRIOR_SD))
+    counts = log_poisson_gamma(_COUNTS, 2.0, 0.5)
+    many = float(log_normal_group(_many_y(), 1.0, _MANY_PRIOR_SD))
+    regression = _log_regression()
+    gaussian_note = "normal marginal of the data"
+    return (
+        ExactSystem("normal_mean", build_normal_mean, normal_mean, plain, gaussian_note),
+        ExactSystem("diffuse_prior", build_diffuse_prior, diffuse, plain, gaussian_note),
+        ExactSystem(
+            "gamma_poisson", build_gamma_poisson, counts, positive, "negative binomial product"
+        ),
+        ExactSystem(
+            "beta_binomial", build_beta_binomial, _log_beta_binomial(), positive, "beta functions"
+        ),
+        ExactSystem(
+            "dirichlet_multinomial",
+            build_dirichlet_multinomial,
+            _log_dirichlet_multinomial(),
+            positive,
+            "Dirichlet-multinomial probability",
+        ),
+        ExactSystem(
+            "normal_inverse_gamma",
+            build_normal_inverse_gamma,
+            regression,
+            positive | tagged("hierarchical"),
+            "multivariate t marginal of the data",
+        ),
+        ExactSystem(
+            "radiata_pine_like",
+            build_radiata_pine_like,
+            _log_pine(),
+            positive | tagged("hierarchical"),
+            "multivariate t marginal of the data",
+        ),
+        ExactSystem("mvnormal_mean", build_mvnormal_mean, _log_mvnormal_mean(), plain, gaussian_note),
+        ExactSystem("many_data", build_many_data, many, plain | tagged("slow"), gaussian_note),
+    )

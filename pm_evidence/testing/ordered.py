@@ -1,0 +1,127 @@
+"""Component means under the ordered transform, whose prior has lost its factorial."""
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, log_ndtr, logsumexp
+
+from pm_evidence.testing.closed_forms import log_normal_group, normal_posterior
+from pm_evidence.testing.system import ExactSystem, tagged
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["log_mixture_terms", "systems"]
+
+Floats = NDArray[np.float64]
+
+PRIOR_SD = np.float64(3.0)
+
+_TWO_Y = np.array([-1.9, -1.2, 0.3, 1.4, 2.2, 2.9])
+_THREE_Y = np.array([-4.1, -3.2, 0.4, -0.6, 3.1, 3.9, 4.6])
+_UNEQUAL_Y = np.array([-0.8, 0.1, 1.1, 2.4, 0.6])
+_UNEQUAL_WEIGHTS = np.array([0.7, 0.3])
+
+
+def log_mixture_terms(y: Floats, weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the evidence of every assignment of data to components with free means.
+
+    Parameters
+    ----------
+    y : ndarray of float64, shape ``(n,)``
+        Data with unit variance about the mean of their component.
+    weights : ndarray of float64, shape ``(k,)``
+        Component weights.
+
+    Returns
+    -------
+    log_terms : ndarray of float64, shape ``(k**n,)``
+        Log of the prior probability of each assignment times its evidence under
+        independent ``N(0, PRIOR_SD)`` means, in nats.
+    member : ndarray of int64, shape ``(k**n, k, n)``
+        1 where the assignment puts a datum into a component.
+    """
+    n_components = weights.size
+    labels = np.array(list(product(range(n_components), repeat=y.size)))
+    member = (labels[:, None, :] == np.arange(n_components)[:, None]).astype(np.int64)
+    log_weight = np.log(weights)[labels].sum(axis=1)
+    return log_weight + log_normal_group(y, 1.0, PRIOR_SD, member).sum(axis=1), member
+
+
+def _build(y: Floats, weights: Floats, start: list[float]) -> "pm.Model":
+    import pymc as pm
+
+    with pm.Model() as model:
+        # initval: PyMC would start all means at zero, where the transform is infinite.
+        means = pm.Normal(
+            "means",
+            0,
+            PRIOR_SD,
+            shape=weights.size,
+            transform=pm.distributions.transforms.ordered,
+            initval=start,
+        )
+        pm.NormalMixture("y", w=weights, mu=means, sigma=1.0, observed=y)
+    return model
+
+
+def build_ordered_two() -> "pm.Model":
+    """Two ordered means with equal weights."""
+    return _build(_TWO_Y, np.full(2, 1 / 2), [-1.0, 1.0])
+
+
+def build_ordered_three() -> "pm.Model":
+    """Three ordered means with equal weights."""
+    return _build(_THREE_Y, np.full(3, 1 / 3), [-1.0, 0.0, 1.0])
+
+
+def build_ordered_unequal() -> "pm.Model":
+    """Two ordered means with unequal weights, where symmetry does not help."""
+    return _build(_UNEQUAL_Y, _UNEQUAL_WEIGHTS, [-1.0, 1.0])
+
+
+def _log_symmetric(y: Floats, n_components: int) -> float:
+    # With equal weights every ordering of the means has the same integral: n! times the ordered
+    # part is the evidence of the model without order.
+    return float(logsumexp(log_mixture_terms(y, np.full(n_components, 1 / n_components))[0]))
+
+
+def _log_unequal() -> float:
+    log_terms, member = log_mixture_terms(_UNEQUAL_Y, _UNEQUAL_WEIGHTS)
+    # Given the assignment the means are independent normals: so is their difference.
+    mean, sd = normal_posterior(_UNEQUAL_Y, 1.0, PRIOR_SD, member)
+    log_ordered = log_ndtr((mean[:, 1] - mean[:, 0]) / np.hypot(sd[:, 0], sd[:, 1]))
+    return float(np.log(2) + logsumexp(log_terms + log_ordered))
+
+
+def systems() -> tuple[ExactSystem, ...]:
+    """Return the ordered systems."""
+    tags = tagged("continuous", "constrained", "trap")
+    return (
+        ExactSystem(
+            "ordered_two",
+            build_ordered_two,
+            _log_symmetric(_TWO_Y, 2),
+            tags,
+            "sum over all assignments, by symmetry",
+            log_prior_mass=-float(gammaln(3)),
+        ),
+        ExactSystem(
+            "ordered_three",
+            build_ordered_three,
+            _log_symmetric(_THREE_Y, 3),
+            tags,
+            "sum over all assignments, by symmetry",
+            log_prior_mass=-float(gammaln(4)),
+        ),
+        ExactSystem(
+            "ordered_unequal",
+            build_ordered_unequal,
+            _log_unequal(),
+            tags,
+            "sum over all assignments, each times the probability that its means are in order",
+            log_prior_mass=-float(gammaln(3)),
+        ),
+    )

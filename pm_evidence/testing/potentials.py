@@ -1,0 +1,65 @@
+"""Densities that enter as pm.Potential, alone or beside observed data."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
+from pm_evidence.testing.system import ExactSystem, tagged
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["systems"]
+
+_TERM_MEAN, _TERM_SD = np.array([0.8, -1.5]), np.array([0.4, 1.1])
+
+_DATA_Y, _DATA_PRIOR_SD = np.array([1.1, 1.8, 0.6]), np.float64(1.5)
+_TILT_AT, _TILT_SD = 2.0, 0.7
+
+
+def build_potential_only() -> "pm.Model":
+    """A normal term as the whole likelihood; nothing is observed."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Potential("term", pm.logp(pm.Normal.dist(_TERM_MEAN, _TERM_SD), x))
+    return model
+
+
+def build_potential_and_data() -> "pm.Model":
+    """An unnormalised quadratic tilt beside observed data."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, _DATA_PRIOR_SD)
+        pm.Normal("y", mu, 1, observed=_DATA_Y)
+        pm.Potential("tilt", -0.5 * ((mu - _TILT_AT) / _TILT_SD) ** 2)
+    return model
+
+
+def _log_potential_and_data() -> float:
+    # The tilt is the density of one more observation, at _TILT_AT with its own variance, but for
+    # the factor that normalises it.
+    y, variance = np.append(_DATA_Y, _TILT_AT), np.append(np.ones(_DATA_Y.size), _TILT_SD**2)
+    log_factor = 0.5 * LOG_2PI + np.log(_TILT_SD)
+    return float(log_normal_group(y, variance, _DATA_PRIOR_SD) + log_factor)
+
+
+def systems() -> tuple[ExactSystem, ...]:
+    """Return the systems with potentials (more are among the multimodal ones)."""
+    tags = tagged("continuous", "potential", "conjugate")
+    overlap = float(log_normal(_TERM_MEAN, 0.0, np.hypot(1.0, _TERM_SD)).sum())
+    return (
+        ExactSystem(
+            "potential_only", build_potential_only, overlap, tags, "overlaps of two normals"
+        ),
+        ExactSystem(
+            "potential_and_data",
+            build_potential_and_data,
+            _log_potential_and_data(),
+            tags,
+            "normal marginal with the tilt as one more datum, less its normalisation",
+        ),
+    )

@@ -1,0 +1,237 @@
+"""Plots: what is drawn is what was computed, in every backend."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.plots import plot_compare, plot_schedule
+from pm_evidence.results import compare, to_datatree
+
+mpl.use("Agg")
+
+MODELS = {
+    "pooled": LogEvidence(-1205.0, 0.5, "bar"),
+    "hierarchical": LogEvidence(-1201.0, 0.25, "bar"),
+    "separate": LogEvidence(-1202.5, 0.04, "bar"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+def make_tree(n_stages=5, *, reverse=True, energy=None):
+    stage = np.arange(n_stages, dtype=float)
+
+    def block(index):
+        mean = np.linspace(40.0, 30.0, n_stages) if energy is None else energy
+        return BlockRecord(
+            index,
+            np.ones(2),
+            StageTrace(mean, np.ones(n_stages), 0.9 - stage / 100, 0.3 + stage / 100),
+        )
+
+    record = RunRecord(
+        "ais", np.linspace(0, 1, n_stages + 1) ** 3, [block(0)], [block(1)] if reverse else ()
+    )
+    return to_datatree(
+        record,
+        [LogEvidence(-31.3, 0.1, "bar")],
+        recommended="bar",
+        posterior={},
+        fingerprint="",
+        random_seed=1,
+        versions={},
+    )
+
+
+def drawn(target, function):
+    """Return what a plot of the backend "none" holds of one kind."""
+    return [element for element in target if element["function"] == function]
+
+
+def compare_target(collection):
+    return collection.get_viz("plot")
+
+
+# plot_compare
+
+
+def test_compare_draws_points_and_95_percent_intervals_best_on_top():
+    collection = plot_compare(MODELS, backend="none")
+    target = compare_target(collection)
+    points = drawn(target, "scatter")
+    assert [float(p["x"][0]) for p in points] == [-1201.0, -1202.5, -1205.0]
+    assert [float(p["y"][0]) for p in points] == [3.0, 2.0, 1.0]
+    ends = np.array([bar["x"] for bar in drawn(target, "line")])
+    half = 1.959964 * np.array([0.25, 0.04, 0.5])
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * half, rtol=1e-6)
+    np.testing.assert_allclose(ends.mean(axis=1), [-1201.0, -1202.5, -1205.0], rtol=1e-12)
+
+
+def test_compare_labels_carry_names_units_and_differences():
+    target = compare_target(plot_compare(MODELS, backend="none"))
+    (ticks,) = drawn(target, "yticks")
+    assert list(ticks["labels"]) == ["hierarchical", "separate", "pooled"]
+    assert list(ticks["ticks"]) == [3.0, 2.0, 1.0]
+    assert drawn(target, "xlabel")[0]["string"] == "log evidence (nats)"
+    minus = "\N{MINUS SIGN}"
+    # Two digits of the error: sqrt(0.25^2 + 0.04^2) = 0.253, sqrt(0.25^2 + 0.5^2) = 0.559.
+    assert [str(text["string"]) for text in drawn(target, "text")] == [
+        "best",
+        f"{minus}1.50 ± 0.25",
+        f"{minus}4.00 ± 0.56",
+    ]
+
+
+def test_compare_takes_the_table_as_well():
+    table = compare(MODELS)
+    from_table = compare_target(plot_compare(table.iloc[::-1], backend="none"))
+    from_models = compare_target(plot_compare(MODELS, backend="none"))
+    assert str(from_table) == str(from_models)
+
+
+def test_compare_shows_a_status_and_no_point_for_an_unknown_evidence():
+    models = MODELS | {"broken": LogEvidence(np.nan, np.nan, "bar", "no_overlap")}
+    target = compare_target(plot_compare(models, backend="none"))
+    assert len(drawn(target, "scatter")) == 3
+    (ticks,) = drawn(target, "yticks")
+    assert ticks["labels"][-1] == "broken (no_overlap)"
+
+
+def test_compare_leaves_out_what_is_switched_off():
+    off = {"error_bar": False, "difference": False, "ref_line": False, "title": False}
+    target = compare_target(plot_compare(MODELS, backend="none", visuals=off))
+    assert {element["function"] for element in target} == {"scatter", "xlabel", "yticks", "ylim"}
+    on = plot_compare(MODELS, backend="none", visuals={"point_estimate": {"color": "C3"}})
+    assert {point["facecolor"] for point in drawn(compare_target(on), "scatter")} == {"C3"}
+
+
+def test_compare_refuses_what_it_cannot_draw():
+    with pytest.raises(ValueError, match=r"visuals must name some of .*, got \['points'\]"):
+        plot_compare(MODELS, backend="none", visuals={"points": False})
+    with pytest.raises(ValueError, match=r"no column \['log_bf_mcse'\]; pass the table"):
+        plot_compare(compare(MODELS).drop(columns="log_bf_mcse"), backend="none")
+
+
+def test_compare_in_matplotlib_keeps_every_text_inside_and_apart(tmp_path):
+    """Labels that overlap or run out of the picture cannot be read."""
+    models = {
+        f"a model with a long name {i}": LogEvidence(-1200.0 - 0.7 * i, 0.2, "bar")
+        for i in range(4)
+    }
+    collection = plot_compare(models, backend="matplotlib")
+    collection.savefig(tmp_path / "compare.png")
+    assert (tmp_path / "compare.png").stat().st_size > 5000
+    figure, axes = collection.get_viz("figure"), compare_target(collection)
+    assert_texts_fit(figure, [*axes.texts, axes.title, axes.xaxis.label, *axes.get_yticklabels()])
+    low, high = axes.get_xlim()
+    ticks = [tick for tick in axes.get_xticklabels() if low <= tick.get_position()[0] <= high]
+    assert_texts_fit(figure, [*ticks, axes.xaxis.label])
+    assert axes.xaxis.get_offset_text().get_text() == ""
+
+
+def assert_texts_fit(figure, texts):
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    canvas = figure.bbox
+    for box in boxes:
+        assert box.x0 >= canvas.x0 - 1
+        assert box.x1 <= canvas.x1 + 1
+        assert box.y0 >= canvas.y0 - 1
+        assert box.y1 <= canvas.y1 + 1
+    overlaps = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]
+    assert not overlaps
+
+
+# plot_schedule
+
+
+def schedule_target(collection, name):
+    return collection.get_target(name, {})
+
+
+def test_schedule_draws_each_quantity_against_the_stage():
+    collection = plot_schedule(make_tree(reverse=False), backend="none")
+    for name, label, first in (
+        ("beta", "inverse temperature β", 0.0),
+        ("ess", "effective sample size (share)", 0.9),
+        ("acceptance", "acceptance probability", 0.3),
+        ("energy_mean", "mean energy (nats)", 40.0),
+    ):
+        target = schedule_target(collection, name)
+        (line,) = drawn(target, "line")
+        assert line["x"].tolist() == list(range(6 if name == "beta" else 5))
+        assert line["y"][0] == first
+        assert drawn(target, "ylabel")[0]["string"] == label
+        assert drawn(target, "xlabel")[0]["string"] == "stage"
+    beta = drawn(schedule_target(collection, "beta"), "line")[0]
+    assert beta["y"].tolist() == (np.linspace(0, 1, 6) ** 3).tolist()
+
+
+def test_schedule_tells_directions_and_models_apart():
+    runs = {"a": make_tree(3), "b": make_tree(6), "c": make_tree(4, reverse=False)}
+    collection = plot_schedule(runs, backend="none")
+    lines = drawn(schedule_target(collection, "ess"), "line")
+    assert len(lines) == 5  # c has no reverse run
+    assert len({line["color"] for line in lines}) == 3
+    assert len({line["linestyle"] for line in lines}) == 2
+    known = [np.isfinite(line["y"]).sum() for line in lines]
+    assert known == [3, 3, 6, 6, 4]
+
+
+def test_schedule_of_one_stage_shows_points():
+    target = schedule_target(plot_schedule(make_tree(1, reverse=False), backend="none"), "ess")
+    assert len(drawn(target, "scatter")) == 1
+    many = schedule_target(plot_schedule(make_tree(60), backend="none"), "ess")
+    assert not drawn(many, "scatter")
+
+
+def test_schedule_puts_a_wide_range_of_energies_on_a_logarithmic_axis():
+    wide = np.array([np.inf, 1e6, 500.0, 40.0, 30.0])
+    for energy, scales in ((wide, ["log"]), (wide - 100.0, []), (None, [])):
+        collection = plot_schedule(make_tree(energy=energy), backend="none")
+        target = schedule_target(collection, "energy_mean")
+        assert [element["scale"] for element in drawn(target, "yscale")] == scales
+
+
+def test_schedule_in_matplotlib_has_one_legend_per_distinction(tmp_path):
+    runs = {"pooled": make_tree(), "hierarchical": make_tree(8)}
+    collection = plot_schedule(runs, backend="matplotlib", figure_kwargs={"figsize": (9, 6)})
+    collection.savefig(tmp_path / "schedule.png")
+    assert (tmp_path / "schedule.png").stat().st_size > 5000
+    figure = collection.get_viz("figure")
+    assert figure.get_size_inches().tolist() == [9.0, 6.0]
+    entries = [[text.get_text() for text in legend.get_texts()] for legend in figure.legends]
+    assert entries == [["pooled", "hierarchical"], ["forward", "reverse"]]
+    labels = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    assert_texts_fit(figure, labels)
+    assert (
+        not plot_schedule(make_tree(reverse=False), backend="matplotlib").get_viz("figure").legends
+    )
+
+
+def test_schedule_refuses_what_it_cannot_draw():
+    with pytest.raises(ValueError, match=r"dt must have the group 'annealing', got the groups"):
+        plot_schedule(xr.DataTree(), backend="none")
+    with pytest.raises(ValueError, match=r"dt\['b'\] must have the group 'annealing'"):
+        plot_schedule({"a": make_tree(), "b": xr.DataTree()}, backend="none")
+    with pytest.raises(TypeError, match=r"dt\['b'\] must be an xarray\.DataTree, got int"):
+        plot_schedule({"a": make_tree(), "b": 1}, backend="none")
+    with pytest.raises(TypeError, match="dt must be a DataTree or a mapping with one or more"):
+        plot_schedule({}, backend="none")
+    with pytest.raises(ValueError, match=r"got \['lines'\]; rename"):
+        plot_schedule(make_tree(), backend="none", visuals={"lines": False})
+
+
+@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
+def test_other_backends_draw_both(backend):
+    for module in (backend, "webcolors") if backend == "plotly" else (backend,):
+        pytest.importorskip(module)
+    plot_compare(MODELS, backend=backend)
+    plot_schedule({"a": make_tree(), "b": make_tree(8)}, backend=backend)

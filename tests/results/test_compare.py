@@ -1,0 +1,317 @@
+"""Comparisons: exact arithmetic, honest errors, and no table over different data."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.results import bayes_factor, compare, fingerprint, to_datatree
+
+COLUMNS = [
+    "rank",
+    "log_evidence",
+    "mcse",
+    "log_bf",
+    "log_bf_mcse",
+    "bf",
+    "prob",
+    "prob_mcse",
+    "estimator",
+    "status",
+    "warning",
+]
+DATA = {"y": np.array([1.0, 2.0, 3.0])}
+
+
+def make_tree(value, mcse=0.1, *, observed=DATA, status="ok", message=""):
+    trace = StageTrace(np.ones(1), np.ones(1), np.ones(1), np.ones(1))
+    record = RunRecord("ais", np.array([0.0, 1.0]), [BlockRecord(0, np.array([-value]), trace)])
+    return to_datatree(
+        record,
+        [LogEvidence(value, mcse, "bar", status, message=message)],
+        recommended="bar",
+        posterior={},
+        observed_data=observed,
+        fingerprint=fingerprint(observed),
+        random_seed=1,
+        versions={},
+    )
+
+
+# The table
+
+
+def test_table_of_three_models_is_exact():
+    table = compare(
+        {"a": make_tree(-12.0, 0.3), "b": make_tree(-10.0, 0.4), "c": make_tree(-15.0, 0.0)}
+    )
+    assert list(table.columns) == COLUMNS
+    assert list(table.index) == ["b", "a", "c"]
+    assert table.index.name == "model"
+    assert table["rank"].tolist() == [1, 2, 3]
+    assert table["log_evidence"].tolist() == [-10.0, -12.0, -15.0]
+    assert table["mcse"].tolist() == [0.4, 0.3, 0.0]
+    assert table["log_bf"].tolist() == [0.0, -2.0, -5.0]
+    assert table["log_bf_mcse"].tolist() == [0.0, 0.5, 0.4]
+    assert table["bf"].tolist() == np.exp([0.0, -2.0, -5.0]).tolist()
+    weights = np.exp([0.0, -2.0, -5.0])
+    np.testing.assert_allclose(table["prob"], weights / weights.sum(), rtol=1e-14)
+    assert table["estimator"].tolist() == ["bar"] * 3
+    assert table["status"].tolist() == ["ok"] * 3
+    assert table["warning"].tolist() == [""] * 3
+
+
+def test_probability_error_is_the_delta_method():
+    """Against central differences of the softmax itself."""
+    value, mcse, prior = np.array([-1.0, -1.5, -3.0]), np.array([0.1, 0.2, 0.3]), [1.0, 2.0, 5.0]
+    table = compare(
+        {
+            str(i): LogEvidence(v, s, "bar")
+            for i, (v, s) in enumerate(zip(value, mcse, strict=True))
+        },
+        prior_probs=prior,
+    ).sort_index()
+
+    def prob(log_z):
+        weights = np.array(prior) * np.exp(log_z)
+        return weights / weights.sum()
+
+    step = 1e-5 * np.eye(3)
+    slopes = np.array([(prob(value + h) - prob(value - h)) / 2e-5 for h in step])
+    expected = np.sqrt(((slopes * mcse[:, None]) ** 2).sum(axis=0))
+    np.testing.assert_allclose(table["prob"], prob(value), rtol=1e-14)
+    np.testing.assert_allclose(table["prob_mcse"], expected, rtol=1e-8)
+
+
+def test_probability_error_does_not_cancel_near_one():
+    """With 1 - p computed as such, the error of a sure winner would be exactly zero."""
+    table = compare({"a": LogEvidence(0.0, 0.1, "bar"), "b": LogEvidence(-60.0, 0.1, "bar")})
+    expected = np.exp(-60.0) * np.hypot(0.1, 0.1)
+    np.testing.assert_allclose(table["prob_mcse"], expected, rtol=1e-12)
+
+
+def test_huge_log_evidences_neither_overflow_nor_underflow():
+    table = compare({"a": LogEvidence(-1e5, 1.0, "bar"), "b": LogEvidence(-1e5 - 1, 1.0, "bar")})
+    np.testing.assert_allclose(table["prob"], [1 / (1 + np.exp(-1)), 1 / (1 + np.e)], rtol=1e-14)
+
+
+def test_equal_models_keep_their_order():
+    table = compare({name: LogEvidence(-1.0, 0.0, "bar") for name in "cab"})
+    assert list(table.index) == ["c", "a", "b"]
+
+
+def test_one_model_is_a_table_too():
+    table = compare({"only": make_tree(-3.0)})
+    assert table[["rank", "log_bf", "prob", "prob_mcse"]].values.tolist() == [[1, 0, 1, 0]]
+
+
+# Prior probabilities
+
+
+@pytest.mark.parametrize("prior", [{"a": 3, "b": 1}, [3, 1], np.array([0.75, 0.25])])
+def test_prior_probabilities_are_normalised_weights(prior):
+    table = compare({"a": make_tree(-1.0), "b": make_tree(-1.0)}, prior_probs=prior)
+    np.testing.assert_allclose(table["prob"], [0.75, 0.25], rtol=1e-14)
+    assert table["log_bf"].tolist() == [0.0, 0.0]
+
+
+def test_rank_follows_the_evidence_not_the_prior():
+    table = compare({"a": make_tree(-1.0), "b": make_tree(-2.0)}, prior_probs=[0.01, 0.99])
+    assert list(table.index) == ["a", "b"]
+    assert table["prob"].iloc[0] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ({"a": 1.0}, r"must name every model and no other; missing: \['b'\], unknown: \[\]"),
+        (
+            {"a": 1.0, "b": 1.0, "c": 1.0},
+            r"must name every .*missing: \[\], unknown: \['c'\]; the models",
+        ),
+        ([1.0], r"must have one entry per model, 2, got shape \(1,\)"),
+        ([1.0, -1.0], r"must be positive and finite, got -1\.0 for 'b'; leave a model out"),
+        ([0.0, 1.0], r"must be positive and finite, got 0\.0 for 'a'"),
+        ({"a": np.nan, "b": 1.0}, r"must be positive and finite, got nan for 'a'"),
+        ([1.0, np.inf], r"must be positive and finite, got inf for 'b'"),
+    ],
+)
+def test_bad_prior_probabilities_are_refused(prior, message):
+    with pytest.raises(ValueError, match="prior_probs " + message):
+        compare({"a": make_tree(-1.0), "b": make_tree(-2.0)}, prior_probs=prior)
+
+
+# Which models may be compared
+
+
+def test_models_of_different_data_are_refused_by_name():
+    other = {"y": np.array([1.0, 2.0, 4.0])}
+    models = {
+        "pooled": make_tree(-1.0),
+        "logged": make_tree(-2.0, observed=other),
+        "hierarchical": make_tree(-3.0),
+    }
+    with pytest.raises(
+        ValueError,
+        match=r"these differ: \{'pooled', 'hierarchical'\} from \{'logged'\}; give every",
+    ):
+        compare(models)
+    with pytest.raises(ValueError, match=r"these differ: \{'dt1'\} from \{'dt2'\}"):
+        bayes_factor(models["pooled"], models["logged"])
+
+
+def test_a_planted_fingerprint_is_refused():
+    wrong = make_tree(-2.0)
+    wrong["log_evidence"].attrs["fingerprint"] = "0" * 64
+    with pytest.raises(ValueError, match=r"\{'right'\} from \{'wrong'\}"):
+        compare({"right": make_tree(-1.0), "wrong": wrong})
+
+
+def test_names_of_the_likelihood_do_not_matter():
+    table = compare({"a": make_tree(-1.0), "b": make_tree(-5.0, observed={"obs": DATA["y"]})})
+    assert table["warning"].tolist() == ["", ""]
+
+
+def test_models_whose_data_cannot_be_checked_are_allowed_with_a_warning():
+    table = compare(
+        {
+            "observed": make_tree(-1.0),
+            "potential": make_tree(-9.0, observed={}),
+            "bare": LogEvidence(-19.0, 0.1, "bar"),
+        }
+    )
+    assert table["warning"].tolist() == [
+        "",
+        "It has no observed data to check: make sure that all models have the same.",
+        "Its data are not known: make sure that all models have the same.",
+    ]
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(ValueError, match="models must name at least one model, got none"):
+        compare({})
+    bare = make_tree(-1.0).drop_nodes("log_evidence")
+    with pytest.raises(ValueError, match="model 'b' must have the group 'log_evidence'"):
+        compare({"a": make_tree(-1.0), "b": bare})
+    with pytest.raises(TypeError, match=r"model 'a' must be an xarray\.DataTree, got float"):
+        compare({"a": -1.0})
+
+
+# Doubts
+
+
+def test_close_models_are_reported_as_not_resolved():
+    """0.2 nats apart with a combined error of 0.14 is a coin toss; 0.4 nats is not."""
+    table = compare(
+        {"a": make_tree(-1.0), "near": make_tree(-1.2), "far": make_tree(-1.4)},
+    )
+    first, near, far = table["warning"]
+    assert first == (
+        "Ranking against 'near' not resolved by this run: the difference is below 2 standard "
+        "errors; use more draws, or set target_mcse."
+    )
+    assert near.startswith("Ranking against 'a' not resolved by this run")
+    assert far == ""
+
+
+def test_a_difference_without_an_error_is_not_resolved():
+    table = compare({"a": make_tree(-1.0), "b": make_tree(-9.0, np.nan)})
+    assert (
+        "Ranking against 'b' not resolved by this run: the difference has no known error"
+        in (table["warning"].iloc[0])
+    )
+    assert table["log_bf_mcse"].iloc[0] == 0.0
+    assert np.isnan(table["log_bf_mcse"].iloc[1])
+    assert table["prob_mcse"].isna().all()
+    assert not table["prob"].isna().any()
+
+
+def test_status_and_its_remedy_reach_the_warning():
+    bad = make_tree(-9.0, status="no_overlap", message="Use more stages.")
+    table = compare({"a": make_tree(-1.0), "b": bad})
+    assert table.loc["b", "status"] == "no_overlap"
+    assert table.loc["b", "warning"] == "no_overlap: Use more stages."
+    assert table.loc["a", "warning"] == ""
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_unknown_evidence_comes_last_and_is_not_guessed_around(value):
+    table = compare({"broken": make_tree(value, np.nan, status="no_overlap"), "a": make_tree(-1.0)})
+    assert list(table.index) == ["a", "broken"]
+    assert np.isnan(table.loc["broken", "log_bf"])
+    assert table["prob"].isna().all()
+    assert table["prob_mcse"].isna().all()
+    assert table.loc["a", "log_bf"] == 0.0
+    assert (
+        "Its log evidence is not known: run it again, or leave it out."
+        in (table.loc["broken", "warning"])
+    )
+
+
+def test_an_impossible_model_has_probability_zero():
+    table = compare({"never": make_tree(-np.inf, np.nan), "a": make_tree(-1.0)})
+    assert table["log_bf"].tolist() == [0.0, -np.inf]
+    assert table["prob"].tolist() == [1.0, 0.0]
+    assert table["prob_mcse"].tolist() == [0.0, 0.0]
+
+
+def test_nothing_known_at_all_is_not_a_number():
+    table = compare({"a": make_tree(np.nan, np.nan), "b": make_tree(-np.inf, 0.0)})
+    assert list(table.index) == ["b", "a"]
+    assert table["prob"].isna().all()
+
+
+def test_table_is_plain_pandas():
+    table = compare({"a": make_tree(-1.0), "b": make_tree(-5.0)})
+    assert isinstance(table, pd.DataFrame)
+    numeric = table.drop(columns=["rank", "estimator", "status", "warning"])
+    assert (numeric.dtypes == np.float64).all()
+
+
+# Bayes factors of a pair
+
+
+def test_bayes_factor_is_exact():
+    result = bayes_factor(make_tree(-10.0, 0.3), make_tree(-12.0, 0.4))
+    assert (result.log_bf, result.mcse, result.bf) == (2.0, 0.5, float(np.exp(2.0)))
+    assert result.lower == pytest.approx(2.0 - 1.959964 * 0.5, abs=1e-6)
+    assert result.upper == pytest.approx(2.0 + 1.959964 * 0.5, abs=1e-6)
+    assert result.words == "positive evidence for the first model"
+    assert result.warning == ""
+    assert repr(result) == (
+        "BayesFactor(bf=7.39, log_bf=2.000, mcse=0.500, lower=1.020, upper=2.980, "
+        'words="positive evidence for the first model")'
+    )
+
+
+@pytest.mark.parametrize(
+    ("twice_log_bf", "words"),
+    [
+        (0.0, "no evidence for either model"),
+        (1.99, "evidence for the first model not worth more than a bare mention"),
+        (2.0, "positive evidence for the first model"),
+        (5.99, "positive evidence for the first model"),
+        (6.0, "strong evidence for the first model"),
+        (10.0, "very strong evidence for the first model"),
+        (-1.0, "evidence for the second model not worth more than a bare mention"),
+        (-7.0, "strong evidence for the second model"),
+        (np.inf, "very strong evidence for the first model"),
+    ],
+)
+def test_words_are_those_of_kass_and_raftery(twice_log_bf, words):
+    first, second = LogEvidence(0.0, 0.1, "bar"), LogEvidence(-twice_log_bf / 2, 0.1, "bar")
+    assert bayes_factor(first, second).words == words
+
+
+def test_bayes_factor_beyond_the_range_of_floats():
+    result = bayes_factor(make_tree(0.0), make_tree(-1e4))
+    assert (result.log_bf, result.bf) == (1e4, np.inf)
+    assert bayes_factor(make_tree(-1e4), make_tree(0.0)).bf == 0.0
+
+
+def test_bayes_factor_of_an_unknown_evidence_is_not_a_number():
+    result = bayes_factor(make_tree(-1.0), make_tree(np.nan, np.nan, status="no_overlap"))
+    assert np.isnan([result.log_bf, result.bf, result.mcse, result.lower]).all()
+    assert result.words == "cannot be judged: an evidence is not known"
+    assert result.warning.startswith("dt2: no_overlap: ")
+    assert "warning='dt2: no_overlap" in repr(result)

@@ -1,0 +1,370 @@
+"""Stored runs: nothing is lost, padded, or attached to data that it does not belong to."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.results import attach_evidence, fingerprint, log_evidence, to_datatree
+
+N_STAGES = 4
+BAR = LogEvidence(-31.311, 0.012, "bar", "ok", -31.335, -31.287)
+JARZYNSKI = LogEvidence(
+    -31.9, float("nan"), "jarzynski", "dominated", message="One path dominates: use more draws."
+)
+OBSERVED = {"y": np.array([1.5, np.nan, 3.25]), "z": np.array([[1, 2], [3, 4]])}
+
+
+def make_block(block, n_paths, *, shift=0.0, variance=float("nan")):
+    stage = np.arange(N_STAGES, dtype=float)
+    trace = StageTrace(stage + shift, np.ones(N_STAGES), 0.5 + 0.1 * stage, 0.25 + 0.1 * stage)
+    work = block + np.arange(n_paths) / 7 + shift
+    return BlockRecord(block, work, trace, None, None, variance, 100 + block, block)
+
+
+def make_record(*, reverse=True, info=None, **changes):
+    values = {
+        "method": "ais",
+        "beta": np.array([0.0, 0.01, 0.1, 0.5, 1.0]),
+        "forward": [make_block(0, 3), make_block(4, 2, shift=2.0)],
+        "reverse": [make_block(1, 4, shift=0.5)] if reverse else (),
+        "settings": {"scale": np.array([1.0, 0.7, 0.5, 0.1]), "part/n_steps": np.arange(4.0)},
+        "info": info or {},
+    }
+    return RunRecord(**(values | changes))
+
+
+def make_tree(record=None, evidence=(BAR, JARZYNSKI), **changes):
+    rng = np.random.default_rng(1)
+    values = {
+        "recommended": "bar",
+        "posterior": {"mu": rng.normal(size=(2, 5)), "theta": rng.normal(size=(2, 5, 3))},
+        "sample_stats": {"log_likelihood": rng.normal(size=(2, 5))},
+        "observed_data": OBSERVED,
+        "constant_data": {"x": np.array([0.5, 1.0, 1.5])},
+        "coords": {"school": ["Choate", "Deerfield", "Ümlaut"]},
+        "dims": {"theta": ["school"], "x": ["school"]},
+        "fingerprint": fingerprint(OBSERVED),
+        "random_seed": 2**100 + 1,
+        "versions": {"pm_evidence": "0.1.0", "pymc": "6.4.0"},
+        "sample_attrs": {"sampling_time": 1.25},
+    }
+    return to_datatree(record or make_record(), evidence, **(values | changes))
+
+
+# What is stored
+
+
+def test_groups_hold_every_number_of_the_record():
+    record = make_record()
+    dt = make_tree(record)
+    assert list(dt.children) == [
+        "posterior",
+        "sample_stats",
+        "observed_data",
+        "constant_data",
+        "log_evidence",
+        "work",
+        "annealing",
+    ]
+    work = dt["work"]
+    assert np.array_equal(work["forward"], record.work_forward)
+    assert np.array_equal(work["reverse"], record.work_reverse)
+    assert work["forward"].dims == ("forward_path",)
+    assert work["forward_path_block"].values.tolist() == [0, 0, 0, 4, 4]
+    assert work["reverse_path_block"].values.tolist() == [1, 1, 1, 1]
+    assert work["forward_block"].values.tolist() == [0, 4]
+    assert work["forward_n_evaluations"].values.tolist() == [100, 104]
+    assert work["forward_n_nan"].values.tolist() == [0, 4]
+
+
+def test_posterior_is_built_as_pm_sample_does():
+    dt = make_tree()
+    assert dt["posterior/theta"].dims == ("chain", "draw", "school")
+    assert dt["posterior/school"].values.tolist() == ["Choate", "Deerfield", "Ümlaut"]
+    assert dt["constant_data/x"].dims == ("school",)
+    attrs = dt["posterior"].attrs
+    assert attrs["inference_library"] == "pm_evidence"
+    assert attrs["inference_library_version"] == "0.1.0"
+    assert attrs["sampling_time"] == 1.25
+    assert attrs["sample_dims"] == ["chain", "draw"]
+    assert {"created_at", "creation_library"} <= set(attrs)
+    assert dt["sample_stats"].attrs["sampling_time"] == 1.25
+
+
+def test_attributes_say_where_the_evidence_comes_from():
+    info = {"potentials": "counted as likelihood", "wall": np.float64(2.5), "split": {"a": [1]}}
+    attrs = make_tree(make_record(info=info | {"resumed": True, "note": None}))[
+        "log_evidence"
+    ].attrs
+    assert attrs["recommended"] == "bar"
+    assert attrs["method"] == "ais"
+    assert attrs["random_seed"] == str(2**100 + 1)
+    assert attrs["pymc_version"] == "6.4.0"
+    assert attrs["fingerprint"] == fingerprint(OBSERVED)
+    assert attrs["schema_version"] == "1"
+    assert attrs["potentials"] == "counted as likelihood"
+    assert json.loads(attrs["split"]) == {"a": [1]}
+    assert (attrs["wall"], attrs["resumed"], attrs["note"]) == (2.5, 1, "")
+
+
+def test_facts_of_the_run_cannot_overwrite_the_schema():
+    dt = make_tree(make_record(info={"method": "smc", "fingerprint": "x"}))
+    assert dt["log_evidence"].attrs["method"] == "ais"
+    assert dt["log_evidence"].attrs["fingerprint"] == fingerprint(OBSERVED)
+
+
+def test_diagnostics_are_averaged_over_blocks():
+    annealing = make_tree()["annealing"]
+    stage = np.arange(N_STAGES)
+    assert annealing["energy_mean"].dims == ("direction", "stage")
+    assert annealing["direction"].values.tolist() == ["forward", "reverse"]
+    assert np.array_equal(annealing["energy_mean"], [stage + 1.0, stage + 0.5])
+    # Blocks at 0 and 2 with variance 1 each: together 1 + 1 (law of total variance).
+    assert np.array_equal(annealing["energy_var"], [np.full(4, 2.0), np.full(4, 1.0)])
+    assert np.allclose(annealing["ess"], 0.5 + 0.1 * stage, rtol=1e-15)
+    assert np.allclose(annealing["acceptance"], 0.25 + 0.1 * stage, rtol=1e-15)
+    assert annealing["beta"].values.tolist() == [0.0, 0.01, 0.1, 0.5, 1.0]
+    assert annealing["kernel_scale"].values.tolist() == [1.0, 0.7, 0.5, 0.1]
+    assert annealing["kernel_part.n_steps"].dims == ("stage",)
+
+
+def test_infinite_energy_is_stored_not_dropped():
+    block = make_block(0, 2)
+    block.trace.energy_mean[0] = np.inf
+    annealing = make_tree(make_record(forward=[block, make_block(1, 2)]))["annealing"]
+    assert annealing["energy_mean"].sel(direction="forward")[0] == np.inf
+    assert np.isnan(annealing["energy_var"].sel(direction="forward")[0])
+
+
+def test_no_padding_without_reverse_or_data():
+    dt = make_tree(
+        make_record(reverse=False),
+        posterior={},
+        sample_stats=None,
+        observed_data={},
+        constant_data=None,
+        fingerprint="",
+    )
+    assert list(dt.children) == ["log_evidence", "work", "annealing"]
+    assert not [name for name in dt["work"].variables if "reverse" in str(name)]
+    assert dt["annealing"]["direction"].values.tolist() == ["forward"]
+    assert "forward_relative_variance" not in dt["work"]
+
+
+def test_relative_variance_is_kept_where_a_block_has_one():
+    blocks = [make_block(0, 1, variance=0.5), make_block(1, 1)]
+    work = make_tree(make_record(forward=blocks))["work"]
+    assert np.array_equal(work["forward_relative_variance"], [0.5, np.nan], equal_nan=True)
+    assert "reverse_relative_variance" not in work
+
+
+def test_no_object_dtype_anywhere():
+    dt = make_tree(coords={"school": np.array(["a", "b", 3], dtype=object)})
+    for node in dt.subtree:
+        for name, variable in node.variables.items():
+            assert variable.dtype.kind in "fiuU", (node.path, name, variable.dtype)
+
+
+def test_masked_observations_become_nan():
+    dt = make_tree(observed_data={"y": np.ma.masked_array([1, 2, 3], [False, True, False])})
+    assert np.array_equal(dt["observed_data/y"], [1.0, np.nan, 3.0], equal_nan=True)
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_files_give_back_exactly_what_was_written(tmp_path, kind, reverse):
+    info = {"potentials": "", "resumed": True, "wall": 2.5, "limit": float("inf"), "n": 2**70}
+    blocks = [make_block(0, 1, variance=0.5), make_block(1, 1)]
+    record = make_record(reverse=reverse, info=info, forward=blocks)
+    dt = make_tree(record, posterior={"k": np.arange(10).reshape(2, 5), "b": np.eye(2, 5) > 0})
+    path = tmp_path / f"run.{kind}"
+    if kind == "netcdf":
+        dt.to_netcdf(path, engine="h5netcdf")
+        back = xr.open_datatree(path, engine="h5netcdf")
+    else:
+        dt.to_zarr(path, consolidated=False)
+        back = xr.open_datatree(path, engine="zarr", consolidated=False)
+    with back:
+        back.load()
+    xr.testing.assert_identical(dt, back)
+    for node in dt.subtree:
+        for name, variable in node.variables.items():
+            assert back[node.path][name].dtype == variable.dtype, (node.path, name)
+    for estimate in (BAR, JARZYNSKI):
+        assert repr(log_evidence(back, estimator=estimate.estimator)) == repr(estimate)
+    assert log_evidence(back, estimator="jarzynski").message == JARZYNSKI.message
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("evidence", "recommended", "message"),
+    [
+        ((), "bar", r"evidence must hold estimates with different names, got \[\]"),
+        ((BAR, BAR), "bar", r"different names, got \['bar', 'bar'\]; rename"),
+        ((BAR,), "mbar", r"recommended must be one of \['bar'\], got 'mbar'; name one"),
+    ],
+)
+def test_unusable_estimates_are_refused(evidence, recommended, message):
+    with pytest.raises(ValueError, match=message):
+        make_tree(evidence=evidence, recommended=recommended)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"forward": []}, "record must have at least one forward block, got none"),
+        (
+            {"beta": np.array([0.0, 1.0])},
+            r"energy_mean of forward block 0 must have .*, shape \(1,\), got \(4,\); the record's",
+        ),
+        ({"settings": {"scale": np.ones(5)}}, r"settings\['scale'\] must have one entry per stage"),
+    ],
+)
+def test_inconsistent_records_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_tree(make_record(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"posterior": {"mu": np.ones((2, 5)), "nu": np.ones((2, 4))}},
+            r"posterior\['nu'\] must have as many chains and draws as posterior\['mu'\], \(2, 5\)",
+        ),
+        (
+            {"sample_stats": {"lp": np.ones((1, 5))}},
+            r"sample_stats\['lp'\] must have as many chains and draws",
+        ),
+        ({"posterior": {"mu": np.ones(5)}}, r"must have shape \(n_chains, n_draws, \.\.\.\)"),
+        (
+            {"observed_data": {"y": np.array([1, None], dtype=object)}},
+            r"observed_data\['y'\] must have a plain dtype, got object",
+        ),
+    ],
+)
+def test_arrays_that_would_be_padded_or_unsavable_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_tree(**changes)
+
+
+def test_a_dimension_name_that_does_not_fit_is_dropped_aloud():
+    """A finished run must not be lost, and not be padded, over a label."""
+    with pytest.warns(UserWarning, match="'school' has 3 entries elsewhere and 2 here"):
+        dt = make_tree(
+            posterior={"theta": np.ones((2, 5, 3)), "tau": np.zeros((2, 5, 2))},
+            dims={"theta": ["school"], "tau": ["school"]},
+        )
+    assert dt["posterior/tau"].dims == ("chain", "draw", "tau_dim_0")
+    assert dt["posterior/tau"].shape == (2, 5, 2)
+    assert not dt["posterior/theta"].isnull().any()
+
+
+# Reading
+
+
+def test_log_evidence_returns_the_recommended_estimate_or_the_one_asked_for():
+    dt = make_tree()
+    assert log_evidence(dt) == BAR
+    other = log_evidence(dt, estimator="jarzynski")
+    assert (other.value, other.status, other.message) == (-31.9, "dominated", JARZYNSKI.message)
+    assert np.isnan(other.mcse)
+    assert type(other.value) is float
+    assert type(other.status) is str
+
+
+def test_log_evidence_says_what_is_there():
+    dt = make_tree()
+    with pytest.raises(ValueError, match="must be one of 'bar', 'jarzynski', got 'mbar'; leave"):
+        log_evidence(dt, estimator="mbar")
+    with pytest.raises(
+        ValueError, match=r"dt must have the group 'log_evidence', got the groups posterior; make"
+    ):
+        log_evidence(xr.DataTree.from_dict({"posterior": xr.Dataset()}))
+    with pytest.raises(ValueError, match=r"got the groups \(none\)"):
+        log_evidence(xr.DataTree())
+    with pytest.raises(TypeError, match=r"dt must be an xarray\.DataTree, got Dataset; pass"):
+        log_evidence(dt["log_evidence"].to_dataset())
+
+
+# Attaching
+
+
+def make_idata(observed=None):
+    groups = {"posterior": xr.Dataset({"mu": (("chain", "draw"), np.arange(6.0).reshape(2, 3))})}
+    if observed is not None:
+        groups["observed_data"] = xr.Dataset(
+            {name: ([f"{name}_{i}" for i in range(v.ndim)], v) for name, v in observed.items()}
+        )
+    return xr.DataTree.from_dict(groups)
+
+
+def test_attach_evidence_adds_to_a_copy():
+    idata = make_idata({"other_name": OBSERVED["z"].astype(float), "y": OBSERVED["y"]})
+    before = idata.copy(deep=True)
+    evidence = make_tree()
+    out = attach_evidence(idata, evidence)
+    xr.testing.assert_identical(idata, before)
+    xr.testing.assert_identical(out["posterior"].to_dataset(), idata["posterior"].to_dataset())
+    for name in ("log_evidence", "work", "annealing"):
+        xr.testing.assert_identical(out[name].to_dataset(), evidence[name].to_dataset())
+    assert log_evidence(out) == BAR
+    better = attach_evidence(out, make_tree(evidence=(LogEvidence(-31.3, 0.001, "bar"),)))
+    assert log_evidence(better).mcse == 0.001
+
+
+def test_attach_evidence_refuses_other_data():
+    changed = {**OBSERVED, "y": np.array([1.5, np.nan, 3.25 + 1e-12])}
+    with pytest.raises(
+        ValueError, match=r"same observed data, but idata has y \(3,\), z \(2, 2\) and evidence has"
+    ):
+        attach_evidence(make_idata(changed), make_tree())
+    with pytest.raises(ValueError, match="idata has no group observed_data"):
+        attach_evidence(make_idata(), make_tree())
+
+
+def test_a_planted_fingerprint_does_not_get_other_data_past_attach_evidence():
+    """The data themselves decide, not what an attribute claims of them."""
+    changed = {"y": np.array([9.0])}
+    with pytest.raises(ValueError, match="same observed data"):
+        attach_evidence(make_idata(changed), make_tree(fingerprint=fingerprint(changed)))
+
+
+def test_attach_evidence_needs_evidence():
+    with pytest.raises(ValueError, match="evidence must have the group 'log_evidence'"):
+        attach_evidence(make_idata(), make_idata())
+    with pytest.raises(TypeError, match=r"idata must be an xarray\.DataTree, got dict"):
+        attach_evidence({}, make_tree())
+
+
+def test_attach_evidence_without_observed_data():
+    evidence = make_tree(observed_data=None, fingerprint="")
+    assert log_evidence(attach_evidence(make_idata(), evidence)) == BAR
+
+
+# Import
+
+
+def test_import_is_light():
+    """Import time is PyMC's own: ArviZ and its drawing libraries wait until they are needed."""
+    code = (
+        "import sys, pm_evidence.results, pm_evidence.plots;"
+        "heavy = {'arviz', 'arviz_base', 'arviz_stats', 'arviz_plots', 'matplotlib', 'h5netcdf'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,53 @@
+"""Fingerprints: equal exactly when the observed data are."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.results import fingerprint
+
+OBSERVED = {"y": np.array([1.5, np.nan, 3.25]), "z": np.array([[1, 2], [3, 4]])}
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"z": OBSERVED["z"], "y": OBSERVED["y"]},  # order
+        {"a": OBSERVED["y"], "b": OBSERVED["z"]},  # names
+        {"y": OBSERVED["y"], "z": OBSERVED["z"].astype(np.int8)},  # dtype
+        {"y": np.ma.masked_array([1.5, 7.0, 3.25], [0, 1, 0]), "z": OBSERVED["z"]},  # mask
+        {"y": np.array([1.5, -np.nan, 3.25]), "z": np.asfortranarray(OBSERVED["z"])},  # bits
+        {**OBSERVED, "nothing": np.empty((0, 3))},  # no entries
+    ],
+)
+def test_fingerprint_sees_only_the_data(same):
+    assert fingerprint(same) == fingerprint(OBSERVED)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"y": OBSERVED["y"]},  # one array less
+        {**OBSERVED, "y2": OBSERVED["y"]},  # the same array twice
+        {**OBSERVED, "y": OBSERVED["y"][::-1]},  # other order of entries
+        {**OBSERVED, "y": np.array([1.5, 0.0, 3.25])},  # missing is not zero
+        {**OBSERVED, "z": OBSERVED["z"].ravel()},  # other shape
+        {**OBSERVED, "z": OBSERVED["z"] + 1e-15},  # last bit
+    ],
+)
+def test_fingerprint_sees_every_difference_in_the_data(other):
+    assert fingerprint(other) != fingerprint(OBSERVED)
+
+
+def test_fingerprint_edges():
+    assert fingerprint({}) == ""
+    assert fingerprint({"y": np.empty(0)}) == ""
+    assert len(fingerprint({"y": np.float64(1.0)})) == 64
+    assert fingerprint({"y": np.array([0.0])}) == fingerprint({"y": np.array([-0.0])})
+    with pytest.raises(ValueError, match=r"must be numeric, got dtype <U1 for 'y'; encode it"):
+        fingerprint({"y": np.array(["a"])})
+
+
+def test_fingerprint_does_not_change_between_releases():
+    """Files of today must be comparable with files of tomorrow."""
+    expected = "7c8bec59b04862fe76a59ff8ebd12757e3e1362e0f88aee3aa3e3a65e65418e4"
+    assert fingerprint({"y": np.array([1.0, 2.0, 3.0]), "k": np.array([[True]])}) == expected
