@@ -275,7 +275,7 @@ class _Run:
 def _nothing_to_sample(target: PyMCTarget, method: str) -> RunRecord:
     """Return the record of a model without free variables: its likelihood is its evidence."""
     log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
-    nothing = StageTrace(*np.empty((4, 0)))
+    nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan))
     blocks = [BlockRecord(i, -log_likelihood, nothing, relative_variance=0.0) for i in range(2)]
     return RunRecord(method, np.array([0.0, 1.0]), blocks, (), {}, {"log_prior_mass": 0.0})
 

@@ -72,7 +72,10 @@ def _direction_work(direction: str, blocks: Sequence[BlockRecord]) -> dict[str, 
 
 
 def annealing_group(record: RunRecord) -> xr.Dataset:
-    """Return the schedule, its diagnostics averaged over blocks, and the kernel of each stage."""
+    """Return the schedule, its diagnostics averaged over blocks, and the kernel of each stage.
+
+    Stage ``k`` lies between ``beta[k]`` and ``beta[k + 1]`` in both directions.
+    """
     beta = np.asarray(record.beta, np.float64)
     n_stages = beta.size - 1
     directions = {schema.FORWARD: record.forward}

@@ -5,7 +5,7 @@ Examples
 >>> from pm_evidence.testing import exact_systems
 >>> system = exact_systems()["normal_mean"]
 >>> round(system.log_evidence, 4)
--7.7229
+-7.192
 """
 
 from pm_evidence.testing.gaussians import gaussian

@@ -24,8 +24,9 @@ LOG_2PI = np.log(2 * np.pi)
 
 def log_normal(x: ArrayLike, mean: ArrayLike, sd: ArrayLike) -> Floats:
     """Return the normal log density, elementwise."""
-    x, mean, sd = (np.asarray(part, dtype=np.float64) for part in (x, mean, sd))
-    return -0.5 * LOG_2PI - np.log(sd) - 0.5 * ((x - mean) / sd) ** 2
+    scale = np.asarray(sd, dtype=np.float64)
+    deviation = (np.asarray(x, dtype=np.float64) - np.asarray(mean)) / scale
+    return -0.5 * LOG_2PI - np.log(scale) - 0.5 * deviation**2
 
 
 def log_mvnormal(x: Floats, mean: ArrayLike, cov: Floats) -> float:
@@ -58,12 +59,14 @@ def log_normal_group(
     With ``A = sum 1/v``, ``B = sum y/v`` and ``C = sum y^2/v``, integrating ``mu``
     out leaves ``-1/2 [sum log(2 pi v) + C - B^2 / (A + 1/p^2) + log(1 + p^2 A)]``.
     """
-    y, variance, included = (np.asarray(part, dtype=np.float64) for part in (y, variance, included))
-    precision = included / variance
-    total = (precision + 0 * y).sum(axis=-1)
-    linear = (y * precision).sum(axis=-1)
-    square = (y**2 * precision).sum(axis=-1)
-    log_scale = (included * (LOG_2PI + np.log(variance)) + 0 * y).sum(axis=-1)
+    data = np.asarray(y, dtype=np.float64)
+    spread = np.asarray(variance, dtype=np.float64)
+    counted = np.asarray(included, dtype=np.float64) + 0 * data  # one entry for each datum
+    precision = counted / spread
+    total = precision.sum(axis=-1)
+    linear = (data * precision).sum(axis=-1)
+    square = (data**2 * precision).sum(axis=-1)
+    log_scale = (counted * (LOG_2PI + np.log(spread))).sum(axis=-1)
     shrunk = linear**2 / (total + prior_sd**-2)
     return np.asarray(-0.5 * (log_scale + square - shrunk + np.log1p(prior_sd**2 * total)))
 
@@ -72,10 +75,10 @@ def normal_posterior(
     y: ArrayLike, variance: float, prior_sd: float, included: ArrayLike = 1.0
 ) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of ``mu`` in the setting of :func:`log_normal_group`."""
-    y = np.asarray(y, dtype=np.float64)
-    included = np.asarray(included, dtype=np.float64) + 0 * y
-    precision = included.sum(axis=-1) / variance + prior_sd**-2
-    mean = (included * y).sum(axis=-1) / variance / precision
+    data = np.asarray(y, dtype=np.float64)
+    counted = np.asarray(included, dtype=np.float64) + 0 * data
+    precision = counted.sum(axis=-1) / variance + prior_sd**-2
+    mean = (counted * data).sum(axis=-1) / variance / precision
     return mean, precision**-0.5
 
 
@@ -123,10 +126,10 @@ def log_normal_inverse_gamma(
 
 def log_poisson_gamma(counts: ArrayLike, shape: float, rate: float) -> float:
     """Return the evidence of Poisson counts whose common mean is ``Gamma(shape, rate)``."""
-    counts = np.asarray(counts)
-    new_shape, new_rate = shape + counts.sum(), rate + counts.size
+    k = np.asarray(counts)
+    new_shape, new_rate = shape + k.sum(), rate + k.size
     log_ratio = shape * np.log(rate) - new_shape * np.log(new_rate)
-    return float(log_ratio + gammaln(new_shape) - gammaln(shape) - gammaln(counts + 1).sum())
+    return float(log_ratio + gammaln(new_shape) - gammaln(shape) - gammaln(k + 1).sum())
 
 
 def log_bernoulli_beta(successes: ArrayLike, failures: ArrayLike, a: float, b: float) -> Floats:

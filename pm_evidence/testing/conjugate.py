@@ -39,7 +39,9 @@ _REGRESSION_X = np.column_stack(
 )
 _REGRESSION_Y = _REGRESSION_X @ [1.0, -2.0, 0.5, 0.0] + 0.7 * np.cos(5 * np.arange(12.0) ** 2)
 _REGRESSION_MEAN = np.array([0.0, -1.0, 0.0, 0.0])
-_REGRESSION_SCALE = np.array([[4.0, 1.0, 0, 0], [1.0, 2.0, 0, 0], [0, 0, 1.0, -0.5], [0, 0, -0.5, 1.0]])
+_REGRESSION_SCALE = np.array(
+    [[4.0, 1.0, 0, 0], [1.0, 2.0, 0, 0], [0, 0, 1.0, -0.5], [0, 0, -0.5, 1.0]]
+)
 
 # The scales and the prior of Friel and Wyse's radiata pine regression, with synthetic data: 42
 # strengths (lb / sq. inch) against centred densities (lb / cubic foot).
@@ -47,7 +49,7 @@ _PINE_X = np.linspace(-9.0, 9.0, 42) + 2 * np.sin(np.arange(42.0))
 _PINE_Y = 3000 + 185 * _PINE_X + 300 * np.random.default_rng(20090).standard_normal(42)
 _PINE_MEAN = np.array([3000.0, 185.0])
 _PINE_PRECISION = np.array([0.06, 6.0])
-_PINE_SHAPE, _PINE_RATE = np.float64(6.0), np.float64(4 * 300.0**2)
+_PINE_SHAPE, _PINE_RATE = np.float64(3.0), np.float64(2 * 300.0**2)
 
 _VECTOR_PRIOR_MEAN = np.array([1.0, 0.0, -1.0])
 _VECTOR_PRIOR_COV = np.array([[2.0, 1.2, 0.3], [1.2, 1.5, 0.1], [0.3, 0.1, 0.8]])
@@ -118,7 +120,9 @@ def build_normal_inverse_gamma() -> "pm.Model":
 
     with pm.Model() as model:
         variance = pm.InverseGamma("variance", alpha=3.0, beta=np.float64(2.0))
-        coefficients = pm.MvNormal("coefficients", _REGRESSION_MEAN, cov=variance * _REGRESSION_SCALE)
+        coefficients = pm.MvNormal(
+            "coefficients", _REGRESSION_MEAN, cov=variance * _REGRESSION_SCALE
+        )
         pm.Normal("y", _REGRESSION_X @ coefficients, variance**0.5, observed=_REGRESSION_Y)
     return model
 
@@ -173,7 +177,7 @@ def _log_dirichlet_multinomial() -> float:
 
 
 def _log_mvnormal_mean() -> float:
-    n, d = _VECTOR_Y.shape
+    n = len(_VECTOR_Y)
     cov = np.kron(np.ones((n, n)), _VECTOR_PRIOR_COV) + np.kron(np.eye(n), _VECTOR_NOISE_COV)
     return log_mvnormal(_VECTOR_Y.ravel(), np.tile(_VECTOR_PRIOR_MEAN, n), cov)
 
@@ -232,6 +236,8 @@ def systems() -> tuple[ExactSystem, ...]:
             positive | tagged("hierarchical"),
             "multivariate t marginal of the data",
         ),
-        ExactSystem("mvnormal_mean", build_mvnormal_mean, _log_mvnormal_mean(), plain, gaussian_note),
+        ExactSystem(
+            "mvnormal_mean", build_mvnormal_mean, _log_mvnormal_mean(), plain, gaussian_note
+        ),
         ExactSystem("many_data", build_many_data, many, plain | tagged("slow"), gaussian_note),
     )

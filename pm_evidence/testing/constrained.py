@@ -1,10 +1,10 @@
-"""Free variables on intervals, half lines, simplices, circles and correlation matrices."""
+"""Free variables on intervals, half lines, circles and the plane where a sum is zero."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, ive, ndtr
+from scipy.special import ive, ndtr
 
 from pm_evidence.testing.closed_forms import (
     LOG_2PI,
@@ -35,9 +35,6 @@ _CIRCLE_KAPPA = np.float64(2.0)
 
 _CUT_Y, _CUT_SD = np.array([0.9, 1.4, 0.7]), np.float64(0.5)
 _TRUNCATED_Y = np.array([-0.3, 0.2])
-
-_PAIRS = np.array([[1.2, 0.7], [-0.4, -0.9], [0.8, 1.5], [-1.6, -0.6], [0.3, -0.5], [-0.7, -1.1]])
-_LKJ_ETA = np.float64(2.0)
 
 _ZERO_SUM_Y = np.array([1.4, -0.3, -0.6, 0.2])
 _ZERO_SUM_SD, _ZERO_SUM_NOISE = np.float64(1.5), np.float64(0.5)
@@ -105,27 +102,6 @@ def build_truncated_normal() -> "pm.Model":
     return model
 
 
-def build_lkj_correlation() -> "pm.Model":
-    """Correlation of a standardised pair under an LKJ prior."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        correlation = pm.LKJCorr("correlation", n=2, eta=_LKJ_ETA)
-        pm.MvNormal("y", np.zeros(2), cov=correlation, observed=_PAIRS)
-    return model
-
-
-def build_lkj_covariance() -> "pm.Model":
-    """Covariance of a pair through the packed Cholesky factor of the LKJ prior."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        scales = pm.HalfNormal.dist(1, shape=2)
-        factor, _, _ = pm.LKJCholeskyCov("factor", n=2, eta=_LKJ_ETA, sd_dist=scales)
-        pm.MvNormal("y", np.zeros(2), chol=factor, observed=_PAIRS)
-    return model
-
-
 def build_zero_sum() -> "pm.Model":
     """Effects that sum to zero: one dimension fewer than entries."""
     import pymc as pm
@@ -174,34 +150,6 @@ def _log_cut_normal(y: Floats, lower: float, upper: float) -> float:
     return float(log_normal_group(y, _CUT_SD**2, 1.0) + np.log(kept) - np.log(prior_mass))
 
 
-def _log_pairs(sd_1: Floats, sd_2: Floats, log_odds: Floats) -> Floats:
-    """Log density of the pairs and of ``rho = tanh(log_odds)``, with its Jacobian."""
-    rho = np.tanh(log_odds)
-    # 1 - tanh^2 = 1 / cosh^2, without the cancellation
-    log_one_less = 2 * np.log(2) - 2 * np.logaddexp(log_odds, -log_odds)
-    (s11, s12), (_, s22) = _PAIRS.T @ _PAIRS
-    quadratic = s11 / sd_1**2 - 2 * rho * s12 / (sd_1 * sd_2) + s22 / sd_2**2
-    log_det = 2 * np.log(sd_1) + 2 * np.log(sd_2) + log_one_less
-    log_likelihood = -len(_PAIRS) * (LOG_2PI + 0.5 * log_det)
-    log_likelihood = log_likelihood - 0.5 * quadratic * np.exp(-log_one_less)
-    log_norm = betaln(_LKJ_ETA, _LKJ_ETA) + (2 * _LKJ_ETA - 1) * np.log(2)
-    return log_likelihood + (_LKJ_ETA - 1) * log_one_less - log_norm + log_one_less
-
-
-def _log_lkj_correlation() -> float:
-    one = np.ones(1)
-    return log_integral(lambda log_odds: _log_pairs(one, one, log_odds), (-12.0, 12.0))
-
-
-def _log_lkj_covariance() -> float:
-    def log_density(log_sd_1: Floats, log_sd_2: Floats, log_odds: Floats) -> Floats:
-        sd_1, sd_2 = np.exp(log_sd_1), np.exp(log_sd_2)
-        log_prior = 2 * np.log(2) + log_normal(sd_1, 0, 1) + log_normal(sd_2, 0, 1)
-        return _log_pairs(sd_1, sd_2, log_odds) + log_prior + log_sd_1 + log_sd_2
-
-    return log_integral(log_density, (-4.0, 2.5), (-4.0, 2.5), (-6.0, 9.0))
-
-
 def _log_zero_sum() -> float:
     n = _ZERO_SUM_Y.size
     cov = _ZERO_SUM_SD**2 * (np.eye(n) - 1 / n) + _ZERO_SUM_NOISE**2 * np.eye(n)
@@ -247,20 +195,6 @@ def systems() -> tuple[ExactSystem, ...]:
             _log_cut_normal(_TRUNCATED_Y, 0.0, np.inf),
             tags,
             "normal marginal times the posterior mass over the prior mass of the half line",
-        ),
-        ExactSystem(
-            "lkj_correlation",
-            build_lkj_correlation,
-            _log_lkj_correlation(),
-            tags,
-            "quadrature over the correlation",
-        ),
-        ExactSystem(
-            "lkj_covariance",
-            build_lkj_covariance,
-            _log_lkj_covariance(),
-            tags,
-            "quadrature over two log scales and the correlation",
         ),
         ExactSystem(
             "zero_sum",

@@ -206,8 +206,12 @@ def systems() -> tuple[ExactSystem, ...]:
         system("category", build_category, _log_category(), tags, "sum of three terms"),
         system("tanks", build_tanks, _log_tanks(), zero, "sum over the totals that are possible"),
         system("ising_chain", build_ising_chain, _log_ising_chain(), potential, "transfer matrix"),
-        system("hidden_markov", build_hidden_markov, _log_hidden_markov(), tags, "forward recursion"),
+        system(
+            "hidden_markov", build_hidden_markov, _log_hidden_markov(), tags, "forward recursion"
+        ),
         system("latent_binomial", build_latent_binomial, _log_latent_binomial(), tags, "13 terms"),
-        system("poisson_captures", build_poisson_captures, _log_poisson_captures(), zero, unbounded),
+        system(
+            "poisson_captures", build_poisson_captures, _log_poisson_captures(), zero, unbounded
+        ),
         system("geometric_tries", build_geometric_tries, _log_geometric_tries(), tags, unbounded),
     )

@@ -112,9 +112,7 @@ def systems() -> tuple[ExactSystem, ...]:
         ),
         ExactSystem("observed_parent", build_observed_parent, _log_observed_parent(), tags, note),
         ExactSystem("initval", build_initval, initval, tags, note),
-        ExactSystem(
-            "float32_literal", build_float32_literal, literal, tags | tagged("slow"), note
-        ),
+        ExactSystem("float32_literal", build_float32_literal, literal, tags | tagged("slow"), note),
         ExactSystem(
             "data_container",
             build_data_container,

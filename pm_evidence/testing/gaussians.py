@@ -52,7 +52,7 @@ def gaussian(n_dims: int, *, noise: float = 0.1) -> ExactSystem:
     --------
     >>> system = gaussian(3)
     >>> system.name, round(system.log_evidence, 3)
-    ('gaussian_3', -3.427)
+    ('gaussian_3', -8.208)
     """
     if n_dims < 1:
         raise ValueError(f"n_dims must be at least 1, got {n_dims}; pass a positive count.")

@@ -106,7 +106,11 @@ def _eight_schools(scale_prior: ScalePrior) -> tuple[ExactSystem, ExactSystem]:
             f"{name}_centred", partial(build_eight_schools, scale_prior, True), value, tags, note
         ),
         ExactSystem(
-            f"{name}_noncentred", partial(build_eight_schools, scale_prior, False), value, tags, note
+            f"{name}_noncentred",
+            partial(build_eight_schools, scale_prior, False),
+            value,
+            tags,
+            note,
         ),
     )
 

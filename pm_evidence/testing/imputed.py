@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["systems"]
 
-_NORMAL_Y = np.ma.masked_array([1.3, 0.2, 0.0, 2.4, 0.0], mask=[0, 0, 1, 0, 1])
+_NORMAL_Y = np.ma.masked_array(
+    [1.3, 0.2, 0.0, 2.4, 0.0], mask=np.array([0, 0, 1, 0, 1], dtype=bool)
+)
 _NORMAL_PRIOR_SD = np.float64(2.0)
 
-_COUNTS = np.ma.masked_array([4, 0, 2, 5, 0], mask=[0, 1, 0, 0, 1])
+_COUNTS = np.ma.masked_array([4, 0, 2, 5, 0], mask=np.array([0, 1, 0, 0, 1], dtype=bool))
 _COUNTS_SHAPE, _COUNTS_RATE = 2.0, np.float64(0.5)
 
-_BINARY = np.ma.masked_array([1, 0, 1, 0, 1, 1], mask=[0, 0, 0, 1, 0, 1])
+_BINARY = np.ma.masked_array([1, 0, 1, 0, 1, 1], mask=np.array([0, 0, 0, 1, 0, 1], dtype=bool))
 
 
 @contextmanager
@@ -85,9 +87,7 @@ def systems() -> tuple[ExactSystem, ...]:
         ExactSystem(
             "missing_normal", build_missing_normal, normal, tags | tagged("continuous"), note
         ),
-        ExactSystem(
-            "missing_poisson", build_missing_poisson, counts, mixed, note, smooth=False
-        ),
+        ExactSystem("missing_poisson", build_missing_poisson, counts, mixed, note, smooth=False),
         ExactSystem(
             "missing_bernoulli", build_missing_bernoulli, binary, mixed, note, smooth=False
         ),

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 PRIOR_SD = np.float64(3.0)
 
 _TWO_Y = np.array([-1.9, -1.2, 0.3, 1.4, 2.2, 2.9])
-_THREE_Y = np.array([-4.1, -3.2, 0.4, -0.6, 3.1, 3.9, 4.6])
+_THREE_Y = np.array([-3.4, -0.3, 0.5, 3.1, 4.2])
 _UNEQUAL_Y = np.array([-0.8, 0.1, 1.1, 2.4, 0.6])
 _UNEQUAL_WEIGHTS = np.array([0.7, 0.3])
 

@@ -13,10 +13,9 @@ __all__ = ["gauss_legendre", "log_integral"]
 Floats = NDArray[np.float64]
 
 _NODES_PER_PANEL = 16
-_FIRST_PANELS = 8
-# 1024 panels in one dimension, 16 (256 nodes a side) in three: 17 million points is the most
-# that the registry should ever evaluate.
-_MAX_POINTS = 2**24
+# First and largest number of panels a side, by dimension. The largest cost 16 thousand, one
+# million and four million evaluations, all well below a second for the densities here.
+_PANELS = {1: (8, 1024), 2: (8, 64), 3: (4, 10)}
 
 
 def gauss_legendre(lower: float, upper: float, n_panels: int) -> tuple[Floats, Floats]:
@@ -52,10 +51,10 @@ def log_integral(
     log_density : callable
         Takes one array per dimension, broadcasts over them and returns nats.
     *bounds : tuple of float
-        Lower and upper end per dimension, finite; what lies outside must be
+        Lower and upper end per dimension (one to three), finite; what lies outside must be
         negligible, which cannot be seen from inside.
     tolerance : float, default 1e-11
-        The panels are doubled until the log integral changes by less, in nats.
+        Panels are added, half as many again, until the log integral changes by less, in nats.
 
     Returns
     -------
@@ -70,20 +69,21 @@ def log_integral(
     Examples
     --------
     >>> value = log_integral(lambda x: -0.5 * x**2, (-12.0, 12.0))
-    >>> round(value, 9) == round(0.5 * np.log(2 * np.pi), 9)
-    True
+    >>> round(value, 9)  # log(2 pi) / 2
+    0.918938533
     """
-    n_panels = _FIRST_PANELS if len(bounds) < 3 else _FIRST_PANELS // 2
+    n_panels, most_panels = _PANELS[len(bounds)]
     previous = np.inf
-    while (n_panels * _NODES_PER_PANEL) ** len(bounds) <= _MAX_POINTS:
+    while n_panels <= most_panels:
         value = _tensor_rule(log_density, bounds, n_panels)
         if abs(value - previous) < tolerance:
             return value
         previous = value
-        n_panels *= 2
+        n_panels = n_panels * 3 // 2
     raise NumericalError(
         f"log_density must be smooth inside bounds={bounds}, but the rule had not settled to "
-        f"{tolerance} nats at {n_panels // 2} panels; split the interval or narrow the bounds."
+        f"{tolerance} nats with {most_panels} panels a side; split the interval or narrow the "
+        "bounds."
     )
 
 

@@ -5,6 +5,7 @@ from functools import cache
 from pm_evidence.testing import (
     conjugate,
     constrained,
+    correlations,
     discrete,
     features,
     gaussians,
@@ -24,6 +25,7 @@ _FAMILIES = (
     conjugate,
     gaussians,
     constrained,
+    correlations,
     ordered,
     heavy_tailed,
     hierarchical,

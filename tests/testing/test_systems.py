@@ -16,7 +16,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from numpy.polynomial.legendre import leggauss
 from pytensor.graph.replace import vectorize_graph
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -103,31 +102,43 @@ class Plan:
 
     ``grid`` holds bounds for those continuous coordinates (of the unconstrained space) that need
     quadrature; in the others the log density must be quadratic, and is integrated exactly.
+    Those in ``stretched`` are logs of gaps, see ``stretch``; their bounds are those of ``t``.
     ``support`` holds the values of each discrete coordinate. ``centres`` are points about each of
     which the density is Gaussian, when there are several.
     """
 
     grid: dict[int, tuple[float, float]] = field(default_factory=dict)
     support: tuple[range, ...] = ()
-    n_nodes: int = 160
+    stretched: tuple[int, ...] = ()
+    n_nodes: int | tuple[int, ...] = 160  # per coordinate of the grid
     centres: tuple[float, ...] = (0.0,)
     step: float = 1.0
 
 
 def product_rule(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre nodes (n, n_grid) and log weights (n,), from panels of 16 or 20 nodes."""
-    per_panel = 16 if plan.n_nodes % 16 == 0 else 20
-    nodes, weights = leggauss(per_panel)
-    points, log_weights = [], []
-    for lower, upper in plan.grid.values():
-        edges = np.linspace(lower, upper, plan.n_nodes // per_panel + 1)
-        half = np.diff(edges)[:, None] / 2
-        points.append((edges[:-1, None] + half * (1 + nodes)).ravel())
-        log_weights.append(np.log(half * weights).ravel())
-    return (
-        np.array(list(product(*points))),
-        np.array(list(product(*log_weights))).sum(axis=1),
-    )
+    """Trapezoidal nodes (n, n_grid) and log weights (n,), spectral where the integrand vanishes
+    at both ends or is periodic."""
+    if not plan.grid:
+        return np.zeros((1, 0)), np.zeros(1)
+    axes, log_weights = [], []
+    sizes = np.broadcast_to(plan.n_nodes, len(plan.grid))
+    for (i, (lower, upper)), size in zip(plan.grid.items(), sizes, strict=True):
+        nodes, spacing = np.linspace(lower, upper, size, retstep=True)
+        weights = np.full(size, math.log(spacing))
+        weights[[0, -1]] -= math.log(2)
+        if i in plan.stretched:
+            nodes, weights = stretch(nodes, weights)
+        axes.append(nodes)
+        log_weights.append(weights)
+    points = np.array(np.meshgrid(*axes, indexing="ij")).reshape(len(axes), -1).T
+    total = np.array(np.meshgrid(*log_weights, indexing="ij")).reshape(len(axes), -1).sum(axis=0)
+    return points, total
+
+
+def stretch(t: np.ndarray, log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Substitute ``log(softplus(t))``: even steps of a gap where wide, of its log where narrow."""
+    softplus = np.logaddexp(0, t)
+    return np.log(softplus), log_weights - np.logaddexp(0, -t) - np.log(softplus)
 
 
 def log_gaussian_integral(evaluate, centre: np.ndarray, step: float) -> np.ndarray:
@@ -195,7 +206,9 @@ def _families() -> list:
 
 def check(system: ExactSystem, numerical: float) -> None:
     """The one criterion: 1e-6 nats, after restoring the normalisation of a cut prior."""
-    np.testing.assert_allclose(numerical - system.log_prior_mass, system.log_evidence, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(
+        numerical - system.log_prior_mass, system.log_evidence, atol=1e-6, rtol=0
+    )
 
 
 LOGIT_OF_MAXIMUM = math.log(3.6 / 6.4)  # where "uniform_width" jumps: its largest datum of 10
@@ -215,17 +228,19 @@ PLANS = {
     "correlated_gaussian_50": Plan(),
     "random_walk": Plan(),
     "uniform_interval": Plan({0: (-30, 35)}, n_nodes=800),
-    "uniform_width": Plan({0: (LOGIT_OF_MAXIMUM, 35)}),
+    "uniform_width": Plan({0: (LOGIT_OF_MAXIMUM + 1e-13, 35)}, n_nodes=400_000),
     "half_cauchy_scale": Plan({0: (-5, 12)}),
     "von_mises": Plan({0: (-math.pi, math.pi)}),  # one period: the whole line would diverge
     "interval_cut_normal": Plan({0: (-35, 35)}, n_nodes=800),
     "truncated_normal": Plan({0: (-30, 3)}, n_nodes=800),
-    "lkj_correlation": Plan({0: (-16, 16)}),
-    "lkj_covariance": Plan({0: (-4, 2.5), 1: (-7, 7), 2: (-4, 2.5)}, n_nodes=64),
+    "lkj_correlation": Plan({0: (-20, 20)}, n_nodes=640),
+    "lkj_covariance": Plan({0: (-3, 2), 1: (-5, 5), 2: (-3, 2)}, n_nodes=(28, 80, 36)),
     "zero_sum": Plan(),
-    "ordered_two": Plan({0: (-14, 12), 1: (-18, 3.2)}),
-    "ordered_three": Plan({0: (-13, 6), 1: (-13, 3), 2: (-13, 3)}, n_nodes=80),
-    "ordered_unequal": Plan({0: (-14, 12), 1: (-18, 3.2)}),
+    "ordered_two": Plan({0: (-14, 12), 1: (-18, 24)}, stretched=(1,)),
+    "ordered_three": Plan(
+        {0: (-14, 5), 1: (-16, 14), 2: (-16, 14)}, stretched=(1, 2), n_nodes=(40, 56, 56)
+    ),
+    "ordered_unequal": Plan({0: (-14, 12), 1: (-18, 24)}, stretched=(1,)),
     "student_t_prior": Plan({0: (4, 13)}),
     "student_t_likelihood": Plan({0: (-60, 60)}, n_nodes=800),
     "eight_schools_half_cauchy_noncentred": Plan({1: (-25, 8)}, n_nodes=320),
@@ -233,7 +248,7 @@ PLANS = {
     "eight_schools_pooled": Plan(),
     "funnel": Plan({0: (-24, 24)}),
     "bimodal": Plan({0: (-20, 20)}, n_nodes=320),
-    "square": Plan({0: (-9, 9)}),
+    "square": Plan({0: (-20, 20)}, n_nodes=640),
     "bimodal_10": Plan(centres=(-3.0, 3.0), step=0.1),
     "label_switching": Plan({0: (-12, 12), 1: (-12, 12)}),
     "potential_only": Plan({0: (-7, 7), 1: (-7, 7)}),
@@ -249,7 +264,7 @@ PLANS = {
     "mixture_assignments": Plan(support=(BINARY,) * 6),
     "spike_and_slab": Plan(support=(BINARY,) * 3),
     "change_point": Plan({0: (-8, 4), 1: (-8, 4)}, support=(range(1, 12),), n_nodes=96),
-    "dirichlet_mixture": Plan({0: (-18, 18), 1: (-18, 18)}, support=(TERNARY,) * 5, n_nodes=64),
+    "dirichlet_mixture": Plan({0: (-12, 12), 1: (-12, 12)}, support=(TERNARY,) * 3, n_nodes=56),
     "missing_normal": Plan(),
     "missing_poisson": Plan({0: (-5, 3.5)}, support=(range(60),) * 2, n_nodes=64),
     "missing_bernoulli": Plan({0: (-14, 14)}, support=(BINARY,) * 2),
@@ -328,7 +343,7 @@ def test_phase_transition_by_its_radius():
     density, d = density_of("phase_transition"), 10
     direction = np.random.default_rng(6).normal(size=(2, d))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    radius, log_weight = product_rule(Plan({0: (0, 12)}, n_nodes=3200))
+    radius, log_weight = product_rule(Plan({0: (1e-6, 12)}, n_nodes=3200))
     none = np.empty((len(radius), 0), dtype=int)
     values = [density(radius * unit, none) for unit in direction]
     np.testing.assert_allclose(*values, rtol=1e-10)
@@ -404,16 +419,11 @@ def test_registry():
     listed = [one for family in families for one in family.systems()]
     assert len(listed) == len(SYSTEMS)  # equal names would have overwritten each other
     assert all(name == system.name for name, system in SYSTEMS.items())
+    # The same numbers when they are computed again.
+    assert all(SYSTEMS[one.name].log_evidence == one.log_evidence for one in listed)
     assert {tag for system in SYSTEMS.values() for tag in system.tags} == TAGS.keys()
     # Numbers must not cost an import of PyMC.
     assert not any("pm" in vars(family) for family in families)
-
-
-def test_values_are_reproducible():
-    again = {one.name: one for family in _families() for one in family.systems()}
-    assert {name: one.log_evidence for name, one in again.items()} == {
-        name: one.log_evidence for name, one in SYSTEMS.items()
-    }
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -491,4 +501,4 @@ def test_quadrature_in_three_dimensions():
 def test_quadrature_refuses_a_jump():
     """A wrong number with no warning is the one thing it must not return."""
     with pytest.raises(NumericalError, match="smooth"):
-        log_integral(lambda x: np.where(x < 1 / 3, 0.0, -np.inf), (0.0, 1.0))
+        log_integral(lambda x: np.where(x < 1 / np.pi, 0.0, -np.inf), (0.0, 1.0))
