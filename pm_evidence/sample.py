@@ -20,8 +20,10 @@ from pm_evidence.core.progress import Report
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.core.resampling import resample
+from pm_evidence.estimators.bar import bridge
 from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.jarzynski import jarzynski, single_run
+from pm_evidence.estimators.recommend import recommend
 from pm_evidence.execution.blocks import run_blocks
 from pm_evidence.execution.display import Display
 from pm_evidence.kernels.choose import choose_kernel
@@ -78,9 +80,9 @@ def sample_evidence(
     schedule : str or array_like
         ``"adaptive"``, ``"linear"``, ``"sm08"``, or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
-        ``"auto"`` (HMC where there is a gradient, exact Gibbs draws of discrete variables with
-        small support, integer random walks of the others), ``"hmc"``, ``"random_walk"``, or a
-        kernel object.
+        What moves the continuous variables: ``"auto"`` (HMC where there is a gradient),
+        ``"hmc"``, ``"random_walk"``, or a kernel object. Discrete variables with small support
+        are drawn exactly, others walked.
     reference : {"prior"}
         Where annealing starts.
     potentials : {"likelihood", "prior"}
@@ -151,16 +153,17 @@ def sample_evidence(
         seed=resolve_seed(random_seed),
     )
     pymc_model = find_model(target if target is not None else model)
-    make = {"gradient": kernel != "random_walk", "compile_kwargs": compile_kwargs}
-    main = PyMCTarget(pymc_model, **make)
+    main = PyMCTarget(pymc_model, compile_kwargs=compile_kwargs)
     with Display(progressbar) as display:
         record = run.anneal(main, display)
         evidence = run.estimates(record)
         if potentials == "prior" and pymc_model.potentials:
-            constant = PyMCTarget(pymc_model, potentials_only=True, **make)
+            constant = PyMCTarget(
+                pymc_model, potentials_only=True, compile_kwargs=compile_kwargs
+            )
             prior_run = replace(run, seed=run.seed + 1)
             of_prior = prior_run.estimates(prior_run.anneal(constant, display))
-            evidence = [difference(*pair) for pair in zip(evidence, of_prior, strict=True)]
+            evidence = [difference(evidence[0], of_prior[0])]
     _warn(evidence[0], record)
     return _results(run, main, record, evidence, potentials, options)
 
@@ -232,8 +235,8 @@ class _Run:
         path = GeometricPath(target)
         started = time.perf_counter()
         kernel = choose_kernel(target, self.kernel)
-        compiled = time.perf_counter()
         plan = self._plan(path, kernel, display)
+        planned = time.perf_counter()
         sampler = self.sampler
         n_blocks = sampler.n_blocks(self.draws)
         display.begin(sampler.name.upper(), n_blocks, plan.n_stages)
@@ -247,8 +250,8 @@ class _Run:
         )
         finished = time.perf_counter()
         info = {
-            "compile_time": compiled - started,
-            "sampling_time": finished - compiled,
+            "tuning_time": planned - started,
+            "sampling_time": finished - planned,
             "n_evaluations": sum(block.n_evaluations for block in blocks),
             "n_nan": sum(block.n_nan for block in blocks),
             "log_prior_mass": target.log_prior_mass,
@@ -259,17 +262,19 @@ class _Run:
         n = max(self.draws, _PILOT_PARTICLES_PER_DIMENSION * path.target.n_dim)
         pilot = Pilot(n, self.sampler.chain_length, self.sampler.ess, self.schedule)
         plan = pilot.run(path, kernel, self.seed, display.pilot)
-        return plan if self.schedule is not None else self.sampler.plan(plan)
+        return plan if self.schedule is not None else self.sampler.follow(plan)
 
     def estimates(self, record: RunRecord) -> list[LogEvidence]:
         """Return all estimates of a record, the recommended one first."""
+        work = record.work_forward
         if record.method != "smc":
-            return [jarzynski(record.work_forward)]
-        variance = [block.relative_variance for block in record.forward]
-        return [
-            jarzynski(record.work_forward, name="smc"),
-            single_run(record.work_forward, variance),
-        ]
+            return [jarzynski(work)]
+        smc = jarzynski(work, name="smc")
+        alone = single_run(work, [block.relative_variance for block in record.forward])
+        works = [block.bridge for block in record.forward if block.bridge is not None]
+        if len(works) < len(record.forward):
+            return [smc, alone]
+        return [*recommend(smc, bridge(works), works), alone]
 
 
 def _nothing_to_sample(target: PyMCTarget, method: str) -> RunRecord:

@@ -41,16 +41,30 @@ class State(Protocol):
 class Path(Protocol):
     """The family of unnormalised densities between the reference (0) and the target (1)."""
 
-    def draw(self, n: int, seed: np.random.SeedSequence) -> State:
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Any:
         """Return ``n`` independent exact draws at ``beta = 0``."""
         ...
 
-    def log_ratio(self, state: State, start: float, stop: float) -> Floats:
+    def log_ratio(self, state: Any, start: float, stop: float) -> Floats:
         """Return ``log f_stop(x) - log f_start(x)`` for every member, shape ``(n,)``, in nats."""
         ...
 
-    def energy(self, state: State, beta: float) -> Floats:
+    def energy(self, state: Any, beta: float) -> Floats:
         """Return ``-d log f_beta(x) / d beta`` for every member, shape ``(n,)``, in nats."""
+        ...
+
+    def fit(self, state: Any) -> Any:
+        """Return a density fitted to a population, or None where there is none."""
+        ...
+
+    def bridge_work(
+        self, fit: Any, state: Any, n: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Return ``log fit - log f_1`` at ``n`` draws from ``fit`` and at ``state``, in nats."""
+        ...
+
+    def order(self, state: Any) -> NDArray[np.int64]:
+        """Return an order in which neighbours are alike, for resampling; shape ``(n,)``."""
         ...
 
 
@@ -122,10 +136,13 @@ class Plan:
         Inverse temperatures, strictly rising from 0 to 1.
     kernels : tuple of Kernel, length n_stages
         ``kernels[k]`` moves the population at ``beta[k + 1]``.
+    fit : object, optional
+        A density fitted to the pilot's last population, for a bridge to the target.
     """
 
     beta: Floats
     kernels: tuple[Kernel, ...]
+    fit: Any = None
 
     @property
     def n_stages(self) -> int:

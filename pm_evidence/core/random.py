@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = ["block_seeds", "fill_normal", "next_word", "resolve_seed", "streams", "uniform"]
 
-_TWO_POW_MINUS_53 = 1.0 / 9007199254740992.0
+_TWO_POW_MINUS_52 = 1.0 / 4503599627370496.0
 
 
 def resolve_seed(random_seed: int | np.random.Generator | None) -> int:
@@ -84,7 +84,8 @@ def next_word(stream):
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def uniform(stream):
     """Return a uniform draw strictly between 0 and 1."""
-    return ((next_word(stream) >> nb.uint64(11)) + 0.5) * _TWO_POW_MINUS_53
+    # 52 bits: with 53 the half would be rounded away, and the greatest draw to 1
+    return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

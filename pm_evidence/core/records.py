@@ -95,6 +95,9 @@ class BlockRecord:
     relative_variance : float
         Single-run estimate of the variance of ``exp(-work)`` over its squared mean, for a block that
         is one path; NaN where there is none.
+    bridge : tuple of two ndarray, or None
+        Work from a fitted density to the target in nats: at draws from the fitted density, and at
+        draws from the target.
     n_evaluations : int
         Number of density (or gradient) evaluations.
     n_nan : int
@@ -107,6 +110,7 @@ class BlockRecord:
     draws: NDArray[Any] | None = None
     log_weight: Floats | None = None
     relative_variance: float = float("nan")
+    bridge: tuple[Floats, Floats] | None = None
     n_evaluations: int = 0
     n_nan: int = 0
 

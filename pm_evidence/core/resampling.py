@@ -50,8 +50,9 @@ def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> I
 def _invert(weight: Floats, points: Floats) -> Indices:
     """Return the index of the weight interval that each sorted point in [0, 1) falls into."""
     edges = np.cumsum(weight)
-    # rounding may leave the last edge below a point, and a member of weight zero is never drawn
-    edges[np.flatnonzero(weight)[-1] :] = 1.0
+    # rounding may leave the last edge below a point, or a point at 1, and a member of weight zero
+    # is never drawn
+    edges[np.flatnonzero(weight)[-1] :] = np.inf
     return np.searchsorted(edges, points, side="right").astype(np.int64)
 
 

@@ -51,7 +51,7 @@ def jarzynski(work: ArrayLike, *, name: str = "jarzynski") -> LogEvidence:
     >>> jarzynski(work)  # exactly -2.5 + 0.5
     LogEvidence(value=-2.006, mcse=0.013, estimator="jarzynski", status="ok")
     """
-    log_weight = -_checked(work)
+    log_weight = -checked_work(work)
     n = log_weight.size
     value = log_mean_exp(log_weight)
     if value == -np.inf:
@@ -66,7 +66,7 @@ def jarzynski(work: ArrayLike, *, name: str = "jarzynski") -> LogEvidence:
     relative = np.exp(log_weight - value)
     mcse = float(relative.std(ddof=1) / np.sqrt(n))
     effective = float(n**2 / np.sum(relative**2))
-    status, message = _verdict(mcse, effective, n)
+    status, message = verdict(mcse, effective, n)
     return LogEvidence(value, mcse, name, status, *interval(value, mcse, n), message)
 
 
@@ -83,32 +83,39 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     Raises
     ------
     ValueError
-        If there is no work, some of it is NaN, or the lengths differ.
+        If there is no work, some of it is NaN, the lengths differ, or a variance is negative or
+        NaN.
 
     Notes
     -----
     It takes the chains of an island as independent at every stage (Dau and Chopin 2022, section
     4.2): distrust it where ``jarzynski`` of the same work has a much larger error.
     """
-    log_weight = -_checked(work)
+    log_weight = -checked_work(work)
     variance = np.asarray(relative_variance, dtype=float)
     if variance.shape != log_weight.shape:
         raise ValueError(
             f"relative_variance must have one value per island, got shape {variance.shape} for "
             f"{log_weight.size} islands."
         )
+    bad = np.flatnonzero(~(variance >= 0.0))
+    if bad.size:
+        raise ValueError(
+            f"relative_variance must be a number that is not negative, got {variance[bad[0]]} at "
+            f"island {bad[0]}; use jarzynski where islands do not state their own variance."
+        )
     value = log_mean_exp(log_weight)
     if value == -np.inf:
         return jarzynski(work, name="single_run")
     squares = np.exp(2.0 * (log_weight - value)) * variance
     mcse = float(np.sqrt(squares.sum()) / log_weight.size)
-    status, message = _verdict(mcse, np.inf, log_weight.size)
+    status, message = verdict(mcse, np.inf, log_weight.size)
     return LogEvidence(
         value, mcse, "single_run", status, *interval(value, mcse, 1000), message
     )
 
 
-def _checked(work: ArrayLike) -> Floats:
+def checked_work(work: ArrayLike) -> Floats:
     values = np.asarray(work, dtype=float)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"work must be a non-empty vector, got shape {values.shape}.")
@@ -122,7 +129,7 @@ def _checked(work: ArrayLike) -> Floats:
     return values
 
 
-def _verdict(mcse: float, effective: float, n: int) -> tuple[str, str]:
+def verdict(mcse: float, effective: float, n: int) -> tuple[str, str]:
     if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
         return "dominated", (
             f"a few paths carry all the weight (effective number {effective:.1f} of {n}): the "

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pm_evidence.core.checks import check_choice
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import MAX_GIBBS_SUPPORT, DiscreteGibbs, IntegerWalk
@@ -23,9 +24,9 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
     target : PyMCTarget
         What is to be sampled.
     kernel : str or Kernel
-        ``"auto"``, ``"hmc"`` or ``"random_walk"`` for the continuous coordinates; a kernel object
-        is returned as it is. Discrete coordinates are drawn exactly where their support is small,
-        and walked otherwise.
+        What moves the continuous coordinates: ``"auto"`` (HMC where there is a gradient),
+        ``"hmc"`` or ``"random_walk"``; a kernel object is returned as it is. Discrete coordinates
+        are drawn exactly where their support is small, and walked otherwise.
 
     Raises
     ------
@@ -33,14 +34,13 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
         If the name is unknown, or HMC is asked for where there is no gradient.
     """
     if not isinstance(kernel, str):
-        if not callable(getattr(kernel, "advance", None)):
+        if isinstance(kernel, type) or not callable(getattr(kernel, "advance", None)):
             raise ValueError(
                 f"kernel must be one of {', '.join(KERNELS)} or a kernel object such as "
                 f"pe.HMC(), got {kernel!r}."
             )
         return kernel
-    if kernel not in KERNELS:
-        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}.")
+    check_choice("kernel", kernel, KERNELS)
     if kernel == "hmc" and target.differentiable is None:
         raise ValueError(
             "kernel='hmc' needs a gradient, and this model has none; use kernel='random_walk'."

@@ -56,7 +56,8 @@ class DiscreteGibbs:
             streams,
         )
         share = changed / max(len(x) * len(self.coordinates), 1)
-        return Particles(x, log_density), MoveInfo(share, n_evaluations, n_nan)
+        info = MoveInfo(share, n_evaluations, n_nan)
+        return Particles(x, log_density), info
 
     def learn(self, path: Any, state: Particles) -> Self:
         """Return the kernel itself: there is nothing to learn."""
@@ -88,7 +89,8 @@ class DiscreteGibbs:
 class IntegerWalk:
     """A sweep of Metropolis steps on whole numbers, symmetric with geometric tails.
 
-    Proposals outside the support meet a density of zero and are refused.
+    Proposals outside the target's bounds are refused unseen: a model may index an array by them.
+    Where no bounds are known the density says what is outside.
 
     Parameters
     ----------
@@ -108,8 +110,11 @@ class IntegerWalk:
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Particles, MoveInfo]:
         """Propose a step of every coordinate of every member; see ``contracts.Kernel``."""
-        compiled = path.target.density
+        target = path.target
+        compiled = target.density
         x, log_density = state.x.copy(), state.log_density.copy()
+        lower, upper = np.full(x.shape[1], -np.inf), np.full(x.shape[1], np.inf)
+        lower[target.discrete], upper[target.discrete] = target.lower, target.upper
         acceptance, n_nan = _integer_sweep(
             compiled.address,
             compiled.data,
@@ -117,11 +122,15 @@ class IntegerWalk:
             log_density,
             beta,
             self.coordinates,
+            lower,
+            upper,
             np.maximum(self.scale * self.spread, 1.0),
             streams,
         )
         n_evaluations = len(x) * len(self.coordinates)
-        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
+        info = MoveInfo(
+            acceptance / max(n_evaluations, 1), n_evaluations, n_nan
+        )
         return Particles(x, log_density), info
 
     def learn(self, path: Any, state: Particles) -> Self:
@@ -178,7 +187,7 @@ def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper,
                     if call_density(address, x[i], densities[v], no_gradient, data) != 0:
                         densities[v, :] = np.nan
                 weights[v] = densities[v, 0] + beta * densities[v, 1]
-                if np.isnan(weights[v]):
+                if np.isnan(weights[v]) or weights[v] == np.inf:
                     weights[v] = -np.inf
                     n_nan += 1
                 top = max(top, weights[v])
@@ -201,7 +210,9 @@ def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper,
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _integer_sweep(address, data, x, log_density, beta, coordinates, spread, streams):
+def _integer_sweep(
+    address, data, x, log_density, beta, coordinates, lower, upper, spread, streams
+):  # fmt: skip
     """Move every row in place; return summed acceptance probabilities and the count of NaN."""
     n, n_dim = x.shape
     new_density = np.empty(2)
@@ -218,7 +229,10 @@ def _integer_sweep(address, data, x, log_density, beta, coordinates, spread, str
             distance = 1.0
             if spread[c] > 1.0:
                 distance += np.floor(log(uniform(streams[i])) / log(1.0 - 1.0 / spread[c]))
-            x[i, k] = old + distance if uniform(streams[i]) < 0.5 else old - distance
+            value = old + distance if uniform(streams[i]) < 0.5 else old - distance
+            if value < lower[k] or value > upper[k]:
+                continue
+            x[i, k] = value
             failed = call_density(address, x[i], new_density, no_gradient, data) != 0
             log_ratio = new_density[0] + beta * new_density[1] - start
             if failed or np.isnan(log_ratio) or log_ratio == np.inf:

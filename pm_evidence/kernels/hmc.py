@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal, uniform
+from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
-from pm_evidence.kernels.tuning import Shape, learn_shape, move_towards
+from pm_evidence.kernels.tuning import move_towards
+from pm_evidence.kernels.whitening import move_along, squared_distance
 from pm_evidence.targets.particles import Particles
 
 __all__ = ["HMC"]
@@ -157,7 +159,7 @@ def _trajectories(
         for leap in range(n_leapfrogs[i]):
             for j in range(d):
                 momentum[j] += (0.5 if leap == 0 else 1.0) * size * force[j]
-            _drift(proposal, free, factor, size, momentum)
+            move_along(proposal, free, factor, size, momentum)
             failed = call_density(address, proposal, new_density, new_gradient, data) != 0
             if failed or not np.isfinite(new_density[0] + beta * new_density[1]):
                 break
@@ -172,8 +174,8 @@ def _trajectories(
         report[i, 0] = acceptance_probability(log_ratio)
         if report[i, 0] == 0.0:
             continue
-        before = _squared_distance(x[i], free, mean, factor, force)
-        after = _squared_distance(proposal, free, mean, factor, force)
+        before = squared_distance(x[i], free, mean, factor, force)
+        after = squared_distance(proposal, free, mean, factor, force)
         report[i, 2] = report[i, 0] * (after - before) ** 2
         if accepts(log_ratio, streams[i]):
             x[i] = proposal
@@ -204,36 +206,3 @@ def _whitened_force(gradient, beta, free, factor, force):
         slope = gradient[0, k] + beta * gradient[1, k]
         for m in range(j + 1):
             force[m] += factor[j, m] * slope
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _drift(position, free, factor, size, momentum):
-    """Move ``position`` by ``size`` times the factor times the momentum."""
-    d = free.size
-    if factor.shape[1] != d:
-        for j in range(d):
-            position[free[j]] += size * factor[j, 0] * momentum[j]
-        return
-    for j in range(d):
-        total = 0.0
-        for m in range(j + 1):
-            total += factor[j, m] * momentum[m]
-        position[free[j]] += size * total
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _squared_distance(position, free, mean, factor, work):
-    """Return the squared Mahalanobis distance from the mean; ``work`` is overwritten."""
-    d = free.size
-    dense = factor.shape[1] == d
-    total = 0.0
-    for j in range(d):
-        residual = position[free[j]] - mean[j]
-        if dense:
-            for m in range(j):
-                residual -= factor[j, m] * work[m]
-            work[j] = residual / factor[j, j]
-        else:
-            work[j] = residual / factor[j, 0]
-        total += work[j] * work[j]
-    return total

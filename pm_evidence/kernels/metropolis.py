@@ -6,7 +6,7 @@ import numba as nb
 
 from pm_evidence.core.random import uniform
 
-__all__ = ["accepts", "acceptance_probability"]
+__all__ = ["acceptance_probability", "accepts"]
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal
+from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
-from pm_evidence.kernels.tuning import Shape, learn_shape, move_towards
+from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.targets.particles import Particles
 
 __all__ = ["RandomWalk"]
@@ -64,7 +65,9 @@ class RandomWalk:
             streams,
         )
         n_evaluations = self.n_steps * len(x)
-        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
+        info = MoveInfo(
+            acceptance / max(n_evaluations, 1), n_evaluations, n_nan
+        )
         return Particles(target.wrap(x), log_density), info
 
     def learn(self, path: Any, state: Particles) -> Self:

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.paths.fitted import StudentFit
 from pm_evidence.targets.particles import Particles
 
 __all__ = ["GeometricPath"]
 
 Floats = NDArray[np.float64]
+_MEMBERS_PER_BAND = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,59 @@ class GeometricPath:
     def energy(self, state: Particles, beta: float) -> Floats:
         """Return minus the log likelihood, shape ``(n,)``, in nats."""
         return -state.log_density[:, 1]
+
+    def fit(self, state: Particles) -> StudentFit | None:
+        """Return a density fitted to a population.
+
+        None where there are discrete coordinates, or a prior whose mass is not known exactly.
+        """
+        target = self.target
+        known = target.prior_acceptance == 1.0
+        return StudentFit.to(state.x) if known and not target.discrete.size else None
+
+    def bridge_work(
+        self, fit: StudentFit, state: Particles, n: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Return the work from a fitted density to the target, in nats.
+
+        Parameters
+        ----------
+        fit : StudentFit
+            A fitted density, independent of ``state``.
+        state : Particles
+            Draws from the target.
+        n : int
+            Number of draws to make from ``fit``.
+        rng : numpy.random.Generator
+            Source of these draws.
+
+        Returns
+        -------
+        forward : ndarray, shape (n,)
+            ``log fit(x) - log f_1(x)``, over the normalised prior, at draws from ``fit``; ``inf`` outside the support.
+        reverse : ndarray, shape (n_members,)
+            The same at the members of ``state``.
+        """
+        x = fit.draw(n, rng)
+        log_mass = self.target.log_order_mass
+        log_target = self.target.evaluate(x).log_density.sum(axis=1) - log_mass
+        # a density that is not a number has no mass there, and circular ones have one period
+        outside = np.isnan(log_target) | self.target.outside(x)
+        forward = np.where(outside, np.inf, fit.log_density(x) - log_target)
+        reverse = fit.log_density(state.x) - state.log_density.sum(axis=1) + log_mass
+        return forward, reverse
+
+    def order(self, state: Particles) -> NDArray[np.int64]:
+        """Return an order along the main direction of the population and, within it, by energy.
+
+        Modes lie apart in the main direction, and the weights to come depend on the energy alone:
+        systematic resampling in this order keeps the shares of both.
+        """
+        n = len(state)
+        scale = state.x.std(axis=0)
+        standard = (state.x - state.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+        main = standard @ np.linalg.eigh(standard.T @ standard)[1][:, -1]
+        band = np.argsort(np.argsort(main)) * int(np.sqrt(n / _MEMBERS_PER_BAND)) // n
+        # there and back again: the ends of neighbouring bands are alike too
+        energy = np.where(band % 2 == 0, 1.0, -1.0) * state.log_density[:, 1]
+        return np.lexsort((energy, band))

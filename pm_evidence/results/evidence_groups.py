@@ -45,8 +45,9 @@ def work_group(record: RunRecord) -> xr.Dataset:
     variables = _direction_work(schema.FORWARD, record.forward)
     if record.reverse:
         variables |= _direction_work(schema.REVERSE, record.reverse)
+    variables |= _bridge_work(record.forward)
     group = xr.Dataset(variables)
-    for name in (schema.FORWARD, schema.REVERSE):
+    for name in (schema.FORWARD, schema.REVERSE, *schema.BRIDGE):
         if name in group:
             group[name].attrs["units"] = schema.NATS
     return group
@@ -68,6 +69,19 @@ def _direction_work(direction: str, blocks: Sequence[BlockRecord]) -> dict[str, 
     }
     if not np.isnan(variance).all():  # blocks of many paths have none
         variables[f"{direction}_relative_variance"] = (block, variance)
+    return variables
+
+
+def _bridge_work(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
+    """Return the work between a fitted density and the target, at draws of each."""
+    variables: dict[str, Any] = {}
+    for side, name in enumerate(schema.BRIDGE):
+        works = [(item.block, item.bridge[side]) for item in blocks if item.bridge is not None]
+        if works:
+            draw = f"{name}_draw"
+            variables[name] = (draw, np.concatenate([work for _, work in works]))
+            index = np.array([block for block, _ in works], np.int64)
+            variables[f"{draw}_block"] = (draw, np.repeat(index, [len(work) for _, work in works]))
     return variables
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "ESTIMATOR",
     "EVIDENCE_GROUPS",
     "FINGERPRINT",
+    "BRIDGE",
     "FORWARD",
     "INFERENCE_LIBRARY",
     "KERNEL_PREFIX",
@@ -60,6 +61,8 @@ DIRECTION = "direction"
 # Coordinates of ``direction``, and prefixes of the dimensions and variables of ``work``:
 # ``forward_path``, ``forward_block``, ``forward_path_block``, ``forward_relative_variance``, ...
 FORWARD = "forward"
+# work from a fitted density to the target: at draws of the fitted density, and of the target
+BRIDGE = ("bridge_forward", "bridge_reverse")
 REVERSE = "reverse"
 
 # Prefix of the kernel's settings in ``annealing``, which keeps them apart from the diagnostics.

@@ -46,7 +46,7 @@ class AIS:
         """Return the number of blocks that ``draws`` paths are cut into."""
         return -(-draws // _PATHS_PER_BLOCK)
 
-    def plan(self, plan: Plan) -> Plan:
+    def follow(self, plan: Plan) -> Plan:
         """Return the plan with every stage cut into equal parts."""
         beta = refine(plan.beta, self.n_stages)
         parts = (len(beta) - 1) // plan.n_stages

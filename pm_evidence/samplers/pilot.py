@@ -5,23 +5,29 @@ population that it moves would bias the estimate of Z; chosen by a pilot it does
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pm_evidence.core.contracts import Kernel, Path, Plan
+from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.resampling import resample
 from pm_evidence.samplers.moves import grow_chains
-from pm_evidence.schedules.adaptive import next_beta
+from pm_evidence.schedules.adaptive import next_beta, no_support
 
 __all__ = ["PILOT", "Pilot"]
 
+Floats = NDArray[np.float64]
+
 PILOT = 0  # phase of the random streams
-_TUNING_ROUNDS = 2
+# Rounds of moves that tune the kernel: more at first, when it knows nothing.
+_FIRST_ROUNDS, _ROUNDS = 4, 2
+# Rounds after the last stage, so that the fitted density is known better than from one.
+_FIT_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Pilot:
     n: int
     chain_length: int
     ess: float = 0.5
-    schedule: NDArray[np.float64] | None = None
+    schedule: Floats | None = None
 
     def run(self, path: Path, kernel: Kernel, seed: int, report: Report = silent) -> Plan:
         """Learn a plan for ``path``, starting from an untuned kernel."""
@@ -53,36 +59,61 @@ class Pilot:
     def _run(self, path: Path, kernel: Kernel, seed: int, report: Report) -> Plan:
         draw_seed, chain_seed = block_seeds(seed, PILOT, 0)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
-        n_chains = max(self.n // self.chain_length, 1)
+        length = max(self.chain_length, 2)
+        n_chains = max(self.n // length, 2)
         chains = streams(chain_seed, n_chains)
         state = path.draw(self.n, draw_seed)
         betas, kernels, log_z = [0.0], [], 0.0
         while betas[-1] < 1.0:
-            start = betas[-1]
-            beta = self._next(path, state, start, len(kernels))
-            log_weight = path.log_ratio(state, start, beta)
+            beta = self._next(path, state, betas[-1], len(kernels))
+            log_weight = path.log_ratio(state, betas[-1], beta)
             log_z += log_mean_exp(log_weight)
+            if log_z == -np.inf:
+                raise no_support(self.n)
             weight = normalised(log_weight)
-            kernel = kernel.learn(path, state.take(resample(weight, self.n, rng, "systematic")))
+            population = state.take(resample(weight, self.n, rng, "systematic"))
             first = state.take(resample(weight, n_chains, rng, "systematic"))
-            tuned = [kernel]
-
-            def watch(kernel: Kernel, info: object, tuned: list[Kernel] = tuned) -> Kernel:
-                tuned[0] = kernel.adjust(info)  # type: ignore[arg-type]
-                return tuned[0]
-
-            for _ in range(_TUNING_ROUNDS):
-                state, info = grow_chains(
-                    path, tuned[0], first, beta, self.chain_length, chains, watch
-                )
-            kernel = tuned[0]
+            kernel = kernel.learn(path, population)
+            rounds = _ROUNDS if kernels else _FIRST_ROUNDS
+            kernel, state, info = _tune(path, kernel, first, beta, length, chains, rounds)
             betas.append(beta)
             kernels.append(kernel.frozen())
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
-        return Plan(np.array(betas), tuple(kernels))
+        return Plan(np.array(betas), tuple(kernels), self._fit(path, kernel.frozen(), state, chains))
 
-    def _next(self, path: Path, state: object, beta: float, stage: int) -> float:
+    def _fit(self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]) -> Any:
+        """Return a density fitted to the last population and more of its kind."""
+        states = [state]
+        last = state.take(np.arange(len(state) - len(chains), len(state)))
+        for _ in range(_FIT_ROUNDS):
+            state, _ = grow_chains(path, kernel, last, 1.0, self.chain_length, chains)
+            states.append(state)
+            last = state.take(np.arange(len(state) - len(chains), len(state)))
+        return path.fit(states[0].join(states[1:]))
+
+    def _next(self, path: Path, state: Any, beta: float, stage: int) -> float:
         if self.schedule is not None:
             return float(self.schedule[stage + 1])
-        return next_beta(path, state, beta, self.ess)  # type: ignore[arg-type]
+        return next_beta(path, state, beta, self.ess)
+
+
+def _tune(
+    path: Path,
+    kernel: Kernel,
+    first: Any,
+    beta: float,
+    length: int,
+    chains: NDArray[np.uint64],
+    rounds: int,
+) -> tuple[Kernel, Any, MoveInfo]:
+    """Adjust a kernel after every move, and return it with the last round's states and report."""
+    tuned = [kernel]
+
+    def watch(kernel: Kernel, info: MoveInfo) -> Kernel:
+        tuned[0] = kernel.adjust(info)
+        return tuned[0]
+
+    for _ in range(rounds):
+        state, info = grow_chains(path, tuned[0], first, beta, length, chains, watch)
+    return tuned[0], state, info

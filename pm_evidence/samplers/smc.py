@@ -49,7 +49,7 @@ class SMC:
     """
 
     islands: int = 16
-    chain_length: int = 5
+    chain_length: int = 10
     ess: float = 0.5
     resampling: str = "systematic"
     n_stages: int = 50
@@ -66,7 +66,7 @@ class SMC:
         """Return the number of blocks, one per island."""
         return self.islands
 
-    def plan(self, plan: Plan) -> Plan:
+    def follow(self, plan: Plan) -> Plan:
         """Return the plan as the islands follow it."""
         return plan
 
@@ -89,19 +89,25 @@ class SMC:
             if not np.isfinite(log_z):
                 break
             variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
-            weight = normalised(log_weight)
-            chosen = resample(weight, n_chains, rng, self.resampling)
+            order = path.order(state)
+            weight = normalised(log_weight[order])
+            chosen = order[resample(weight, n_chains, rng, self.resampling)]
             state, info = grow_chains(
                 path, kernel, state.take(chosen), beta, self.chain_length, chains
             )
             tracer.add(beta, energy, log_weight, info, log_z)
+        ended = np.isfinite(log_z)
+        bridge = None
+        if plan.fit is not None and ended:
+            bridge = path.bridge_work(plan.fit, state, n, rng)
         return BlockRecord(
             block=block,
             work=np.array([-log_z]),
             trace=tracer.trace(plan.n_stages),
-            draws=state.to_draws()[-draws:] if np.isfinite(log_z) else None,
+            draws=state.to_draws()[-draws:] if ended else None,
             relative_variance=variance,
-            n_evaluations=n + tracer.n_evaluations,
+            bridge=bridge,
+            n_evaluations=n + (n if bridge else 0) + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )
 

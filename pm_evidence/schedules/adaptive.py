@@ -6,10 +6,19 @@ from pm_evidence.core.contracts import Path, State
 from pm_evidence.core.errors import NumericalError
 from pm_evidence.core.numerics import ess_share
 
-__all__ = ["next_beta"]
+__all__ = ["next_beta", "no_support"]
 
 _SMALLEST_STEP = 1e-14
 _BISECTIONS = 60
+
+
+def no_support(n: int) -> NumericalError:
+    """Return the error for a population of ``n`` none of whose members has any weight."""
+    return NumericalError(
+        f"the log likelihood must be finite somewhere, but it is -inf at all {n} draws from the "
+        "prior. Look for data outside the likelihood's support, or use more draws or a prior "
+        "nearer to the data."
+    )
 
 
 def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
@@ -38,11 +47,7 @@ def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
 
     alive = share(_SMALLEST_STEP * left)
     if alive == 0.0:
-        raise NumericalError(
-            f"the log likelihood must be finite somewhere, but it is -inf at all {len(state)} "
-            "draws from the prior. Look for data outside the likelihood's support, or use more "
-            "draws or a prior nearer to the data."
-        )
+        raise no_support(len(state))
     wanted = ess * alive
     if share(left) >= wanted:
         return 1.0

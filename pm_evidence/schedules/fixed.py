@@ -1,6 +1,7 @@
 """Schedules known before the run."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,13 +52,15 @@ def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> F
     named = {"linear": linear, "sm08": sm08}
     if isinstance(schedule, str):
         if schedule not in named:
-            raise ValueError(
-                f"schedule must be 'adaptive', 'linear', 'sm08' or an array of inverse "
-                f"temperatures, got {schedule!r}."
-            )
+            raise ValueError(_not_a_schedule(schedule))
         return named[schedule](n_stages)
-    beta = np.asarray(schedule, dtype=float)
-    if beta.ndim != 1 or beta.size < 2:
+    try:
+        beta = np.asarray(schedule, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(_not_a_schedule(schedule)) from error
+    if beta.ndim == 0:
+        raise ValueError(_not_a_schedule(schedule))
+    if beta.ndim > 1 or beta.size < 2:
         raise ValueError(
             f"schedule must be a sequence of at least two inverse temperatures, got shape "
             f"{beta.shape}; [0, 0.5, 1] is a short one."
@@ -74,3 +77,10 @@ def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> F
             "it and drop repeats."
         )
     return beta
+
+
+def _not_a_schedule(schedule: Any) -> str:
+    return (
+        "schedule must be 'adaptive', 'linear', 'sm08' or an array of inverse temperatures, got "
+        f"{schedule!r}; [0, 0.5, 1] is a short one."
+    )

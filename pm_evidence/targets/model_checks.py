@@ -6,7 +6,7 @@ import pymc as pm
 from pymc.data import MinibatchOp
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.multivariate import ICARRV
+from pymc.distributions.multivariate import CARRV, ICARRV
 from pymc.distributions.simulator import SimulatorRV
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
@@ -16,7 +16,11 @@ from pm_evidence.core.errors import ModelError
 
 __all__ = ["check_model"]
 
-_IMPROPER = {FlatRV: "pm.Flat", HalfFlatRV: "pm.HalfFlat", ICARRV: "pm.ICAR"}
+_IMPROPER = {  # and what to use instead
+    FlatRV: ("pm.Flat", "pm.Normal with a wide sigma"),
+    HalfFlatRV: ("pm.HalfFlat", "pm.HalfNormal with a wide sigma"),
+    ICARRV: ("pm.ICAR", "pm.CAR with alpha below 1"),
+}
 
 
 def check_model(model: pm.Model) -> None:
@@ -34,18 +38,20 @@ def check_model(model: pm.Model) -> None:
         )
     for rv in model.free_RVs:
         _check_proper(rv)
-    for rv in model.basic_RVs:
-        _check_likelihood(rv)
+    for term in [*model.basic_RVs, *model.potentials]:
+        _check_likelihood(term)
+    for rv in model.observed_RVs:
+        _check_normalised(rv)
 
 
 def _check_proper(rv: Variable) -> None:
     op = rv.owner.op
-    for improper, name in _IMPROPER.items():
+    for improper, (name, instead) in _IMPROPER.items():
         if isinstance(op, improper):
             raise ModelError(
                 f"every free variable must have a proper prior, got {rv.name} ~ {name}, which "
                 "does not integrate to one: the evidence would be known only up to an arbitrary "
-                f"factor. Give {rv.name} a proper prior, for example pm.Normal with a wide sigma."
+                f"factor. Give {rv.name!r} a proper prior, for example {instead}."
             )
     if isinstance(op, PartialObservedRV) and op.ndim_supp > 0:
         raise ModelError(
@@ -74,6 +80,15 @@ def _check_likelihood(rv: Variable) -> None:
                 "none. Use pm.sample_smc for approximate Bayesian computation, or write the "
                 "likelihood."
             )
+
+
+def _check_normalised(rv: Variable) -> None:
+    if isinstance(rv.owner.op, CARRV):
+        raise ModelError(
+            f"observed variables must have a normalised density, got {rv.name} ~ pm.CAR, whose "
+            "logp leaves out -n/2 log(2 pi) + 1/2 sum(log(W.sum(0))). Write it as pm.MvNormal with "
+            "tau=tau * (diag(W.sum(0)) - alpha * W)."
+        )
 
 
 def _nodes(rv: Variable) -> Iterator:

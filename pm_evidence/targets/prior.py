@@ -22,6 +22,9 @@ __all__ = ["PriorSampler", "prior_sampler"]
 
 Floats = NDArray[np.float64]
 
+# What NumPy and PyTensor raise where a distribution has no draws or its parameters make no sense.
+_UNDRAWABLE = (NotImplementedError, TypeError, ValueError, ArithmeticError)
+
 
 class PriorSampler:
     """Joint draws of all free variables of a model.
@@ -93,13 +96,23 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
             log_order_mass -= float(np.prod(batch)) * lgamma(n + 1)
     try:
         return PriorSampler(fgraph.outputs[: len(unconstrained)], log_order_mass)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        names = ", ".join(rv.name for rv in model.free_RVs)
+    except _UNDRAWABLE as error:
+        reason = " ".join(str(error).split()).rstrip(".")
         raise ModelError(
-            f"every free variable must be drawable from its prior, but drawing ({names}) failed: "
-            f"{error} Give a pm.CustomDist its random= function, or write the variable with a "
-            "distribution that can be drawn."
+            f"every free variable must be drawable from its prior, but drawing {_culprit(model)} "
+            f"failed: {reason}. Look for parameters out of range, give a pm.CustomDist its random= "
+            "function, or use a distribution that can be drawn."
         ) from error
+
+
+def _culprit(model: pm.Model) -> str:
+    """Return the name of the first free variable that cannot be drawn."""
+    for rv in model.free_RVs:
+        try:
+            pm.draw(rv, random_seed=0)
+        except _UNDRAWABLE:
+            return str(rv.name)
+    return ", ".join(rv.name for rv in model.free_RVs)
 
 
 def _sort(fgraph: FunctionGraph, rv: Variable, *, ascending: bool) -> None:

@@ -18,6 +18,7 @@ from pymc.backends.arviz import (
     find_observations,
 )
 from pymc.logprob.transforms import CircularTransform
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
@@ -40,6 +41,7 @@ _log = logging.getLogger("pymc.pm_evidence")
 
 # Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
 _MIN_PRIOR_ACCEPTANCE = 1e-3
+_ACCEPTANCE_DRAWS = 1000
 
 
 class PyMCTarget:
@@ -52,8 +54,6 @@ class PyMCTarget:
     potentials_only : bool
         Anneal from the prior to prior times potentials, leaving the observed variables out: the
         evidence is then the normalising constant of a prior that potentials are part of.
-    gradient : bool
-        Whether populations carry gradients, where the model has them.
     compile_kwargs : mapping, optional
         Passed on to ``pymc.compile``.
 
@@ -67,9 +67,8 @@ class PyMCTarget:
         Bounds of the discrete coordinates, infinite where not known.
     period : ndarray of float64, shape (n_dim,)
         Period of circular coordinates; 0 for all others.
-    log_prior_mass : float
-        Log of the prior mass that user-given transforms keep, in nats; the evidence is that of the
-        renormalised prior.
+    log_order_mass : float
+        Log of the prior mass inside ordered transforms of exchangeable variables, in nats.
 
     Raises
     ------
@@ -82,16 +81,14 @@ class PyMCTarget:
         model: pm.Model,
         *,
         potentials_only: bool = False,
-        gradient: bool = True,
         compile_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         check_model(model)
         self.model = model
         self.potentials_only = potentials_only
-        self.gradient = gradient
         self.compile_kwargs = dict(compile_kwargs or {})
         self._prior = prior_sampler(model)
-        self.log_prior_mass = self._prior.log_order_mass
+        self.log_order_mass = self._prior.log_order_mass
         self.shapes = self._prior.shapes
         self.n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
         self._describe_coordinates()
@@ -134,14 +131,13 @@ class PyMCTarget:
                 pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
                 for term in log_density
             ]
-        except (NotImplementedError, pt.gradient.NullTypeGradError):
+        except (NotImplementedError, NullTypeGradError):
             return None
         return self._compiled(x, log_density, gradient)
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
-        compiled = (self.differentiable if self.gradient else None) or self.density
-        return Particles(x, *compiled.evaluate(x))
+        return Particles(x, *self.density.evaluate(x))
 
     def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
         """Return the flat vector, and log prior and log likelihood as graphs of it."""
@@ -193,16 +189,28 @@ class PyMCTarget:
             n_kept += len(inside)
             if n_tried > 5 / _MIN_PRIOR_ACCEPTANCE and n_kept < _MIN_PRIOR_ACCEPTANCE * n_tried:
                 raise ModelError(
-                    "transforms must leave a fair share of the prior in place, but only "
-                    f"{n_kept} of {n_tried} prior draws fall inside. Use pm.Truncated, or a prior "
-                    "that lives where the transform allows."
+                    "prior draws must be finite and fall inside the transforms, but only "
+                    f"{n_kept} of {n_tried} are. Use pm.Truncated, or a prior that lives where its "
+                    "transform allows."
                 )
         return kept[0].join(kept[1:])
 
-    def prior_acceptance(self, seed: np.random.SeedSequence, n: int = 1000) -> float:
-        """Return the share of raw prior draws that lie inside the transforms, from ``n`` draws."""
-        x = self._prior.draw(n, seed)
-        return float(np.isfinite(x).all(axis=1).mean())
+    @cached_property
+    def prior_acceptance(self) -> float:
+        """Share of raw prior draws that lie inside the transforms, from 1,000 draws."""
+        x = self._prior.draw(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
+        inside = np.isfinite(x).all(axis=1)
+        inside[inside] = self.density.evaluate(x[inside])[0][:, 0] > -np.inf
+        return float(inside.mean())
+
+    @property
+    def log_prior_mass(self) -> float:
+        """Log of the prior mass inside transforms that the user gave, in nats.
+
+        The evidence is that of the renormalised prior. Exact for ordered transforms of
+        exchangeable variables; for others it is the log of ``prior_acceptance``.
+        """
+        return self.log_order_mass + float(np.log(self.prior_acceptance))
 
     def wrap(self, x: Floats) -> Floats:
         """Return ``x`` with circular coordinates brought back to one period."""
@@ -212,14 +220,21 @@ class PyMCTarget:
             x[:, circular] -= self.period[circular] * turns
         return x
 
+    def outside(self, x: Floats) -> NDArray[np.bool_]:
+        """Return which rows of ``x`` lie outside the one period that ``wrap`` keeps."""
+        result: NDArray[np.bool_] = ((self.period > 0) & (np.abs(x) > 0.5 * self.period)).any(axis=1)
+        return result
+
     def _refuse_nan(self, particles: Particles) -> None:
         log_density = particles.log_density
         bad = np.argwhere(np.isnan(log_density) | (log_density == np.inf))
         if len(bad) == 0:
             return
         row, column = bad[0]
+        both = np.isnan(log_density[row]).all()
+        part = "density" if both else ("prior", "likelihood")[column]
         raise NumericalError(
-            f"the log {('prior', 'likelihood')[column]} must be a number below infinity, got "
+            f"the log {part} must be a number below infinity, got "
             f"{log_density[row, column]} at {len(bad)} of {len(log_density)} prior draws, first at "
             f"{self.describe(particles.x[row])}. Look for NaN in the data, or for an overflow in "
             "the model at such values; model.point_logps() there names the variable."
@@ -272,7 +287,6 @@ class PyMCTarget:
     def _pickled(self) -> bytes:
         options = {
             "potentials_only": self.potentials_only,
-            "gradient": self.gradient,
             "compile_kwargs": self.compile_kwargs,
         }
         return cloudpickle.dumps((self.model, options))

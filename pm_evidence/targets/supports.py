@@ -10,7 +10,7 @@ from pymc.distributions.discrete import DiscreteUniformRV
 from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomGeneratorType
 
 __all__ = ["discrete_support"]
 
@@ -58,7 +58,5 @@ def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floa
 
 
 def _is_random(variable: Variable) -> bool:
-    return any(
-        v.owner is not None and isinstance(v.owner.op, RandomVariable)
-        for v in ancestors([variable])
-    )
+    # symbolic distributions such as pm.Truncated are no RandomVariable, but hold a generator too
+    return any(isinstance(v.type, RandomGeneratorType) for v in ancestors([variable]))

@@ -1,0 +1,141 @@
+"""Real data that examples and tests read; they are not part of the package.
+
+They lie in a folder that the environment variable ``PM_EVIDENCE_DATA`` names, as comma-separated
+files with a header: ``<folder>/small/<name>.csv``.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ENVIRONMENT_VARIABLE", "data_folder", "load_csv", "radiata_pine"]
+
+ENVIRONMENT_VARIABLE = "PM_EVIDENCE_DATA"
+
+_SMALL = "small"
+# Where each file comes from, and what it has to look like.
+_SOURCES = {
+    "radiata_pine_friel_wyse": (
+        "It is examples/data/radiata_pine.dat of github.com/astro-informatics/harmonic, at commit "
+        "dbb9feab66a71224a67b001314b926247abb2af3, with the header y,x,z and commas."
+    ),
+}
+_PINE_SHAPE = (42, 3)
+# Row 9 of Friel and Wyse's file; the BUGS examples have (3160, 27.1, 26.3) there.
+_PINE_ROW_9 = (3670.0, 32.3, 29.0)
+
+
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder of real data.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Raises
+    ------
+    FileNotFoundError
+        If neither names a folder, or what is named is not one.
+    """
+    given = os.environ.get(ENVIRONMENT_VARIABLE, "") if folder is None else folder
+    if not os.fspath(given):
+        raise FileNotFoundError(
+            "folder must name the folder of real data, but it is not given and the environment "
+            f"variable {ENVIRONMENT_VARIABLE} is not set; set {ENVIRONMENT_VARIABLE}, or pass "
+            f"folder=. It holds {_SMALL}/<name>.csv."
+        )
+    path = Path(given).expanduser()
+    if not path.is_dir():
+        origin = ENVIRONMENT_VARIABLE if folder is None else "folder"
+        raise FileNotFoundError(
+            f"{origin} must name a folder, got {str(given)!r}, of which there is none at "
+            f"{path.absolute()}; correct {origin}, or make the folder. It holds "
+            f"{_SMALL}/<name>.csv."
+        )
+    return path
+
+
+def load_csv(name: str, folder: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
+    """Return one of the small data sets.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file in the subfolder ``small``, with or without ``.csv``.
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Raises
+    ------
+    ValueError
+        If ``name`` is a path.
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    """
+    import pandas as pd
+
+    stem = name.removesuffix(".csv")
+    if not stem or Path(stem).name != stem:
+        raise ValueError(
+            f"name must be the name of a file without folders, got {name!r}; pass folder= for the "
+            "folder that it lies in."
+        )
+    path = data_folder(folder) / _SMALL / f"{stem}.csv"
+    if not path.is_file():
+        raise FileNotFoundError(_missing(stem, path))
+    return pd.read_csv(path)
+
+
+def radiata_pine(folder: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
+    """Return the strength and density of 42 specimens of radiata pine.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    DataFrame
+        ``y``, maximum compressive strength parallel to the grain; ``x``, density; ``z``, density
+        adjusted for resin content; units as published.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+
+    Notes
+    -----
+    Williams (1959), in the version of Friel and Wyse (2012). The version that comes with BUGS
+    differs in row 9, and with it the evidence of either regression.
+    """
+    name = "radiata_pine_friel_wyse"
+    data = load_csv(name, folder)
+    if list(data.columns) != ["y", "x", "z"] or data.shape != _PINE_SHAPE:
+        raise ValueError(
+            f"{name}.csv must have the columns y, x, z and 42 rows, got {list(data.columns)} and "
+            f"{len(data)} rows. {_SOURCES[name]}"
+        )
+    if tuple(data.iloc[8]) != _PINE_ROW_9:
+        raise ValueError(
+            f"{name}.csv must have {_PINE_ROW_9} in row 9, got {tuple(data.iloc[8])}: this is "
+            f"another version of the data. {_SOURCES[name]}"
+        )
+    return data
+
+
+def _missing(stem: str, path: Path) -> str:
+    there = sorted(file.stem for file in path.parent.glob("*.csv"))
+    source = _SOURCES.get(stem, "PROVENANCE.txt of the folder says where its files come from.")
+    return (
+        f"name must be one of {', '.join(there) or '(no file at all)'}, got {stem!r}: there is no "
+        f"{path.absolute()}; correct the name, name another folder with {ENVIRONMENT_VARIABLE} or "
+        f"folder=, or put the file there. {source}"
+    )

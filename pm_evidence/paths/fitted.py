@@ -1,0 +1,63 @@
+"""A density fitted to a population: exact draws, and its own log density."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from pm_evidence.core.shape import Shape, learn_shape
+
+__all__ = ["StudentFit"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StudentFit:
+    """A multivariate Student-t density.
+
+    Parameters
+    ----------
+    shape : Shape
+        Location and scale.
+    dof : int
+        Degrees of freedom.
+    """
+
+    shape: Shape
+    dof: int
+
+    @classmethod
+    def to(cls, x: Floats) -> Self:
+        """Fit a population ``x`` of shape ``(n, d)``.
+
+        The degrees of freedom grow with the dimension: tails heavier than Gaussian ones, yet
+        nearly all draws at the radius where a Gaussian population has its members.
+        """
+        return cls(learn_shape(x), 5 + 2 * x.shape[1])
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        mean, factor = self.shape.mean, self.shape.factor
+        noise = rng.standard_normal((n, mean.size))
+        noise *= np.sqrt(self.dof / rng.chisquare(self.dof, n))[:, None]
+        scaled = noise @ factor.T if self.shape.is_dense else noise * factor[:, 0]
+        draws: Floats = mean + scaled
+        return draws
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x`` in nats."""
+        mean, factor = self.shape.mean, self.shape.factor
+        d, dof = mean.size, self.dof
+        if self.shape.is_dense:
+            scaled = solve_triangular(factor, (x - mean).T, lower=True).T
+            log_volume = np.log(np.diag(factor)).sum()
+        else:
+            scaled = (x - mean) / factor[:, 0]
+            log_volume = np.log(factor).sum()
+        constant = gammaln(0.5 * (dof + d)) - gammaln(0.5 * dof) - 0.5 * d * np.log(dof * np.pi)
+        tails: Floats = -0.5 * (dof + d) * np.log1p((scaled * scaled).sum(axis=1) / dof)
+        return constant - log_volume + tails
