@@ -158,9 +158,7 @@ def sample_evidence(
         record = run.anneal(main, display)
         evidence = run.estimates(record)
         if potentials == "prior" and pymc_model.potentials:
-            constant = PyMCTarget(
-                pymc_model, potentials_only=True, compile_kwargs=compile_kwargs
-            )
+            constant = PyMCTarget(pymc_model, potentials_only=True, compile_kwargs=compile_kwargs)
             prior_run = replace(run, seed=run.seed + 1)
             of_prior = prior_run.estimates(prior_run.anneal(constant, display))
             evidence = [difference(evidence[0], of_prior[0])]
@@ -211,9 +209,7 @@ class _BlockTask:
     seed: int
 
     def __call__(self, block: int, report: Report) -> BlockRecord:
-        return self.sampler.run_block(
-            self.path, self.plan, block, self.draws, self.seed, report
-        )
+        return self.sampler.run_block(self.path, self.plan, block, self.draws, self.seed, report)
 
 
 @dataclass(frozen=True)
@@ -324,7 +320,9 @@ def _results(
         sample_stats = {"lp": lp.reshape(n_chains, n_draws)}
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
-    attrs = {"sampling_time": record.info["sampling_time"]} if "sampling_time" in record.info else {}
+    attrs = (
+        {"sampling_time": record.info["sampling_time"]} if "sampling_time" in record.info else {}
+    )
     dt = to_datatree(
         replace(record, info={**record.info, "potentials": potentials}),
         evidence,
@@ -348,14 +346,14 @@ def _results(
 def _posterior_draws(run: _Run, record: RunRecord) -> Floats | None:
     """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``."""
     blocks = [block for block in record.forward if block.draws is not None]
+    parts = [np.asarray(block.draws) for block in blocks]
     if not blocks:
         return None
     if blocks[0].log_weight is None:
-        return np.stack([block.draws for block in blocks])
+        return np.stack(parts)
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
         return None
     rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
     chosen = resample(normalised(log_weight), run.draws, rng, "systematic")
-    draws = np.concatenate([block.draws for block in blocks])
-    return draws[rng.permutation(chosen)][None]
+    return np.concatenate(parts)[rng.permutation(chosen)][None]

@@ -99,9 +99,7 @@ class Kernel(Protocol):
     A kernel is frozen: its settings are its fields, and tuning returns another kernel.
     """
 
-    def advance(
-        self, path: Any, state: Any, beta: float, streams: Streams
-    ) -> tuple[Any, MoveInfo]:
+    def advance(self, path: Any, state: Any, beta: float, streams: Streams) -> tuple[Any, MoveInfo]:
         """Move every member once; member ``i`` draws from ``streams[i]`` only, which advances."""
         ...
 

@@ -5,6 +5,8 @@ address as an integer, so they are compiled once for all models and cached; clos
 over the function itself would compile every kernel again for every model.
 """
 
+from typing import Any
+
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -17,7 +19,7 @@ DENSITY_SIGNATURE = types.int64(_doubles, _doubles, _doubles, _words)
 
 
 @intrinsic
-def call_density(typingctx, address, x, out, gradient, data):
+def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, data: Any) -> Any:
     """Return ``(*address)(x, out, gradient, data)`` for contiguous arrays.
 
     Parameters
@@ -35,7 +37,7 @@ def call_density(typingctx, address, x, out, gradient, data):
     """
     signature = types.int64(address, x, out, gradient, data)
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         pointers = []
         for type_, value in zip(sig.args[1:], args[1:], strict=True):
             element = context.get_value_type(type_.dtype).as_pointer()
@@ -50,11 +52,11 @@ def call_density(typingctx, address, x, out, gradient, data):
 
 
 @intrinsic
-def view_address(typingctx, address):
+def view_address(typingctx: Any, address: Any) -> Any:
     """Return the integer ``address`` as an untyped pointer, for ``numba.carray``."""
     signature = types.voidptr(address)
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
     return signature, codegen

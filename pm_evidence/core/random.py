@@ -7,6 +7,7 @@ generators".
 """
 
 from math import cos, log, pi, sin, sqrt
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -59,13 +60,14 @@ def block_seeds(seed: int, phase: int, block: int) -> tuple[np.random.SeedSequen
 
 def streams(seed: np.random.SeedSequence, n: int) -> NDArray[np.uint64]:
     """Return ``n`` independent streams, shape ``(n, 4)``."""
-    words = seed.generate_state(4 * n, np.uint64).reshape(n, 4)
+    words: NDArray[np.uint64] = np.array(seed.generate_state(4 * n, np.uint64), np.uint64)
+    words = words.reshape(n, 4)
     words[:, 0] |= np.uint64(1)  # the all-zero state is the generator's only fixed point
     return words
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def next_word(stream):
+def next_word(stream: Any) -> Any:
     """Return the next 64 random bits of ``stream`` (four words), advancing it."""
     a, b, c, d = stream[0], stream[1], stream[2], stream[3]
     total = a + d
@@ -82,14 +84,14 @@ def next_word(stream):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def uniform(stream):
+def uniform(stream: Any) -> Any:
     """Return a uniform draw strictly between 0 and 1."""
     # 52 bits: with 53 the half would be rounded away, and the greatest draw to 1
     return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def fill_normal(stream, out):
+def fill_normal(stream: Any, out: Any) -> None:
     """Fill ``out`` with standard normal draws (Box and Muller, both branches)."""
     n = out.size
     i = 0

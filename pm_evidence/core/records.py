@@ -93,8 +93,8 @@ class BlockRecord:
     log_weight : ndarray, shape (n_draws,), or None
         Log weights of the draws in nats, unnormalised; None when the draws have equal weights.
     relative_variance : float
-        Single-run estimate of the variance of ``exp(-work)`` over its squared mean, for a block that
-        is one path; NaN where there is none.
+        Single-run estimate of the variance of ``exp(-work)`` over its squared mean, for a block
+        that is one path; NaN where there is none.
     bridge : tuple of two ndarray, or None
         Work from a fitted density to the target in nats: at draws from the fitted density, and at
         draws from the target.

@@ -92,7 +92,7 @@ def _ssp(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _ssp_counts(expected, draws):
+def _ssp_counts(expected: Floats, draws: Floats) -> Indices:
     """Round expected numbers to integers by pairing fractions until each is 0 or 1."""
     n = expected.size
     counts = np.floor(expected).astype(np.int64)

@@ -31,7 +31,7 @@ class Shape:
     @property
     def is_dense(self) -> bool:
         """Whether correlations are part of the shape."""
-        return self.factor.shape[1] == self.factor.shape[0]
+        return bool(self.factor.shape[1] == self.factor.shape[0])
 
 
 def learn_shape(x: Floats, dense: bool | None = None) -> Shape:

@@ -96,9 +96,7 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     mcse = float(relative.std(ddof=1) / np.sqrt(len(values)))
     effective = float(len(values) ** 2 / np.sum(relative**2))
     status, message = verdict(mcse, effective, len(values))
-    return LogEvidence(
-        value, mcse, "bridge", status, *interval(value, mcse, len(values)), message
-    )
+    return LogEvidence(value, mcse, "bridge", status, *interval(value, mcse, len(values)), message)
 
 
 def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:

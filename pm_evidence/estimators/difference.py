@@ -23,9 +23,7 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     """
     value = minuend.value - subtrahend.value
     mcse = float(np.hypot(minuend.mcse, subtrahend.mcse))
-    half = float(
-        np.hypot(minuend.upper - minuend.value, subtrahend.upper - subtrahend.value)
-    )
+    half = float(np.hypot(minuend.upper - minuend.value, subtrahend.upper - subtrahend.value))
     worst = minuend if minuend.status != "ok" else subtrahend
     return LogEvidence(
         value, mcse, minuend.estimator, worst.status, value - half, value + half, worst.message

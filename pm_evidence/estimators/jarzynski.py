@@ -110,9 +110,7 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     squares = np.exp(2.0 * (log_weight - value)) * variance
     mcse = float(np.sqrt(squares.sum()) / log_weight.size)
     status, message = verdict(mcse, np.inf, log_weight.size)
-    return LogEvidence(
-        value, mcse, "single_run", status, *interval(value, mcse, 1000), message
-    )
+    return LogEvidence(value, mcse, "single_run", status, *interval(value, mcse, 1000), message)
 
 
 def checked_work(work: ArrayLike) -> Floats:

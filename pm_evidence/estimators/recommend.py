@@ -41,10 +41,11 @@ def recommend(
     if smc.status == bridge.status == "ok" and abs(smc.value - bridge.value) > (
         _DISAGREEMENT * error
     ):
+        apart = abs(smc.value - bridge.value) / error
         message = (
             f"annealing from the prior gives {smc.value:.3f} and the bridge {bridge.value:.3f}, "
-            f"{abs(smc.value - bridge.value) / error:.1f} of their combined errors apart: the moves "
-            "do not mix. Use more draws, longer chains or another kernel."
+            f"{apart:.1f} of their combined errors apart: the moves do not mix. Use more draws, "
+            "longer chains or another kernel."
         )
         smc = replace(smc, status="inconsistent", message=message)
         bridge = replace(bridge, status="inconsistent", message=message)

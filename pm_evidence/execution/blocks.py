@@ -3,8 +3,8 @@
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from concurrent.futures import FIRST_COMPLETED as FIRST
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ _MAX_TRIES = 3
 _POLL_SECONDS = 0.5
 
 
-class Stopped(Exception):  # noqa: N818 - a request, not an error
+class Stopped(Exception):
     """Raised inside a block that has been asked to stop."""
 
 

@@ -1,12 +1,13 @@
 """A live display of a run, in PyMC's style."""
 
 import threading
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Column
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
 
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.progress import Progress as BlockProgress
@@ -22,7 +23,7 @@ def _text(template: str, header: str) -> TextColumn:
 class _Table(Progress):
     """A progress bar with a header, as PyMC draws it."""
 
-    def make_tasks_table(self, tasks):  # type: ignore[no-untyped-def]
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
         table = super().make_tasks_table(tasks)
         table.show_header = True
         return table
@@ -111,7 +112,7 @@ class Display:
             self._work.append(record.work)
             self._update(log_z=self._running())
 
-    def _update(self, **fields: object) -> None:
+    def _update(self, **fields: Any) -> None:
         assert self._run is not None
         self._progress.update(self._run, completed=sum(self._reached.values()), **fields)
 

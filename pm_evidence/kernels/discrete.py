@@ -128,9 +128,7 @@ class IntegerWalk:
             streams,
         )
         n_evaluations = len(x) * len(self.coordinates)
-        info = MoveInfo(
-            acceptance / max(n_evaluations, 1), n_evaluations, n_nan
-        )
+        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
         return Particles(x, log_density), info
 
     def learn(self, path: Any, state: Particles) -> Self:

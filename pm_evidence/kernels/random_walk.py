@@ -65,9 +65,7 @@ class RandomWalk:
             streams,
         )
         n_evaluations = self.n_steps * len(x)
-        info = MoveInfo(
-            acceptance / max(n_evaluations, 1), n_evaluations, n_nan
-        )
+        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
         return Particles(target.wrap(x), log_density), info
 
     def learn(self, path: Any, state: Particles) -> Self:

@@ -69,7 +69,8 @@ class GeometricPath:
         Returns
         -------
         forward : ndarray, shape (n,)
-            ``log fit(x) - log f_1(x)``, over the normalised prior, at draws from ``fit``; ``inf`` outside the support.
+            ``log fit(x) - log f_1(x)``, over the normalised prior, at draws from ``fit``; ``inf``
+            outside the support.
         reverse : ndarray, shape (n_members,)
             The same at the members of ``state``.
         """

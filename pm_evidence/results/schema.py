@@ -7,6 +7,7 @@ whoever knows this page. ``SCHEMA_VERSION`` rises when a name changes its meanin
 __all__ = [
     "ANNEALING",
     "BETA_POINT",
+    "BRIDGE",
     "CHAIN",
     "CONSTANT_DATA",
     "DIRECTION",
@@ -14,7 +15,6 @@ __all__ = [
     "ESTIMATOR",
     "EVIDENCE_GROUPS",
     "FINGERPRINT",
-    "BRIDGE",
     "FORWARD",
     "INFERENCE_LIBRARY",
     "KERNEL_PREFIX",

@@ -63,7 +63,8 @@ class Pilot:
         n_chains = max(self.n // length, 2)
         chains = streams(chain_seed, n_chains)
         state = path.draw(self.n, draw_seed)
-        betas, kernels, log_z = [0.0], [], 0.0
+        betas, log_z = [0.0], 0.0
+        kernels: list[Kernel] = []
         while betas[-1] < 1.0:
             beta = self._next(path, state, betas[-1], len(kernels))
             log_weight = path.log_ratio(state, betas[-1], beta)
@@ -80,7 +81,9 @@ class Pilot:
             kernels.append(kernel.frozen())
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
-        return Plan(np.array(betas), tuple(kernels), self._fit(path, kernel.frozen(), state, chains))
+        return Plan(
+            np.array(betas), tuple(kernels), self._fit(path, kernel.frozen(), state, chains)
+        )
 
     def _fit(self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]) -> Any:
         """Return a density fitted to the last population and more of its kind."""

@@ -37,9 +37,7 @@ class ConstrainedSpace:
 
     def _vectorised(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """Return one function for all draws, or None for a graph that cannot be vectorised."""
-        batched = [
-            pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs
-        ]
+        batched = [pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
         try:
             graphs = vectorize_graph(outputs, dict(zip(inputs, batched, strict=True)))
             return pm.compile(batched, graphs, mode="FAST_COMPILE", on_unused_input="ignore")

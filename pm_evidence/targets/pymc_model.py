@@ -222,7 +222,9 @@ class PyMCTarget:
 
     def outside(self, x: Floats) -> NDArray[np.bool_]:
         """Return which rows of ``x`` lie outside the one period that ``wrap`` keeps."""
-        result: NDArray[np.bool_] = ((self.period > 0) & (np.abs(x) > 0.5 * self.period)).any(axis=1)
+        result: NDArray[np.bool_] = ((self.period > 0) & (np.abs(x) > 0.5 * self.period)).any(
+            axis=1
+        )
         return result
 
     def _refuse_nan(self, particles: Particles) -> None:
