@@ -35,7 +35,7 @@ from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.trace import kernel_settings
 from pm_evidence.schedules.fixed import fixed_schedule
-from pm_evidence.targets.pymc_model import PyMCTarget, find_model
+from pm_evidence.targets.pymc_model import PyMCTarget, find_model, target_of
 
 __all__ = ["sample_evidence"]
 
@@ -153,12 +153,12 @@ def sample_evidence(
         seed=resolve_seed(random_seed),
     )
     pymc_model = find_model(target if target is not None else model)
-    main = PyMCTarget(pymc_model, compile_kwargs=compile_kwargs)
+    main = target_of(pymc_model, compile_kwargs=compile_kwargs)
     with Display(progressbar) as display:
         record = run.anneal(main, display)
         evidence = run.estimates(record)
         if potentials == "prior" and pymc_model.potentials:
-            constant = PyMCTarget(pymc_model, potentials_only=True, compile_kwargs=compile_kwargs)
+            constant = target_of(pymc_model, potentials_only=True, compile_kwargs=compile_kwargs)
             prior_run = replace(run, seed=run.seed + 1)
             of_prior = prior_run.estimates(prior_run.anneal(constant, display))
             evidence = [difference(evidence[0], of_prior[0])]

@@ -133,7 +133,7 @@ def _run_elsewhere(
     futures: dict[Future[Any], int] = {}
     try:
         for block in range(n_blocks):
-            futures[executor.submit(_guarded, task, block)] = block
+            futures[executor.submit(_guarded, task, block, 1)] = block
         while futures:
             finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
             for future in finished:
@@ -147,7 +147,7 @@ def _run_elsewhere(
                         raise
                     tries[block] += 1
                     _log.warning("Block %d was lost (%s); it runs again.", block, error)
-                    futures[executor.submit(_guarded, task, block)] = block
+                    futures[executor.submit(_guarded, task, block, tries[block])] = block
                     continue
                 if isinstance(outcome, _Failure):
                     raise outcome.error
@@ -161,7 +161,8 @@ def _run_elsewhere(
             future.cancel()
 
 
-def _guarded(task: Task, block: int) -> Any:
+def _guarded(task: Task, block: int, attempt: int) -> Any:
+    """Run a block in a worker; Dask would answer a second, equal call with the first one's fate."""
     try:
         with threadpool_limits(limits=1):
             return task(block, silent)

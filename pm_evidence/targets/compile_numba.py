@@ -16,7 +16,9 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
+from pymc.distributions.discrete import DiscreteUniformRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
@@ -27,6 +29,7 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Prod, Sum
+from pytensor.tensor.random.basic import integers
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
 from pm_evidence.core.native import DENSITY_SIGNATURE, call_density, view_address
@@ -164,7 +167,8 @@ def compile_draws(
     -------
     callable or None
         ``draw(out, generator)`` fills the rows of ``out``. None where some operation holds more
-        than one random generator, which cannot be threaded onto a single one.
+        than one random generator, which cannot be threaded onto a single one, or has no numba
+        implementation: compiling would then cost more than it saves.
     """
     outputs, shared, values = _shared_to_inputs(list(outputs))
     threaded = _on_one_generator(outputs)
@@ -173,7 +177,9 @@ def compile_draws(
     outputs, generator, last = threaded
     flat = pt.concatenate([pt.cast(pt.as_tensor(v).ravel(), "float64") for v in outputs])
     function = _compile([pytensor.In(generator, mutable=True), *shared], [last, flat])
-    inner, arrays, key, _ = _jit(function, values)
+    inner, arrays, key, slow_ops = _jit(function, values)
+    if slow_ops:
+        return None
     names = ", ".join(f"a{i}" for i in range(len(arrays)))
     source = "\n".join(
         [
@@ -190,6 +196,10 @@ def compile_draws(
         cache_key=hashlib.sha256(f"{key}{source}".encode()).hexdigest() if key else None,
     )
     compiled = nb.njit(loop, nogil=True, cache=key is not None)
+    try:
+        compiled(np.empty((0, 1)), np.random.default_rng(0), *arrays)
+    except NumbaError:
+        return None
     return lambda out, generator: compiled(out, generator, *arrays)
 
 
@@ -209,7 +219,12 @@ def _on_one_generator(
                 return None
             inputs[random[0]] = current
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            new_node = node.clone_with_new_inputs(inputs, strict=False)
+            if isinstance(node.op, DiscreteUniformRV):  # which numba knows by another name
+                *same, lower, upper = inputs
+                bounds = (pt.cast(bound, "int64") for bound in (lower, upper + 1))
+                new_node = integers.make_node(*same, *bounds)
+            else:
+                new_node = node.clone_with_new_inputs(inputs, strict=False)
             memo.update(zip(node.outputs, new_node.outputs, strict=True))
             if random:
                 (successor,) = updates.values()

@@ -19,8 +19,10 @@ from pymc.backends.arviz import (
 )
 from pymc.logprob.transforms import CircularTransform
 from pytensor.gradient import NullTypeGradError
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.errors import ModelError, NumericalError
 from pm_evidence.targets.compile_numba import (
@@ -34,7 +36,7 @@ from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
 from pm_evidence.targets.supports import discrete_support
 
-__all__ = ["PyMCTarget", "find_model"]
+__all__ = ["PyMCTarget", "find_model", "target_of"]
 
 Floats = NDArray[np.float64]
 _log = logging.getLogger("pymc.pm_evidence")
@@ -321,16 +323,54 @@ def find_model(target: Any) -> pm.Model:
         ) from error
 
 
-# A worker process compiles a model once, however many blocks of it run there.
-_REBUILT: "OrderedDict[str, PyMCTarget]" = OrderedDict()
-_MAX_REBUILT = 4
+# A model is compiled once, however often it is sampled here or however many of its blocks run in
+# a worker. The few that were used last are kept.
+_KEPT: "OrderedDict[Any, tuple[Any, PyMCTarget]]" = OrderedDict()
+_MAX_KEPT = 8
+
+
+def target_of(
+    model: pm.Model,
+    *,
+    potentials_only: bool = False,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> PyMCTarget:
+    """Return the target of a model: the one at hand if the model and its data are the same."""
+    content = _content(model), dict(compile_kwargs or {})
+    key = (id(model), potentials_only)
+    kept = _KEPT.get(key)
+    # the target holds its model, so that the id still is this model's
+    if kept is None or kept[1].model is not model or kept[0] != content:
+        target = PyMCTarget(model, potentials_only=potentials_only, compile_kwargs=compile_kwargs)
+        return _keep(key, content, target)
+    return _keep(key, content, kept[1])
+
+
+def _content(model: pm.Model) -> tuple[Any, ...]:
+    """Return what a target depends on: the graphs themselves, and a digest of the data."""
+    rvs = model.basic_RVs
+    graphs = (*rvs, *model.potentials, *model.deterministics)
+    values = tuple(model.rvs_to_values[rv] for rv in rvs)
+    transforms = tuple(model.rvs_to_transforms[rv] for rv in model.free_RVs)
+    digest = hashlib.sha256()
+    for variable in ancestors([*graphs, *values]):
+        if isinstance(variable, SharedVariable) and isinstance(variable.type, pt.TensorType):
+            array = np.asarray(variable.get_value(borrow=True))
+            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return (*map(id, (*graphs, *values, *transforms)), digest.hexdigest())
+
+
+def _keep(key: Any, content: Any, target: PyMCTarget) -> PyMCTarget:
+    _KEPT[key] = content, target
+    _KEPT.move_to_end(key)
+    while len(_KEPT) > _MAX_KEPT:
+        _KEPT.popitem(last=False)
+    return target
 
 
 def _rebuild(pickled: bytes) -> PyMCTarget:
     key = hashlib.sha256(pickled).hexdigest()
-    if key not in _REBUILT:
-        model, options = cloudpickle.loads(pickled)
-        _REBUILT[key] = PyMCTarget(model, **options)
-        while len(_REBUILT) > _MAX_REBUILT:
-            _REBUILT.popitem(last=False)
-    return _REBUILT[key]
+    if key in _KEPT:
+        return _keep(key, None, _KEPT[key][1])
+    model, options = cloudpickle.loads(pickled)
+    return _keep(key, None, PyMCTarget(model, **options))

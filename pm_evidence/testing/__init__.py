@@ -1,4 +1,7 @@
-"""Exact systems: PyMC models whose log evidence is known, to test any evidence code against.
+"""Exact systems to test any evidence code against, and checks to run on any new kernel.
+
+``exact_systems`` are PyMC models whose log evidence is known. ``check_invariance`` and
+``check_reversal`` test a kernel on exact draws.
 
 Examples
 --------
@@ -9,7 +12,16 @@ Examples
 """
 
 from pm_evidence.testing.gaussians import gaussian
+from pm_evidence.testing.invariance import KernelReport, check_invariance, check_reversal
 from pm_evidence.testing.registry import exact_systems
 from pm_evidence.testing.system import TAGS, ExactSystem
 
-__all__ = ["TAGS", "ExactSystem", "exact_systems", "gaussian"]
+__all__ = [
+    "TAGS",
+    "ExactSystem",
+    "KernelReport",
+    "check_invariance",
+    "check_reversal",
+    "exact_systems",
+    "gaussian",
+]
