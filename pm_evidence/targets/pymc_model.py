@@ -18,8 +18,8 @@ from pymc.backends.arviz import (
     find_observations,
 )
 from pymc.logprob.transforms import CircularTransform
-from pytensor.gradient import NullTypeGradError
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
