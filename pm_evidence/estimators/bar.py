@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import expit
 
 from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.core.records import LogEvidence
@@ -37,6 +35,10 @@ def bar_log_evidence(work_forward: Floats, work_reverse: Floats) -> float:
     which is bracketed and bisected: plain iteration stalls where the overlap is small. NaN where
     the two have no overlap at all.
     """
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
     shift = np.log(len(work_forward) / len(work_reverse))
     ends = np.concatenate([work_forward, work_reverse])
     ends = ends[np.isfinite(ends)]

@@ -1,7 +1,5 @@
 """95 % intervals around an estimate with a standard error."""
 
-from scipy.special import stdtrit
-
 __all__ = ["interval"]
 
 
@@ -15,5 +13,8 @@ def interval(value: float, mcse: float, n_units: int) -> tuple[float, float]:
     n_units : int
         Number of independent units that the standard error comes from.
     """
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import stdtrit
+
     half = float(stdtrit(max(n_units - 1, 1), 0.975)) * mcse
     return value - half, value + half

@@ -1,12 +1,11 @@
 """A density fitted to a population: exact draws, and its own log density."""
 
 from dataclasses import dataclass
+from math import lgamma, log, pi
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.special import gammaln
 
 from pm_evidence.core.shape import Shape, learn_shape
 
@@ -53,11 +52,11 @@ class StudentFit:
         mean, factor = self.shape.mean, self.shape.factor
         d, dof = mean.size, self.dof
         if self.shape.is_dense:
-            scaled = solve_triangular(factor, (x - mean).T, lower=True).T
+            scaled = np.linalg.solve(factor, (x - mean).T).T
             log_volume = np.log(np.diag(factor)).sum()
         else:
             scaled = (x - mean) / factor[:, 0]
             log_volume = np.log(factor).sum()
-        constant = gammaln(0.5 * (dof + d)) - gammaln(0.5 * dof) - 0.5 * d * np.log(dof * np.pi)
+        constant = lgamma(0.5 * (dof + d)) - lgamma(0.5 * dof) - 0.5 * d * log(dof * pi)
         tails: Floats = -0.5 * (dof + d) * np.log1p((scaled * scaled).sum(axis=1) / dof)
         return constant - log_volume + tails

@@ -104,7 +104,8 @@ class SMC:
             block=block,
             work=np.array([-log_z]),
             trace=tracer.trace(plan.n_stages),
-            draws=state.to_draws()[-draws:] if ended else None,
+            # chains lie in the order of resampling: the surplus is dropped at random
+            draws=state.to_draws()[np.sort(rng.permutation(n)[:draws])] if ended else None,
             relative_variance=variance,
             bridge=bridge,
             n_evaluations=n + (n if bridge else 0) + tracer.n_evaluations,

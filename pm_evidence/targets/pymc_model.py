@@ -17,6 +17,10 @@ from pymc.backends.arviz import (
     find_constants,
     find_observations,
 )
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.distributions.distribution import _support_point
+from pymc.distributions.shape_utils import _change_dist_size
+from pymc.logprob.abstract import _logcdf, _logprob
 from pymc.logprob.transforms import CircularTransform
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
@@ -282,7 +286,7 @@ class PyMCTarget:
             Which to add.
         """
         for group in groups:
-            compute = getattr(pm, f"compute_{group}")
+            compute = getattr(pm.stats, f"compute_{group}")
             compute(dt, model=self.model, extend_inferencedata=True, progressbar=False)
 
     # workers --------------------------------------------------------------------------------
@@ -293,7 +297,7 @@ class PyMCTarget:
             "potentials_only": self.potentials_only,
             "compile_kwargs": self.compile_kwargs,
         }
-        return cloudpickle.dumps((self.model, options))
+        return cloudpickle.dumps((self.model, options, _registered(self.model)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._pickled,)
@@ -372,5 +376,24 @@ def _rebuild(pickled: bytes) -> PyMCTarget:
     key = hashlib.sha256(pickled).hexdigest()
     if key in _KEPT:
         return _keep(key, None, _KEPT[key][1])
-    model, options = cloudpickle.loads(pickled)
+    model, options, registered = cloudpickle.loads(pickled)
+    for position, kind, function in registered:
+        _DISPATCHERS[position].register(kind, function)
     return _keep(key, None, PyMCTarget(model, **options))
+
+
+# Where pm.CustomDist enters the density of its class; pickle takes the class along and leaves these.
+_DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
+
+
+def _registered(model: pm.Model) -> list[tuple[int, type, Any]]:
+    """Return what PyMC knows of the distributions that a model made up."""
+    nodes = (v.owner for v in ancestors([*model.basic_RVs, *model.potentials]))
+    kinds = dict.fromkeys(type(node.op) for node in nodes if node is not None)
+    return [
+        (position, kind, dispatcher.registry[kind])
+        for kind in kinds
+        if issubclass(kind, CustomDistRV | CustomSymbolicDistRV)
+        for position, dispatcher in enumerate(_DISPATCHERS)
+        if kind in dispatcher.registry
+    ]

@@ -1,0 +1,65 @@
+"""Cost of the evidence of a Gaussian as its dimension grows.
+
+The cost of an error of 0.01 nats is ``(what the run took) * (rmse / 0.01)**2``; printed with the
+slope of its logarithm against that of the dimension. ``python benchmarks/scaling.py``
+"""
+
+import argparse
+import time
+
+import numpy as np
+
+import pm_evidence as pe
+from pm_evidence.testing import gaussian
+
+TARGET_ERROR = 0.01
+ESTIMATORS = ("smc", "bridge")
+
+
+def measure(n_dims: int, repeats: int) -> dict[str, dict[str, float]]:
+    """Return error, density evaluations and seconds of each estimator at one dimension."""
+    system = gaussian(n_dims)
+    model = system.build()
+    pe.sample_evidence(model, random_seed=0, progressbar=False)
+    errors: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
+    evaluations, seconds = [], []
+    for seed in range(1, repeats + 1):
+        started = time.perf_counter()
+        dt = pe.sample_evidence(model, random_seed=seed, progressbar=False)
+        seconds.append(time.perf_counter() - started)
+        evaluations.append(dt["log_evidence"].attrs["n_evaluations"])
+        for name in ESTIMATORS:
+            value = pe.log_evidence(dt, estimator=name).value
+            errors[name].append(value - system.log_evidence)
+    rows = {}
+    for name in ESTIMATORS:
+        rmse = float(np.sqrt(np.mean(np.square(errors[name]))))
+        factor = (rmse / TARGET_ERROR) ** 2
+        rows[name] = {
+            "rmse": rmse,
+            "evaluations": float(np.mean(evaluations)) * factor,
+            "seconds": float(np.median(seconds)) * factor,
+        }
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--dims", type=int, nargs="+", default=[10, 20, 50, 100, 200])
+    options = parser.parse_args()
+    results = {d: measure(d, options.repeats) for d in options.dims}
+    log_dims = np.log(options.dims)
+    for name in ESTIMATORS:
+        print(f"\n{name}: to an error of {TARGET_ERROR} nats, {options.repeats} runs each")
+        print(f"{'d':>5s} {'rmse':>9s} {'evaluations':>13s} {'seconds':>9s}")
+        for d, rows in results.items():
+            row = rows[name]
+            print(f"{d:5d} {row['rmse']:9.5f} {row['evaluations']:13.3g} {row['seconds']:9.3g}")
+        for quantity in ("evaluations", "seconds"):
+            logs = np.log([rows[name][quantity] for rows in results.values()])
+            print(f"{quantity} grow as d^{np.polyfit(log_dims, logs, 1)[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
