@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.contracts import Kernel, Plan
-from pm_evidence.core.errors import EvidenceWarning
+from pm_evidence.core.errors import EvidenceWarning, ModelError
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.progress import Report
 from pm_evidence.core.random import resolve_seed
@@ -141,6 +141,7 @@ def sample_evidence(
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
     options = _idata_options(idata_kwargs)
+    compile_options = _compile_options(compile_kwargs)
     run = _Run(
         sampler=sampler,
         draws=draws,
@@ -153,12 +154,17 @@ def sample_evidence(
         seed=resolve_seed(random_seed),
     )
     pymc_model = find_model(target if target is not None else model)
-    main = target_of(pymc_model, compile_kwargs=compile_kwargs)
+    if potentials == "prior" and not pymc_model.observed_RVs:
+        raise ModelError(
+            "potentials='prior' needs an observed variable, got a model with none: a potential "
+            "that belongs to the prior leaves no data. Pass potentials='likelihood'."
+        )
+    main = target_of(pymc_model, compile_kwargs=compile_options)
     with Display(progressbar) as display:
         record = run.anneal(main, display)
         evidence = run.estimates(record)
         if potentials == "prior" and pymc_model.potentials:
-            constant = target_of(pymc_model, potentials_only=True, compile_kwargs=compile_kwargs)
+            constant = target_of(pymc_model, potentials_only=True, compile_kwargs=compile_options)
             prior_run = replace(run, seed=run.seed + 1)
             of_prior = prior_run.estimates(prior_run.anneal(constant, display))
             evidence = [difference(evidence[0], of_prior[0])]
@@ -171,6 +177,11 @@ def _sampler(method: Any) -> SMC | AIS:
         return method
     if isinstance(method, type) and issubclass(method, SMC | AIS):
         return method()
+    if not isinstance(method, str):
+        raise TypeError(
+            f"method must be a name ({', '.join(map(repr, _METHODS))}) or a sampler such as "
+            f"pe.SMC(islands=32), got {method!r}."
+        )
     return _METHODS[check_choice("method", method, _METHODS)]()
 
 
@@ -183,19 +194,43 @@ def _cores(cores: int | None) -> int:
 
 
 def _checked_executor(executor: Any) -> Executor | None:
-    if executor is not None and not callable(getattr(executor, "submit", None)):
+    if executor is None:
+        return None
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
         raise TypeError(
             f"executor must have a submit method as concurrent.futures executors do, got "
-            f"{type(executor).__name__}; pass for example ProcessPoolExecutor(4)."
+            f"{executor!r}; pass for example ProcessPoolExecutor(4)."
         )
     return executor
 
 
 def _idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    options = dict(idata_kwargs or {})
+    options = dict(_mapping("idata_kwargs", idata_kwargs))
     for name in options:
-        check_choice("idata_kwargs", name, _IDATA_KWARGS)
+        if name not in _IDATA_KWARGS:
+            raise ValueError(
+                f"idata_kwargs must hold only {', '.join(map(repr, _IDATA_KWARGS))}, got {name!r}; "
+                "leave it out."
+            )
+    for name in ("coords", "dims"):
+        options[name] = dict(_mapping(f"idata_kwargs[{name!r}]", options.get(name)))
     return options
+
+
+def _compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    options = dict(_mapping("compile_kwargs", compile_kwargs))
+    if "mode" in options:
+        raise ValueError(
+            f"compile_kwargs must not hold 'mode', got {options['mode']!r}: models are compiled "
+            "with numba; leave it out."
+        )
+    return options
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, got {value!r}; leave it out for none.")
+    return value or {}
 
 
 @dataclass(frozen=True)
@@ -331,15 +366,16 @@ def _results(
         sample_stats=sample_stats,
         observed_data=observed,
         constant_data=target.constant_data(),
-        coords={**coords, **options.get("coords", {})},
-        dims={**dims, **options.get("dims", {})},
+        coords={**coords, **options["coords"]},
+        dims={**dims, **options["dims"]},
         fingerprint=fingerprint(observed),
         random_seed=run.seed,
         versions={name: version(name) for name in ("pm_evidence", "pymc", "pytensor", "numba")},
         sample_attrs=attrs,
     )
-    groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
-    target.add_log_densities(dt, groups)
+    if posterior:
+        groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
+        target.add_log_densities(dt, groups)
     return dt
 
 

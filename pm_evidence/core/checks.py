@@ -47,5 +47,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """
     choices = list(choices)
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+        named = ", ".join(map(repr, choices))
+        rule = f"be one of {named}" if len(choices) > 1 else f"be {named}"
+        raise ValueError(f"{name} must {rule}, got {value!r}.")
     return value

@@ -23,7 +23,9 @@ class SMC:
     """Sequential Monte Carlo: reweigh, resample and move a population from prior to posterior.
 
     A pilot learns the schedule and the kernels; each island then runs them as they are, so that
-    its estimate of Z is unbiased, and the spread of the islands gives the error.
+    its estimate of Z is unbiased, and the spread of the islands gives the error. Where all
+    variables are continuous, each island also builds a bridge from a density that the pilot fitted
+    to its last population; where that fit is good, the bridge is the far more precise estimate.
 
     Parameters
     ----------
@@ -45,7 +47,8 @@ class SMC:
     Del Moral, Doucet and Jasra (2006); Dau and Chopin (2022), Algorithm 3. Within an island the
     variance of Z is also estimated by adding up, over stages, the variance of the mean weight with
     each chain as one unit (their section 4.2). It misses what chains that never leave their mode
-    pass on from stage to stage, so the reported error comes from the spread of the islands.
+    pass on from stage to stage, so the reported error comes from the spread of the islands. The
+    bridge is that of Meng and Wong (1996), see ``estimators.bridge``.
     """
 
     islands: int = 16

@@ -1,0 +1,20 @@
+"""What all tests share: where the real data lie."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+_DATA = "PM_EVIDENCE_DATA"
+_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+if not os.environ.get(_DATA) and _BESIDE.is_dir():
+    os.environ[_DATA] = str(_BESIDE)
+
+
+@pytest.fixture
+def real_data():
+    """The folder of real data; a test that asks for it is left out where there is none."""
+    if not os.environ.get(_DATA):
+        pytest.skip(f"{_DATA} is not set")
+    return Path(os.environ[_DATA])

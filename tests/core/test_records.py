@@ -1,0 +1,62 @@
+"""Records: what a run leaves behind is read again by every estimator."""
+
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+
+TRACE = StageTrace(*np.zeros((4, 2)))
+
+
+def block(index, work):
+    return BlockRecord(index, np.array(work, dtype=float), TRACE)
+
+
+@pytest.mark.parametrize(
+    ("mcse", "shown"),
+    [
+        (0.5, "value=-31.311, mcse=0.500"),
+        (0.012, "value=-31.311, mcse=0.012"),
+        (0.0012, "value=-31.3113, mcse=0.0012"),
+        (float("nan"), "value=-31.311, mcse=nan"),
+    ],
+)
+def test_repr_shows_the_digits_that_the_error_leaves(mcse, shown):
+    """Users copy numbers from it: digits beyond the error would mislead."""
+    text = repr(LogEvidence(-31.31127, mcse, "bar", "ok"))
+    assert text == f'LogEvidence({shown}, estimator="bar", status="ok")'
+
+
+def test_defaults_claim_nothing():
+    """An interval that nobody computed must not look like one."""
+    evidence = LogEvidence(-1.0, 0.1, "bar")
+    assert evidence.status == "ok" and evidence.message == ""
+    assert np.isnan(evidence.lower) and np.isnan(evidence.upper)
+    assert np.isnan(block(0, [1.0]).relative_variance)
+
+
+def test_work_is_joined_in_the_order_of_the_blocks():
+    """Estimators of both directions read it; a lost block would bias them."""
+    run = RunRecord("ais", np.array([0.0, 1.0]), [block(0, [1, 2]), block(1, [np.inf])])
+    np.testing.assert_array_equal(run.work_forward, [1.0, 2.0, np.inf])
+    assert run.work_reverse.shape == (0,) and run.work_reverse.dtype == np.float64
+    both = RunRecord("ais", run.beta, run.forward, [block(0, [3])])
+    np.testing.assert_array_equal(both.work_reverse, [3.0])
+
+
+def test_records_cannot_be_changed():
+    """What was recorded is what happened."""
+    record = block(0, [1.0])
+    for frozen, name in ((record, "n_nan"), (LogEvidence(0.0, 0.0, "x"), "value"), (TRACE, "ess")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(frozen, name, 1)
+
+
+def test_records_pickle():
+    """Process pools and Dask send them home."""
+    again = pickle.loads(pickle.dumps(block(3, [1.0, np.inf])))
+    assert again.block == 3 and again.draws is None
+    np.testing.assert_array_equal(again.work, [1.0, np.inf])

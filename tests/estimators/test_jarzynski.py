@@ -1,0 +1,264 @@
+"""The exponential average: exact answers, known distributions, and intervals that hold."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.estimators import jarzynski, single_run
+
+INF = np.inf
+REPETITIONS = 500
+
+
+def gaussian_work(mean, sd, shape, seed):
+    """Work whose weights are lognormal: log Z is ``-mean + sd**2 / 2`` exactly."""
+    return np.random.default_rng(seed).normal(mean, sd, size=shape)
+
+
+def coverage(estimates, truth):
+    """Share of the 95 % intervals that hold the truth."""
+    inside = [estimate.lower <= truth <= estimate.upper for estimate in estimates]
+    return float(np.mean(inside))
+
+
+# --- jarzynski: values ---
+
+
+@pytest.mark.parametrize(
+    ("work", "log_z"),
+    [
+        ([0.0, 0.0], 0.0),
+        ([31.3, 31.3, 31.3], -31.3),
+        ([0.0, INF], -np.log(2)),
+        ([INF, 0.0, INF, INF], -np.log(4)),
+        ([-np.log(2.0), -np.log(4.0)], np.log(3.0)),
+        ([-5e4, -5e4 - np.log(3)], 5e4 + np.log(2)),
+        ([1e4, 1e4 - np.log(3)], -1e4 + np.log(2)),
+    ],
+)
+def test_value_is_the_log_of_the_mean_weight(work, log_z):
+    """Weights of zero count, and nothing overflows."""
+    assert jarzynski(work).value == pytest.approx(log_z, rel=1e-14, abs=1e-14)
+
+
+def test_gaussian_work():
+    """log Z = -mean + var / 2. Seed 1; 1e6 paths, 4.4 standard errors: 1e-5."""
+    mean, sd, n = 2.5, 1.0, 10**6
+    result = jarzynski(gaussian_work(mean, sd, n, 1))
+    error = np.sqrt(np.expm1(sd**2) / n)
+    assert abs(result.value - (-mean + sd**2 / 2)) < 4.4 * error
+    assert result.mcse == pytest.approx(error, rel=0.05)
+    assert result.status == "ok" and result.estimator == "jarzynski"
+
+
+def test_mean_weight_is_unbiased():
+    """The mean of exp(value) over runs is Z, also when each run has few paths. Seed 2; 1e-5."""
+    mean, sd = 1.0, 1.0
+    works = gaussian_work(mean, sd, (20_000, 4), 2)
+    z = np.exp([jarzynski(work).value for work in works])
+    truth = np.exp(-mean + sd**2 / 2)
+    assert abs(z.mean() - truth) < 4.4 * z.std() / np.sqrt(z.size)
+    # and a mean on the log scale, the classical mistake, is caught by the same check
+    assert abs(np.exp(np.log(z).mean()) - truth) > 4.4 * z.std() / np.sqrt(z.size)
+
+
+def test_error_by_the_delta_method():
+    """By hand for two weights, 1 and 3: mean 2, standard error 1, so 0.5 nats."""
+    result = jarzynski([0.0, -np.log(3.0)])
+    assert result.mcse == pytest.approx(0.5)
+    half = stats.t.ppf(0.975, 1) * 0.5
+    assert result.lower == pytest.approx(np.log(2) - half)
+    assert result.upper == pytest.approx(np.log(2) + half)
+
+
+def test_shift_and_order_do_not_matter():
+    """A constant in the likelihood shifts log Z and nothing else."""
+    work = gaussian_work(0.0, 0.7, 50, 3)
+    plain, shifted, turned = jarzynski(work), jarzynski(work + 1e5), jarzynski(work[::-1])
+    assert shifted.value == pytest.approx(plain.value - 1e5, rel=1e-12)
+    assert shifted.mcse == pytest.approx(plain.mcse, rel=1e-9)
+    assert turned.value == pytest.approx(plain.value, rel=1e-14)
+    assert turned.mcse == pytest.approx(plain.mcse, rel=1e-12)
+
+
+def test_equal_work_has_no_error():
+    """A perfect sampler: the error is zero, not NaN."""
+    result = jarzynski(np.full(10, 3.0))
+    assert (result.value, result.mcse, result.status) == (-3.0, 0.0, "ok")
+    assert (result.lower, result.upper) == (-3.0, -3.0)
+
+
+@pytest.mark.parametrize("work", [[1, 2], (1.0, 2.0), np.array([1, 2], np.float32)])
+def test_anything_like_a_vector(work):
+    """The estimators stand alone: they take anybody's work values."""
+    assert jarzynski(work).value == pytest.approx(jarzynski(np.array([1.0, 2.0])).value)
+
+
+def test_input_is_left_alone():
+    """Stored work is estimated again and again."""
+    work = gaussian_work(0.0, 1.0, 20, 4)
+    before = work.copy()
+    jarzynski(work, name="smc")
+    np.testing.assert_array_equal(work, before)
+    assert jarzynski(work, name="smc").estimator == "smc"
+
+
+# --- jarzynski: errors bars ---
+
+
+@pytest.mark.parametrize(("sd", "n"), [(0.1, 16), (0.5, 16), (0.5, 200), (1.0, 1000)])
+def test_coverage(sd, n):
+    """An interval that claims 95 % holds the truth in 90 to 99 % of 500 runs. Seed 5.
+
+    A right interval leaves that range with a probability below 1e-5.
+    """
+    works = gaussian_work(3.0, sd, (REPETITIONS, n), 5)
+    share = coverage([jarzynski(work) for work in works], -3.0 + sd**2 / 2)
+    assert 0.90 <= share <= 0.99
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.8])
+def test_coverage_catches_planted_errors(factor):
+    """Error bars that are too small or too large must not pass."""
+    works = gaussian_work(3.0, 0.5, (REPETITIONS, 200), 5)
+    truth, inside = -3.0 + 0.125, 0
+    for work in works:
+        estimate = jarzynski(work)
+        inside += abs(estimate.value - truth) <= factor * (estimate.upper - estimate.value)
+    assert not 0.90 <= inside / REPETITIONS <= 0.99
+
+
+def test_reported_error_is_the_spread_of_repeated_runs():
+    """Within 10 %: 500 runs know their own spread to 3 %. Seed 6."""
+    works = gaussian_work(0.0, 0.5, (REPETITIONS, 100), 6)
+    estimates = [jarzynski(work) for work in works]
+    spread = np.std([estimate.value for estimate in estimates], ddof=1)
+    assert np.mean([estimate.mcse for estimate in estimates]) == pytest.approx(spread, rel=0.1)
+
+
+# --- jarzynski: what is wrong with a run ---
+
+
+def test_no_support():
+    """Z = 0 is an answer, but not one with an error bar."""
+    result = jarzynski([INF, INF, INF])
+    assert result.value == -INF and np.isnan(result.mcse)
+    assert result.status == "no_support" and "support" in result.message
+    assert np.isnan(result.lower) and np.isnan(result.upper)
+
+
+def test_one_path_has_no_error():
+    """Zero or infinity would both be lies."""
+    result = jarzynski([2.0])
+    assert result.value == -2.0 and np.isnan(result.mcse)
+    assert result.status == "no_error" and "at least two" in result.message
+
+
+def test_dominated():
+    """One path in a thousand carries all: its error says nothing."""
+    work = np.full(1000, 50.0)
+    work[7] = 0.0
+    result = jarzynski(work)
+    assert result.status == "dominated"
+    assert "1.0 of 1000" in result.message and "more draws" in result.message
+
+
+def test_high_variance():
+    """Beyond half a nat no symmetric interval holds."""
+    result = jarzynski([0.0, 1.2, 20.0])
+    assert result.mcse > 0.5 and result.status == "high_variance"
+    assert f"{result.mcse:.2f} nats" in result.message and "more stages" in result.message
+
+
+def test_few_live_paths_of_equal_weight_are_enough():
+    """24 of 30 paths dead, six alike: Z is known to a third, and that is what the error says."""
+    result = jarzynski(np.concatenate([np.zeros(6), np.full(24, INF)]))
+    assert result.status == "ok"
+    assert result.mcse == pytest.approx(np.sqrt(4 / 29), rel=1e-12)
+
+
+@pytest.mark.xfail(reason="a run that has not met its heaviest paths may still say ok")
+def test_broad_work_never_passes_as_good():
+    """Lognormal weights that need exp(16) paths, of which 1,000 are there. Seed 8.
+
+    At most 2 of 100 runs may say "ok" and miss the truth by more than four errors.
+    """
+    sd, silent = 4.0, 0
+    for work in gaussian_work(0.0, sd, (100, 1000), 8):
+        result = jarzynski(work)
+        silent += result.status == "ok" and abs(result.value - sd**2 / 2) > 4 * result.mcse
+    assert silent <= 2
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        ([], r"work must be a non-empty vector, got shape \(0,\)"),
+        (3.0, r"work must be a non-empty vector, got shape \(\)"),
+        ([[1.0, 2.0]], r"work must be a non-empty vector, got shape \(1, 2\)"),
+        ([0.0, np.nan, np.nan], r"got nan at 2 of 3 paths, first at index 1"),
+        ([0.0, 1.0, -INF], r"got -inf at 1 of 3 paths, first at index 2"),
+    ],
+)
+@pytest.mark.parametrize("estimate", [jarzynski, lambda work: single_run(work, work)])
+def test_bad_work(estimate, work, message):
+    """NaN work that is dropped biases the evidence, so it is refused."""
+    with pytest.raises(ValueError, match=message):
+        estimate(work)
+
+
+# --- single_run ---
+
+
+def test_single_run_by_hand():
+    """Two islands with weights 1 and 3: variance (1 * 0.04 + 9 * 0.01) / 2^2 of the mean 2."""
+    result = single_run([0.0, -np.log(3.0)], [0.04, 0.01])
+    assert result.value == pytest.approx(np.log(2))
+    assert result.mcse == pytest.approx(np.sqrt(0.04 + 9 * 0.01) / 2 / 2)
+    assert result.estimator == "single_run" and result.status == "ok"
+    assert result.upper - result.value == pytest.approx(stats.t.ppf(0.975, 999) * result.mcse)
+
+
+def test_single_run_value_is_jarzynskis():
+    """The two differ in their error alone."""
+    work = gaussian_work(0.0, 0.3, 16, 9)
+    assert single_run(work, np.full(16, 0.01)).value == jarzynski(work).value
+
+
+def test_single_run_coverage():
+    """Islands of independent members state their own variance: 90 to 99 % of 500. Seed 10."""
+    n_islands, n, sd = 4, 300, 0.5
+    weights = np.exp(-gaussian_work(3.0, sd, (REPETITIONS, n_islands, n), 10))
+    mean = weights.mean(axis=-1)
+    relative_variance = weights.var(axis=-1, ddof=1) / (n * mean**2)
+    estimates = [single_run(-np.log(z), v) for z, v in zip(mean, relative_variance, strict=True)]
+    assert 0.90 <= coverage(estimates, -3.0 + sd**2 / 2) <= 0.99
+
+
+def test_single_run_of_dead_islands():
+    """An island that lost all weight counts as zero, whatever variance it had."""
+    result = single_run([0.0, INF], [0.04, 0.5])
+    assert result.value == pytest.approx(-np.log(2))
+    assert result.mcse == pytest.approx(0.2)  # 4 * 0.04 + 0, over 2^2
+    nothing = single_run([INF, INF], [0.1, 0.1])
+    assert nothing.status == "no_support" and nothing.estimator == "single_run"
+
+
+def test_single_run_of_noisy_islands():
+    """It must not call good what is not."""
+    assert single_run([0.0, 0.0], [2.0, 2.0]).status == "high_variance"
+
+
+@pytest.mark.parametrize(
+    ("variance", "message"),
+    [
+        ([0.1], r"relative_variance must have one value per island, got shape \(1,\) for 2"),
+        (0.1, r"relative_variance must have one value per island, got shape \(\) for 2"),
+        ([0.1, np.nan], r"relative_variance must be .*not negative, got nan at island 1"),
+        ([-0.1, 0.1], r"relative_variance must be .*not negative, got -0.1 at island 0"),
+    ],
+)
+def test_single_run_bad_variance(variance, message):
+    """An error of NaN with the status ok, as a missing variance would give, hides a fault."""
+    with pytest.raises(ValueError, match=message):
+        single_run([0.0, 1.0], variance)

@@ -1,0 +1,145 @@
+"""Blocks and kernels that misbehave; a module of their own, for worker processes to import."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.progress import Progress
+
+
+def square(block, report):
+    report(Progress(block, 1, 1.0, 1.0, 1.0, 0.0))
+    return block * block
+
+
+def who(block, report):
+    time.sleep(0.05)
+    return os.getpid(), threading.get_ident()
+
+
+def blas_threads(block, report):
+    return [pool["num_threads"] for pool in threadpool_info()]
+
+
+def broken(block, report):
+    if block == 3:
+        raise NumericalError("block 3 is broken.")
+    return block
+
+
+class TwoArguments(Exception):
+    """Cannot be unpickled: its arguments are not those of its constructor."""
+
+    def __init__(self, name, value):
+        super().__init__(f"{name}={value}")
+
+
+def broken_and_unpicklable(block, report):
+    raise TwoArguments("block", block)
+
+
+def slow(block, report):
+    """Runs until it is stopped."""
+    for stage in range(1000):
+        time.sleep(0.01)
+        report(Progress(block, stage, 0.5, 1.0, 1.0, 0.0))
+    return block
+
+
+def kill_once(marker):
+    """Kill this process, unless that has been done before."""
+    try:
+        Path(marker).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class SquareAfterDeath:
+    """The first worker that runs block 2 dies."""
+
+    marker: str
+    parent: int
+
+    def __call__(self, block, report):
+        if block == 2 and os.getpid() != self.parent:
+            kill_once(self.marker)
+        return block * block
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A kernel that does as another one does, and something besides."""
+
+    inner: Any
+
+    def before(self):
+        raise NotImplementedError
+
+    def advance(self, path, state, beta, streams):
+        self.before()
+        return self.inner.advance(path, state, beta, streams)
+
+    def learn(self, path, state):
+        return replace(self, inner=self.inner.learn(path, state))
+
+    def adjust(self, info):
+        return replace(self, inner=self.inner.adjust(info))
+
+    def frozen(self):
+        return replace(self, inner=self.inner.frozen())
+
+    def reversed(self):
+        return replace(self, inner=self.inner.reversed())
+
+    def settings(self):
+        return self.inner.settings()
+
+
+@dataclass(frozen=True)
+class DiesOnce(Wrapped):
+    """The first worker that moves a population dies."""
+
+    marker: str
+    parent: int
+
+    def before(self):
+        if os.getpid() != self.parent:
+            kill_once(self.marker)
+
+
+@dataclass(frozen=True)
+class Refuses(Wrapped):
+    """Raises an error wherever it is sent."""
+
+    parent: int
+
+    def before(self):
+        if os.getpid() != self.parent:
+            raise NumericalError("refuses to move")
+
+
+@dataclass(frozen=True)
+class Announces(Wrapped):
+    """Takes its time, in the pilot and in blocks, and says where it runs when all is compiled."""
+
+    pilot: float
+    blocks: float
+
+    def before(self):
+        place = "pilot" if threading.current_thread() is threading.main_thread() else "blocks"
+        _moves[place] += 1
+        if _moves[place] == 2:
+            print(place, flush=True)
+        time.sleep(getattr(self, place))
+
+
+_moves = {"pilot": 0, "blocks": 0}

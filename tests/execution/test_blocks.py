@@ -1,0 +1,225 @@
+"""Blocks on threads and executors: the same records in the same order, whatever happens."""
+
+import logging
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+
+from pm_evidence.core.errors import NumericalError
+from pm_evidence.execution.blocks import run_blocks
+from tests.execution import tasks
+
+SQUARES = [block * block for block in range(7)]
+
+
+def processes(n=2):
+    # spawn: forking a process that has threads is not safe
+    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with processes() as executor:
+        yield executor
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.WARNING, logger="pymc.pm_evidence")
+    return caplog
+
+
+def no_threads_left():
+    return not [t for t in threading.enumerate() if t.name.startswith("pm_evidence")]
+
+
+# --- threads ---
+
+
+@pytest.mark.parametrize("cores", [1, 2, 5, 50])
+def test_threads(cores):
+    finished = {}
+    records = run_blocks(tasks.square, 7, cores=cores, done=finished.__setitem__)
+    assert records == SQUARES
+    assert finished == dict(enumerate(SQUARES))
+    assert no_threads_left()
+
+
+def test_as_many_threads_as_cores():
+    records = run_blocks(tasks.who, 6, cores=2)
+    assert len({ident for _, ident in records}) == 2
+    assert {pid for pid, _ in records} == {os.getpid()}
+
+
+def test_no_blocks():
+    assert run_blocks(tasks.square, 0, cores=2) == []
+
+
+def test_progress_is_reported():
+    seen = []
+    run_blocks(tasks.square, 4, cores=2, report=seen.append)
+    assert sorted(progress.block for progress in seen) == [0, 1, 2, 3]
+
+
+def test_linear_algebra_has_one_thread_a_block():
+    """Blocks already use all cores; a model with matrices was 190 times slower without this."""
+    assert all(n == 1 for counts in run_blocks(tasks.blas_threads, 2, cores=2) for n in counts)
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_error_of_a_block_comes_out_as_itself(cores):
+    with pytest.raises(NumericalError, match=r"block 3 is broken\."):
+        run_blocks(tasks.broken, 6, cores=cores)
+    assert no_threads_left()
+
+
+def test_error_stops_the_other_blocks():
+    """They would run on for hours, for nothing."""
+
+    def task(block, report):
+        if block == 1:
+            time.sleep(0.1)
+            raise NumericalError("no support")
+        return tasks.slow(block, report)
+
+    started = time.monotonic()
+    with pytest.raises(NumericalError, match="no support"):
+        run_blocks(task, 20, cores=3)
+    assert time.monotonic() - started < 5.0  # alone, block 0 takes ten seconds
+    assert no_threads_left()
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_interrupt_stops_all_blocks(interrupt):
+    def done(block, record):
+        raise interrupt
+
+    def task(block, report):
+        return 0 if block == 0 else tasks.slow(block, report)
+
+    started = time.monotonic()
+    with pytest.raises(interrupt):
+        run_blocks(task, 20, cores=3, done=done)
+    assert time.monotonic() - started < 5.0
+    assert no_threads_left()
+
+
+# --- processes ---
+
+
+def test_processes(pool):
+    finished = {}
+    records = run_blocks(tasks.square, 7, cores=1, executor=pool, done=finished.__setitem__)
+    assert records == SQUARES
+    assert finished == dict(enumerate(SQUARES))
+
+
+def test_blocks_run_in_the_pool(pool):
+    pids = {pid for pid, _ in run_blocks(tasks.who, 6, cores=1, executor=pool)}
+    assert os.getpid() not in pids
+
+
+def test_linear_algebra_has_one_thread_in_workers(pool):
+    counts = run_blocks(tasks.blas_threads, 4, cores=1, executor=pool)
+    assert all(n == 1 for count in counts for n in count)
+
+
+def test_error_in_a_worker_comes_out_as_itself(pool):
+    with pytest.raises(NumericalError, match=r"block 3 is broken\."):
+        run_blocks(tasks.broken, 6, cores=1, executor=pool)
+
+
+def test_executor_is_left_running(pool):
+    """It is the user's; after an error as well."""
+    with pytest.raises(NumericalError):
+        run_blocks(tasks.broken, 6, cores=1, executor=pool)
+    assert pool.submit(os.getpid).result() != os.getpid()
+
+
+def test_interrupt_leaves_the_executor_running():
+    def done(block, record):
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(2) as executor:
+        with pytest.raises(KeyboardInterrupt):
+            run_blocks(tasks.square, 7, cores=1, executor=executor, done=done)
+        assert executor.submit(pow, 2, 3).result() == 8
+
+
+def test_worker_killed_in_mid_run(tmp_path, log):
+    """The pool is lost, what it finished is not; the rest runs here, to the same numbers."""
+    marker = tmp_path / "dead"
+    task = tasks.SquareAfterDeath(str(marker), os.getpid())
+    with processes() as executor:
+        records = run_blocks(task, 7, cores=2, executor=executor)
+    assert marker.exists()
+    assert records == SQUARES
+    assert "worker died" in log.text
+    assert "run here" in log.text
+
+
+def test_error_that_cannot_be_sent_back(tmp_path, log):
+    """It breaks the pool, so that it comes out here after all."""
+    with processes(1) as executor, pytest.raises(tasks.TwoArguments, match="block="):
+        run_blocks(tasks.broken_and_unpicklable, 2, cores=1, executor=executor)
+
+
+def test_pool_that_is_broken_already(tmp_path, log):
+    with processes(1) as executor:
+        executor.submit(tasks.kill_once, str(tmp_path / "dead")).exception()
+        assert run_blocks(tasks.square, 7, cores=2, executor=executor) == SQUARES
+    assert "7 blocks run here" in log.text
+
+
+# --- executors that lose blocks, but not themselves ---
+
+
+class Lossy:
+    """An executor that loses every block the first few times.
+
+    Like Dask it takes calls for pure: one that is like an earlier one is not made again.
+    """
+
+    def __init__(self, n_losses):
+        self.n_losses = n_losses
+        self.tries, self.futures = {}, {}
+
+    def submit(self, function, task, block, *others):
+        call = (task, block, *others)
+        if call in self.futures:
+            return self.futures[call]
+        future = self.futures[call] = Future()
+        self.tries[block] = self.tries.get(block, 0) + 1
+        if self.tries[block] <= self.n_losses:
+            future.set_exception(ConnectionError("worker is gone"))
+        else:
+            future.set_result(function(*call))
+        return future
+
+
+@pytest.mark.parametrize("n_losses", [1, 2])
+def test_lost_blocks_run_again(n_losses, log):
+    executor = Lossy(n_losses)
+    assert run_blocks(tasks.square, 7, cores=1, executor=executor) == SQUARES
+    assert set(executor.tries.values()) == {n_losses + 1}
+    assert len(log.records) == 7 * n_losses
+    assert "Block 3 was lost (worker is gone); it runs again." in log.text
+
+
+def test_blocks_that_are_always_lost_are_an_error():
+    executor = Lossy(100)
+    with pytest.raises(ConnectionError, match="worker is gone"):
+        run_blocks(tasks.square, 7, cores=1, executor=executor)
+    assert max(executor.tries.values()) == 3
+
+
+def test_error_of_a_block_is_not_tried_again():
+    """It would fail again: only the loss of a worker is bad luck."""
+    executor = Lossy(0)
+    with pytest.raises(NumericalError):
+        run_blocks(tasks.broken, 7, cores=1, executor=executor)
+    assert executor.tries[3] == 1

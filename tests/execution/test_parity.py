@@ -1,0 +1,239 @@
+"""The same seed gives the same bits, wherever a run takes place and whoever dies on the way."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_evidence as pe
+from tests.execution import tasks
+
+ROOT = Path(__file__).parents[2]
+# What Dask warns of, and what its event loop leaves open, is no failure of ours.
+on_dask = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",
+    "ignore::FutureWarning",
+    "ignore::ResourceWarning",
+    "ignore::UserWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def continuous():
+    """A mean and a scale."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu, sigma, observed=np.array([1.2, 0.4, 2.1, 1.7]))
+    return model
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A label, a count and a mean."""
+    with pm.Model() as model:
+        label = pm.Categorical("label", p=[0.5, 0.3, 0.2])
+        count = pm.Poisson("count", 3)
+        mu = pm.Normal("mu", 0, 2)
+        offset = pt.as_tensor(np.array([-2.0, 0.0, 1.5]))[label]
+        pm.Normal("y", mu + offset + 0.5 * count, 1, observed=np.array([1.9, 3.0, 2.4]))
+    return model
+
+
+@pytest.fixture(scope="module", params=["continuous", "mixed"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Dask on this machine: two worker processes, and no dashboard."""
+    pytest.importorskip("distributed")
+    from dask.distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.WARNING, logger="pymc.pm_evidence")
+    return caplog
+
+
+def run(model, **options):
+    options = {"draws": 60, "random_seed": 11, "progressbar": False} | options
+    return pe.sample_evidence(model, **options)
+
+
+def assert_same_bits(one, other):
+    """Everything but times."""
+    assert one.groups == other.groups
+    for group in ("posterior", "sample_stats", "log_evidence", "work", "annealing"):
+        assert one[group].dataset.identical(other[group].dataset.assign_attrs(one[group].attrs)), (
+            group
+        )
+
+
+def test_threads(model):
+    reference = run(model, cores=1)
+    assert_same_bits(run(model, cores=1), reference)
+    assert_same_bits(run(model, cores=2), reference)
+    assert_same_bits(run(model, cores=16), reference)
+    assert pe.log_evidence(run(model, random_seed=12)).value != pe.log_evidence(reference).value
+
+
+def test_threads_of_ais(mixed):
+    method = pe.AIS(n_stages=20)
+    reference = run(mixed, method=method, draws=150, cores=1)
+    assert_same_bits(run(mixed, method=method, draws=150, cores=2), reference)
+
+
+def test_processes(model, pool):
+    assert_same_bits(run(model, executor=pool), run(model, cores=1))
+
+
+@on_dask
+def test_dask(model, cluster):
+    """The executor that ``Client.get_executor`` gives."""
+    assert_same_bits(run(model, executor=cluster.get_executor()), run(model, cores=1))
+
+
+@on_dask
+def test_model_error_in_a_worker(pool, cluster, continuous):
+    """An error of the kernel itself is raised here as it was there, and is not tried again."""
+    kernel = tasks.Refuses(pe.HMC(), os.getpid())
+    for executor in (pool, cluster.get_executor()):
+        with pytest.raises(pe.NumericalError, match="refuses to move"):
+            run(continuous, kernel=kernel, executor=executor)
+    # and both are left running
+    assert pool.submit(pow, 2, 3).result() == 8
+    assert cluster.get_executor().submit(pow, 2, 3).result() == 8
+
+
+def dying_kernel(tmp_path):
+    """The kernel, and the mark that it leaves when a worker dies of it."""
+    marker = tmp_path / "dead"
+    return tasks.DiesOnce(pe.HMC(), str(marker), os.getpid()), marker
+
+
+def test_process_killed_in_mid_run(continuous, tmp_path, log):
+    kernel, marker = dying_kernel(tmp_path)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        survived = run(continuous, kernel=kernel, executor=executor)
+    assert marker.exists()
+    assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
+    assert "worker died" in log.text
+
+
+@on_dask
+def test_dask_worker_killed_in_mid_run(continuous, cluster, tmp_path):
+    """Dask starts another worker, and runs the lost block there."""
+    kernel, marker = dying_kernel(tmp_path)
+    survived = run(continuous, kernel=kernel, executor=cluster.get_executor())
+    assert marker.exists()
+    assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
+
+
+@on_dask
+def test_dask_gives_a_block_up(continuous, cluster, tmp_path, log):
+    """Where Dask does not try again, the package does, and says so."""
+    import dask
+
+    kernel, marker = dying_kernel(tmp_path)
+    cluster.run_on_scheduler(_allow_failures, 0)
+    try:
+        survived = run(continuous, kernel=kernel, executor=cluster.get_executor())
+    finally:
+        cluster.run_on_scheduler(
+            _allow_failures, dask.config.get("distributed.scheduler.allowed-failures")
+        )
+    assert marker.exists()
+    assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
+    assert "was lost" in log.text
+    assert "runs again" in log.text
+
+
+def _allow_failures(n, dask_scheduler):
+    dask_scheduler.allowed_failures = n
+
+
+# --- Ctrl-C ---
+
+SCRIPT = """
+import multiprocessing, sys, threading, time
+import numpy as np, pymc as pm, pm_evidence as pe
+from tests.execution import tasks
+
+if __name__ == "__main__":
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu, sigma, observed=np.array([1.2, 0.4, 2.1, 1.7]))
+    pilot, block = 0.0, 0.1
+    if sys.argv[1] == "pilot":
+        pilot, block = 0.1, 0.1
+    kernel = tasks.Announces(pe.HMC(), pilot, block)
+    try:
+        pe.sample_evidence(model, kernel=kernel, draws=400, cores=2, progressbar=False)
+    except KeyboardInterrupt:
+        left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+        print("interrupted", left, multiprocessing.active_children(), flush=True)
+        raise
+"""
+
+
+@pytest.mark.parametrize("place", ["pilot", "blocks"])
+def test_ctrl_c(place, tmp_path):
+    """It ends within seconds, with KeyboardInterrupt, and leaves nothing behind."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    process = subprocess.Popen(
+        [sys.executable, str(script), place],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        for line in process.stdout:
+            if line.strip() == place:
+                break
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        assert time.monotonic() - sent < 10.0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    assert "interrupted [] []" in out, out + err
+    assert "KeyboardInterrupt" in err
+    assert process.returncode in (130, -signal.SIGINT)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # nobody is left in its session
