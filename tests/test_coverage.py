@@ -3,8 +3,8 @@
 A nominal 95 % interval from 16 islands has to cover the exact value in 90 to 99 % of the seeds.
 With a true coverage of 95 % and 200 seeds this rule fails with a probability of 0.16 % a system;
 it catches a true coverage of 86 % with a probability of 94 %. The upper bound catches error bars
-that are too wide. The mean of Z over all runs has to agree with the exact value within 4 of its standard
-errors, whatever the error bars say.
+that are too wide. The mean of Z over all runs has to agree with the exact value within 4 of its
+standard errors, whatever the error bars say.
 """
 
 import warnings

@@ -167,16 +167,23 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
         log_bf = float(np.float64(first.value) - second.value) if known else float("nan")
         bf = float(np.exp(log_bf))
     mcse = float(np.hypot(first.mcse, second.mcse))
+    half = float(np.hypot(_half_width(first), _half_width(second)))
     doubts = [f"{name}: {entry.doubt}" for name, entry in entries.items() if entry.doubt]
     return BayesFactor(
         log_bf=log_bf,
         mcse=mcse,
         bf=bf,
-        lower=log_bf - _NORMAL_95 * mcse,
-        upper=log_bf + _NORMAL_95 * mcse,
+        lower=log_bf - half,
+        upper=log_bf + half,
         words=_in_words(log_bf),
         warning=" ".join(doubts),
     )
+
+
+def _half_width(evidence: LogEvidence) -> float:
+    """Return half the length of a 95 % interval: the estimate's own, or a normal one."""
+    own = evidence.upper - evidence.value
+    return own if np.isfinite(own) else _NORMAL_95 * evidence.mcse
 
 
 def _in_words(log_bf: float) -> str:
@@ -309,7 +316,7 @@ def _warn_of_ties(table: pd.DataFrame) -> pd.DataFrame:
     tied = np.flatnonzero(-log_bf < _RESOLVED * error) + 1
     texts = list(table["warning"])
     for rows, reason, remedy in (
-        (tied, "is below 2 standard errors", "use more draws, or set target_mcse."),
+        (tied, "is below 2 standard errors", "use more draws or islands."),
         (unsure, "has no known error", "look at the status of both runs, and use more draws."),
     ):
         if not rows.size:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.errors import NumericalError
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import block_seeds, streams
@@ -28,6 +29,8 @@ PILOT = 0  # phase of the random streams
 _FIRST_ROUNDS, _ROUNDS = 4, 2
 # Rounds after the last stage, so that the fitted density is known better than from one.
 _FIT_ROUNDS = 4
+# Data in the wrong units would otherwise look like a run that never ends.
+_MAX_STAGES = 500
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,12 @@ class Pilot:
         betas, log_z = [0.0], 0.0
         kernels: list[Kernel] = []
         while betas[-1] < 1.0:
+            if len(kernels) == _MAX_STAGES and self.schedule is None:
+                raise NumericalError(
+                    f"an adaptive schedule must end within {_MAX_STAGES} stages, got to "
+                    f"beta={betas[-1]:.2g}: the prior is very far from the data. Check their units "
+                    "and the prior's scale, or pass a schedule."
+                )
             beta = self._next(path, state, betas[-1], len(kernels))
             log_weight = path.log_ratio(state, betas[-1], beta)
             log_z += log_mean_exp(log_weight)

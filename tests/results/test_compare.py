@@ -208,7 +208,7 @@ def test_close_models_are_reported_as_not_resolved():
     first, near, far = table["warning"]
     assert first == (
         "Ranking against 'near' not resolved by this run: the difference is below 2 standard "
-        "errors; use more draws, or set target_mcse."
+        "errors; use more draws or islands."
     )
     assert near.startswith("Ranking against 'a' not resolved by this run")
     assert far == ""

@@ -414,7 +414,8 @@ def test_draws_of_a_graph_on_one_generator():
 def test_graphs_with_several_generators_are_not_compiled():
     """Threading two generators onto one would need their inner graphs: the caller must know."""
     two = pm.CustomDist.dist(
-        1.0, dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size)
+        1.0,
+        dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size),
     )
     assert compile_draws([two]) is None
     assert compile_draws([pm.Normal.dist()]) is not None

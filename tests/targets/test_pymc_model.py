@@ -123,8 +123,10 @@ def test_pointwise_log_densities(target, model):
     """PyMC's own groups, for draws that PyMC did not make."""
     values = target.constrained.values(target.draw(8, seed(2)).x)
     free = [rv.name for rv in model.free_RVs]
-    data = {name: (("chain", "draw", *map(str, range(values[name].ndim - 1))), values[name][None])
-            for name in free}
+    data = {
+        name: (("chain", "draw", *map(str, range(values[name].ndim - 1))), values[name][None])
+        for name in free
+    }
     data["slope"] = (("chain", "draw", "side"), values["slope"][None])
     tree = xr.DataTree.from_dict({"posterior": xr.Dataset(data)})
     target.add_log_densities(tree, ["log_likelihood", "log_prior"])

@@ -32,7 +32,11 @@ KNOWN = {
     "bernoulli_vector": (lambda: pm.Bernoulli("k", pm.Beta("p", 1, 1), shape=3), [0] * 3, [1] * 3),
     "bernoulli_logit": (lambda: pm.Bernoulli("k", logit_p=pm.Normal("a")), [0], [1]),
     "categorical": (lambda: pm.Categorical("k", p=[0.2, 0.3, 0.5]), [0], [2]),
-    "categorical_logit": (lambda: pm.Categorical("k", logit_p=np.zeros(4), shape=2), [0, 0], [3, 3]),
+    "categorical_logit": (
+        lambda: pm.Categorical("k", logit_p=np.zeros(4), shape=2),
+        [0, 0],
+        [3, 3],
+    ),
     "categorical_random_p": (
         lambda: pm.Categorical("k", p=pm.Dirichlet("p", np.ones(4))),
         [0],

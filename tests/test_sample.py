@@ -1,0 +1,760 @@
+"""The entry point: what users type, what they get, and what they are told when it cannot work."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+from scipy.special import logsumexp
+
+import pm_evidence as pe
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+ROWS = ["a", "b", "c", "d", "e", "f"]
+X = np.array([-1.5, -0.7, 0.0, 0.4, 1.1, 1.9])
+Y = np.array([-1.9, -1.1, 0.4, 0.3, 1.8, 2.2])
+PRIOR_SD, NOISE = np.array([2.0, 3.0]), np.float64(0.5)
+
+# |value - exact| in units of the reported error. With 16 islands the error has 15 degrees of
+# freedom, and 4.4 of them are passed once in 2,000 times; all seeds are fixed.
+ERRORS = 4.4
+
+
+def sample(target=None, **kwargs):
+    """Call with little to do, in silence and from a fixed seed."""
+    return pe.sample_evidence(
+        target, **{"draws": 100, "random_seed": 1, "progressbar": False} | kwargs
+    )
+
+
+def check_value(dt, exact):
+    """Compare the recommended estimate with the exact value, and refuse a useless error."""
+    estimate = pe.log_evidence(dt)
+    assert estimate.status == "ok"
+    assert abs(estimate.value - exact) < ERRORS * estimate.mcse + 1e-9
+    assert estimate.mcse < 0.2
+    assert estimate.lower < estimate.value < estimate.upper
+
+
+# --- one conjugate model, run once ---
+
+
+@pytest.fixture(scope="module")
+def line():
+    """A straight line with known noise: evidence and posterior have closed forms."""
+    with pm.Model(coords={"row": ROWS, "term": ["intercept", "slope"]}) as model:
+        x = pm.Data("x", X, dims="row")
+        coefficient = pm.Normal("coefficient", 0, PRIOR_SD, dims="term")
+        mean = pm.Deterministic("mean", coefficient[0] + coefficient[1] * x, dims="row")
+        pm.Deterministic("total", mean.sum())
+        pm.Normal("y", mean, NOISE, observed=Y, dims="row")
+    return model
+
+
+DESIGN = np.column_stack([np.ones(6), X])
+
+
+def exact_line(y=Y, x=X):
+    design = np.column_stack([np.ones_like(x), x])
+    cov = (design * PRIOR_SD**2) @ design.T + NOISE**2 * np.eye(len(y))
+    return stats.multivariate_normal(np.zeros(len(y)), cov).logpdf(y)
+
+
+@pytest.fixture(scope="module")
+def dt(line):
+    return sample(line, draws=500, idata_kwargs={"log_likelihood": True, "log_prior": True})
+
+
+def test_value(dt):
+    """The number that all of this is for."""
+    check_value(dt, exact_line())
+
+
+def test_every_estimator_agrees_with_the_exact_value(dt):
+    """One that is off by many of its own errors must not stand beside the others as good."""
+    for name in dt["log_evidence"]["estimator"].values:
+        estimate = pe.log_evidence(dt, estimator=str(name))
+        assert abs(estimate.value - exact_line()) < ERRORS * estimate.mcse
+
+
+def test_posterior_moments(dt):
+    """Draws with equal weights from the posterior: 16 islands of 500, so 0.1 sd is far off."""
+    precision = DESIGN.T @ DESIGN / NOISE**2 + np.diag(1 / PRIOR_SD**2)
+    cov = np.linalg.inv(precision)
+    mean = cov @ DESIGN.T @ Y / NOISE**2
+    draws = dt["posterior"]["coefficient"].values.reshape(-1, 2)
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.1 * np.sqrt(cov.diagonal()).min())
+    sd = np.sqrt(cov.diagonal())
+    np.testing.assert_allclose(np.cov(draws.T) / np.outer(sd, sd), cov / np.outer(sd, sd), atol=0.1)
+
+
+def test_posterior_is_labelled_as_pm_sample_does(dt):
+    """Names, dimensions and coordinates: everything of ArviZ goes by them."""
+    posterior = dt["posterior"].to_dataset()
+    assert set(posterior.data_vars) == {"coefficient", "mean", "total"}
+    assert posterior["coefficient"].dims == ("chain", "draw", "term")
+    assert posterior["mean"].dims == ("chain", "draw", "row")
+    assert posterior["total"].dims == ("chain", "draw")
+    assert list(posterior["row"].values) == ROWS
+    assert list(posterior["term"].values) == ["intercept", "slope"]
+    assert posterior.sizes["chain"] == 16 and posterior.sizes["draw"] == 500
+
+
+def test_deterministics_belong_to_their_draws(dt):
+    """A permutation between the two would go unnoticed in every marginal."""
+    posterior = dt["posterior"]
+    mean = posterior["coefficient"].values @ DESIGN.T
+    np.testing.assert_allclose(posterior["mean"].values, mean, atol=1e-12)
+    np.testing.assert_allclose(posterior["total"].values, mean.sum(axis=-1), atol=1e-12)
+
+
+def test_data_and_sample_stats(dt):
+    """The groups that PyMC writes beside the posterior."""
+    np.testing.assert_array_equal(dt["observed_data"]["y"].values, Y)
+    assert dt["observed_data"]["y"].dims == ("row",)
+    np.testing.assert_array_equal(dt["constant_data"]["x"].values, X)
+    coefficient = dt["posterior"]["coefficient"].values
+    lp = stats.norm.logpdf(coefficient, 0, PRIOR_SD).sum(axis=-1)
+    lp += stats.norm.logpdf(Y, coefficient @ DESIGN.T, NOISE).sum(axis=-1)
+    np.testing.assert_allclose(dt["sample_stats"]["lp"].values, lp, rtol=1e-10)
+    assert dt["posterior"].attrs["sampling_time"] > 0
+
+
+def test_pointwise_groups(dt):
+    """log_likelihood=True and log_prior=True, as in pm.sample."""
+    coefficient = dt["posterior"]["coefficient"].values
+    pointwise = stats.norm.logpdf(Y, coefficient @ DESIGN.T, NOISE)
+    np.testing.assert_allclose(dt["log_likelihood"]["y"].values, pointwise, rtol=1e-6)
+    prior = stats.norm.logpdf(coefficient, 0, PRIOR_SD)
+    np.testing.assert_allclose(dt["log_prior"]["coefficient"].values, prior, rtol=1e-6)
+    assert dt["log_likelihood"]["y"].dims == ("chain", "draw", "row")
+
+
+def test_record_of_the_run(dt):
+    """Who, what, from which data: so that the number can be trusted next year."""
+    attrs = dt["log_evidence"].attrs
+    assert attrs["method"] == "smc" and attrs["random_seed"] == "1"
+    assert attrs["recommended"] in dt["log_evidence"]["estimator"].values
+    assert attrs["potentials"] == "likelihood" and attrs["log_prior_mass"] == 0.0
+    assert attrs["n_nan"] == 0 and attrs["n_evaluations"] > 0
+    for name in ("pm_evidence", "pymc", "pytensor", "numba"):
+        assert attrs[f"{name}_version"]
+    assert len(attrs["fingerprint"]) == 64
+    assert dt["work"]["forward"].shape == (16,)
+    beta = dt["annealing"]["beta"].values
+    assert beta[0] == 0.0 and beta[-1] == 1.0 and (np.diff(beta) > 0).all()
+
+
+def test_nothing_is_padded_or_an_object(dt):
+    """Object arrays cannot be saved, and NaN padding is not a number that anybody computed."""
+    for group in dt.subtree:
+        for name, variable in group.to_dataset().variables.items():
+            assert variable.dtype != object, f"{group.path}/{name}"
+    for name in ("posterior", "sample_stats", "work", "annealing"):
+        for variable in dt[name].to_dataset().data_vars.values():
+            assert np.isfinite(variable.values).all()
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_round_trip(dt, kind, tmp_path):
+    """What was saved is what is read, to the last bit, evidence included."""
+    path = tmp_path / f"run.{kind}"
+    if kind == "netcdf":
+        dt.to_netcdf(path, engine="h5netcdf")
+    else:
+        dt.to_zarr(path)
+    with xr.open_datatree(path, engine="h5netcdf" if kind == "netcdf" else "zarr") as again:
+        xr.testing.assert_identical(again.load(), dt)
+        assert pe.log_evidence(again) == pe.log_evidence(dt)
+
+
+# --- which model ---
+
+
+def same_numbers(one, two):
+    """Compare two runs bit for bit, up to their times."""
+    for name in ("posterior", "sample_stats", "log_evidence", "work", "annealing"):
+        xr.testing.assert_equal(one[name].to_dataset(), two[name].to_dataset())
+    return True
+
+
+@pytest.fixture(scope="module")
+def short(line):
+    return sample(line)
+
+
+def test_the_model_may_come_by_context_or_by_name(line, short):
+    """As with pm.sample."""
+    assert same_numbers(sample(model=line), short)
+    with line:
+        assert same_numbers(sample(), short)
+        assert same_numbers(sample(line), short)
+    with pm.Model():
+        assert same_numbers(sample(line), short)  # the argument counts, not the context
+
+
+def test_two_models_are_one_too_many(line):
+    """Which of the two would be a guess."""
+    with pytest.raises(TypeError, match=r"target and model are two names .*pass only one"):
+        sample(line, model=line)
+
+
+def test_no_model():
+    """Outside a context there is none."""
+    with pytest.raises(TypeError, match=r"outside a model context; call sample_evidence\(model\)"):
+        sample()
+
+
+def test_the_model_is_left_as_it_was(line, short):
+    """Sampling must neither change the model nor anybody's random numbers."""
+    with line:
+        before = line.compile_logp(mode="FAST_COMPILE")(line.initial_point())
+        np.random.seed(3)  # noqa: NPY002 - the state that must not be touched
+        state = np.random.get_state()[1].copy()  # noqa: NPY002
+        sample()
+        assert line.compile_logp(mode="FAST_COMPILE")(line.initial_point()) == before
+        np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_new_data_are_seen():
+    """The second evidence is that of the new data, though nothing is compiled anew."""
+    with pm.Model() as model:
+        x = pm.Data("x", X)
+        coefficient = pm.Normal("coefficient", 0, PRIOR_SD, shape=2)
+        seen = pm.Data("seen", Y)
+        pm.Normal("y", coefficient[0] + coefficient[1] * x, NOISE, observed=seen)
+    check_value(sample(model), exact_line())
+    with model:
+        pm.set_data({"x": X[:4], "seen": Y[:4] + 1})
+    second = sample(model)
+    check_value(second, exact_line(Y[:4] + 1, X[:4]))
+    np.testing.assert_array_equal(second["observed_data"]["y"].values, Y[:4] + 1)
+
+
+# --- the same seed, the same numbers ---
+
+
+def test_the_same_seed_gives_the_same_bits(line, short):
+    """Whatever the number of threads."""
+    assert same_numbers(sample(line), short)
+    for cores in (1, 3):
+        assert same_numbers(sample(line, cores=cores), short)
+
+
+def test_an_executor_gives_the_same_bits(line, short):
+    """Whoever runs the blocks; processes and Dask are in tests/execution."""
+    with ThreadPoolExecutor(2) as executor:
+        assert same_numbers(sample(line, executor=executor), short)
+        assert executor.submit(int).result() == 0  # it is not shut down
+
+
+def test_another_seed_gives_other_numbers(line, short):
+    """Equal runs would look like an error of zero."""
+    other = sample(line, random_seed=2)
+    assert not np.isin(other["work"]["forward"].values, short["work"]["forward"].values).any()
+    assert not np.isin(other["posterior"]["total"].values, short["posterior"]["total"].values).any()
+
+
+def test_generators_as_seeds(line):
+    """Equal generators give equal runs, and one generator gives different ones."""
+    one = np.random.default_rng(5)
+    first, second = sample(line, random_seed=one), sample(line, random_seed=one)
+    again = sample(line, random_seed=np.random.default_rng(5))
+    assert same_numbers(first, again)
+    assert pe.log_evidence(first).value != pe.log_evidence(second).value
+
+
+def test_a_run_without_a_seed_can_be_repeated(line):
+    """The seed that was drawn is on record."""
+    first = sample(line, random_seed=None)
+    seed = int(first["log_evidence"].attrs["random_seed"])
+    assert same_numbers(sample(line, random_seed=seed), first)
+
+
+# --- methods, schedules, kernels ---
+
+
+@pytest.mark.parametrize("method", ["auto", "smc", "ais", pe.SMC, pe.AIS(n_stages=60, ess=0.7)])
+def test_methods(line, method):
+    """By name, by class, or with options of their own."""
+    dt = sample(line, method=method, draws=200)
+    check_value(dt, exact_line())
+    expected = "ais" if "AIS" in repr(method) or method == "ais" else "smc"
+    assert dt["log_evidence"].attrs["method"] == expected
+
+
+def test_ais_posterior(line):
+    """Weighted paths are resampled to equal weights: one chain of as many draws as paths."""
+    dt = sample(line, method="ais", draws=2000)
+    posterior = dt["posterior"].to_dataset()
+    assert posterior.sizes["chain"] == 1 and posterior.sizes["draw"] == 2000
+    precision = DESIGN.T @ DESIGN / NOISE**2 + np.diag(1 / PRIOR_SD**2)
+    cov = np.linalg.inv(precision)
+    mean = cov @ DESIGN.T @ Y / NOISE**2
+    draws = posterior["coefficient"].values[0]
+    sd = np.sqrt(cov.diagonal())
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, 0.0, atol=0.15)
+    np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.15)
+    # in random order: the first half is as good as the second
+    np.testing.assert_allclose((draws[:1000].mean(axis=0) - mean) / sd, 0.0, atol=0.25)
+    assert dt["work"]["forward"].shape == (2000,)
+
+
+@pytest.mark.parametrize("method", [pe.SMC(n_stages=12), pe.AIS(n_stages=400)])
+@pytest.mark.parametrize("schedule", ["linear", "sm08", np.linspace(0, 1, 16) ** 3])
+def test_schedules(line, method, schedule):
+    """They are followed as they are."""
+    dt = sample(line, method=method, schedule=schedule, draws=200)
+    beta = dt["annealing"]["beta"].values
+    if isinstance(schedule, str):
+        assert len(beta) == method.n_stages + 1
+    else:
+        np.testing.assert_array_equal(beta, schedule)
+    value = pe.log_evidence(dt)
+    assert abs(value.value - exact_line()) < ERRORS * value.mcse
+
+
+@pytest.mark.parametrize(
+    "kernel", ["auto", "hmc", "random_walk", pe.HMC(), pe.RandomWalk(n_steps=8)]
+)
+def test_kernels(line, kernel):
+    """By name or as objects; their settings are on record for every stage."""
+    dt = sample(line, kernel=kernel, draws=200)
+    check_value(dt, exact_line())
+    setting = (
+        "kernel_step_size" if kernel in ("auto", "hmc") or "HMC" in repr(kernel) else "kernel_scale"
+    )
+    assert dt["annealing"][setting].shape == dt["annealing"]["stage"].shape
+
+
+def test_standard_smc(line):
+    """chain_length=1 is the algorithm without waste-free chains."""
+    dt = sample(line, method=pe.SMC(chain_length=1, islands=4, resampling="ssp"), draws=200)
+    estimate = pe.log_evidence(dt)
+    assert abs(estimate.value - exact_line()) < 10 * estimate.mcse  # 3 degrees of freedom
+    assert dt["posterior"].sizes["chain"] == 4 and dt["posterior"].sizes["draw"] == 200
+
+
+# --- models of other kinds ---
+
+
+def test_no_free_variable():
+    """Its evidence is its likelihood, without an error."""
+    with pm.Model() as model:
+        pm.Normal("y", 0, 1, observed=[0.4, -1.2, 0.7])
+    for method in ("smc", "ais"):
+        options = {"log_likelihood": True}
+        dt = sample(model, method=method, idata_kwargs=options)
+        estimate = pe.log_evidence(dt)
+        assert estimate.value == pytest.approx(stats.norm.logpdf([0.4, -1.2, 0.7]).sum())
+        assert estimate.mcse == 0.0 and estimate.status == "ok"
+        assert "posterior" not in dt.children and "observed_data" in dt.children
+
+
+def test_discrete_variables_only():
+    """A sum of 13 terms."""
+    y = np.array([6.2, 5.1])
+    with pm.Model() as model:
+        count = pm.Binomial("count", n=12, p=0.4)
+        pm.Normal("y", count, 0.5, observed=y)
+    dt = sample(model, draws=300)
+    count = np.arange(13)
+    terms = stats.binom(12, 0.4).logpmf(count) + stats.norm.logpdf(y[:, None], count, 0.5).sum(
+        axis=0
+    )
+    check_value(dt, logsumexp(terms))
+    draws = dt["posterior"]["count"].values
+    assert draws.dtype.kind == "i"
+    np.testing.assert_allclose(
+        [(draws == k).mean() for k in count], np.exp(terms - logsumexp(terms)), atol=0.05
+    )
+
+
+TILT_AT, TILT_SD = 2.0, 0.7
+
+
+def tilted(model_data=True):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, np.float64(1.5))
+        pm.Potential("tilt", -0.5 * ((mu - TILT_AT) / TILT_SD) ** 2)
+        if model_data:
+            pm.Normal("y", mu, 1, observed=[1.1, 1.8, 0.6])
+    return model
+
+
+def log_normal_factor(y, variance):
+    """Evidence of data with these variances about a mean with prior sd 1.5."""
+    cov = 1.5**2 + np.diag(variance)
+    return stats.multivariate_normal(np.zeros(len(y)), cov).logpdf(y)
+
+
+def test_potentials_as_likelihood_or_as_prior():
+    """Part of the prior, a potential leaves its normalising constant behind, with its error."""
+    log_factor = 0.5 * np.log(2 * np.pi) + np.log(TILT_SD)
+    y, variance = [1.1, 1.8, 0.6], [1.0, 1.0, 1.0]
+    as_likelihood = log_normal_factor([*y, TILT_AT], [*variance, TILT_SD**2]) + log_factor
+    constant = log_normal_factor([TILT_AT], [TILT_SD**2]) + log_factor
+    model = tilted()
+    one = sample(model, draws=300)
+    check_value(one, as_likelihood)
+    two = sample(model, draws=300, potentials="prior")
+    check_value(two, as_likelihood - constant)
+    assert two["log_evidence"].attrs["potentials"] == "prior"
+    # the posterior is the same, and the error holds that of the constant as well
+    assert pe.log_evidence(two).mcse > pe.log_evidence(one).mcse
+    assert same_posterior(one, two)
+
+
+def same_posterior(one, two):
+    xr.testing.assert_equal(one["posterior"].to_dataset(), two["posterior"].to_dataset())
+    return True
+
+
+def test_a_prior_potential_without_data():
+    """Nothing is left whose evidence could be computed: zero would look like a result."""
+    with pytest.raises(pe.ModelError, match=r"potentials='prior' needs an observed variable, got"):
+        sample(tilted(model_data=False), potentials="prior")
+
+
+def test_no_potential_to_take_off(line, short):
+    """Where there is none the option changes nothing."""
+    assert same_numbers(sample(line, potentials="prior"), short)
+
+
+# --- what is stored, and what is shown ---
+
+
+def test_coords_and_dims_of_the_user():
+    """They add to the model's, and win over them."""
+    with pm.Model(coords={"group": ["u", "v"]}) as model:
+        effect = pm.Normal("effect", 0, 1, shape=3)
+        pm.Normal("known", 0, 1, dims="group")
+        pm.Normal("y", effect, 1, observed=[0.1, 0.2, 0.3])
+    options = {
+        "coords": {"effect_dim": ["i", "j", "k"], "group": ["U", "V"]},
+        "dims": {"effect": ["effect_dim"]},
+    }
+    posterior = sample(model, idata_kwargs=options)["posterior"]
+    assert posterior["effect"].dims == ("chain", "draw", "effect_dim")
+    assert list(posterior["effect_dim"].values) == ["i", "j", "k"]
+    assert list(posterior["group"].values) == ["U", "V"]
+
+
+def test_silence(line, capfd):
+    """progressbar=False means nothing at all, on either stream."""
+    sample(line)
+    sample(line, method="ais", potentials="prior")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_is_shown(line, capfd):
+    """By default, as in pm.sample."""
+    sample(line, progressbar=True)
+    out, err = capfd.readouterr()
+    assert "Pilot" in out + err and "SMC" in out + err
+
+
+# --- what cannot be relied on ---
+
+
+def steep(sd=1e-3):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, sd, observed=[0.5])
+    return model
+
+
+def test_statuses_warn(recwarn):
+    """An estimate from a handful of draws must not pass in silence."""
+    with pytest.warns(
+        pe.EvidenceWarning, match=r"status '(dominated|high_variance)': .*more draws"
+    ):
+        dt = sample(steep(), method="ais", schedule=[0, 1], draws=400)
+    assert pe.log_evidence(dt).status in ("dominated", "high_variance")
+    assert pe.log_evidence(dt).message
+
+
+def test_the_warning_points_to_the_users_line():
+    """A warning from inside the package would not be seen as theirs."""
+    with pytest.warns(pe.EvidenceWarning) as caught:
+        pe.sample_evidence(
+            steep(), method="ais", schedule=[0, 1], draws=400, random_seed=1, progressbar=False
+        )
+    assert caught[0].filename == __file__
+
+
+def test_nan_among_the_proposals_is_told():
+    """They are refused, so the evidence is that of a part of the model: that must be known."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu + 1e-12 * pm.math.sqrt(5.0 - mu), 0.3, observed=[4.8])
+    with pytest.warns(pe.EvidenceWarning, match=r"NaN at \d+ of \d+ proposals; they were refused"):
+        dt = sample(model, draws=200)
+    assert dt["log_evidence"].attrs["n_nan"] > 0
+
+
+def test_no_support_without_free_variables():
+    """Minus infinity is the exact answer here, and comes with a warning."""
+    with pm.Model() as model:
+        pm.Uniform("y", 0, 1, observed=[-1.0])
+    with pytest.warns(pe.EvidenceWarning, match=r"status 'no_support'"):
+        dt = sample(model)
+    assert pe.log_evidence(dt).value == -np.inf
+
+
+# --- models that are refused ---
+
+CHAIN = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+THREE = np.array([0.1, 0.2, 0.3])
+
+
+def minibatch():
+    batch = pm.Minibatch(np.arange(10.0), batch_size=3)
+    pm.Normal("y", pm.Normal("a"), 1, observed=batch, total_size=10)
+
+
+def simulator():
+    pm.Simulator("y", lambda rng, a, size: rng.normal(a, size=size), pm.Normal("a"), observed=THREE)
+
+
+def partly_observed():
+    seen = np.ma.masked_array(THREE, mask=[False, True, False])
+    with pytest.warns(pm.exceptions.ImputationWarning):
+        pm.MvNormal("y", np.zeros(3), cov=np.eye(3), observed=seen)
+
+
+def no_random():
+    odd = pm.CustomDist("odd", logp=lambda value: -0.5 * value**2)
+    pm.Normal("y", odd, 1, observed=THREE)
+
+
+REFUSED = {
+    "flat": (lambda: pm.Normal("y", pm.Flat("a"), 1, observed=THREE), r"a ~ pm\.Flat"),
+    "half_flat": (lambda: pm.Normal("y", 0, pm.HalfFlat("a"), observed=THREE), r"a ~ pm\.HalfFlat"),
+    "icar": (lambda: pm.Normal("y", pm.ICAR("a", W=CHAIN), 1, observed=THREE), r"a ~ pm\.ICAR"),
+    "nothing_observed": (lambda: pm.Normal("a"), r"at least one observed variable"),
+    "total_size": (
+        lambda: pm.Normal("y", pm.Normal("a"), 1, observed=THREE, total_size=100),
+        r"total_size.* on y",
+    ),
+    "minibatch": (minibatch, r"total_size.* on y"),
+    "simulator": (simulator, r"y ~ pm\.Simulator"),
+    "partly_observed_mvnormal": (partly_observed, r"y_unobserved of a multivariate"),
+    "custom_dist_without_random": (no_random, r"drawing odd failed: .* random= function"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pm.Simulator itself
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_without_an_evidence(name):
+    """Refused before anything is compiled, with the variable's name, the reason and the remedy."""
+    build, message = REFUSED[name]
+    with pm.Model() as model:
+        build()
+    with pytest.raises(pe.ModelError, match=message):
+        sample(model)
+
+
+def test_nan_in_the_data():
+    """Hidden behind a transformation of pm.Data, where PyMC does not see it."""
+    with pm.Model() as model:
+        x = pm.Data("x", np.array([1.0, -1.0]))
+        pm.Normal("y", pm.Normal("mu") * pm.math.log(x), 1, observed=[0.1, 0.2])
+    with pytest.raises(
+        pe.NumericalError, match=r"log likelihood .* nan at 100 of 100 .*NaN in the data"
+    ):
+        sample(model)
+
+
+def test_nan_at_some_prior_draws():
+    """Dropping them would bias the evidence upwards."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", pm.math.sqrt(mu + 1), 1, observed=[1.0])
+    with pytest.raises(
+        pe.NumericalError, match=r"nan at \d\d of 100 prior draws, first at \{mu=-1"
+    ):
+        sample(model)
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "linear", [0.0, 1.0]])
+@pytest.mark.parametrize("method", ["smc", "ais"])
+def test_no_support_anywhere(method, schedule):
+    """The data contradict the prior: no FloatingPointError from a weight, but what to look for."""
+    with pm.Model() as model:
+        pm.Uniform("y", 0, pm.math.exp(pm.Normal("mu", 0, 1)), observed=[-1.0])
+    with pytest.raises(pe.NumericalError, match=r"-inf at all 100 draws .*outside the likelihood"):
+        sample(model, method=method, schedule=schedule)
+
+
+def test_support_that_few_draws_reach():
+    """Some islands may begin without a live particle: they count as zero, and nothing fails."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Potential("cut", pm.math.switch(mu > 1, 0.0, -np.inf))
+    dt = sample(model, draws=20, method=pe.SMC(islands=200, chain_length=5))
+    work = dt["work"]["forward"].values
+    assert np.isinf(work).any()
+    smc = pe.log_evidence(dt, estimator="smc")
+    assert abs(smc.value - stats.norm.logsf(1.0)) < ERRORS * smc.mcse
+    assert (dt["posterior"]["mu"].values > 1.0).all()
+
+
+# --- arguments ---
+
+BAD_ARGUMENTS = [
+    ("method", "nuts", ValueError, r"method must be one of 'auto', 'smc', 'ais', got 'nuts'"),
+    ("method", None, TypeError, r"method must be a name .*pe\.SMC\(islands=32\), got None"),
+    ("method", pe.HMC, TypeError, r"method must be a name .*got <class"),
+    (
+        "draws",
+        0,
+        ValueError,
+        r"draws must be a whole number of at least \d+, got 0; pass draws=1000",
+    ),
+    ("draws", 1.5, ValueError, r"draws must be a whole number of at least \d+, got 1\.5"),
+    ("draws", "100", ValueError, r"draws must be a whole number of at least \d+, got '100'"),
+    ("draws", True, ValueError, r"draws must be a whole number of at least \d+, got True"),
+    ("draws", None, ValueError, r"draws must be a whole number of at least \d+, got None"),
+    ("schedule", "geometric", ValueError, r"schedule must be 'adaptive', 'linear', .*'geometric'"),
+    ("schedule", [0, 0.5, 0.2, 1], ValueError, r"got betas\[2\]=0\.2 after 0\.5; sort it"),
+    ("schedule", [0.1, 1], ValueError, r"schedule must rise from 0 to 1, got 0\.1 to 1\.0"),
+    ("schedule", None, ValueError, r"schedule must be .* array of inverse temperatures, got None"),
+    (
+        "schedule",
+        ["a", "b"],
+        ValueError,
+        r"schedule must be .* array of inverse temperatures, got \[",
+    ),
+    ("kernel", "nuts", ValueError, r"kernel must be one of .*random_walk.*got 'nuts'"),
+    ("kernel", None, ValueError, r"kernel must be one of .*pe\.HMC\(\), got None"),
+    ("kernel", pe.HMC, ValueError, r"kernel must be one of .*pe\.HMC\(\), got <class"),
+    ("reference", "laplace", ValueError, r"reference must be 'prior', got 'laplace'"),
+    ("potentials", "both", ValueError, r"potentials must be one of 'likelihood', 'prior', got"),
+    ("potentials", True, ValueError, r"potentials must be one of 'likelihood', 'prior', got True"),
+    ("cores", 0, ValueError, r"cores must be a whole number of at least 1, got 0; pass cores=1"),
+    ("cores", 1.5, ValueError, r"cores must be a whole number of at least 1, got 1\.5"),
+    ("cores", "all", ValueError, r"cores must be a whole number of at least 1, got 'all'"),
+    ("executor", 4, TypeError, r"executor must have a submit method .*got 4; pass for example"),
+    ("executor", ProcessPoolExecutor, TypeError, r"executor must have a submit .*got <class"),
+    ("random_seed", "1", ValueError, r"random_seed must be None, .*got '1'; pass for example"),
+    ("random_seed", -1, ValueError, r"random_seed must not be negative, got -1; drop the sign"),
+    ("random_seed", 1.0, ValueError, r"random_seed must be None, .*got 1\.0"),
+    ("idata_kwargs", 5, TypeError, r"idata_kwargs must be a dict, got 5"),
+    ("idata_kwargs", ["log_likelihood"], TypeError, r"idata_kwargs must be a dict, got \['log_"),
+    (
+        "idata_kwargs",
+        {"log_lik": 1},
+        ValueError,
+        r"idata_kwargs must hold only 'coords', .*'log_lik'",
+    ),
+    ("idata_kwargs", {"coords": 5}, TypeError, r"idata_kwargs\['coords'\] must be a dict, got 5"),
+    ("idata_kwargs", {"dims": ["a"]}, TypeError, r"idata_kwargs\['dims'\] must be a dict, got \["),
+    ("compile_kwargs", 5, TypeError, r"compile_kwargs must be a dict, got 5"),
+    ("compile_kwargs", {"mode": "JAX"}, ValueError, r"must not hold 'mode', got 'JAX': .*numba"),
+    ("compile_kwargs", {"bogus": 1}, TypeError, r"bogus"),
+    ("steps", 10, TypeError, r"steps"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "message"), BAD_ARGUMENTS)
+def test_bad_arguments(line, name, value, error, message):
+    """Parameter, rule, value and remedy: the user should not have to read our code."""
+    with pytest.raises(error, match=message):
+        sample(line, **{name: value})
+
+
+@pytest.mark.parametrize("value", [5, "smc", np.ones(3), pm.Normal])
+def test_what_is_not_a_model(value):
+    """The first argument is the model, and nothing else has one inside."""
+    with pytest.raises(TypeError, match=r"target must be a pymc\.Model, got \w+; pass the model"):
+        sample(value)
+
+
+def test_options_are_keywords(line):
+    """pe.sample_evidence(model, 1000) would be draws to one user and a seed to another."""
+    with pytest.raises(TypeError, match="positional"):
+        pe.sample_evidence(line, "smc")
+
+
+BAD_SAMPLERS = [
+    (pe.SMC, {"islands": 1}, r"islands must be a whole number of at least 2, got 1"),
+    (pe.SMC, {"islands": 2.0}, r"islands must be a whole number of at least 2, got 2\.0"),
+    (pe.SMC, {"chain_length": 0}, r"chain_length must be a whole number of at least 1, got 0"),
+    (pe.SMC, {"n_stages": 0}, r"n_stages must be a whole number of at least 1, got 0"),
+    (pe.SMC, {"ess": 0}, r"ess must lie between 0 and 1, got 0; try 0\.5"),
+    (pe.SMC, {"ess": 1.0}, r"ess must lie between 0 and 1, got 1\.0"),
+    (pe.SMC, {"ess": "half"}, r"ess must lie between 0 and 1, got 'half'"),
+    (pe.SMC, {"ess": np.nan}, r"ess must lie between 0 and 1, got nan"),
+    (pe.SMC, {"resampling": "sorted"}, r"resampling must be one of 'systematic', .*got 'sorted'"),
+    (pe.AIS, {"n_stages": 0}, r"n_stages must be a whole number of at least 1, got 0"),
+    (pe.AIS, {"n_stages": "many"}, r"n_stages must be a whole number of at least 1, got 'many'"),
+    (pe.AIS, {"ess": 1}, r"ess must lie between 0 and 1, got 1"),
+]
+
+
+@pytest.mark.parametrize(("sampler", "options", "message"), BAD_SAMPLERS)
+def test_bad_samplers(sampler, options, message):
+    """Refused where they are written, not minutes later."""
+    with pytest.raises(ValueError, match=message):
+        sampler(**options)
+
+
+@pytest.mark.parametrize("sampler", [pe.SMC, pe.AIS])
+def test_samplers_take_keywords_they_know(sampler):
+    """A misspelt option would otherwise be ignored."""
+    with pytest.raises(TypeError, match="stages"):
+        sampler(stages=10)
+    with pytest.raises(TypeError, match="positional"):
+        sampler(10)
+
+
+def test_draws_cover_the_chains(line):
+    """Fewer particles than chains need cannot be resampled; the message says how many it takes."""
+    with pytest.raises(ValueError, match=r"draws must be a whole number of at least 40, got 39"):
+        sample(line, method=pe.SMC(chain_length=20), draws=39)
+    assert sample(line, method=pe.SMC(chain_length=20), draws=40)["posterior"].sizes["draw"] == 40
+
+
+def test_hmc_without_a_gradient():
+    """The remedy is the kernel that needs none."""
+    with pm.Model() as model:
+        k = pm.Poisson("k", 3)
+        pm.Normal("y", k, 1, observed=[2.0])
+    with pytest.raises(
+        ValueError, match=r"kernel='hmc' needs a gradient.* use kernel='random_walk'"
+    ):
+        sample(model, kernel="hmc")
+
+
+# --- importing ---
+
+IMPORT = """
+import gc, json, sys
+import pm_evidence
+from numba.core.dispatcher import Dispatcher
+mine = [d for d in gc.get_objects() if isinstance(d, Dispatcher)
+        and d.py_func.__module__.startswith("pm_evidence")]
+print(json.dumps({
+    "modules": sorted(m for m in sys.modules if "." not in m),
+    "n_dispatchers": len(mine),
+    "compiled": [d.py_func.__qualname__ for d in mine if d.signatures],
+}))
+"""
+
+
+def test_import_is_light():
+    """Importing must compile nothing, and must not drag plots or clusters along."""
+    run = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
+    seen = json.loads(run.stdout.splitlines()[-1])
+    assert run.stderr == ""
+    assert seen["n_dispatchers"] > 5  # the search does find them
+    assert seen["compiled"] == []
+    heavy = {"arviz", "arviz_plots", "dask", "distributed", "matplotlib", "plotly", "bokeh"}
+    assert not heavy & set(seen["modules"])
