@@ -593,6 +593,7 @@ def test_no_support_anywhere(method, schedule):
         sample(model, method=method, schedule=schedule)
 
 
+@pytest.mark.filterwarnings("ignore:Found chain dimension to be longer than draw:UserWarning")
 def test_support_that_few_draws_reach():
     """Some islands may begin without a live particle: they count as zero, and nothing fails."""
     with pm.Model() as model:

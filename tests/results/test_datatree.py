@@ -24,7 +24,15 @@ def make_block(block, n_paths, *, shift=0.0, variance=float("nan")):
     stage = np.arange(N_STAGES, dtype=float)
     trace = StageTrace(stage + shift, np.ones(N_STAGES), 0.5 + 0.1 * stage, 0.25 + 0.1 * stage)
     work = block + np.arange(n_paths) / 7 + shift
-    return BlockRecord(block, work, trace, None, None, variance, 100 + block, block)
+    return BlockRecord(
+        block,
+        work,
+        trace,
+        relative_variance=variance,
+        bridge=(work + 0.5, work[:2] - 0.5),
+        n_evaluations=100 + block,
+        n_nan=block,
+    )
 
 
 def make_record(*, reverse=True, info=None, **changes):
@@ -81,6 +89,8 @@ def test_groups_hold_every_number_of_the_record():
     assert work["forward_block"].values.tolist() == [0, 4]
     assert work["forward_n_evaluations"].values.tolist() == [100, 104]
     assert work["forward_n_nan"].values.tolist() == [0, 4]
+    assert np.array_equal(work["bridge_forward"], record.work_forward + 0.5)
+    assert work["bridge_reverse_draw_block"].values.tolist() == [0, 0, 4, 4]
 
 
 def test_posterior_is_built_as_pm_sample_does():
