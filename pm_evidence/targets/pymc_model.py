@@ -382,7 +382,7 @@ def _rebuild(pickled: bytes) -> PyMCTarget:
     return _keep(key, None, PyMCTarget(model, **options))
 
 
-# Where pm.CustomDist enters the density of its class; pickle takes the class along and leaves these.
+# Where pm.CustomDist enters the density of its class: pickle takes the class along, and not these.
 _DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
 
 

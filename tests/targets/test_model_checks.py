@@ -42,7 +42,7 @@ def observed_car():
 REFUSED = {
     "flat": (
         lambda: pm.Normal("y", pm.Flat("a"), 1, observed=Y),
-        r"proper prior, got a ~ pm\.Flat, .*not integrate to one.*Give 'a' .*pm\.Normal with a wide",
+        r"proper prior, got a ~ pm\.Flat, .*not integrate to one.*Give 'a' .*pm\.Normal with",
     ),
     "half_flat": (
         lambda: pm.Normal("y", 0, pm.HalfFlat("a"), observed=Y),
@@ -131,7 +131,7 @@ def test_pm_car_is_not_normalised():
     with pm.Model() as model:
         observed_car()
     precision = np.diag(CHAIN.sum(axis=0)) - 0.5 * CHAIN
-    sign, log_det = np.linalg.slogdet(precision)
+    _, log_det = np.linalg.slogdet(precision)
     exact = 0.5 * (log_det - Y @ precision @ Y - 3 * np.log(2 * np.pi))
     missing = -1.5 * np.log(2 * np.pi) + 0.5 * np.log(CHAIN.sum(axis=0)).sum()
     assert float(model.compile_logp(mode="FAST_COMPILE")({})) == pytest.approx(exact - missing)
