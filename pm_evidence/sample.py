@@ -45,6 +45,8 @@ _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
 # A larger share of proposals at which the density is NaN is worth a warning.
 _NAN_SHARE = 1e-3
 _RESAMPLING = 9  # phase of the random streams
+# Takes the seed of the second run out of the reach of other seeds that a user would choose.
+_PRIOR_RUN = 2**64
 # The pilot wants enough particles per dimension to learn a covariance from.
 _PILOT_PARTICLES_PER_DIMENSION = 10
 
@@ -165,7 +167,7 @@ def sample_evidence(
         evidence = run.estimates(record)
         if potentials == "prior" and pymc_model.potentials:
             constant = target_of(pymc_model, potentials_only=True, compile_kwargs=compile_options)
-            prior_run = replace(run, seed=run.seed + 1)
+            prior_run = replace(run, seed=run.seed + _PRIOR_RUN)
             of_prior = prior_run.estimates(prior_run.anneal(constant, display))
             evidence = [difference(evidence[0], of_prior[0])]
     _warn(evidence[0], record)

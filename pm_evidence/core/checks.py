@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_count", "check_share"]
+__all__ = ["check_choice", "check_count", "check_positive", "check_share"]
 
 
 def check_count(name: str, value: Any, least: int) -> int:
@@ -22,6 +22,19 @@ def check_count(name: str, value: Any, least: int) -> int:
             f"pass {name}={max(least, 1000) if name == 'draws' else least} or more."
         )
     return int(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a float.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number above 0.
+    """
+    if not isinstance(value, int | float | np.number) or not 0.0 < value < np.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {value!r}; try 1.")
+    return float(value)
 
 
 def check_share(name: str, value: Any, usual: float) -> float:

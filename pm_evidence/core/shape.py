@@ -11,6 +11,9 @@ Floats = NDArray[np.float64]
 
 # With more members than this many times the dimension a full covariance is worth its noise.
 _MEMBERS_PER_DIMENSION = 5
+# Where the best estimate of the correlations is mostly none, they cost more than they help: every
+# step takes d**2 operations.
+_MOSTLY_NOISE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
     x : ndarray, shape (n, d)
         Population.
     dense : bool, optional
-        Whether to learn correlations; by default where there are enough members for it.
+        Whether to learn correlations; by default where there are some, and members enough to
+        tell them from noise.
 
     Notes
     -----
@@ -58,13 +62,14 @@ def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
     mean = clipped.mean(axis=0)
     deviation = clipped.std(axis=0)
     deviation = np.where(deviation > 0, deviation, 1.0)
-    if dense is None:
-        dense = n >= _MEMBERS_PER_DIMENSION * d
-    if not dense:
-        return Shape(mean, deviation[:, None])
+    diagonal = Shape(mean, deviation[:, None])
+    if dense is False or (dense is None and n < _MEMBERS_PER_DIMENSION * d):
+        return diagonal
     scaled = (clipped - mean) / deviation
     correlation = scaled.T @ scaled / n
     weight = _shrinkage(correlation, n)
+    if dense is None and weight > _MOSTLY_NOISE and d > 1:
+        return diagonal
     correlation = (1.0 - weight) * correlation
     correlation[np.diag_indices(d)] = 1.0
     return Shape(mean, deviation[:, None] * np.linalg.cholesky(correlation))

@@ -25,8 +25,9 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
         What is to be sampled.
     kernel : str or Kernel
         What moves the continuous coordinates: ``"auto"`` (HMC where there is a gradient),
-        ``"hmc"`` or ``"random_walk"``; a kernel object is returned as it is. Discrete coordinates
-        are drawn exactly where their support is small, and walked otherwise.
+        ``"hmc"``, ``"random_walk"``, or an ``HMC`` or ``RandomWalk`` with its own options.
+        Discrete coordinates are drawn exactly where their support is small, and walked otherwise.
+        Any other kernel object has to move all coordinates, and is returned as it is.
 
     Raises
     ------
@@ -39,18 +40,26 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
                 f"kernel must be one of {', '.join(KERNELS)} or a kernel object such as "
                 f"pe.HMC(), got {kernel!r}."
             )
-        return kernel
-    check_choice("kernel", kernel, KERNELS)
-    if kernel == "hmc" and target.differentiable is None:
+        if not isinstance(kernel, HMC | RandomWalk):
+            return kernel
+    else:
+        check_choice("kernel", kernel, KERNELS)
+    wants_gradient = isinstance(kernel, HMC) or kernel == "hmc"
+    if wants_gradient and target.differentiable is None:
         raise ValueError(
             "kernel='hmc' needs a gradient, and this model has none; use kernel='random_walk'."
         )
-    parts: list[Kernel] = []
-    if target.continuous.size:
-        smooth = kernel != "random_walk" and target.differentiable is not None
-        parts.append(HMC(exploring=True) if smooth else RandomWalk())
+    parts = [_mover(target, kernel)] if target.continuous.size else []
     parts += _discrete_parts(target)
     return parts[0] if len(parts) == 1 else Cycle(tuple(parts))
+
+
+def _mover(target: Any, kernel: str | Kernel) -> Kernel:
+    """Return what moves the continuous coordinates."""
+    if not isinstance(kernel, str):
+        return kernel
+    smooth = kernel != "random_walk" and target.differentiable is not None
+    return HMC(exploring=True) if smooth else RandomWalk()
 
 
 def _discrete_parts(target: Any) -> list[Kernel]:

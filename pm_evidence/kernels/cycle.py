@@ -23,6 +23,10 @@ class Cycle:
 
     parts: tuple[Kernel, ...]
 
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("parts must hold at least one kernel, got none; pass (HMC(),).")
+
     def advance(
         self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Any, MoveInfo]:

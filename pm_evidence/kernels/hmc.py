@@ -7,6 +7,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_positive
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal, uniform
@@ -54,6 +55,10 @@ class HMC:
     shape: Shape | None = None
     dense: bool | None = None
     exploring: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_positive("path_length", self.path_length)
 
     def advance(
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]

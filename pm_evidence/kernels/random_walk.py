@@ -7,6 +7,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_count, check_positive
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal
@@ -43,6 +44,10 @@ class RandomWalk:
     n_steps: int = 5
     shape: Shape | None = None
     dense: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+        check_count("n_steps", self.n_steps, 1)
 
     def advance(
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]

@@ -7,7 +7,8 @@ moves it.
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, NumbaPerformanceWarning
 from numpy.typing import NDArray
 from pymc.distributions.discrete import DiscreteUniformRV
 from pytensor.compile.sharedvalue import SharedVariable
@@ -197,7 +198,8 @@ def compile_draws(
     )
     compiled = nb.njit(loop, nogil=True, cache=key is not None)
     try:
-        compiled(np.empty((0, 1)), np.random.default_rng(0), *arrays)
+        with _quietly():
+            compiled(np.empty((0, 1)), np.random.default_rng(0), *arrays)
     except NumbaError:
         return None
     return lambda out, generator: compiled(out, generator, *arrays)
@@ -232,10 +234,18 @@ def _on_one_generator(
     return [memo.get(out, out) for out in outputs], generator, current
 
 
-def _compile(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
+@contextmanager
+def _quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         # what runs in object mode is told once, as ``slow_ops``
         warnings.filterwarnings("ignore", message="Numba will use object mode")
+        # of matrices that PyTensor leaves in Fortran order: nothing that a user could do
+        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        yield
+
+
+def _compile(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
+    with _quietly():
         return pm.compile(inputs, outputs, mode="NUMBA", on_unused_input="ignore", **kwargs)
 
 
@@ -354,4 +364,5 @@ def _c_function(
     function = compile_numba_function_src(
         source, "density", global_env=scope, cache_key=digest if key else None
     )
-    return nb.cfunc(DENSITY_SIGNATURE, cache=key is not None)(function)
+    with _quietly():
+        return nb.cfunc(DENSITY_SIGNATURE, cache=key is not None)(function)

@@ -6,17 +6,20 @@ import json
 import logging
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from numba.core.errors import NumbaPerformanceWarning
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.raise_op import Assert
 from scipy import stats
 
+from pm_evidence.targets import compile_numba
 from pm_evidence.targets.compile_numba import compile_draws, in_double_precision
 from pm_evidence.targets.pymc_model import PyMCTarget
 from pm_evidence.testing import exact_systems
@@ -428,3 +431,12 @@ def test_shared_generators_do_not_repeat_draws():
     out = np.empty((1000, 2))
     compile_draws([one, two])(out, np.random.default_rng(2))
     assert abs(np.corrcoef(out.T)[0, 1]) < 0.15
+
+
+def test_compiling_is_quiet():
+    """Numba's hints are about code that the user did not write; all other warnings get through."""
+    with compile_numba._quietly():
+        warnings.warn(NumbaPerformanceWarning("'@' is faster on contiguous arrays"), stacklevel=1)
+        warnings.warn("Numba will use object mode to run X's perform method.", stacklevel=1)
+        with pytest.warns(UserWarning, match="mine"):
+            warnings.warn("mine", stacklevel=1)
