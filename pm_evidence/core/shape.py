@@ -11,9 +11,9 @@ Floats = NDArray[np.float64]
 
 # With more members than this many times the dimension a full covariance is worth its noise.
 _MEMBERS_PER_DIMENSION = 5
-# Where the best estimate of the correlations is mostly none, they cost more than they help: every
-# step takes d**2 operations.
-_MOSTLY_NOISE = 0.5
+# Where so much of the estimated correlations is noise, they cost more than they help: every step
+# takes d**2 operations.
+_MOSTLY_NOISE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
         return diagonal
     scaled = (clipped - mean) / deviation
     correlation = scaled.T @ scaled / n
-    weight = _shrinkage(correlation, n)
+    # resampling leaves copies, which say nothing new
+    weight = _shrinkage(correlation, len(np.unique(x[:, 0])))
     if dense is None and weight > _MOSTLY_NOISE and d > 1:
         return diagonal
     correlation = (1.0 - weight) * correlation

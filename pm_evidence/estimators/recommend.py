@@ -13,7 +13,7 @@ __all__ = ["recommend"]
 
 # Where this share of the fitted density's draws counts as draws from the target, the bridge has
 # the smaller error; further down the path from the prior has.
-_GOOD_FIT = 0.25
+_GOOD_FIT = 0.05
 _DISAGREEMENT = 5.0
 
 
