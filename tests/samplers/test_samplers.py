@@ -328,9 +328,9 @@ def test_real_kernels_are_frozen_and_tuned(system, name):
         assert not any(getattr(part, "exploring", False) for part in parts)
         assert parts[0].shape is not None
         assert kernel.frozen() == kernel or kernel.frozen().settings() == kernel.settings()
-    wanted = {"hmc": 0.8, "random_walk": 0.3}
-    if name in wanted and system is gaussian:
-        assert abs(seen[-1].acceptance - wanted[name]) < 0.15
+    if system is gaussian:  # near its target after the moves of a few stages
+        wanted = {"hmc": 0.8, "random_walk": 0.3}[name]
+        assert abs(seen[-1].acceptance - wanted) < 0.2
 
 
 @pytest.mark.parametrize("chain_length", [1, 5])
