@@ -53,7 +53,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--dims", type=int, nargs="+", default=[10, 20, 50, 100, 200])
     options = parser.parse_args()
-    results = {d: measure(d, options.repeats) for d in options.dims}
+    results = {}
+    for d in options.dims:
+        results[d] = measure(d, options.repeats)
+        print(f"d = {d} done", flush=True)
     log_dims = np.log(options.dims)
     for name in ESTIMATORS:
         print(f"\n{name}: to an error of {TARGET_ERROR} nats, {options.repeats} runs each")

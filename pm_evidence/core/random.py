@@ -6,7 +6,7 @@ The generator is Blackman and Vigna (2021), "Scrambled linear pseudorandom numbe
 generators".
 """
 
-from math import cos, log, pi, sin, sqrt
+from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
 import numba as nb
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 __all__ = ["block_seeds", "fill_normal", "next_word", "resolve_seed", "streams", "uniform"]
 
-_TWO_POW_MINUS_52 = 1.0 / 4503599627370496.0
+_TWO_POW_52 = 4503599627370496.0
+_TWO_POW_MINUS_52 = 1.0 / _TWO_POW_52
+# 256 layers of equal area under the normal density end at its top when the widest ends here.
+_TAIL = 3.6541528853610088
 
 
 def resolve_seed(random_seed: int | np.random.Generator | None) -> int:
@@ -90,15 +93,59 @@ def uniform(stream: Any) -> Any:
     return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
 
 
+def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return the tables of Marsaglia and Tsang's (2000) ziggurat.
+
+    Layer 0 is the foot, a strip of the widest edge's height with the tail at its end; above it,
+    layer ``i`` is the rectangle out to ``edge[i]``, between the density's heights there and at
+    ``edge[i + 1]``. All have the same area.
+
+    Returns
+    -------
+    scale : ndarray, shape (256,)
+        Width of every layer, over 2**52.
+    inside : ndarray of int64, shape (256,)
+        Whole numbers below this one, times the scale, lie under the density at any height.
+    height : ndarray, shape (257,)
+        Unnormalised density at the edges.
+    """
+    foot = exp(-0.5 * _TAIL**2)
+    area = _TAIL * foot + sqrt(0.5 * pi) * erfc(_TAIL / sqrt(2.0))
+    edge = [area / foot, _TAIL]
+    while len(edge) < 256:
+        edge.append(sqrt(-2.0 * log(area / edge[-1] + exp(-0.5 * edge[-1] ** 2))))
+    x = np.array([*edge, 0.0])
+    inside = (x[1:] / x[:-1] * _TWO_POW_52).astype(np.int64)
+    return x[:-1] / _TWO_POW_52, inside, np.exp(-0.5 * x**2)
+
+
+_SCALE, _INSIDE, _HEIGHT = _ziggurat()
+
+
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def fill_normal(stream: Any, out: Any) -> None:
-    """Fill ``out`` with standard normal draws (Box and Muller, both branches)."""
-    n = out.size
-    i = 0
-    while i < n:
-        radius = sqrt(-2.0 * log(uniform(stream)))
-        angle = 2.0 * pi * uniform(stream)
-        out[i] = radius * cos(angle)
-        if i + 1 < n:
-            out[i + 1] = radius * sin(angle)
-        i += 2
+    """Fill ``out`` with standard normal draws."""
+    for k in range(out.size):
+        while True:
+            word = next_word(stream)
+            layer = nb.int64(word & nb.uint64(255))
+            whole = nb.int64(word >> nb.uint64(12))
+            x = whole * _SCALE[layer]
+            if whole < _INSIDE[layer]:
+                break
+            if layer == 0:
+                x = _beyond_the_foot(stream)
+                break
+            low, high = _HEIGHT[layer], _HEIGHT[layer + 1]
+            if low + uniform(stream) * (high - low) < exp(-0.5 * x * x):
+                break
+        out[k] = x if word & nb.uint64(256) else -x
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _beyond_the_foot(stream: Any) -> Any:
+    """Return a draw from the normal tail (Marsaglia 1964)."""
+    while True:
+        further = -log(uniform(stream)) / _TAIL
+        if -2.0 * log(uniform(stream)) > further * further:
+            return _TAIL + further

@@ -14,17 +14,17 @@ from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.tuning import move_towards
-from pm_evidence.kernels.whitening import move_along, squared_distance
+from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
 from pm_evidence.targets.particles import Particles
 
 __all__ = ["HMC"]
 
-# Beskos et al. (2013) find 0.651 optimal as the dimension grows; a little more costs little and
-# keeps the moves alive where the population has only just learnt a new shape.
-_TARGET_ACCEPTANCE = 0.8
+# Beskos et al. (2013) find 0.651 optimal as the dimension grows, for positions; energies, which the
+# evidence is made of, keep their old value whenever a move is refused.
+_TARGET_ACCEPTANCE = 0.85
 _MAX_LEAPFROGS = 64
-# While the path length is learnt half the members travel this factor further, half less far.
-_CONTRAST = 1.3
+# While the path length is learnt half the members take more steps, by one and this share of them.
+_CONTRAST = 0.2
 _PATH_LENGTHS = (0.5, 8.0)
 
 
@@ -71,7 +71,7 @@ class HMC:
         gradient = state.gradient
         gradient = compiled.evaluate(x)[1] if gradient is None else gradient.copy()
         n_leapfrogs = self._n_leapfrogs(len(x))
-        report = np.zeros((len(x), 3))
+        report = np.zeros((len(x), 4))
         _trajectories(
             compiled.address,
             compiled.data,
@@ -85,30 +85,24 @@ class HMC:
             self.step_size,
             n_leapfrogs,
             streams,
+            self.exploring,
             report,
         )
         info = MoveInfo(
             acceptance=float(report[:, 0].mean()),
             n_evaluations=int(n_leapfrogs.sum()),
             n_nan=int(report[:, 1].sum()),
-            reach=self._reach(report[:, 2], n_leapfrogs),
+            reach=_reach(report, n_leapfrogs) if self.exploring else 0.0,
         )
         return Particles(target.wrap(x), log_density, gradient), info
 
     def _n_leapfrogs(self, n: int) -> NDArray[np.int64]:
-        lengths = np.full(n, self.path_length / self.step_size)
-        if self.exploring:
-            lengths[::2] *= _CONTRAST
-            lengths[1::2] /= _CONTRAST
-        return np.clip(np.ceil(lengths), 1, _MAX_LEAPFROGS).astype(np.int64)
-
-    def _reach(self, change: NDArray[np.float64], n_leapfrogs: NDArray[np.int64]) -> float:
-        """Compare the mixing per evaluation of the longer trajectories with the shorter ones'."""
-        if not self.exploring or len(change) < 2 or n_leapfrogs[0] == n_leapfrogs[1]:
-            return 0.0
-        longer = change[::2].mean() / n_leapfrogs[0]
-        shorter = change[1::2].mean() / n_leapfrogs[1]
-        return float(np.sign(longer - shorter))
+        steps = self.path_length / self.step_size
+        if not self.exploring:
+            return np.full(n, np.clip(round(steps), 1, _MAX_LEAPFROGS), np.int64)
+        n_leapfrogs = np.full(n, np.clip(int(steps), 1, _MAX_LEAPFROGS), np.int64)
+        n_leapfrogs[::2] += 1 + (_CONTRAST * n_leapfrogs[::2]).astype(np.int64)
+        return n_leapfrogs
 
     def learn(self, path: Any, state: Particles) -> Self:
         """Return the kernel with its metric learnt from a population."""
@@ -134,16 +128,31 @@ class HMC:
         return {"step_size": self.step_size, "path_length": self.path_length}
 
 
+def _reach(report: NDArray[np.float64], n_leapfrogs: NDArray[np.int64]) -> float:
+    """Return 1 where longer trajectories give more independent energies per evaluation, else -1.
+
+    A chain whose neighbours have correlation ``r`` counts ``(1 - r) / (1 + r)`` of its length.
+    """
+    if len(report) < 4:
+        return 0.0
+    spread = 2.0 * report[:, 3].var()
+    gains = []
+    for start in (0, 1):  # the longer ones, the shorter ones
+        loss = min(report[start::2, 2].mean() / spread, 1.9) if spread > 0 else 0.0
+        gains.append(loss / (2.0 - loss) / n_leapfrogs[start])
+    return float(np.sign(gains[0] - gains[1]))
+
+
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _trajectories(
     address, data, x, log_density, gradient, beta, free, mean, factor, step, n_leapfrogs, streams,
-    report,
+    explores, report,
 ):  # fmt: skip
     """Move every row in place.
 
-    ``report`` receives, by row, the acceptance probability, 1 for a density of NaN, and the
-    expected squared change of the squared distance from the mean (Hoffman, Radul and Sountsov
-    2021, Eq. 5), which tells how well energies mix.
+    ``report`` receives, by row, the acceptance probability and 1 for a density of NaN; where the
+    kernel explores, also the expected squared change of the squared distance from the mean
+    (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which tell how energies mix.
     """
     n, n_dim = x.shape
     d = free.size
@@ -159,7 +168,7 @@ def _trajectories(
         size = step * (0.8 + 0.4 * uniform(streams[i]))
         proposal[:] = x[i]
         kinetic = _half_square(momentum)
-        _whitened_force(gradient[i], beta, free, factor, force)
+        pull_back(gradient[i], beta, free, factor, force)
         failed = False
         for leap in range(n_leapfrogs[i]):
             for j in range(d):
@@ -168,7 +177,7 @@ def _trajectories(
             failed = call_density(address, proposal, new_density, new_gradient, data) != 0
             if failed or not np.isfinite(new_density[0] + beta * new_density[1]):
                 break
-            _whitened_force(new_gradient, beta, free, factor, force)
+            pull_back(new_gradient, beta, free, factor, force)
         for j in range(d):
             momentum[j] += 0.5 * size * force[j]
         log_ratio = new_density[0] + beta * new_density[1] - start
@@ -177,11 +186,12 @@ def _trajectories(
             continue
         log_ratio += kinetic - _half_square(momentum)
         report[i, 0] = acceptance_probability(log_ratio)
-        if report[i, 0] == 0.0:
-            continue
-        before = squared_distance(x[i], free, mean, factor, force)
-        after = squared_distance(proposal, free, mean, factor, force)
-        report[i, 2] = report[i, 0] * (after - before) ** 2
+        if explores:
+            before = squared_distance(x[i], free, mean, factor, force)
+            report[i, 3] = before
+            if report[i, 0] > 0.0:
+                after = squared_distance(proposal, free, mean, factor, force)
+                report[i, 2] = report[i, 0] * (after - before) ** 2
         if accepts(log_ratio, streams[i]):
             x[i] = proposal
             log_density[i] = new_density
@@ -194,20 +204,3 @@ def _half_square(v):
     for j in range(v.size):
         total += v[j] * v[j]
     return 0.5 * total
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _whitened_force(gradient, beta, free, factor, force):
-    """Set ``force`` to the transposed factor times the gradient of the log density at beta."""
-    d = free.size
-    if factor.shape[1] != d:
-        for j in range(d):
-            k = free[j]
-            force[j] = factor[j, 0] * (gradient[0, k] + beta * gradient[1, k])
-        return
-    force[:] = 0.0
-    for j in range(d):
-        k = free[j]
-        slope = gradient[0, k] + beta * gradient[1, k]
-        for m in range(j + 1):
-            force[m] += factor[j, m] * slope

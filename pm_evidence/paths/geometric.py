@@ -13,6 +13,7 @@ __all__ = ["GeometricPath"]
 
 Floats = NDArray[np.float64]
 _MEMBERS_PER_BAND = 10
+_POWER_ITERATIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,20 @@ class GeometricPath:
         n = len(state)
         scale = state.x.std(axis=0)
         standard = (state.x - state.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-        main = standard @ np.linalg.eigh(standard.T @ standard)[1][:, -1]
+        main = standard @ _main_direction(standard)
         band = np.argsort(np.argsort(main)) * int(np.sqrt(n / _MEMBERS_PER_BAND)) // n
         # there and back again: the ends of neighbouring bands are alike too
         energy = np.where(band % 2 == 0, 1.0, -1.0) * state.log_density[:, 1]
         return np.lexsort((energy, band))
+
+
+def _main_direction(standard: Floats) -> Floats:
+    """Return about the direction of largest variance, by power iteration from the outermost row."""
+    direction = standard[np.argmax(np.einsum("ij,ij->i", standard, standard))]
+    for _ in range(_POWER_ITERATIONS):
+        direction = (standard @ direction) @ standard
+        length = np.linalg.norm(direction)
+        if length == 0.0:  # all members coincide
+            break
+        direction = direction / length
+    return direction

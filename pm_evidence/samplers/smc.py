@@ -53,7 +53,7 @@ class SMC:
 
     islands: int = 16
     chain_length: int = 10
-    ess: float = 0.5
+    ess: float = 0.7
     resampling: str = "systematic"
     n_stages: int = 50
     name = "smc"

@@ -20,7 +20,7 @@ from pm_evidence.testing.invariance import check_invariance, check_reversal, sta
 from tests.kernels.exact import CASES, FUNCTIONS, N_PAIRS, SYSTEMS, fitted
 
 COMPILED = {
-    hmc: ["_trajectories", "_half_square", "_whitened_force"],
+    hmc: ["_trajectories", "_half_square", "move_along", "pull_back"],
     random_walk: ["_walk"],
     discrete: ["_gibbs_sweep", "_integer_sweep"],
 }

@@ -329,7 +329,7 @@ def test_real_kernels_are_frozen_and_tuned(system, name):
         assert parts[0].shape is not None
         assert kernel.frozen() == kernel or kernel.frozen().settings() == kernel.settings()
     if system is gaussian:  # near its target after the moves of a few stages
-        wanted = {"hmc": 0.8, "random_walk": 0.3}[name]
+        wanted = {"hmc": 0.85, "random_walk": 0.3}[name]
         assert abs(seen[-1].acceptance - wanted) < 0.2
 
 
