@@ -1,39 +1,33 @@
 """The entry point: wires target, path, kernel, sampler, record and estimators together."""
 
 import os
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count
-from pm_evidence.core.contracts import Kernel, Plan
+from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.errors import EvidenceWarning, ModelError
 from pm_evidence.core.numerics import normalised
-from pm_evidence.core.progress import Report
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.core.resampling import resample
-from pm_evidence.estimators.bar import bridge
 from pm_evidence.estimators.difference import difference
-from pm_evidence.estimators.jarzynski import jarzynski, single_run
-from pm_evidence.estimators.recommend import recommend
-from pm_evidence.execution.blocks import run_blocks
+from pm_evidence.estimators.recommend import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.kernels.choose import choose_kernel
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.results.datatree import to_datatree
-from pm_evidence.results.observed import fingerprint
+from pm_evidence.results.observed import fingerprint, posterior_of
+from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.samplers.trace import kernel_settings
 from pm_evidence.schedules.fixed import fixed_schedule
 from pm_evidence.targets.pymc_model import PyMCTarget, find_model, target_of
 
@@ -44,11 +38,14 @@ _METHODS = {"auto": SMC, "smc": SMC, "ais": AIS}
 _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
 # A larger share of proposals at which the density is NaN is worth a warning.
 _NAN_SHARE = 1e-3
+_NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
 _RESAMPLING = 9  # phase of the random streams
 # Takes the seed of the second run out of the reach of other seeds that a user would choose.
 _PRIOR_RUN = 2**64
-# The pilot wants enough particles per dimension to learn a covariance from.
-_PILOT_PARTICLES_PER_DIMENSION = 10
+# Groups of neighbouring draws of the user's chains that count as independent.
+_START_GROUPS = 16
+# Without a limit of the user's, this many times the draws of the first round.
+_MOST_ROUNDS = 1000
 
 
 def sample_evidence(
@@ -62,6 +59,9 @@ def sample_evidence(
     potentials: str = "likelihood",
     cores: int | None = None,
     executor: Executor | None = None,
+    target_mcse: float | None = None,
+    max_time: float | None = None,
+    max_draws: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     model: Any = None,
@@ -94,6 +94,14 @@ def sample_evidence(
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
+    target_mcse : float, optional
+        Go on in rounds until the error of log evidence (nats) is at most this.
+    max_time : float, optional
+        With ``target_mcse``: no round starts that would not end within so many seconds.
+    max_draws : int, optional
+        With ``target_mcse``: draws not to exceed, over all islands, or paths in each direction;
+        1,000 times the first round's by default. The status is then ``"max_time"`` or
+        ``"max_draws"``.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``.
     progressbar : bool
@@ -144,16 +152,14 @@ def sample_evidence(
     check_choice("potentials", potentials, ["likelihood", "prior"])
     options = _idata_options(idata_kwargs)
     compile_options = _compile_options(compile_kwargs)
-    run = _Run(
+    run = Run(
         sampler=sampler,
         draws=draws,
-        schedule=None
-        if isinstance(schedule, str) and schedule == "adaptive"
-        else fixed_schedule(schedule, sampler.n_stages),
-        kernel=kernel,
+        schedule=_schedule(schedule, sampler),
         cores=_cores(cores),
         executor=_checked_executor(executor),
         seed=resolve_seed(random_seed),
+        **_limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
     pymc_model = find_model(target if target is not None else model)
     if potentials == "prior" and not pymc_model.observed_RVs:
@@ -162,13 +168,13 @@ def sample_evidence(
             "that belongs to the prior leaves no data. Pass potentials='likelihood'."
         )
     main = target_of(pymc_model, compile_kwargs=compile_options)
+    starts = _starts(main, sampler)
     with Display(progressbar) as display:
-        record = run.anneal(main, display)
-        evidence = run.estimates(record)
+        record, evidence = _anneal(run, main, kernel, display, starts)
         if potentials == "prior" and pymc_model.potentials:
             constant = target_of(pymc_model, potentials_only=True, compile_kwargs=compile_options)
             prior_run = replace(run, seed=run.seed + _PRIOR_RUN)
-            of_prior = prior_run.estimates(prior_run.anneal(constant, display))
+            _, of_prior = _anneal(prior_run, constant, kernel, display, None)
             evidence = [difference(evidence[0], of_prior[0])]
     _warn(evidence[0], record)
     return _results(run, main, record, evidence, potentials, options)
@@ -235,87 +241,67 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     return value or {}
 
 
-@dataclass(frozen=True)
-class _BlockTask:
-    """One block of a run; all that a worker needs."""
-
-    sampler: SMC | AIS
-    path: GeometricPath
-    plan: Plan
-    draws: int
-    seed: int
-
-    def __call__(self, block: int, report: Report) -> BlockRecord:
-        return self.sampler.run_block(self.path, self.plan, block, self.draws, self.seed, report)
+def _schedule(schedule: Any, sampler: SMC | AIS) -> Floats | None:
+    if isinstance(schedule, str) and schedule == "adaptive":
+        return None
+    return fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The resolved arguments of a run."""
-
-    sampler: SMC | AIS
-    draws: int
-    schedule: Floats | None
-    kernel: str | Kernel
-    cores: int
-    executor: Executor | None
-    seed: int
-
-    def anneal(self, target: PyMCTarget, display: Display) -> RunRecord:
-        """Run pilot and blocks, and return what they leave behind."""
-        if target.n_dim == 0:
-            return _nothing_to_sample(target, self.sampler.name)
-        path = GeometricPath(target)
-        started = time.perf_counter()
-        kernel = choose_kernel(target, self.kernel)
-        plan = self._plan(path, kernel, display)
-        planned = time.perf_counter()
-        sampler = self.sampler
-        n_blocks = sampler.n_blocks(self.draws)
-        display.begin(sampler.name.upper(), n_blocks, plan.n_stages)
-        blocks = run_blocks(
-            _BlockTask(sampler, path, plan, self.draws, self.seed),
-            n_blocks,
-            cores=self.cores,
-            executor=self.executor,
-            report=display.block,
-            done=display.done,
-        )
-        finished = time.perf_counter()
-        info = {
-            "tuning_time": planned - started,
-            "sampling_time": finished - planned,
-            "n_evaluations": sum(block.n_evaluations for block in blocks),
-            "n_nan": sum(block.n_nan for block in blocks),
-            "log_prior_mass": target.log_prior_mass,
-        }
-        return RunRecord(sampler.name, plan.beta, blocks, (), kernel_settings(plan), info)
-
-    def _plan(self, path: GeometricPath, kernel: Kernel, display: Display) -> Plan:
-        n = max(self.draws, _PILOT_PARTICLES_PER_DIMENSION * path.target.n_dim)
-        pilot = Pilot(n, self.sampler.chain_length, self.sampler.ess, self.schedule)
-        plan = pilot.run(path, kernel, self.seed, display.pilot)
-        return plan if self.schedule is not None else self.sampler.follow(plan)
-
-    def estimates(self, record: RunRecord) -> list[LogEvidence]:
-        """Return all estimates of a record, the recommended one first."""
-        work = record.work_forward
-        if record.method != "smc":
-            return [jarzynski(work)]
-        smc = jarzynski(work, name="smc")
-        alone = single_run(work, [block.relative_variance for block in record.forward])
-        works = [block.bridge for block in record.forward if block.bridge is not None]
-        if len(works) < len(record.forward):
-            return [smc, alone]
-        return [*recommend(smc, bridge(works), works), alone]
+def _limits(
+    target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
+) -> dict[str, Any]:
+    """Return what ends a run, after checking it."""
+    if target_mcse is None:
+        for name, value in (("max_time", max_time), ("max_draws", max_draws)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} needs target_mcse, got {name}={value!r} alone; pass the error to go "
+                    "on to as well, or draws."
+                )
+        return {}
+    check_positive("target_mcse", target_mcse)
+    if max_time is not None:
+        check_positive("max_time", max_time)
+    if max_draws is not None:
+        check_count("max_draws", max_draws, first_round)
+    return {
+        "target_mcse": float(target_mcse),
+        "max_time": np.inf if max_time is None else float(max_time),
+        "max_draws": max_draws or _MOST_ROUNDS * first_round,
+    }
 
 
-def _nothing_to_sample(target: PyMCTarget, method: str) -> RunRecord:
+def _starts(target: PyMCTarget, sampler: SMC | AIS) -> Starts | None:
+    """Return the draws that the user wants reverse paths to start from."""
+    if not isinstance(sampler, AIS) or sampler.reverse_start is None:
+        return None
+    draws = posterior_of(sampler.reverse_start, target.observed_data())
+    x = target.unconstrained.values(draws)
+    n_chains, n_draws = next(iter(draws.values())).shape[:2]
+    parts = max(_START_GROUPS // n_chains, 1)
+    part = np.arange(n_draws) * parts // n_draws
+    group = (np.arange(n_chains)[:, None] * parts + part).ravel()
+    return Starts(x, group)
+
+
+def _anneal(
+    run: Run, target: PyMCTarget, kernel: str | Kernel, display: Display, starts: Starts | None
+) -> tuple[RunRecord, list[LogEvidence]]:
+    if target.n_dim == 0:
+        record = _nothing_to_sample(target)
+        return record, estimates(record)
+    path = GeometricPath(target)
+    chosen = choose_kernel(target, kernel)
+    record, evidence = run.anneal(path, chosen, target.n_dim, display, starts)
+    return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
+
+
+def _nothing_to_sample(target: PyMCTarget) -> RunRecord:
     """Return the record of a model without free variables: its likelihood is its evidence."""
     log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
     nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan))
     blocks = [BlockRecord(i, -log_likelihood, nothing, relative_variance=0.0) for i in range(2)]
-    return RunRecord(method, np.array([0.0, 1.0]), blocks, (), {}, {"log_prior_mass": 0.0})
+    return RunRecord("smc", np.array([0.0, 1.0]), blocks, (), (), {}, {"log_prior_mass": 0.0})
 
 
 def _warn(evidence: LogEvidence, record: RunRecord) -> None:
@@ -335,7 +321,7 @@ def _warn(evidence: LogEvidence, record: RunRecord) -> None:
 
 
 def _results(
-    run: _Run,
+    run: Run,
     target: PyMCTarget,
     record: RunRecord,
     evidence: list[LogEvidence],
@@ -381,9 +367,10 @@ def _results(
     return dt
 
 
-def _posterior_draws(run: _Run, record: RunRecord) -> Floats | None:
+def _posterior_draws(run: Run, record: RunRecord) -> Floats | None:
     """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``."""
-    blocks = [block for block in record.forward if block.draws is not None]
+    source = record.islands or record.forward
+    blocks = [block for block in source if block.draws is not None]
     parts = [np.asarray(block.draws) for block in blocks]
     if not blocks:
         return None

@@ -291,7 +291,7 @@ def test_methods(line, method):
 
 def test_ais_posterior(line):
     """Weighted paths are resampled to equal weights: one chain of as many draws as paths."""
-    dt = sample(line, method="ais", draws=2000)
+    dt = sample(line, method=pe.AIS(direction="forward"), draws=2000)
     posterior = dt["posterior"].to_dataset()
     assert posterior.sizes["chain"] == 1 and posterior.sizes["draw"] == 2000
     precision = DESIGN.T @ DESIGN / NOISE**2 + np.diag(1 / PRIOR_SD**2)
@@ -473,10 +473,10 @@ def steep(sd=1e-3):
 def test_statuses_warn(recwarn):
     """An estimate from a handful of draws must not pass in silence."""
     with pytest.warns(
-        pe.EvidenceWarning, match=r"status '(dominated|high_variance)': .*more draws"
+        pe.EvidenceWarning, match=r"status '(dominated|high_variance|heavy_tail)': .*more draws"
     ):
-        dt = sample(steep(), method="ais", schedule=[0, 1], draws=400)
-    assert pe.log_evidence(dt).status in ("dominated", "high_variance")
+        dt = sample(steep(), method=pe.AIS(direction="forward"), schedule=[0, 1], draws=400)
+    assert pe.log_evidence(dt).status in ("dominated", "high_variance", "heavy_tail")
     assert pe.log_evidence(dt).message
 
 

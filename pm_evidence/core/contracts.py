@@ -45,6 +45,10 @@ class Path(Protocol):
         """Return ``n`` independent exact draws at ``beta = 0``."""
         ...
 
+    def at(self, draws: NDArray[Any]) -> Any:
+        """Return the population whose ``to_draws`` is ``draws``, shape ``(n, ...)``."""
+        ...
+
     def log_ratio(self, state: Any, start: float, stop: float) -> Floats:
         """Return ``log f_stop(x) - log f_start(x)`` for every member, shape ``(n,)``, in nats."""
         ...

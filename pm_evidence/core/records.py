@@ -98,6 +98,9 @@ class BlockRecord:
     bridge : tuple of two ndarray, or None
         Work from a fitted density to the target in nats: at draws from the fitted density, and at
         draws from the target.
+    origin : ndarray of int64, shape (n_paths,), or None
+        For reverse paths, which group of posterior draws each started from: paths of different
+        groups are independent.
     n_evaluations : int
         Number of density (or gradient) evaluations.
     n_nan : int
@@ -111,6 +114,7 @@ class BlockRecord:
     log_weight: Floats | None = None
     relative_variance: float = float("nan")
     bridge: tuple[Floats, Floats] | None = None
+    origin: NDArray[np.int64] | None = None
     n_evaluations: int = 0
     n_nan: int = 0
 
@@ -127,6 +131,8 @@ class RunRecord:
         Inverse temperatures, from 0 to 1.
     forward, reverse : sequence of BlockRecord
         Blocks that anneal from the reference to the target, and back.
+    islands : sequence of BlockRecord
+        Populations whose draws the reverse blocks start from, where those were made for it.
     settings : mapping of str to ndarray, shape (n_stages,)
         Settings of the kernel that moves the population at ``beta[1:]``.
     info : mapping
@@ -137,6 +143,7 @@ class RunRecord:
     beta: Floats
     forward: Sequence[BlockRecord]
     reverse: Sequence[BlockRecord] = ()
+    islands: Sequence[BlockRecord] = ()
     settings: Mapping[str, Floats] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
 
@@ -149,6 +156,12 @@ class RunRecord:
     def work_reverse(self) -> Floats:
         """Work of every reverse path in nats, shape ``(n_paths,)``; empty when there is none."""
         return _join(self.reverse)
+
+    @property
+    def origin(self) -> NDArray[np.int64] | None:
+        """Group that each reverse path started from, shape ``(n_paths,)``."""
+        origins = [block.origin for block in self.reverse if block.origin is not None]
+        return np.concatenate(origins) if origins else None
 
 
 def _join(blocks: Sequence[BlockRecord]) -> Floats:

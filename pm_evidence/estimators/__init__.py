@@ -1,8 +1,39 @@
 """Estimators of log Z from recorded work: plain arrays in, a ``LogEvidence`` out."""
 
-from pm_evidence.estimators.bar import bridge
+from pm_evidence.estimators.bar import bar
+from pm_evidence.estimators.bridge import bridge
+from pm_evidence.estimators.cumulant import (
+    cumulant,
+    cumulant_forward,
+    cumulant_reverse,
+    lower_bound,
+    upper_bound,
+)
 from pm_evidence.estimators.difference import difference
-from pm_evidence.estimators.jarzynski import jarzynski, single_run
+from pm_evidence.estimators.histogram import (
+    histogram,
+    histogram_draws,
+    histogram_posterior,
+    work_density,
+)
+from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 from pm_evidence.estimators.recommend import recommend
 
-__all__ = ["bridge", "difference", "jarzynski", "recommend", "single_run"]
+__all__ = [
+    "bar",
+    "bridge",
+    "cumulant",
+    "cumulant_forward",
+    "cumulant_reverse",
+    "difference",
+    "histogram",
+    "histogram_draws",
+    "histogram_posterior",
+    "jarzynski",
+    "jarzynski_reverse",
+    "lower_bound",
+    "recommend",
+    "single_run",
+    "upper_bound",
+    "work_density",
+]

@@ -1,112 +1,236 @@
 """Bennett's acceptance ratio: forward and reverse work together."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.numerics import ess_share, log_mean_exp
+from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.estimators.errors import checked_blocks, spread
 from pm_evidence.estimators.intervals import interval
-from pm_evidence.estimators.jarzynski import checked_work, verdict
+from pm_evidence.estimators.jarzynski import checked_work
 
-__all__ = ["bar_log_evidence", "bridge", "fit_share"]
+__all__ = ["Overlap", "bar", "bar_log_evidence", "overlap"]
 
 Floats = NDArray[np.float64]
 
-# With a smaller effective share of the fitted density's draws, the bridge rests on its tails.
-_LEAST_FIT_SHARE = 0.01
+_MAX_ITERATIONS = 200
+# With fewer paths where both directions are found the interval does not hold.
+_LEAST_COMMON_PATHS = 10.0
+# Standard errors by which the two directions may fail the fluctuation theorem.
+_LARGEST_MISFIT = 4.0
 
 
-def bar_log_evidence(work_forward: Floats, work_reverse: Floats) -> float:
-    """Return Bennett's estimate of log Z in nats.
-
-    Parameters
-    ----------
-    work_forward : ndarray, shape (n_forward,)
-        Work of forward paths in nats; ``inf`` is legal.
-    work_reverse : ndarray, shape (n_reverse,)
-        Minus the work that reverse paths do against the forward direction, that is the forward
-        work of the same paths, in nats.
-
-    Notes
-    -----
-    Bennett (1976); Habeck (2017), Eq. 14, for unequal numbers of paths. The equation has one root,
-    which is bracketed and bisected: plain iteration stalls where the overlap is small. NaN where
-    the two have no overlap at all.
-    """
-    # SciPy is imported where it is used: it takes as long as the rest of the package
-    from scipy.optimize import brentq
-    from scipy.special import expit
-
-    shift = np.log(len(work_forward) / len(work_reverse))
-    ends = np.concatenate([work_forward, work_reverse])
-    ends = ends[np.isfinite(ends)]
-    if not np.isfinite(work_forward).any() or not np.isfinite(work_reverse).any():
-        return float("nan")
-
-    def excess(free_energy: float) -> float:
-        forward = expit(free_energy - work_forward - shift).sum()
-        reverse = expit(work_reverse - free_energy + shift).sum()
-        return float(np.log(forward + 1e-300) - np.log(reverse + 1e-300))
-
-    low, high = ends.min() - abs(shift) - 50.0, ends.max() + abs(shift) + 50.0
-    return -float(brentq(excess, low, high, xtol=1e-12, rtol=1e-14))
-
-
-def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
-    """Estimate log Z from bridges between a fitted density and the target, one per block.
+def bar(
+    work_forward: ArrayLike,
+    work_reverse: ArrayLike,
+    *,
+    forward_blocks: ArrayLike | None = None,
+    reverse_blocks: ArrayLike | None = None,
+    name: str = "bar",
+) -> LogEvidence:
+    """Estimate log Z from the work of forward and reverse paths.
 
     Parameters
     ----------
-    works : sequence of (forward, reverse)
-        For every independent block, ``log q(x) - log f(x)`` in nats at draws from the fitted
-        density ``q``, shape ``(n_forward,)``, and at draws from the target, shape ``(n_reverse,)``.
+    work_forward : array_like of float64, shape (n_forward,)
+        Work of forward paths in nats; ``inf`` (weight zero) is legal and counts.
+    work_reverse : array_like of float64, shape (n_reverse,)
+        Work in nats that the *forward* direction does on the paths that reverse runs took.
+    forward_blocks, reverse_blocks : array_like of int, optional
+        Paths of one block may depend on each other; by default all are independent.
+    name : str
+        Name of the estimator in the result.
 
     Returns
     -------
     LogEvidence
-        Log of the mean over blocks of each block's estimate, with a Student interval from their
-        spread: it needs no assumption on how the draws of one block depend on each other.
+        Bennett's estimate with a Student interval.
 
     Raises
     ------
     ValueError
-        If there is no work, or some of it is NaN.
+        If one direction has no work, or some work is NaN or minus infinity, or a reverse path
+        has infinite work.
 
     Notes
     -----
-    Meng and Wong (1996) with the optimal bridge, which is Bennett's (1976) ratio. Consistent; its
-    bias is of the order of a block's variance. Distrust it where posterior draws miss a mode, as
-    they then do in every estimate made from them.
+    Bennett (1976); Habeck (2017), Eq. 14, for unequal numbers of paths. Consistent where reverse
+    paths start from the target, with the smallest asymptotic variance of all estimators that only
+    see the work; the error is that variance (Bennett's Eq. 10a; Shirts, Bair, Hooker and Pande
+    2003), or its sum over blocks. Distrust it where fewer than about ten paths lie where both
+    directions have been (status ``"no_overlap"``), and where the two directions contradict the
+    fluctuation theorem (``"inconsistent"``): reverse paths then did not start from the target, or
+    a kernel was not reversed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> bar(rng.normal(3.0, 2.0, 1000), rng.normal(-1.0, 2.0, 1000))  # exactly -1
+    LogEvidence(value=-1.046, mcse=0.058, estimator="bar", status="ok")
     """
-    values = np.array([bar_log_evidence(*map(checked_work, pair)) for pair in works])
-    if np.isnan(values).any() or len(values) < 2:
-        message = "the fitted density and the posterior do not overlap; use another estimator."
-        return LogEvidence(float("nan"), float("nan"), "bridge", "no_overlap", message=message)
-    share = fit_share(works)
-    if share < _LEAST_FIT_SHARE:
-        message = (
-            f"the fitted density is a poor image of the target (effective share {share:.4f} of its "
-            "draws): its error is not to be trusted; use another estimator."
-        )
-        return LogEvidence(
-            log_mean_exp(values), float("nan"), "bridge", "low_overlap", message=message
-        )
-    value = log_mean_exp(values)
-    relative = np.exp(values - value)
-    mcse = float(relative.std(ddof=1) / np.sqrt(len(values)))
-    effective = float(len(values) ** 2 / np.sum(relative**2))
-    status, message = verdict(mcse, effective, len(values))
-    return LogEvidence(value, mcse, "bridge", status, *interval(value, mcse, len(values)), message)
+    forward, reverse = checked_pair(work_forward, work_reverse)
+    blocks = (
+        checked_blocks("forward_blocks", forward_blocks, forward),
+        checked_blocks("reverse_blocks", reverse_blocks, reverse),
+    )
+    shared = overlap(forward, reverse)
+    if not np.isfinite(shared.log_evidence):
+        message = "no forward path has any weight; use more draws or more stages."
+        return LogEvidence(-np.inf, float("nan"), name, "no_support", message=message)
+    parts = zip(shared.contributions(), blocks, strict=True)
+    found = spread(*parts)
+    status, message = _verdict(shared, found.mcse, shared.misfit(*blocks))
+    value = shared.log_evidence
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
 
 
-def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Return the effective share of draws from the fitted density as draws from the target.
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Where forward and reverse work meet.
 
     Parameters
     ----------
-    works : sequence of (forward, reverse)
-        As for ``bridge``.
+    log_evidence : float
+        Bennett's estimate of log Z in nats.
+    forward : ndarray, shape (n_forward,)
+        Probability that a path of this work, drawn from both directions' paths together, is a
+        reverse one.
+    reverse : ndarray, shape (n_reverse,)
+        Probability that it is a forward one.
     """
-    return ess_share(-np.concatenate([checked_work(forward) for forward, _ in works]))
+
+    log_evidence: float
+    forward: Floats
+    reverse: Floats
+
+    @property
+    def n_common(self) -> float:
+        """Number of paths that lie where both directions have been, about."""
+        return float(0.5 * (self.forward.sum() + self.reverse.sum()))
+
+    @property
+    def share(self) -> float:
+        """Overlap of the two work densities, from 0 to 1."""
+        return self.n_common * (1.0 / len(self.forward) + 1.0 / len(self.reverse))
+
+    def contributions(self) -> tuple[Floats, Floats]:
+        """Return what every path adds to the deviation of log Z, by direction."""
+        return (
+            (self.forward.mean() - self.forward) / -self.n_common,
+            (self.reverse.mean() - self.reverse) / self.n_common,
+        )
+
+    def misfit(
+        self,
+        forward_blocks: NDArray[np.int64] | None = None,
+        reverse_blocks: NDArray[np.int64] | None = None,
+    ) -> float:
+        """Return how far the directions contradict each other, in standard errors.
+
+        By the fluctuation theorem the sum of ``p (1 - p)`` over forward paths has the same
+        expectation as the sum of ``p ** 2`` over reverse ones, ``p`` being the probabilities here.
+        """
+        p, q = self.forward, self.reverse
+        difference = float(np.sum(p * (1.0 - p)) - np.sum(q * q))
+        # log Z depends on the same paths; its change moves all probabilities
+        slope = float(np.sum(p * (1.0 - p) * (1.0 - 2.0 * p)) + 2.0 * np.sum(q * q * (1.0 - q)))
+        of_forward, of_reverse = self.contributions()
+        terms, counterparts = p * (1.0 - p), q * q
+        error = spread(
+            (terms - terms.mean() - slope * of_forward, forward_blocks),
+            (counterparts.mean() - counterparts - slope * of_reverse, reverse_blocks),
+        ).mcse
+        return difference / error if error > 0.0 else 0.0
+
+
+def overlap(work_forward: Floats, work_reverse: Floats) -> Overlap:
+    """Solve Bennett's equation and return where the directions meet; see `bar`."""
+    value = bar_log_evidence(work_forward, work_reverse)
+    shift = np.log(len(work_forward) / len(work_reverse))
+    if not np.isfinite(value):
+        return Overlap(value, np.zeros(len(work_forward)), np.zeros(len(work_reverse)))
+    return Overlap(
+        value,
+        np.exp(_log_expit(-value - work_forward - shift)),
+        np.exp(_log_expit(work_reverse + value + shift)),
+    )
+
+
+def bar_log_evidence(work_forward: Floats, work_reverse: Floats) -> float:
+    """Return Bennett's estimate of log Z in nats; minus infinity where no forward path has weight.
+
+    The logs of both sides of Bennett's equation are smooth and monotone in log Z: Newton's method
+    with a bracket to fall back on finds the root where plain iteration stalls.
+    """
+    if not np.isfinite(work_forward).any():
+        return -np.inf
+    shift = float(np.log(len(work_forward) / len(work_reverse)))
+    finite = work_forward[np.isfinite(work_forward)]
+    ends = np.array([finite.min(), finite.max(), work_reverse.min(), work_reverse.max()])
+    low = float(ends.min()) - abs(shift) - 50.0
+    high = float(ends.max()) + abs(shift) + 50.0
+    # the root lies between the two exponential averages wherever both are known well
+    free_energy = 0.5 * float(
+        np.log(len(work_forward))
+        - log_sum_exp(-work_forward)
+        + log_sum_exp(work_reverse)
+        - np.log(len(work_reverse))
+    )
+    for _ in range(_MAX_ITERATIONS):
+        log_forward = _log_expit(free_energy - work_forward - shift)
+        log_reverse = _log_expit(work_reverse - free_energy + shift)
+        log_sums = log_sum_exp(log_forward), log_sum_exp(log_reverse)
+        excess = log_sums[0] - log_sums[1]
+        if excess > 0.0:
+            high = free_energy
+        else:
+            low = free_energy
+        weights = np.exp(log_forward - log_sums[0]), np.exp(log_reverse - log_sums[1])
+        slope = 2.0 - float(weights[0] @ np.exp(log_forward) + weights[1] @ np.exp(log_reverse))
+        step = -excess / slope if slope > 0.0 else np.inf
+        following = free_energy + step
+        if not low < following < high:
+            following = 0.5 * (low + high)
+        if abs(following - free_energy) <= 1e-13 * (1.0 + abs(free_energy)):
+            break
+        free_energy = following
+    return -free_energy
+
+
+def checked_pair(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the work of both directions as vectors; raise ValueError where it is unusable."""
+    for name, values in (("work_forward", work_forward), ("work_reverse", work_reverse)):
+        if np.size(values) == 0:
+            raise ValueError(
+                f"{name} must have at least one path, got none: this estimator needs both "
+                "directions. Run with direction='both', or use jarzynski or jarzynski_reverse."
+            )
+    return (
+        checked_work(work_forward, name="work_forward"),
+        checked_work(work_reverse, name="work_reverse", finite=True),
+    )
+
+
+def _log_expit(x: Floats) -> Floats:
+    values: Floats = np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x)))
+    return values
+
+
+def _verdict(shared: Overlap, mcse: float, misfit: float) -> tuple[str, str]:
+    if not np.isfinite(mcse):
+        return "no_error", "one path has no error estimate; use at least two in each direction."
+    if shared.n_common < _LEAST_COMMON_PATHS:
+        return "no_overlap", (
+            f"forward and reverse runs hardly meet (about {shared.n_common:.1f} common paths): the "
+            "error is not to be trusted. Use more stages, more steps or a better kernel."
+        )
+    if abs(misfit) > _LARGEST_MISFIT:
+        return "inconsistent", (
+            f"forward and reverse work contradict each other by {abs(misfit):.1f} standard errors: "
+            "the reverse runs did not start from the posterior. Give them better starts "
+            "(reverse_start=), more stages or a better kernel."
+        )
+    return "ok", ""

@@ -1,13 +1,17 @@
 """The exponential average of the work."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.estimators.errors import Spread, checked_blocks, spread
 from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.pareto import is_heavy, pareto_k
 
-__all__ = ["jarzynski", "single_run"]
+__all__ = ["checked_work", "jarzynski", "jarzynski_reverse", "single_run", "verdict"]
 
 Floats = NDArray[np.float64]
 
@@ -17,20 +21,24 @@ _LEAST_EFFECTIVE_PATHS = 5.0
 _LARGEST_MCSE = 0.5
 
 
-def jarzynski(work: ArrayLike, *, name: str = "jarzynski") -> LogEvidence:
-    """Estimate log Z from the work of independent forward paths.
+def jarzynski(
+    work: ArrayLike, *, blocks: ArrayLike | None = None, name: str = "jarzynski"
+) -> LogEvidence:
+    """Estimate log Z from the work of forward paths.
 
     Parameters
     ----------
     work : array_like of float64, shape (n_paths,)
         Minus log weight of every path in nats. ``inf`` (weight zero) is legal and counts.
+    blocks : array_like of int, shape (n_paths,), optional
+        Paths of one block may depend on each other; by default all are independent.
     name : str
         Name of the estimator in the result.
 
     Returns
     -------
     LogEvidence
-        Log of the mean weight, with a Student interval on ``n_paths - 1`` degrees of freedom.
+        Log of the mean weight, with a Student interval.
 
     Raises
     ------
@@ -42,7 +50,8 @@ def jarzynski(work: ArrayLike, *, name: str = "jarzynski") -> LogEvidence:
     Jarzynski (1997); Neal (2001); Habeck (2017), Eq. 4 and 9. The mean weight is unbiased for Z
     and consistent; its log is biased downwards by about ``mcse ** 2 / 2``. The error is that of
     the mean weight by the delta method. Distrust it when few paths carry the weight: the status
-    says so below 5 effective paths or beyond an error of 0.5 nats.
+    says so below 5 effective paths, beyond an error of 0.5 nats, or where the tail of the weights
+    is too heavy for their number (Pareto k, from 25 paths on).
 
     Examples
     --------
@@ -64,10 +73,41 @@ def jarzynski(work: ArrayLike, *, name: str = "jarzynski") -> LogEvidence:
         message = "one path has no error estimate; use at least two."
         return LogEvidence(value, float("nan"), name, "no_error", message=message)
     relative = np.exp(log_weight - value)
-    mcse = float(relative.std(ddof=1) / np.sqrt(n))
+    found = spread(((relative - 1.0) / n, checked_blocks("blocks", blocks, log_weight)))
     effective = float(n**2 / np.sum(relative**2))
-    status, message = verdict(mcse, effective, n)
-    return LogEvidence(value, mcse, name, status, *interval(value, mcse, n), message)
+    status, message = verdict(found.mcse, effective, n, pareto_k(log_weight))
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+
+
+def jarzynski_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvidence:
+    """Estimate log Z from the work of reverse paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Work in nats that the *forward* direction does on the path that a reverse run took.
+    blocks : array_like of int, shape (n_paths,), optional
+        Paths of one block may depend on each other; by default all are independent.
+
+    Returns
+    -------
+    LogEvidence
+        Minus the log of the mean of ``exp(work)``, with a Student interval.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is not finite.
+
+    Notes
+    -----
+    Burda, Grosse and Salakhutdinov (2015, RAISE); Habeck (2017), section 5.1. Consistent where the
+    paths start from the target; biased upwards by about ``mcse ** 2 / 2``. Distrust it as
+    `jarzynski`, and where the starts miss a part of the target.
+    """
+    values = checked_work(work, finite=True)
+    mirrored = jarzynski(-values, blocks=blocks, name="jarzynski_reverse")
+    return replace(mirrored, value=-mirrored.value, lower=-mirrored.upper, upper=-mirrored.lower)
 
 
 def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
@@ -110,28 +150,51 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     squares = np.exp(2.0 * (log_weight - value)) * variance
     mcse = float(np.sqrt(squares.sum()) / log_weight.size)
     status, message = verdict(mcse, np.inf, log_weight.size)
-    return LogEvidence(value, mcse, "single_run", status, *interval(value, mcse, 1000), message)
+    ends = interval(value, Spread(mcse, np.inf))
+    return LogEvidence(value, mcse, "single_run", status, *ends, message)
 
 
-def checked_work(work: ArrayLike) -> Floats:
+def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -> Floats:
+    """Return work as a vector; raise ValueError if it is empty or not a number (or infinite)."""
     values = np.asarray(work, dtype=float)
     if values.ndim != 1 or values.size == 0:
-        raise ValueError(f"work must be a non-empty vector, got shape {values.shape}.")
-    bad = np.flatnonzero(np.isnan(values) | (values == -np.inf))
+        raise ValueError(
+            f"{name} must be a non-empty vector, got shape {values.shape}; pass one value per path."
+        )
+    wrong = ~np.isfinite(values) if finite else np.isnan(values) | (values == -np.inf)
+    bad = np.flatnonzero(wrong)
     if bad.size:
         raise ValueError(
-            f"work must be a number or inf, got {values[bad[0]]} at {bad.size} of {values.size} "
-            f"paths, first at index {bad[0]}; find out why those paths failed before leaving them "
-            "out, which would bias the estimate."
+            f"{name} must be {'finite' if finite else 'a number or inf'}, got {values[bad[0]]} at "
+            f"{bad.size} of {values.size} paths, first at index {bad[0]}; find out why those paths "
+            "failed before leaving them out, which would bias the estimate."
         )
     return values
 
 
-def verdict(mcse: float, effective: float, n: int) -> tuple[str, str]:
+def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> tuple[str, str]:
+    """Return status and message of a mean of ``n`` weights.
+
+    Parameters
+    ----------
+    mcse : float
+        Error in nats.
+    effective : float
+        Effective number of weights.
+    n : int
+        Number of weights.
+    k : float
+        Shape of their Pareto tail, NaN where it is not known.
+    """
     if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
         return "dominated", (
             f"a few paths carry all the weight (effective number {effective:.1f} of {n}): the "
             "error is not to be trusted. Use more draws, more stages or a better kernel."
+        )
+    if is_heavy(k, n):
+        return "heavy_tail", (
+            f"the heaviest paths have not been met (Pareto k {k:.2f} with {n} paths): the error is "
+            "not to be trusted. Use more stages, more draws or a better kernel."
         )
     if mcse > _LARGEST_MCSE:
         return "high_variance", (

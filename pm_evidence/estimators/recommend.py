@@ -1,20 +1,56 @@
-"""Which of several estimates of one run to recommend."""
+"""All estimates of one run, the recommended one first."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.bar import fit_share
+from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.estimators.bar import bar
+from pm_evidence.estimators.bridge import bridge, fit_share
+from pm_evidence.estimators.cumulant import (
+    cumulant,
+    cumulant_forward,
+    cumulant_reverse,
+    lower_bound,
+    upper_bound,
+)
+from pm_evidence.estimators.histogram import histogram
+from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 
-__all__ = ["recommend"]
+__all__ = ["estimates", "recommend"]
+
+Floats = NDArray[np.float64]
 
 # Where this share of the fitted density's draws counts as draws from the target, the bridge has
 # the smaller error; further down the path from the prior has.
 _GOOD_FIT = 0.05
 _DISAGREEMENT = 5.0
+# Fewer effective paths than this, as the other direction tells, may hide the heaviest.
+_LEAST_EFFECTIVE_PATHS = 15.0
+
+
+def estimates(record: RunRecord) -> list[LogEvidence]:
+    """Return all estimates of a run, the recommended one first.
+
+    Parameters
+    ----------
+    record : RunRecord
+        A run of any sampler.
+
+    Notes
+    -----
+    With both directions Bennett's ratio is recommended, which sees all work and has the smallest
+    variance; with islands of SMC alone, see `recommend`; with forward paths alone, the mean weight.
+    """
+    if record.method == "smc":
+        return _of_islands(record.forward)
+    work = record.work_forward
+    if not record.reverse:
+        return [jarzynski(work), lower_bound(work)]
+    return _two_sided(record)
 
 
 def recommend(
@@ -37,17 +73,92 @@ def recommend(
     errors would make it too small. Estimates that differ by more than five of their combined
     errors both get the status ``"inconsistent"``.
     """
-    error = float(np.hypot(smc.mcse, bridge.mcse))
-    if smc.status == bridge.status == "ok" and abs(smc.value - bridge.value) > (
-        _DISAGREEMENT * error
-    ):
-        apart = abs(smc.value - bridge.value) / error
-        message = (
-            f"annealing from the prior gives {smc.value:.3f} and the bridge {bridge.value:.3f}, "
-            f"{apart:.1f} of their combined errors apart: the moves do not mix. Use more draws, "
-            "longer chains or another kernel."
-        )
-        smc = replace(smc, status="inconsistent", message=message)
-        bridge = replace(bridge, status="inconsistent", message=message)
+    remedy = "the moves do not mix. Use more draws, longer chains or another kernel."
+    smc, bridge = _agreeing(smc, bridge, "annealing from the prior", "the bridge", remedy)
     fits = not np.isnan(bridge.mcse) and fit_share(works) >= _GOOD_FIT
     return [bridge, smc] if fits else [smc, bridge]
+
+
+def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
+    work = np.concatenate([block.work for block in blocks])
+    smc = jarzynski(work, name="smc")
+    alone = single_run(work, [block.relative_variance for block in blocks])
+    works = [block.bridge for block in blocks if block.bridge is not None]
+    if len(works) < len(blocks):
+        return [smc, alone]
+    return [*recommend(smc, bridge(works), works), alone]
+
+
+def _two_sided(record: RunRecord) -> list[LogEvidence]:
+    forward, reverse, origin = record.work_forward, record.work_reverse, record.origin
+    both = bar(forward, reverse, reverse_blocks=origin)
+    met = forward[np.isfinite(forward)]  # reverse paths never take those of weight zero
+    there = _seen_from_behind(jarzynski(forward), -forward, -reverse, both)
+    back = _seen_from_behind(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
+    remedy = "the moves do not mix. Use more stages, better starts or another kernel."
+    there, back = _agreeing(there, back, "forward annealing", "reverse annealing", remedy)
+    islands = []
+    if record.islands:
+        islands = _of_islands(record.islands)
+        both, islands[0] = _agreeing(
+            both, islands[0], "annealing both ways", "sequential Monte Carlo", remedy
+        )
+    if "inconsistent" in (there.status, back.status) and both.status == "ok":
+        both = replace(both, status="inconsistent", message=there.message)
+    others = [histogram(forward, reverse, reverse_blocks=origin), there, back]
+    if np.isfinite(forward).all():
+        others += [
+            cumulant(forward, reverse, reverse_blocks=origin),
+            cumulant_forward(forward),
+        ]
+    others.append(cumulant_reverse(reverse, blocks=origin))
+    checked = [_checked_by(both, other) for other in others]
+    return [both, *checked, lower_bound(forward), upper_bound(reverse, blocks=origin), *islands]
+
+
+def _seen_from_behind(
+    estimate: LogEvidence, log_weight: Floats, log_other: Floats, both: LogEvidence
+) -> LogEvidence:
+    """Return an exponential average with a verdict from paths of the other direction.
+
+    Their mean weight over this direction's is the inverse of the effective share of paths: a run
+    that never met its heaviest paths cannot know it, but the other direction starts from them.
+    """
+    if estimate.status != "ok" or not np.isfinite(both.value):
+        return estimate
+    value = log_mean_exp(log_weight)
+    effective = len(log_weight) * float(np.exp(value - log_mean_exp(log_other)))
+    if effective >= _LEAST_EFFECTIVE_PATHS:
+        return estimate
+    message = (
+        f"paths of the other direction show that only about {effective:.1f} of "
+        f"{len(log_weight)} paths carry the weight: the error is not to be trusted. Use bar, or "
+        "more stages."
+    )
+    return replace(estimate, status="heavy_tail", message=message)
+
+
+def _agreeing(
+    one: LogEvidence, other: LogEvidence, name: str, other_name: str, remedy: str
+) -> tuple[LogEvidence, LogEvidence]:
+    """Return two independent estimates, with their status changed where they exclude each other."""
+    error = float(np.hypot(one.mcse, other.mcse))
+    distance = abs(one.value - other.value)
+    if not (one.status == other.status == "ok" and distance > _DISAGREEMENT * error):
+        return one, other
+    message = (
+        f"{name} gives {one.value:.3f} and {other_name} {other.value:.3f}, {distance / error:.1f} "
+        f"of their combined errors apart: {remedy}"
+    )
+    return tuple(replace(e, status="inconsistent", message=message) for e in (one, other))  # type: ignore[return-value]
+
+
+def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
+    """Return an estimate from the same work, with a status if Bennett's excludes it."""
+    if both.status not in ("ok", other.status) and other.status == "ok":
+        return replace(other, status=both.status, message=both.message)
+    distance = abs(both.value - other.value)
+    if other.status == "ok" and distance > _DISAGREEMENT * np.hypot(both.mcse, other.mcse):
+        message = f"it differs from bar by {distance:.3f} nats, more than both errors allow."
+        return replace(other, status="inconsistent", message=message)
+    return other

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED as FIRST
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Stopped(Exception):
 class Task(Protocol):
     """What runs one block; it is pickled when blocks run in other processes."""
 
-    def __call__(self, block: int, report: Report) -> Any:
-        """Run a block and return its record."""
+    def __call__(self, report: Report) -> Any:
+        """Run the block and return its record."""
         ...
 
 
@@ -40,22 +40,19 @@ class _Failure:
 
 
 def run_blocks(
-    task: Task,
-    n_blocks: int,
+    tasks: Sequence[Task],
     *,
     cores: int,
     executor: Executor | None = None,
     report: Report = silent,
     done: Callable[[int, Any], None] = lambda block, record: None,
 ) -> list[Any]:
-    """Run blocks ``0`` to ``n_blocks - 1`` and return their records in that order.
+    """Run blocks and return their records in the same order.
 
     Parameters
     ----------
-    task : callable
-        Runs one block. Its results depend on the block's index alone.
-    n_blocks : int
-        Number of blocks.
+    tasks : sequence of callable
+        One for each block; its result does not depend on where or when it runs.
     cores : int
         Threads, when there is no executor.
     executor : concurrent.futures.Executor, optional
@@ -63,7 +60,7 @@ def run_blocks(
     report : callable
         Told of the progress of blocks that run in threads.
     done : callable
-        Told of every finished block.
+        Told of the position of every finished block, and of its record.
 
     Raises
     ------
@@ -77,20 +74,19 @@ def run_blocks(
     """
     records: dict[int, Any] = {}
     if executor is not None:
-        _run_elsewhere(task, n_blocks, executor, records, done)
-    _run_in_threads(task, n_blocks, cores, report, records, done)
-    return [records[block] for block in range(n_blocks)]
+        _run_elsewhere(tasks, executor, records, done)
+    _run_in_threads(tasks, cores, report, records, done)
+    return [records[position] for position in range(len(tasks))]
 
 
 def _run_in_threads(
-    task: Task,
-    n_blocks: int,
+    tasks: Sequence[Task],
     cores: int,
     report: Report,
     records: dict[int, Any],
     done: Callable[[int, Any], None],
 ) -> None:
-    missing = [block for block in range(n_blocks) if block not in records]
+    missing = [position for position in range(len(tasks)) if position not in records]
     if not missing:
         return
     stop = threading.Event()
@@ -103,7 +99,7 @@ def _run_in_threads(
     pool = ThreadPoolExecutor(min(cores, len(missing)), thread_name_prefix="pm_evidence")
     try:
         with threadpool_limits(limits=1):
-            futures = {pool.submit(task, block, watch): block for block in missing}
+            futures = {pool.submit(tasks[i], watch): i for i in missing}
             _collect(futures, records, done)
     finally:
         stop.set()
@@ -122,18 +118,17 @@ def _collect(
 
 
 def _run_elsewhere(
-    task: Task,
-    n_blocks: int,
+    tasks: Sequence[Task],
     executor: Executor,
     records: dict[int, Any],
     done: Callable[[int, Any], None],
 ) -> None:
     """Fill ``records`` from an executor; leave out what a broken one did not finish."""
-    tries = dict.fromkeys(range(n_blocks), 1)
+    tries = dict.fromkeys(range(len(tasks)), 1)
     futures: dict[Future[Any], int] = {}
     try:
-        for block in range(n_blocks):
-            futures[executor.submit(_guarded, task, block, 1)] = block
+        for block, task in enumerate(tasks):
+            futures[executor.submit(_guarded, task, 1)] = block
         while futures:
             finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
             for future in finished:
@@ -147,24 +142,24 @@ def _run_elsewhere(
                         raise
                     tries[block] += 1
                     _log.warning("Block %d was lost (%s); it runs again.", block, error)
-                    futures[executor.submit(_guarded, task, block, tries[block])] = block
+                    futures[executor.submit(_guarded, tasks[block], tries[block])] = block
                     continue
                 if isinstance(outcome, _Failure):
                     raise outcome.error
                 records[block] = outcome
                 done(block, outcome)
     except BrokenExecutor:
-        left = n_blocks - len(records)
+        left = len(tasks) - len(records)
         _log.warning("A worker died and took the pool along; %d blocks run here instead.", left)
     finally:
         for future in futures:
             future.cancel()
 
 
-def _guarded(task: Task, block: int, attempt: int) -> Any:
+def _guarded(task: Task, attempt: int) -> Any:
     """Run a block in a worker; Dask would answer a second, equal call with the first one's fate."""
     try:
         with threadpool_limits(limits=1):
-            return task(block, silent)
+            return task(silent)
     except Exception as error:
         return _Failure(error)

@@ -88,9 +88,9 @@ class Display:
             log_z=f"{progress.log_evidence:.2f}",
         )
 
-    def begin(self, description: str, n_blocks: int, n_stages: int) -> None:
-        """Start the row of a run of ``n_blocks`` blocks of ``n_stages`` stages."""
-        self._n_stages = n_stages
+    def begin(self, description: str, n_blocks: int, n_stages: int, sign: int = 1) -> None:
+        """Start the row of some blocks; the work of reverse ones has the sign -1."""
+        self._n_stages, self._sign = n_stages, sign
         self._reached, self._work = {}, []
         self._run = self._add(description, total=float(n_blocks * n_stages))
 
@@ -117,9 +117,9 @@ class Display:
         self._progress.update(self._run, completed=sum(self._reached.values()), **fields)
 
     def _running(self) -> str:
-        log_weight = -np.concatenate(self._work)
+        log_weight = -self._sign * np.concatenate(self._work)
         value = log_mean_exp(log_weight)
         if len(log_weight) < 2 or not np.isfinite(value):
-            return f"{value:.2f}"
+            return f"{self._sign * value:.2f}"
         error = np.exp(log_weight - value).std(ddof=1) / np.sqrt(len(log_weight))
-        return f"{value:.3f} ± {error:.3f}"
+        return f"{self._sign * value:.3f} ± {error:.3f}"

@@ -33,6 +33,11 @@ class GeometricPath:
         particles: Particles = self.target.draw(n, seed)
         return particles
 
+    def at(self, draws: Floats) -> Particles:
+        """Return the population at some points, shape ``(n, n_dim)``."""
+        particles: Particles = self.target.evaluate(np.array(draws, dtype=float, order="C"))
+        return particles
+
     def log_ratio(self, state: Particles, start: float, stop: float) -> Floats:
         """Return ``(stop - start) * log likelihood``, shape ``(n,)``, in nats."""
         ratio: Floats = (stop - start) * state.log_density[:, 1]

@@ -45,9 +45,13 @@ def work_group(record: RunRecord) -> xr.Dataset:
     variables = _direction_work(schema.FORWARD, record.forward)
     if record.reverse:
         variables |= _direction_work(schema.REVERSE, record.reverse)
-    variables |= _bridge_work(record.forward)
+    if record.origin is not None:
+        variables[schema.ORIGIN] = (f"{schema.REVERSE}_path", record.origin)
+    if record.islands:
+        variables |= _direction_work(schema.ISLAND, record.islands)
+    variables |= _bridge_work(record.islands or record.forward)
     group = xr.Dataset(variables)
-    for name in (schema.FORWARD, schema.REVERSE, *schema.BRIDGE):
+    for name in (schema.FORWARD, schema.REVERSE, schema.ISLAND, *schema.BRIDGE):
         if name in group:
             group[name].attrs["units"] = schema.NATS
     return group

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.results import schema
 
-__all__ = ["describe_observed", "fingerprint", "observed_fingerprint"]
+__all__ = ["describe_observed", "fingerprint", "observed_fingerprint", "posterior_of"]
 
 
 def fingerprint(observed: Mapping[str, NDArray[Any]]) -> str:
@@ -64,6 +64,52 @@ def describe_observed(dt: xr.DataTree) -> str:
         return "no group observed_data"
     variables = dt[schema.OBSERVED_DATA].data_vars.items()
     return ", ".join(f"{name} {var.shape}" for name, var in variables) or "no observed variable"
+
+
+def posterior_of(dt: Any, observed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the posterior draws of a DataTree, if they are given the same observed data.
+
+    Parameters
+    ----------
+    dt : DataTree
+        With the groups ``posterior`` and, unless nothing is observed, ``observed_data``.
+    observed : mapping of str to ndarray
+        Observed data of the model that the draws are wanted for.
+
+    Returns
+    -------
+    dict of ndarray, each of shape (n_chains, n_draws, ...)
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree.
+    ValueError
+        If it has no posterior draws, or other observed data.
+    """
+    if not isinstance(dt, xr.DataTree):
+        raise TypeError(
+            f"reverse_start must be a DataTree with posterior draws, got {type(dt).__name__}; pass "
+            "what pm.sample returned."
+        )
+    if schema.POSTERIOR not in dt.children:
+        groups = ", ".join(dt.children) or "(none)"
+        raise ValueError(
+            f"reverse_start must have the group 'posterior', got the groups {groups}; pass what "
+            "pm.sample returned."
+        )
+    if observed_fingerprint(dt) != fingerprint(observed):
+        raise ValueError(
+            f"reverse_start must hold the posterior given the model's own data, got draws given "
+            f"{describe_observed(dt)}, whose values or shapes differ; sample this model with "
+            "pm.sample, and pass the whole result."
+        )
+    group = dt[schema.POSTERIOR].to_dataset()
+    return {
+        str(name): group[name].transpose(*schema.SAMPLE_DIMS, ...).values
+        for name in group.data_vars
+        if set(schema.SAMPLE_DIMS) <= set(group[name].dims)
+    }
 
 
 def _digest(name: str, values: Any) -> bytes:

@@ -17,11 +17,13 @@ __all__ = [
     "FINGERPRINT",
     "FORWARD",
     "INFERENCE_LIBRARY",
+    "ISLAND",
     "KERNEL_PREFIX",
     "LOG_EVIDENCE",
     "METHOD",
     "NATS",
     "OBSERVED_DATA",
+    "ORIGIN",
     "POSTERIOR",
     "RANDOM_SEED",
     "RECOMMENDED",
@@ -64,6 +66,9 @@ FORWARD = "forward"
 # work from a fitted density to the target: at draws of the fitted density, and of the target
 BRIDGE = ("bridge_forward", "bridge_reverse")
 REVERSE = "reverse"
+# islands whose draws reverse paths start from, and the group of draws that each path started from
+ISLAND = "island"
+ORIGIN = "reverse_path_origin"
 
 # Prefix of the kernel's settings in ``annealing``, which keeps them apart from the diagnostics.
 KERNEL_PREFIX = "kernel_"

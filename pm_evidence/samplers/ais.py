@@ -1,62 +1,92 @@
-"""Annealed importance sampling: independent paths from prior to posterior."""
+"""Annealed importance sampling: independent paths from prior to posterior, and back."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share
 from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
-from pm_evidence.samplers.trace import FORWARD, Tracer
+from pm_evidence.samplers.trace import FORWARD, REVERSE, Tracer
 from pm_evidence.schedules.fixed import refine
 
 __all__ = ["AIS"]
 
 _PATHS_PER_BLOCK = 64
+# Variance of the work that stages are made for if moves were perfect. The better half of what
+# forward and reverse paths tell is lost where it exceeds about 4, and moves are not perfect.
+_IDEAL_VARIANCE = 1.0
+_STAGES = (20, 5000)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AIS:
-    """Annealed importance sampling (Neal 2001; Habeck 2017, Eq. 2 to 4).
+    """Annealed importance sampling (Neal 2001; Habeck 2017, Eq. 2 to 6), forward and reverse.
 
     A pilot learns a schedule and a kernel for each of its stages; every stage is then cut into
-    equal parts, and independent paths follow. The mean weight is an unbiased estimate of Z.
+    equal parts, and independent paths follow from the prior. The same kernels, reversed, carry
+    posterior draws back to the prior. The work of both directions gives Bennett's estimate, and
+    each direction certifies the other.
 
     Parameters
     ----------
-    n_stages : int
-        Number of inverse temperatures after the first, about.
+    direction : str
+        ``"both"`` or ``"forward"``.
+    n_stages : int, optional
+        Number of inverse temperatures after the first, about. By default so many that the work
+        would have a variance of 1 if every move were perfect, as the pilot tells.
     ess : float
         Effective sample size that the pilot's stages keep, as a share.
+    reverse_start : DataTree, optional
+        Posterior draws of the same model and data, from ``pm.sample`` say, that reverse paths
+        start from. By default they come from independent islands of sequential Monte Carlo.
+    islands : int
+        Number of these islands, at least 2.
     """
 
-    n_stages: int = 200
+    direction: str = "both"
+    n_stages: int | None = None
     ess: float = 0.5
+    reverse_start: Any = None
+    islands: int = 16
     name = "ais"
     chain_length = 5  # of the pilot
 
     def __post_init__(self) -> None:
-        check_count("n_stages", self.n_stages, 1)
+        check_choice("direction", self.direction, ("both", "forward"))
+        if self.n_stages is not None:
+            check_count("n_stages", self.n_stages, 1)
+        check_count("islands", self.islands, 2)
         check_share("ess", self.ess, 0.5)
 
-    def n_blocks(self, draws: int) -> int:
-        """Return the number of blocks that ``draws`` paths are cut into."""
-        return -(-draws // _PATHS_PER_BLOCK)
+    def first_round(self, draws: int) -> int:
+        """Return how many paths to begin with, in each direction."""
+        return draws
+
+    def sizes(self, total: int, draws: int) -> list[int]:
+        """Return the number of paths of each block of a round of ``total`` paths."""
+        full, rest = divmod(total, _PATHS_PER_BLOCK)
+        return [_PATHS_PER_BLOCK] * full + [rest] * (rest > 0)
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan with every stage cut into equal parts."""
-        beta = refine(plan.beta, self.n_stages)
+        # a stage that keeps the share ``ess`` has, for normal work, the variance -log(ess), and
+        # cutting it into r parts leaves a part in r of that
+        ideal = plan.n_stages**2 * -np.log(self.ess) / _IDEAL_VARIANCE
+        n_stages = self.n_stages or int(np.clip(ideal, *_STAGES))
+        beta = refine(plan.beta, n_stages)
         parts = (len(beta) - 1) // plan.n_stages
         return Plan(beta, tuple(kernel for kernel in plan.kernels for _ in range(parts)))
 
     def run_block(
-        self, path: Path, plan: Plan, block: int, draws: int, seed: int, report: Report = silent
+        self, path: Path, plan: Plan, block: int, n: int, seed: int, report: Report = silent
     ) -> BlockRecord:
-        """Run the block's share of ``draws`` paths."""
-        n = min(_PATHS_PER_BLOCK, draws - block * _PATHS_PER_BLOCK)
+        """Run ``n`` paths from the reference to the target."""
         draw_seed, chain_seed = block_seeds(seed, FORWARD, block)
         chains = streams(chain_seed, n)
         state = path.draw(n, draw_seed)
@@ -73,6 +103,40 @@ class AIS:
             trace=tracer.trace(plan.n_stages),
             draws=state.to_draws(),
             log_weight=log_weight,
+            n_evaluations=n + tracer.n_evaluations,
+            n_nan=tracer.n_nan,
+        )
+
+    def run_reverse(
+        self,
+        path: Path,
+        plan: Plan,
+        block: int,
+        start: NDArray[Any],
+        origin: NDArray[np.int64],
+        seed: int,
+        report: Report = silent,
+    ) -> BlockRecord:
+        """Run a path from every draw in ``start`` back to the reference.
+
+        The mirror image of ``run_block``: reversed kernels in the opposite order, each before the
+        step of the work that it comes after on the way forward.
+        """
+        n = len(start)
+        chains = streams(block_seeds(seed, REVERSE, block)[1], n)
+        state = path.at(start)
+        work = np.zeros(n)
+        tracer = Tracer(block, report)
+        stages = list(zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True))
+        for stop, beta, kernel in stages[::-1]:
+            state, info = kernel.reversed().advance(path, state, beta, chains)
+            work -= path.log_ratio(state, stop, beta)
+            tracer.add(beta, path.energy(state, stop), work, info, -log_mean_exp(work))
+        return BlockRecord(
+            block=block,
+            work=work,
+            trace=tracer.trace(plan.n_stages, backwards=True),
+            origin=origin,
             n_evaluations=n + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )

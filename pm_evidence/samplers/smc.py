@@ -65,19 +65,31 @@ class SMC:
         check_share("ess", self.ess, 0.5)
         check_choice("resampling", self.resampling, SCHEMES)
 
-    def n_blocks(self, draws: int) -> int:
-        """Return the number of blocks, one per island."""
-        return self.islands
+    def first_round(self, draws: int) -> int:
+        """Return how many particles to begin with."""
+        return self.islands * draws
+
+    def sizes(self, total: int, draws: int) -> list[int]:
+        """Return the number of particles of each island of a round of ``total`` particles."""
+        return [draws] * (total // draws)
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan as the islands follow it."""
         return plan
 
     def run_block(
-        self, path: Path, plan: Plan, block: int, draws: int, seed: int, report: Report = silent
+        self,
+        path: Path,
+        plan: Plan,
+        block: int,
+        draws: int,
+        seed: int,
+        report: Report = silent,
+        *,
+        phase: int = FORWARD,
     ) -> BlockRecord:
         """Run one island of ``draws`` particles."""
-        draw_seed, chain_seed = block_seeds(seed, FORWARD, block)
+        draw_seed, chain_seed = block_seeds(seed, phase, block)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
         n_chains = max(-(-draws // self.chain_length), 2)
         chains = streams(chain_seed, n_chains)

@@ -11,9 +11,10 @@ from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.progress import Progress, Report
 from pm_evidence.core.records import StageTrace
 
-__all__ = ["FORWARD", "Tracer", "kernel_settings"]
+__all__ = ["FORWARD", "ISLAND", "REVERSE", "Tracer", "kernel_settings"]
 
-FORWARD = 1  # phase of the random streams
+# phases of the random streams; islands are forward runs too, but never share a stream with paths
+FORWARD, REVERSE, ISLAND = 1, 2, 3
 
 Floats = NDArray[np.float64]
 
@@ -53,12 +54,15 @@ class Tracer:
         self.n_nan += info.n_nan
         self.report(Progress(self.block, self.n_stages, beta, ess, info.acceptance, log_z))
 
-    def trace(self, n_stages: int) -> StageTrace:
-        """Return the trace over ``n_stages``; NaN for stages that the block did not reach."""
+    def trace(self, n_stages: int, *, backwards: bool = False) -> StageTrace:
+        """Return the trace over ``n_stages``; NaN for stages that the block did not reach.
+
+        Stages are counted from the reference, also where the block went ``backwards``.
+        """
         columns = np.full((4, n_stages), np.nan)
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
-        return StageTrace(*columns)
+        return StageTrace(*(columns[:, ::-1] if backwards else columns))
 
 
 def kernel_settings(plan: Plan) -> Mapping[str, Floats]:

@@ -1,15 +1,15 @@
-"""From flat unconstrained vectors to named variables on their own scale."""
+"""Between flat unconstrained vectors and named variables on their own scale."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.replace import clone_replace, vectorize_graph
 
-__all__ = ["ConstrainedSpace"]
+__all__ = ["ConstrainedSpace", "UnconstrainedSpace"]
 
 Floats = NDArray[np.float64]
 
@@ -88,3 +88,66 @@ class ConstrainedSpace:
             if len(many) != n or not np.allclose(many[0], one, rtol=1e-8, equal_nan=True):
                 return None
         return [np.asarray(r) for r in results]
+
+
+class UnconstrainedSpace:
+    """Flat unconstrained vectors as a function of the free variables on their own scale.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    """
+
+    def __init__(self, model: pm.Model) -> None:
+        self._free = model.free_RVs
+        given = {rv: rv.type(f"{rv.name}_given") for rv in self._free}
+        outputs = []
+        for rv in self._free:
+            transform = model.rvs_to_transforms[rv]
+            value = given[rv]
+            outputs.append(
+                value if transform is None else transform.forward(value, *rv.owner.inputs)
+            )
+        # bounds may depend on other free variables
+        outputs = clone_replace([pt.as_tensor(o) for o in outputs], given, rebuild_strict=False)
+        inputs = list(given.values())
+        self._point = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
+
+    def values(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
+        """Return posterior draws as rows.
+
+        Parameters
+        ----------
+        draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
+            At least all free variables of the model.
+
+        Returns
+        -------
+        ndarray, shape (n_chains * n_draws, n_dim)
+
+        Raises
+        ------
+        ValueError
+            If a free variable is missing, has another shape, or lies outside its support.
+        """
+        columns = []
+        for rv in self._free:
+            shape = tuple(rv.shape.eval())
+            if rv.name not in draws or draws[rv.name].shape[2:] != shape:
+                found = f"shape {draws[rv.name].shape[2:]}" if rv.name in draws else "none"
+                raise ValueError(
+                    f"reverse_start must hold draws of {rv.name!r} of shape {shape}, got {found}: "
+                    "they belong to another model. Sample this model with pm.sample."
+                )
+            columns.append(draws[rv.name].reshape(-1, *shape).astype(rv.dtype))
+        points = [self._point(*row) for row in zip(*columns, strict=True)]
+        x = np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
+        bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+        if bad.size:
+            raise ValueError(
+                f"reverse_start must lie inside the support of the priors, got {bad.size} of "
+                f"{len(x)} draws outside, first draw {bad[0]}: they belong to another model. "
+                "Sample this model with pm.sample."
+            )
+        return x

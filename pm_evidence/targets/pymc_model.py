@@ -34,7 +34,7 @@ from pm_evidence.targets.compile_numba import (
     compile_density,
     in_double_precision,
 )
-from pm_evidence.targets.constrain import ConstrainedSpace
+from pm_evidence.targets.constrain import ConstrainedSpace, UnconstrainedSpace
 from pm_evidence.targets.model_checks import check_model
 from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
@@ -261,6 +261,11 @@ class PyMCTarget:
     def constrained(self) -> "ConstrainedSpace":
         """The map from flat vectors to named variables and deterministics."""
         return ConstrainedSpace(self.model, self.shapes)
+
+    @cached_property
+    def unconstrained(self) -> "UnconstrainedSpace":
+        """The map from named free variables to flat vectors."""
+        return UnconstrainedSpace(self.model)
 
     def observed_data(self) -> dict[str, NDArray[Any]]:
         """Return the observed data by name."""

@@ -5,7 +5,8 @@ import pytest
 from pymbar.other_estimators import bar as pymbar_bar
 
 from pm_evidence.estimators import bridge, recommend
-from pm_evidence.estimators.bar import bar_log_evidence, fit_share
+from pm_evidence.estimators.bar import bar_log_evidence
+from pm_evidence.estimators.bridge import fit_share
 from pm_evidence.estimators.jarzynski import jarzynski
 
 LOG_Z = -7.3
@@ -68,7 +69,7 @@ def test_a_poor_fit_has_no_error():
 
 
 def test_nan_work_is_refused():
-    with pytest.raises(ValueError, match="work must be a number or inf, got nan"):
+    with pytest.raises(ValueError, match="work_forward must be a number or inf, got nan"):
         bridge([(np.array([np.nan, 1.0]), np.zeros(2))] * 2)
 
 

@@ -177,7 +177,6 @@ def test_few_live_paths_of_equal_weight_are_enough():
     assert result.mcse == pytest.approx(np.sqrt(4 / 29), rel=1e-12)
 
 
-@pytest.mark.xfail(reason="a run that has not met its heaviest paths may still say ok")
 def test_broad_work_never_passes_as_good():
     """Lognormal weights that need exp(16) paths, of which 1,000 are there. Seed 8.
 
@@ -216,7 +215,7 @@ def test_single_run_by_hand():
     assert result.value == pytest.approx(np.log(2))
     assert result.mcse == pytest.approx(np.sqrt(0.04 + 9 * 0.01) / 2 / 2)
     assert result.estimator == "single_run" and result.status == "ok"
-    assert result.upper - result.value == pytest.approx(stats.t.ppf(0.975, 999) * result.mcse)
+    assert result.upper - result.value == pytest.approx(stats.norm.ppf(0.975) * result.mcse)
 
 
 def test_single_run_value_is_jarzynskis():

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,11 @@ from pm_evidence.execution.blocks import run_blocks
 from tests.execution import tasks
 
 SQUARES = [block * block for block in range(7)]
+
+
+def numbered(task, n):
+    """A task for each of ``n`` blocks."""
+    return [partial(task, block) for block in range(n)]
 
 
 def processes(n=2):
@@ -43,37 +49,39 @@ def no_threads_left():
 @pytest.mark.parametrize("cores", [1, 2, 5, 50])
 def test_threads(cores):
     finished = {}
-    records = run_blocks(tasks.square, 7, cores=cores, done=finished.__setitem__)
+    records = run_blocks(numbered(tasks.square, 7), cores=cores, done=finished.__setitem__)
     assert records == SQUARES
     assert finished == dict(enumerate(SQUARES))
     assert no_threads_left()
 
 
 def test_as_many_threads_as_cores():
-    records = run_blocks(tasks.who, 6, cores=2)
+    records = run_blocks(numbered(tasks.who, 6), cores=2)
     assert len({ident for _, ident in records}) == 2
     assert {pid for pid, _ in records} == {os.getpid()}
 
 
 def test_no_blocks():
-    assert run_blocks(tasks.square, 0, cores=2) == []
+    assert run_blocks(numbered(tasks.square, 0), cores=2) == []
 
 
 def test_progress_is_reported():
     seen = []
-    run_blocks(tasks.square, 4, cores=2, report=seen.append)
+    run_blocks(numbered(tasks.square, 4), cores=2, report=seen.append)
     assert sorted(progress.block for progress in seen) == [0, 1, 2, 3]
 
 
 def test_linear_algebra_has_one_thread_a_block():
     """Blocks already use all cores; a model with matrices was 190 times slower without this."""
-    assert all(n == 1 for counts in run_blocks(tasks.blas_threads, 2, cores=2) for n in counts)
+    assert all(
+        n == 1 for counts in run_blocks(numbered(tasks.blas_threads, 2), cores=2) for n in counts
+    )
 
 
 @pytest.mark.parametrize("cores", [1, 3])
 def test_error_of_a_block_comes_out_as_itself(cores):
     with pytest.raises(NumericalError, match=r"block 3 is broken\."):
-        run_blocks(tasks.broken, 6, cores=cores)
+        run_blocks(numbered(tasks.broken, 6), cores=cores)
     assert no_threads_left()
 
 
@@ -88,7 +96,7 @@ def test_error_stops_the_other_blocks():
 
     started = time.monotonic()
     with pytest.raises(NumericalError, match="no support"):
-        run_blocks(task, 20, cores=3)
+        run_blocks(numbered(task, 20), cores=3)
     assert time.monotonic() - started < 5.0  # alone, block 0 takes ten seconds
     assert no_threads_left()
 
@@ -103,7 +111,7 @@ def test_interrupt_stops_all_blocks(interrupt):
 
     started = time.monotonic()
     with pytest.raises(interrupt):
-        run_blocks(task, 20, cores=3, done=done)
+        run_blocks(numbered(task, 20), cores=3, done=done)
     assert time.monotonic() - started < 5.0
     assert no_threads_left()
 
@@ -113,30 +121,32 @@ def test_interrupt_stops_all_blocks(interrupt):
 
 def test_processes(pool):
     finished = {}
-    records = run_blocks(tasks.square, 7, cores=1, executor=pool, done=finished.__setitem__)
+    records = run_blocks(
+        numbered(tasks.square, 7), cores=1, executor=pool, done=finished.__setitem__
+    )
     assert records == SQUARES
     assert finished == dict(enumerate(SQUARES))
 
 
 def test_blocks_run_in_the_pool(pool):
-    pids = {pid for pid, _ in run_blocks(tasks.who, 6, cores=1, executor=pool)}
+    pids = {pid for pid, _ in run_blocks(numbered(tasks.who, 6), cores=1, executor=pool)}
     assert os.getpid() not in pids
 
 
 def test_linear_algebra_has_one_thread_in_workers(pool):
-    counts = run_blocks(tasks.blas_threads, 4, cores=1, executor=pool)
+    counts = run_blocks(numbered(tasks.blas_threads, 4), cores=1, executor=pool)
     assert all(n == 1 for count in counts for n in count)
 
 
 def test_error_in_a_worker_comes_out_as_itself(pool):
     with pytest.raises(NumericalError, match=r"block 3 is broken\."):
-        run_blocks(tasks.broken, 6, cores=1, executor=pool)
+        run_blocks(numbered(tasks.broken, 6), cores=1, executor=pool)
 
 
 def test_executor_is_left_running(pool):
     """It is the user's; after an error as well."""
     with pytest.raises(NumericalError):
-        run_blocks(tasks.broken, 6, cores=1, executor=pool)
+        run_blocks(numbered(tasks.broken, 6), cores=1, executor=pool)
     assert pool.submit(os.getpid).result() != os.getpid()
 
 
@@ -146,7 +156,7 @@ def test_interrupt_leaves_the_executor_running():
 
     with ThreadPoolExecutor(2) as executor:
         with pytest.raises(KeyboardInterrupt):
-            run_blocks(tasks.square, 7, cores=1, executor=executor, done=done)
+            run_blocks(numbered(tasks.square, 7), cores=1, executor=executor, done=done)
         assert executor.submit(pow, 2, 3).result() == 8
 
 
@@ -155,7 +165,7 @@ def test_worker_killed_in_mid_run(tmp_path, log):
     marker = tmp_path / "dead"
     task = tasks.SquareAfterDeath(str(marker), os.getpid())
     with processes() as executor:
-        records = run_blocks(task, 7, cores=2, executor=executor)
+        records = run_blocks(numbered(task, 7), cores=2, executor=executor)
     assert marker.exists()
     assert records == SQUARES
     assert "worker died" in log.text
@@ -165,13 +175,13 @@ def test_worker_killed_in_mid_run(tmp_path, log):
 def test_error_that_cannot_be_sent_back(tmp_path, log):
     """It breaks the pool, so that it comes out here after all."""
     with processes(1) as executor, pytest.raises(tasks.TwoArguments, match="block="):
-        run_blocks(tasks.broken_and_unpicklable, 2, cores=1, executor=executor)
+        run_blocks(numbered(tasks.broken_and_unpicklable, 2), cores=1, executor=executor)
 
 
 def test_pool_that_is_broken_already(tmp_path, log):
     with processes(1) as executor:
         executor.submit(tasks.kill_once, str(tmp_path / "dead")).exception()
-        assert run_blocks(tasks.square, 7, cores=2, executor=executor) == SQUARES
+        assert run_blocks(numbered(tasks.square, 7), cores=2, executor=executor) == SQUARES
     assert "7 blocks run here" in log.text
 
 
@@ -188,8 +198,9 @@ class Lossy:
         self.n_losses = n_losses
         self.tries, self.futures = {}, {}
 
-    def submit(self, function, task, block, *others):
-        call = (task, block, *others)
+    def submit(self, function, task, attempt):
+        block = task.args[0]
+        call = (task.func, block, attempt)
         if call in self.futures:
             return self.futures[call]
         future = self.futures[call] = Future()
@@ -197,14 +208,14 @@ class Lossy:
         if self.tries[block] <= self.n_losses:
             future.set_exception(ConnectionError("worker is gone"))
         else:
-            future.set_result(function(*call))
+            future.set_result(function(task, attempt))
         return future
 
 
 @pytest.mark.parametrize("n_losses", [1, 2])
 def test_lost_blocks_run_again(n_losses, log):
     executor = Lossy(n_losses)
-    assert run_blocks(tasks.square, 7, cores=1, executor=executor) == SQUARES
+    assert run_blocks(numbered(tasks.square, 7), cores=1, executor=executor) == SQUARES
     assert set(executor.tries.values()) == {n_losses + 1}
     assert len(log.records) == 7 * n_losses
     assert "Block 3 was lost (worker is gone); it runs again." in log.text
@@ -213,7 +224,7 @@ def test_lost_blocks_run_again(n_losses, log):
 def test_blocks_that_are_always_lost_are_an_error():
     executor = Lossy(100)
     with pytest.raises(ConnectionError, match="worker is gone"):
-        run_blocks(tasks.square, 7, cores=1, executor=executor)
+        run_blocks(numbered(tasks.square, 7), cores=1, executor=executor)
     assert max(executor.tries.values()) == 3
 
 
@@ -221,5 +232,5 @@ def test_error_of_a_block_is_not_tried_again():
     """It would fail again: only the loss of a worker is bad luck."""
     executor = Lossy(0)
     with pytest.raises(NumericalError):
-        run_blocks(tasks.broken, 7, cores=1, executor=executor)
+        run_blocks(numbered(tasks.broken, 7), cores=1, executor=executor)
     assert executor.tries[3] == 1

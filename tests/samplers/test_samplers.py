@@ -77,11 +77,13 @@ def test_smc_keeps_as_many_draws_as_asked(draws, chain_length):
 
 def test_ais_cuts_paths_into_blocks():
     sampler = AIS()
-    n = sampler.n_blocks(150)
-    sizes = [
-        len(sampler.run_block(TablePath(), plan_of(SHORT), i, 150, seed=4).work) for i in range(n)
-    ]
-    assert sizes == [64, 64, 22]
+    assert sampler.sizes(sampler.first_round(150), 150) == [64, 64, 22]
+    assert len(sampler.run_block(TablePath(), plan_of(SHORT), 2, 22, seed=4).work) == 22
+
+
+def test_islands_have_all_draws_each():
+    sampler = SMC(islands=3)
+    assert sampler.sizes(sampler.first_round(150), 150) == [150, 150, 150]
 
 
 def test_trace_is_that_of_exact_stages():

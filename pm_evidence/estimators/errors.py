@@ -1,0 +1,68 @@
+"""Errors of estimates that are sums over paths, some of which may belong together."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Spread", "checked_blocks", "spread"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far an estimate scatters.
+
+    Parameters
+    ----------
+    mcse : float
+        Standard error.
+    dof : float
+        Degrees of freedom that it was estimated with.
+    """
+
+    mcse: float
+    dof: float
+
+
+def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
+    """Return the spread of a sum of independent parts.
+
+    Parameters
+    ----------
+    *parts : (contributions, blocks)
+        What each path contributes to the deviation of the estimate from its expectation, shape
+        ``(n_paths,)``, and the block that each path belongs to: paths of different blocks are
+        independent. None where all paths are.
+
+    Notes
+    -----
+    The sum over blocks of squared contributions, with Satterthwaite's (1946) degrees of freedom.
+    """
+    variance, squares = 0.0, 0.0
+    for contributions, blocks in parts:
+        if blocks is not None:
+            _, index = np.unique(blocks, return_inverse=True)
+            contributions = np.bincount(index, weights=contributions)
+        n = len(contributions)
+        if n < 2:
+            return Spread(float("nan"), 1.0)
+        part = float(np.sum(contributions**2)) * n / (n - 1)
+        variance += part
+        squares += part**2 / (n - 1)
+    dof = variance**2 / squares if squares > 0.0 else 1.0
+    return Spread(float(np.sqrt(variance)), dof)
+
+
+def checked_blocks(name: str, blocks: ArrayLike | None, work: Floats) -> NDArray[np.int64] | None:
+    """Return the blocks of the paths as integers; raise ValueError if they do not fit the work."""
+    if blocks is None:
+        return None
+    index: NDArray[np.int64] = np.asarray(blocks)
+    if index.shape != work.shape or not np.issubdtype(index.dtype, np.integer):
+        raise ValueError(
+            f"{name} must have one integer per path, shape {work.shape}, got shape {index.shape} "
+            f"and dtype {index.dtype}; leave it out where all paths are independent."
+        )
+    return index

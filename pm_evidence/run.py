@@ -1,0 +1,294 @@
+"""From a target to a record: pilot, islands, forward and reverse blocks, until the error is met."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import Kernel, Path, Plan
+from pm_evidence.core.numerics import normalised
+from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.estimators.recommend import estimates
+from pm_evidence.execution.blocks import Task, run_blocks
+from pm_evidence.execution.display import Display
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.samplers.trace import FORWARD, ISLAND, kernel_settings
+from pm_evidence.schedules.adaptive import no_support
+
+__all__ = ["Run", "Starts"]
+
+Floats = NDArray[np.float64]
+
+_STARTING = 8  # phase of the random streams
+# Islands that reverse paths start from hold this many times as many draws as are needed of them.
+_SURPLUS, _LEAST_ISLAND = 2, 200
+# The pilot wants enough particles per dimension to learn a covariance from.
+_PILOT_PARTICLES_PER_DIMENSION = 10
+# A round makes at most so many times the draws of all rounds before it: the error that the number
+# is computed from is an estimate itself.
+_LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Posterior draws that reverse paths may start from.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n, ...)
+        In the target's own coordinates.
+    group : ndarray of int64, shape (n,)
+        Draws of different groups are independent.
+    probability : ndarray, shape (n,), optional
+        Probability of each draw; equal ones if left out.
+    """
+
+    draws: NDArray[Any]
+    group: NDArray[np.int64]
+    probability: Floats | None = None
+
+    def take(self, index: NDArray[np.int64]) -> "Starts":
+        """Return the draws at ``index``, of equal probability."""
+        return Starts(self.draws[index], self.group[index])
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """A block from the reference to the target: all that a worker needs."""
+
+    sampler: SMC | AIS
+    path: Path
+    plan: Plan
+    block: int
+    n: int
+    seed: int
+    phase: int = FORWARD
+
+    def __call__(self, report: Report = silent) -> BlockRecord:
+        arguments = self.path, self.plan, self.block, self.n, self.seed, report
+        if isinstance(self.sampler, SMC):
+            return self.sampler.run_block(*arguments, phase=self.phase)
+        return self.sampler.run_block(*arguments)
+
+
+@dataclass(frozen=True)
+class _Reverse:
+    """A block from the target to the reference: all that a worker needs."""
+
+    sampler: AIS
+    path: Path
+    plan: Plan
+    block: int
+    starts: Starts
+    seed: int
+
+    def __call__(self, report: Report = silent) -> BlockRecord:
+        draws, group = self.starts.draws, self.starts.group
+        return self.sampler.run_reverse(
+            self.path, self.plan, self.block, draws, group, self.seed, report
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """The resolved arguments of a run.
+
+    Parameters
+    ----------
+    sampler : SMC or AIS
+        How to anneal.
+    draws : int
+        Particles per island, or paths in each direction.
+    schedule : ndarray or None
+        Inverse temperatures; None: the pilot finds them.
+    cores : int
+        Threads.
+    executor : Executor or None
+        Where blocks run instead.
+    seed : int
+        Seed of all streams.
+    target_mcse : float or None
+        Error in nats to go on to; None: one round.
+    max_time : float
+        Seconds after which no further round starts.
+    max_draws : float
+        Number of draws beyond which no further round starts.
+    """
+
+    sampler: SMC | AIS
+    draws: int
+    schedule: Floats | None
+    cores: int
+    executor: Executor | None
+    seed: int
+    target_mcse: float | None = None
+    max_time: float = np.inf
+    max_draws: float = np.inf
+
+    def anneal(
+        self, path: Path, kernel: Kernel, n_dim: int, display: Display, starts: Starts | None
+    ) -> tuple[RunRecord, list[LogEvidence]]:
+        """Run pilot and rounds of blocks; return what they leave behind and what it says.
+
+        Parameters
+        ----------
+        path, kernel
+            What is annealed, and what moves it; untuned.
+        n_dim : int
+            Number of dimensions, for the size of the pilot.
+        display : Display
+            Told of all progress.
+        starts : Starts, optional
+            Where reverse paths start; islands of SMC make them if left out.
+        """
+        started = time.perf_counter()
+        n = max(self.draws, _PILOT_PARTICLES_PER_DIMENSION * n_dim)
+        pilot = Pilot(n, self.sampler.chain_length, self.sampler.ess, self.schedule)
+        coarse = pilot.run(path, kernel, self.seed, display.pilot)
+        plan = coarse if self.schedule is not None else self.sampler.follow(coarse)
+        planned = time.perf_counter()
+        record = RunRecord(self.sampler.name, plan.beta, (), settings=kernel_settings(plan))
+        draws = self.sampler.first_round(self.draws)
+        while True:
+            record = self._extended(record, path, coarse, plan, draws, display, starts)
+            found = estimates(record)
+            draws, reason = self._more(found[0], self._done(record), time.perf_counter() - started)
+            if not draws:
+                break
+        if reason:
+            found[0] = _unfinished(found[0], reason, self.target_mcse)
+        blocks = [*record.forward, *record.reverse, *record.islands]
+        info = {
+            "tuning_time": planned - started,
+            "sampling_time": time.perf_counter() - planned,
+            "n_evaluations": sum(block.n_evaluations for block in blocks),
+            "n_nan": sum(block.n_nan for block in blocks),
+        }
+        return replace(record, info=info), found
+
+    def _extended(
+        self,
+        record: RunRecord,
+        path: Path,
+        coarse: Plan,
+        plan: Plan,
+        draws: int,
+        display: Display,
+        starts: Starts | None,
+    ) -> RunRecord:
+        """Return the record with another round of ``draws`` particles or paths."""
+        sampler = self.sampler
+        if isinstance(sampler, SMC) or sampler.direction == "forward":
+            return self._go(record, path, plan, draws, display)
+        if starts is None:
+            islands = SMC(islands=sampler.islands, ess=sampler.ess)
+            n = max(_SURPLUS * -(-draws // sampler.islands), _LEAST_ISLAND)
+            first = len(record.islands)
+            tasks = [
+                _Forward(islands, path, coarse, first + i, n, self.seed, ISLAND)
+                for i in range(sampler.islands)
+            ]
+            made = self._run("Islands", tasks, coarse, display)
+            record = replace(record, islands=(*record.islands, *made))
+            starts = _of_islands(made)
+        record = self._go(record, path, plan, draws, display)
+        return self._return(record, path, plan, starts, draws, display)
+
+    def _go(
+        self, record: RunRecord, path: Path, plan: Plan, draws: int, display: Display
+    ) -> RunRecord:
+        """Return the record with more forward blocks."""
+        first = len(record.forward)
+        tasks = [
+            _Forward(self.sampler, path, plan, first + i, n, self.seed)
+            for i, n in enumerate(self.sampler.sizes(draws, self.draws))
+        ]
+        made = self._run(self.sampler.name.upper(), tasks, plan, display)
+        return replace(record, forward=(*record.forward, *made))
+
+    def _return(
+        self,
+        record: RunRecord,
+        path: Path,
+        plan: Plan,
+        starts: Starts,
+        draws: int,
+        display: Display,
+    ) -> RunRecord:
+        """Return the record with more reverse blocks, which start from posterior draws."""
+        assert isinstance(self.sampler, AIS)
+        first = len(record.reverse)
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(_STARTING, first))
+        chosen = np.random.default_rng(sequence).choice(
+            len(starts.draws), draws, replace=draws > len(starts.draws), p=starts.probability
+        )
+        ends = np.cumsum(self.sampler.sizes(draws, self.draws))[:-1]
+        tasks = [
+            _Reverse(self.sampler, path, plan, first + i, starts.take(part), self.seed)
+            for i, part in enumerate(np.split(chosen, ends))
+        ]
+        made = self._run("Reverse", tasks, plan, display, -1)
+        return replace(record, reverse=(*record.reverse, *made))
+
+    def _run(
+        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display, sign: int = 1
+    ) -> tuple[BlockRecord, ...]:
+        display.begin(name, len(tasks), plan.n_stages, sign)
+        return tuple(
+            run_blocks(
+                tasks,
+                cores=self.cores,
+                executor=self.executor,
+                report=display.block,
+                done=display.done,
+            )
+        )
+
+    def _done(self, record: RunRecord) -> int:
+        """Return the number of particles or forward paths so far."""
+        if isinstance(self.sampler, SMC):
+            return len(record.forward) * self.draws
+        return record.work_forward.size
+
+    def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, str]:
+        """Return how many draws to add (0: no more), and what stops the run before its aim."""
+        if self.target_mcse is None or found.mcse <= self.target_mcse:
+            return 0, ""
+        wanted = _LARGEST_GROWTH
+        if np.isfinite(found.mcse) and found.status == "ok":
+            wanted = 1.1 * (found.mcse / self.target_mcse) ** 2 - 1.0
+        growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
+        if elapsed * (1.0 + growth) > self.max_time:
+            return 0, "max_time"
+        draws = int(min(growth * done, self.max_draws - done))
+        unit = self.draws if isinstance(self.sampler, SMC) else 1
+        draws -= draws % unit
+        return (draws, "") if draws > 0 else (0, "max_draws")
+
+
+def _unfinished(found: LogEvidence, reason: str, target_mcse: float | None) -> LogEvidence:
+    if found.status != "ok":
+        return found
+    message = (
+        f"the error is {found.mcse:.3g} nats and not {target_mcse:.3g}, because {reason} was "
+        "reached; allow more, or take the error as it is."
+    )
+    return replace(found, status=reason, message=message)
+
+
+def _of_islands(blocks: Sequence[BlockRecord]) -> Starts:
+    """Return the draws of islands, each island with the probability of its evidence."""
+    alive = [block for block in blocks if block.draws is not None]
+    if not alive:
+        raise no_support(len(blocks))
+    draws = [np.asarray(block.draws) for block in alive]
+    group = np.repeat([block.block for block in alive], [len(part) for part in draws])
+    log_weight = -np.repeat([block.work[0] for block in alive], [len(part) for part in draws])
+    return Starts(np.concatenate(draws), group, normalised(log_weight))
