@@ -12,11 +12,18 @@ from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
-from pm_evidence.plots import plot_compare, plot_schedule
+from pm_evidence.plots import (
+    plot_compare,
+    plot_energy,
+    plot_estimates,
+    plot_schedule,
+    plot_work,
+)
 from pm_evidence.results import attach_evidence, bayes_factor, compare, log_evidence
-from pm_evidence.sample import sample_evidence
+from pm_evidence.sample import sample_evidence, simulate_and_certify
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.gaussian import Gaussian
 
 __all__ = [
     "AIS",
@@ -25,6 +32,7 @@ __all__ = [
     "Cycle",
     "DiscreteGibbs",
     "EvidenceWarning",
+    "Gaussian",
     "IntegerWalk",
     "LogEvidence",
     "ModelError",
@@ -36,8 +44,12 @@ __all__ = [
     "estimators",
     "log_evidence",
     "plot_compare",
+    "plot_energy",
+    "plot_estimates",
     "plot_schedule",
+    "plot_work",
     "sample_evidence",
+    "simulate_and_certify",
 ]
 
 try:

@@ -13,7 +13,8 @@ from pm_evidence.core.contracts import Kernel, Path, Plan
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.jarzynski import jarzynski
+from pm_evidence.estimators.recommend import estimates, missing
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
 from pm_evidence.samplers.ais import AIS
@@ -26,7 +27,10 @@ __all__ = ["Run", "Starts"]
 
 Floats = NDArray[np.float64]
 
-_STARTING = 8  # phase of the random streams
+_STARTING, _PEAK = 7, 8  # phases of the random streams
+_PEAK_DRAWS = 500
+# Moves that make paths from one exact draw nearly independent; they all remain exact.
+_PARTING_MOVES = 100
 # Islands that reverse paths start from hold this many times as many draws as are needed of them.
 _SURPLUS, _LEAST_ISLAND = 2, 200
 # The pilot wants enough particles per dimension to learn a covariance from.
@@ -44,19 +48,23 @@ class Starts:
     ----------
     draws : ndarray, shape (n, ...)
         In the target's own coordinates.
-    group : ndarray of int64, shape (n,)
-        Draws of different groups are independent.
+    group : ndarray of int64, shape (n,), or None
+        Draws of different groups are independent; None: all are.
     probability : ndarray, shape (n,), optional
         Probability of each draw; equal ones if left out.
+    kind : str
+        ``"islands"``, ``"given"`` by the user, or ``"exact"``: one exact draw of the target.
     """
 
     draws: NDArray[Any]
-    group: NDArray[np.int64]
+    group: NDArray[np.int64] | None = None
     probability: Floats | None = None
+    kind: str = "islands"
 
     def take(self, index: NDArray[np.int64]) -> "Starts":
         """Return the draws at ``index``, of equal probability."""
-        return Starts(self.draws[index], self.group[index])
+        group = None if self.group is None else self.group[index]
+        return replace(self, draws=self.draws[index], group=group, probability=None)
 
 
 @dataclass(frozen=True)
@@ -90,9 +98,16 @@ class _Reverse:
     seed: int
 
     def __call__(self, report: Report = silent) -> BlockRecord:
-        draws, group = self.starts.draws, self.starts.group
+        starts = self.starts
         return self.sampler.run_reverse(
-            self.path, self.plan, self.block, draws, group, self.seed, report
+            self.path,
+            self.plan,
+            self.block,
+            starts.draws,
+            starts.group,
+            self.seed,
+            report,
+            n_moves=_PARTING_MOVES if starts.kind == "exact" else 0,
         )
 
 
@@ -154,7 +169,13 @@ class Run:
         coarse = pilot.run(path, kernel, self.seed, display.pilot)
         plan = coarse if self.schedule is not None else self.sampler.follow(coarse)
         planned = time.perf_counter()
-        record = RunRecord(self.sampler.name, plan.beta, (), settings=kernel_settings(plan))
+        record = RunRecord(
+            self.sampler.name,
+            plan.beta,
+            (),
+            settings=kernel_settings(plan),
+            info={"reverse_start": starts.kind if starts else "islands"},
+        )
         draws = self.sampler.first_round(self.draws)
         while True:
             record = self._extended(record, path, coarse, plan, draws, display, starts)
@@ -164,6 +185,7 @@ class Run:
                 break
         if reason:
             found[0] = _unfinished(found[0], reason, self.target_mcse)
+        found = self._beside_the_peak(path, record, found)
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
             "tuning_time": planned - started,
@@ -171,7 +193,28 @@ class Run:
             "n_evaluations": sum(block.n_evaluations for block in blocks),
             "n_nan": sum(block.n_nan for block in blocks),
         }
+        if record.reverse:
+            info |= record.info
         return replace(record, info=info), found
+
+    def _beside_the_peak(
+        self, path: Path, record: RunRecord, found: list[LogEvidence]
+    ) -> list[LogEvidence]:
+        """Return the estimates with a status where the highest peak holds more than they say.
+
+        Importance sampling at a peak sees that peak's share of Z and none of the rest; no annealing
+        that missed a narrow one at a phase transition can see it.
+        """
+        blocks = [block for block in record.islands or record.forward if block.draws is not None]
+        if not blocks:
+            return found
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_PEAK,)))
+        start = path.at(np.asarray(blocks[0].draws)[:1])
+        fit = path.fit_peak(start)
+        if fit is None:
+            return found
+        work, _ = path.bridge_work(fit, start, _PEAK_DRAWS, rng)
+        return [missing(estimate, jarzynski(work, name="peak")) for estimate in found]
 
     def _extended(
         self,

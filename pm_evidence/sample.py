@@ -1,6 +1,5 @@
 """The entry point: wires target, path, kernel, sampler, record and estimators together."""
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -11,7 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.arguments import (
+    checked_cores,
+    checked_executor,
+    chosen_sampler,
+    chosen_schedule,
+    compile_options,
+    idata_options,
+    limits,
+)
+from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.errors import EvidenceWarning, ModelError
 from pm_evidence.core.numerics import normalised
@@ -21,31 +29,27 @@ from pm_evidence.core.resampling import resample
 from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.recommend import estimates
 from pm_evidence.execution.display import Display
-from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.lines import line_of, method_of
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint, posterior_of
 from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.schedules.fixed import fixed_schedule
+from pm_evidence.targets.native import NativeTarget
 from pm_evidence.targets.pymc_model import PyMCTarget, find_model, target_of
+from pm_evidence.targets.simulate import simulate
 
-__all__ = ["sample_evidence"]
+__all__ = ["sample_evidence", "simulate_and_certify"]
 
 Floats = NDArray[np.float64]
-_METHODS = {"auto": SMC, "smc": SMC, "ais": AIS}
-_IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
+Target = PyMCTarget | NativeTarget
 # A larger share of proposals at which the density is NaN is worth a warning.
 _NAN_SHARE = 1e-3
-_NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
 _RESAMPLING = 9  # phase of the random streams
 # Takes the seed of the second run out of the reach of other seeds that a user would choose.
 _PRIOR_RUN = 2**64
 # Groups of neighbouring draws of the user's chains that count as independent.
 _START_GROUPS = 16
-# Without a limit of the user's, this many times the draws of the first round.
-_MOST_ROUNDS = 1000
 
 
 def sample_evidence(
@@ -72,13 +76,14 @@ def sample_evidence(
 
     Parameters
     ----------
-    target : pymc.Model, optional
-        The model; may be left out inside its context.
+    target : pymc.Model or native target, optional
+        The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``.
     method : str or sampler
-        ``"auto"``, ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed
-        importance sampling), or a sampler with its own options such as ``pe.SMC(islands=32)``.
+        ``"auto"`` (the best for this kind of target), ``"smc"`` (sequential Monte Carlo on
+        independent islands), ``"ais"`` (annealed importance sampling, forward and reverse), or a
+        sampler with its own options such as ``pe.SMC(islands=32)``.
     draws : int
-        SMC: particles per island. AIS: number of annealed paths.
+        SMC: particles per island. AIS: number of paths in each direction.
     schedule : str or array_like
         ``"adaptive"``, ``"linear"``, ``"sm08"``, or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
@@ -146,33 +151,27 @@ def sample_evidence(
     """
     if target is not None and model is not None:
         raise TypeError("target and model are two names of one argument; pass only one of them.")
-    sampler = _sampler(method)
+    given = target if target is not None else model
+    sampler = chosen_sampler(method, method_of(given))
     check_count("draws", draws, 2 * getattr(sampler, "chain_length", 1))
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
-    options = _idata_options(idata_kwargs)
-    compile_options = _compile_options(compile_kwargs)
+    options = idata_options(idata_kwargs)
+    for_compiler = compile_options(compile_kwargs)
     run = Run(
         sampler=sampler,
         draws=draws,
-        schedule=_schedule(schedule, sampler),
-        cores=_cores(cores),
-        executor=_checked_executor(executor),
+        schedule=chosen_schedule(schedule, sampler),
+        cores=checked_cores(cores),
+        executor=checked_executor(executor),
         seed=resolve_seed(random_seed),
-        **_limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
+        **limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
-    pymc_model = find_model(target if target is not None else model)
-    if potentials == "prior" and not pymc_model.observed_RVs:
-        raise ModelError(
-            "potentials='prior' needs an observed variable, got a model with none: a potential "
-            "that belongs to the prior leaves no data. Pass potentials='likelihood'."
-        )
-    main = target_of(pymc_model, compile_kwargs=compile_options)
+    main, constant = _targets(given, potentials, for_compiler)
     starts = _starts(main, sampler)
     with Display(progressbar) as display:
         record, evidence = _anneal(run, main, kernel, display, starts)
-        if potentials == "prior" and pymc_model.potentials:
-            constant = target_of(pymc_model, potentials_only=True, compile_kwargs=compile_options)
+        if constant is not None:
             prior_run = replace(run, seed=run.seed + _PRIOR_RUN)
             _, of_prior = _anneal(prior_run, constant, kernel, display, None)
             evidence = [difference(evidence[0], of_prior[0])]
@@ -180,123 +179,130 @@ def sample_evidence(
     return _results(run, main, record, evidence, potentials, options)
 
 
-def _sampler(method: Any) -> SMC | AIS:
-    if isinstance(method, SMC | AIS):
-        return method
-    if isinstance(method, type) and issubclass(method, SMC | AIS):
-        return method()
-    if not isinstance(method, str):
-        raise TypeError(
-            f"method must be a name ({', '.join(map(repr, _METHODS))}) or a sampler such as "
-            f"pe.SMC(islands=32), got {method!r}."
+def simulate_and_certify(
+    target: Any = None,
+    *,
+    draws: int = 1000,
+    n_stages: int | None = None,
+    kernel: str | Kernel = "auto",
+    cores: int | None = None,
+    executor: Executor | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+    model: Any = None,
+) -> Any:
+    """Bound the evidence strictly on both sides, on data simulated from the model.
+
+    Parameters and data are drawn together from the model. The drawn parameters are then an exact
+    draw from the posterior given the drawn data, so reverse paths from there give a strict upper
+    bound of log evidence, as forward paths give a lower one. Where both are close, annealing with
+    these settings works for models and data of this kind; the observed values themselves are not
+    used.
+
+    Parameters
+    ----------
+    target : pymc.Model, optional
+        The model; may be left out inside its context.
+    draws : int
+        Number of paths in each direction.
+    n_stages : int, optional
+        As for ``pe.AIS``.
+    kernel, cores, executor, random_seed, progressbar, model
+        As for `sample_evidence`.
+
+    Returns
+    -------
+    xarray.DataTree
+        As from ``sample_evidence(method="ais")``, for the simulated data. Its estimators
+        ``lower_bound`` and ``upper_bound`` hold the bounds in nats.
+
+    Raises
+    ------
+    ModelError
+        If the model has no well-defined evidence, or cannot be simulated because of a potential.
+    ValueError, TypeError
+        If an argument is of the wrong type or out of range.
+
+    Notes
+    -----
+    Bidirectional Monte Carlo (Grosse, Ghahramani and Adams 2015; Grosse, Ancha and Roy 2016);
+    Habeck (2017), Eq. 7. The bounds hold in expectation, over data as well as over paths.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    >>> dt = pe.simulate_and_certify(model, random_seed=1, progressbar=False)
+    >>> lower = pe.log_evidence(dt, estimator="lower_bound")
+    >>> upper = pe.log_evidence(dt, estimator="upper_bound")
+    >>> bool(lower.value < upper.value)
+    True
+    """
+    if target is not None and model is not None:
+        raise TypeError("target and model are two names of one argument; pass only one of them.")
+    sampler = AIS(n_stages=n_stages)
+    check_count("draws", draws, 2 * sampler.chain_length)
+    seed = resolve_seed(random_seed)
+    run = Run(sampler, draws, None, checked_cores(cores), checked_executor(executor), seed)
+    simulated, x = simulate(find_model(target if target is not None else model), seed)
+    main = target_of(simulated)
+    starts = Starts(x, kind="exact")
+    with Display(progressbar) as display:
+        record, evidence = _anneal(run, main, kernel, display, starts)
+    _warn(evidence[0], record)
+    return _results(run, main, record, evidence, "likelihood", idata_options(None))
+
+
+def _targets(
+    given: Any, potentials: str, compile_kwargs: dict[str, Any]
+) -> tuple[Target, PyMCTarget | None]:
+    """Return what to anneal, and what normalises the prior where potentials belong to it."""
+    if isinstance(given, NativeTarget):
+        return given, None
+    model = find_model(given)
+    if potentials == "prior" and not model.observed_RVs:
+        raise ModelError(
+            "potentials='prior' needs an observed variable, got a model with none: a potential "
+            "that belongs to the prior leaves no data. Pass potentials='likelihood'."
         )
-    return _METHODS[check_choice("method", method, _METHODS)]()
+    main = target_of(model, compile_kwargs=compile_kwargs)
+    if potentials == "likelihood" or not model.potentials:
+        return main, None
+    return main, target_of(model, potentials_only=True, compile_kwargs=compile_kwargs)
 
 
-def _cores(cores: int | None) -> int:
-    if cores is not None:
-        return check_count("cores", cores, 1)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _checked_executor(executor: Any) -> Executor | None:
-    if executor is None:
-        return None
-    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            f"executor must have a submit method as concurrent.futures executors do, got "
-            f"{executor!r}; pass for example ProcessPoolExecutor(4)."
-        )
-    return executor
-
-
-def _idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    options = dict(_mapping("idata_kwargs", idata_kwargs))
-    for name in options:
-        if name not in _IDATA_KWARGS:
-            raise ValueError(
-                f"idata_kwargs must hold only {', '.join(map(repr, _IDATA_KWARGS))}, got {name!r}; "
-                "leave it out."
-            )
-    for name in ("coords", "dims"):
-        options[name] = dict(_mapping(f"idata_kwargs[{name!r}]", options.get(name)))
-    return options
-
-
-def _compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    options = dict(_mapping("compile_kwargs", compile_kwargs))
-    if "mode" in options:
-        raise ValueError(
-            f"compile_kwargs must not hold 'mode', got {options['mode']!r}: models are compiled "
-            "with numba; leave it out."
-        )
-    return options
-
-
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a dict, got {value!r}; leave it out for none.")
-    return value or {}
-
-
-def _schedule(schedule: Any, sampler: SMC | AIS) -> Floats | None:
-    if isinstance(schedule, str) and schedule == "adaptive":
-        return None
-    return fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES)
-
-
-def _limits(
-    target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
-) -> dict[str, Any]:
-    """Return what ends a run, after checking it."""
-    if target_mcse is None:
-        for name, value in (("max_time", max_time), ("max_draws", max_draws)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} needs target_mcse, got {name}={value!r} alone; pass the error to go "
-                    "on to as well, or draws."
-                )
-        return {}
-    check_positive("target_mcse", target_mcse)
-    if max_time is not None:
-        check_positive("max_time", max_time)
-    if max_draws is not None:
-        check_count("max_draws", max_draws, first_round)
-    return {
-        "target_mcse": float(target_mcse),
-        "max_time": np.inf if max_time is None else float(max_time),
-        "max_draws": max_draws or _MOST_ROUNDS * first_round,
-    }
-
-
-def _starts(target: PyMCTarget, sampler: SMC | AIS) -> Starts | None:
+def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     """Return the draws that the user wants reverse paths to start from."""
     if not isinstance(sampler, AIS) or sampler.reverse_start is None:
         return None
+    if not isinstance(target, PyMCTarget):
+        raise TypeError(
+            "reverse_start needs a pymc.Model, got a native target: it makes its own starts; leave "
+            "it out."
+        )
     draws = posterior_of(sampler.reverse_start, target.observed_data())
     x = target.unconstrained.values(draws)
     n_chains, n_draws = next(iter(draws.values())).shape[:2]
     parts = max(_START_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws
     group = (np.arange(n_chains)[:, None] * parts + part).ravel()
-    return Starts(x, group)
+    return Starts(x, group, kind="given")
 
 
 def _anneal(
-    run: Run, target: PyMCTarget, kernel: str | Kernel, display: Display, starts: Starts | None
+    run: Run, target: Target, kernel: str | Kernel, display: Display, starts: Starts | None
 ) -> tuple[RunRecord, list[LogEvidence]]:
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    path = GeometricPath(target)
-    chosen = choose_kernel(target, kernel)
+    path, chosen = line_of(target, kernel)
     record, evidence = run.anneal(path, chosen, target.n_dim, display, starts)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
 
 
-def _nothing_to_sample(target: PyMCTarget) -> RunRecord:
+def _nothing_to_sample(target: Any) -> RunRecord:
     """Return the record of a model without free variables: its likelihood is its evidence."""
     log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
     nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan))
@@ -322,7 +328,7 @@ def _warn(evidence: LogEvidence, record: RunRecord) -> None:
 
 def _results(
     run: Run,
-    target: PyMCTarget,
+    target: Target,
     record: RunRecord,
     evidence: list[LogEvidence],
     potentials: str,
@@ -333,14 +339,14 @@ def _results(
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
     if draws is not None:
-        n_chains, n_draws, n_dim = draws.shape
-        flat = draws.reshape(-1, n_dim)
-        posterior = {
-            name: value.reshape(n_chains, n_draws, *value.shape[1:])
-            for name, value in target.constrained.values(flat).items()
-        }
-        lp = target.evaluate(flat).log_density.sum(axis=1)
-        sample_stats = {"lp": lp.reshape(n_chains, n_draws)}
+        flat = draws.reshape(-1, *draws.shape[2:])
+        posterior, sample_stats = (
+            {
+                name: value.reshape(*draws.shape[:2], *value.shape[1:])
+                for name, value in found.items()
+            }
+            for found in (target.posterior(flat), target.sample_stats(flat))
+        )
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
     attrs = (
@@ -361,7 +367,7 @@ def _results(
         versions={name: version(name) for name in ("pm_evidence", "pymc", "pytensor", "numba")},
         sample_attrs=attrs,
     )
-    if posterior:
+    if posterior and isinstance(target, PyMCTarget):
         groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
         target.add_log_densities(dt, groups)
     return dt

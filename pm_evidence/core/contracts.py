@@ -61,6 +61,10 @@ class Path(Protocol):
         """Return a density fitted to a population, or None where there is none."""
         ...
 
+    def fit_peak(self, state: Any) -> Any:
+        """Return a density fitted to the peak above the first member, or None without one."""
+        ...
+
     def bridge_work(
         self, fit: Any, state: Any, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:

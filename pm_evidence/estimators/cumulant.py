@@ -43,11 +43,13 @@ def lower_bound(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvide
     Habeck (2017), Eq. 7. The expectation lies below log Z strictly, whatever the kernels do.
     """
     values = checked_work(work)
-    message = "expected to lie below log Z."
+    message = "a strict bound: expected to lie below log Z, whatever the kernels do."
     return _bound(values, checked_blocks("blocks", blocks, values), "lower_bound", message)
 
 
-def upper_bound(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvidence:
+def upper_bound(
+    work: ArrayLike, *, blocks: ArrayLike | None = None, exact: bool = False
+) -> LogEvidence:
     """Estimate an upper bound of log Z: minus the mean work on reverse paths.
 
     Parameters
@@ -56,6 +58,8 @@ def upper_bound(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvide
         Work in nats that the *forward* direction does on the paths that reverse runs took.
     blocks : array_like of int, shape (n_paths,), optional
         Paths of one block may depend on each other; by default all are independent.
+    exact : bool
+        Whether the paths start from exact draws of the target.
 
     Returns
     -------
@@ -74,7 +78,9 @@ def upper_bound(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvide
     draws of MCMC or SMC the bound holds as far as those have converged.
     """
     values = checked_work(work, finite=True)
-    message = "expected to lie above log Z if the reverse runs start from the posterior."
+    message = "a strict bound: expected to lie above log Z, whatever the kernels do."
+    if not exact:
+        message = "expected to lie above log Z as far as the reverse runs start from the posterior."
     return _bound(values, checked_blocks("blocks", blocks, values), "upper_bound", message)
 
 

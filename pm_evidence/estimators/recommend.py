@@ -20,7 +20,7 @@ from pm_evidence.estimators.cumulant import (
 from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 
-__all__ = ["estimates", "recommend"]
+__all__ = ["estimates", "missing", "recommend"]
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 # the smaller error; further down the path from the prior has.
 _GOOD_FIT = 0.05
 _DISAGREEMENT = 5.0
+_MARKOV = 4.0
 # Fewer effective paths than this, as the other direction tells, may hide the heaviest.
 _LEAST_EFFECTIVE_PATHS = 15.0
 
@@ -79,6 +80,37 @@ def recommend(
     return [bridge, smc] if fits else [smc, bridge]
 
 
+def missing(estimate: LogEvidence, peak: LogEvidence) -> LogEvidence:
+    """Return an estimate, with a status if a peak alone holds more evidence than it says.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        Of the whole.
+    peak : LogEvidence
+        From importance sampling at a peak of the target, which sees a part of Z at most.
+
+    Notes
+    -----
+    The mean weight is unbiased for what it sees, so by Markov's inequality it exceeds Z by more
+    than ``exp(4)`` in less than 2 % of runs, however heavy its tail is.
+    """
+    if estimate.status != "ok" or not np.isfinite(peak.value):
+        return estimate
+    excess = peak.value - estimate.value
+    error = float(np.hypot(estimate.mcse, peak.mcse))
+    known = peak.status == "ok" and excess > _DISAGREEMENT * error
+    if not (known or excess > estimate.upper - estimate.value + _MARKOV):
+        return estimate
+    message = (
+        f"a peak of the posterior holds a log evidence of about {peak.value:.2f} by itself, which "
+        f"the run missed: there is a phase transition on the way from the prior. Start reverse "
+        "runs there (pe.AIS(reverse_start=...) with draws of pm.sample), or use a prior nearer to "
+        "the data."
+    )
+    return replace(estimate, status="missed_mass", message=message)
+
+
 def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     work = np.concatenate([block.work for block in blocks])
     smc = jarzynski(work, name="smc")
@@ -113,7 +145,9 @@ def _two_sided(record: RunRecord) -> list[LogEvidence]:
         ]
     others.append(cumulant_reverse(reverse, blocks=origin))
     checked = [_checked_by(both, other) for other in others]
-    return [both, *checked, lower_bound(forward), upper_bound(reverse, blocks=origin), *islands]
+    exact = record.info.get("reverse_start") == "exact"
+    bounds = lower_bound(forward), upper_bound(reverse, blocks=origin, exact=exact)
+    return [both, *checked, *bounds, *islands]
 
 
 def _seen_from_behind(

@@ -56,6 +56,20 @@ class GeometricPath:
         known = target.prior_acceptance == 1.0
         return StudentFit.to(state.x) if known and not target.discrete.size else None
 
+    def fit_peak(self, state: Particles) -> StudentFit | None:
+        """Return a density fitted to the curvature at the peak above the first member.
+
+        None where the density has no gradient, or its peak no curvature in some direction.
+        """
+        if self.fit(state) is None or self.target.differentiable is None:
+            return None
+        return StudentFit.to_peak(self._slope, state.x[0])
+
+    def _slope(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return the log target density at every row of ``x``, and its gradient."""
+        log_density, gradient = self.target.differentiable.evaluate(x)
+        return log_density.sum(axis=1), gradient.sum(axis=1)
+
     def bridge_work(
         self, fit: StudentFit, state: Particles, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:

@@ -1,6 +1,9 @@
 """Pictures of evidences and of annealing runs, drawn with arviz-plots."""
 
 from pm_evidence.plots.comparison import plot_compare
+from pm_evidence.plots.energy import plot_energy
+from pm_evidence.plots.estimates import plot_estimates
 from pm_evidence.plots.schedule import plot_schedule
+from pm_evidence.plots.work import plot_work
 
-__all__ = ["plot_compare", "plot_schedule"]
+__all__ = ["plot_compare", "plot_energy", "plot_estimates", "plot_schedule", "plot_work"]

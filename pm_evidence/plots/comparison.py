@@ -19,7 +19,6 @@ __all__ = ["plot_compare"]
 
 Floats = NDArray[np.float64]
 
-_NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 _VISUALS = (
     "error_bar",
     "point_estimate",
@@ -108,7 +107,7 @@ def _drawn(table: pd.DataFrame) -> xr.Dataset:
     """Return point and interval of each model, NaN where there is nothing to draw."""
     value = table["log_evidence"].to_numpy(dtype=np.float64, copy=True)
     value[~np.isfinite(value)] = np.nan
-    half = _NORMAL_95 * table["mcse"].to_numpy(dtype=np.float64)
+    half = layout.NORMAL_95 * table["mcse"].to_numpy(dtype=np.float64)
     half[~np.isfinite(half)] = np.nan
     interval = np.stack([value - half, value + half], axis=1)
     return xr.Dataset(
@@ -175,11 +174,8 @@ def _difference(row: "pd.Series[Any]", *, best: bool) -> str:
     if best:
         return "best"
     error = float(row["log_bf_mcse"])
-    digits = 2
-    if np.isfinite(error) and error > 0:
-        digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 6))
-    text = f"{row['log_bf']:.{digits}f}".replace("-", "\N{MINUS SIGN}")
-    return f"{text} ± {error:.{digits}f}" if np.isfinite(error) else text
+    text = layout.number(float(row["log_bf"]), error)
+    return f"{text} ± {layout.number(error, error)}" if np.isfinite(error) else text
 
 
 def _draw_frame(
@@ -194,7 +190,7 @@ def _draw_frame(
         linestyles = layout.plot_backend(collection.backend).get_default_aes("linestyle", 2, {})
         line["linestyle"] = linestyles[1] if line["linestyle"] == "--" else line["linestyle"]
         collection.map(draw.vline, "ref_line", data=best, ignore_aes="all", **line)
-    frame = {"data": xr.Dataset({"log_evidence": 0.0}), "ignore_aes": "all", "store_artist": False}
+    frame = layout.frame_of("log_evidence")
     title = layout.visual_arguments(
         visuals,
         "title",
@@ -211,16 +207,7 @@ def _draw_frame(
             name if status == "ok" else f"{name} ({status})"
             for name, status in zip(_names(table), table["status"], strict=True)
         ]
-        collection.map(_set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
+        collection.map(layout.set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
     collection.map(draw.set_ylim, "ylim", limits=(0.5, len(table) + 0.7), **frame)
-    if collection.backend == "matplotlib":  # which would write -1204.3 as -0.3 and an offset
-        collection.map(_write_out_numbers, "numbers", **frame)
-
-
-def _set_yticks(da: Any, target: Any, values: Floats, labels: list[str], **arguments: Any) -> Any:
-    return layout.backend_of(target).yticks(values, labels, target, **arguments)
-
-
-def _write_out_numbers(da: Any, target: Any) -> None:
-    target.ticklabel_format(axis="x", useOffset=False)
-    target.locator_params(axis="x", nbins=5)
+    if collection.backend == "matplotlib":
+        collection.map(layout.write_out_numbers, "numbers", **frame)

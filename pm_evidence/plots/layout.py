@@ -3,26 +3,38 @@
 arviz-plots is imported on the first plot, and only here: it brings its drawing library along.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
 __all__ = [
+    "NORMAL_95",
     "Visuals",
+    "add_legend",
     "backend_name",
     "backend_of",
     "checked_visuals",
     "draw",
     "figure_arguments",
+    "frame_of",
+    "group_of",
     "new_collection",
+    "number",
     "plot_backend",
+    "set_yticks",
     "visual_arguments",
+    "write_out_numbers",
 ]
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
+
+NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 def backend_name(backend: str | None) -> str:
@@ -87,3 +99,61 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
     if given is False:
         return None
     return {**defaults, **(given if isinstance(given, Mapping) else {})}
+
+
+def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
+    """Return the group ``name`` of a run; ``parameter`` names the culprit in the error."""
+    if not isinstance(dt, xr.DataTree):
+        raise TypeError(
+            f"{parameter} must be an xarray.DataTree, got {type(dt).__name__}; pass what "
+            "sample_evidence returned."
+        )
+    if name not in dt.children:
+        raise ValueError(
+            f"{parameter} must have the group {name!r}, got the groups "
+            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or add the "
+            "group with attach_evidence."
+        )
+    return dt[name].to_dataset()
+
+
+def frame_of(name: str) -> dict[str, Any]:
+    """Return the arguments of ``map`` for what is set once per plot: labels, limits, ticks."""
+    return {"data": xr.Dataset({name: 0.0}), "ignore_aes": "all", "store_artist": False}
+
+
+def number(value: float, error: float) -> str:
+    """Return ``value`` with as many digits as leave two of its error, and a typographic minus."""
+    digits = 2
+    if np.isfinite(error) and error > 0:
+        digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 6))
+    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def set_yticks(da: Any, target: Any, values: Any, labels: list[str], **arguments: Any) -> Any:
+    """Set ticks with labels; arviz-plots has a visual for those of x only."""
+    return backend_of(target).yticks(values, labels, target, **arguments)
+
+
+def write_out_numbers(da: Any, target: Any) -> None:
+    """Keep matplotlib from writing -1204.3 as -0.3 and an offset; and few ticks, for long ones."""
+    target.ticklabel_format(axis="x", useOffset=False)
+    target.locator_params(axis="x", nbins=5)
+
+
+def add_legend(
+    collection: Any, entries: Sequence[tuple[str, Mapping[str, Any]]], **arguments: Any
+) -> None:
+    """Add a legend below the plot, of lines with these labels and looks."""
+    defaults: dict[str, Any] = {}
+    if collection.backend == "matplotlib":
+        defaults = {"loc": "outside lower center", "frameon": False}
+    elif collection.backend == "bokeh":
+        defaults = {"side": "below"}
+    plot_backend(collection.backend).legend(
+        collection,
+        [dict(look) for _, look in entries],
+        [label for label, _ in entries],
+        update_visuals=False,
+        **{**defaults, **arguments},
+    )

@@ -104,16 +104,8 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
 
 
 def _drawn(name: str, run: Any) -> xr.Dataset:
-    label = f"dt[{name!r}]" if name else "dt"
-    if not isinstance(run, xr.DataTree):
-        raise TypeError(f"{label} must be an xarray.DataTree, got {type(run).__name__}.")
-    if schema.ANNEALING not in run.children:
-        raise ValueError(
-            f"{label} must have the group {schema.ANNEALING!r}, got the groups "
-            f"{', '.join(run.children) or '(none)'}; make it with sample_evidence, or add the "
-            "group with attach_evidence."
-        )
-    data = run[schema.ANNEALING].to_dataset()[list(_PANELS)]
+    parameter = f"dt[{name!r}]" if name else "dt"
+    data = layout.group_of(run, schema.ANNEALING, parameter)[list(_PANELS)]
     # A direction for beta, too: arviz-plots gives a variable without it a legend entry of its own.
     data["beta"] = data["beta"].expand_dims({schema.DIRECTION: data[schema.DIRECTION]})
     return data.where(np.isfinite(data)).drop_attrs()
@@ -155,11 +147,7 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
     n_stages = data.sizes[schema.STAGE]
     margin = max(0.1, 0.03 * n_stages)
     for name, text in _PANELS.items():
-        frame = {
-            "data": xr.Dataset({name: 0.0}),
-            "ignore_aes": "all",
-            "store_artist": False,
-        }
+        frame = layout.frame_of(name)
         xlabel = layout.visual_arguments(visuals, "xlabel", text="stage")
         if xlabel is not None:
             collection.map(draw.labelled_x, "xlabel", **frame, **xlabel)

@@ -17,7 +17,7 @@ from pm_evidence.schedules.fixed import refine
 
 __all__ = ["AIS"]
 
-_PATHS_PER_BLOCK = 64
+_PATHS_PER_BLOCK = 128
 # Variance of the work that stages are made for if moves were perfect. The better half of what
 # forward and reverse paths tell is lost where it exceeds about 4, and moves are not perfect.
 _IDEAL_VARIANCE = 1.0
@@ -113,20 +113,28 @@ class AIS:
         plan: Plan,
         block: int,
         start: NDArray[Any],
-        origin: NDArray[np.int64],
+        origin: NDArray[np.int64] | None,
         seed: int,
         report: Report = silent,
+        *,
+        n_moves: int = 0,
     ) -> BlockRecord:
         """Run a path from every draw in ``start`` back to the reference.
 
         The mirror image of ``run_block``: reversed kernels in the opposite order, each before the
-        step of the work that it comes after on the way forward.
+        step of the work that it comes after on the way forward. ``n_moves`` moves at the target
+        come before, to part paths that start from the same draw.
         """
         n = len(start)
         chains = streams(block_seeds(seed, REVERSE, block)[1], n)
         state = path.at(start)
         work = np.zeros(n)
         tracer = Tracer(block, report)
+        last = plan.kernels[-1]
+        n_evaluations = n
+        for _ in range(n_moves):
+            state, info = last.advance(path, state, 1.0, chains)
+            n_evaluations += info.n_evaluations
         stages = list(zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True))
         for stop, beta, kernel in stages[::-1]:
             state, info = kernel.reversed().advance(path, state, beta, chains)
@@ -137,6 +145,6 @@ class AIS:
             work=work,
             trace=tracer.trace(plan.n_stages, backwards=True),
             origin=origin,
-            n_evaluations=n + tracer.n_evaluations,
+            n_evaluations=n_evaluations + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )

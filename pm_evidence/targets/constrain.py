@@ -114,6 +114,15 @@ class UnconstrainedSpace:
         inputs = list(given.values())
         self._point = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
 
+    def prior_rows(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
+        """Return prior draws, each of shape ``(n, ...)``, as rows; NaN outside the transforms."""
+        return self._rows([np.asarray(draws[rv.name], rv.dtype) for rv in self._free])
+
+    def _rows(self, columns: Sequence[NDArray[Any]]) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            points = [self._point(*row) for row in zip(*columns, strict=True)]
+        return np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
+
     def values(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
         """Return posterior draws as rows.
 
@@ -133,7 +142,7 @@ class UnconstrainedSpace:
         """
         columns = []
         for rv in self._free:
-            shape = tuple(rv.shape.eval())
+            shape = tuple(int(n) for n in rv.shape.eval())
             if rv.name not in draws or draws[rv.name].shape[2:] != shape:
                 found = f"shape {draws[rv.name].shape[2:]}" if rv.name in draws else "none"
                 raise ValueError(
@@ -141,8 +150,7 @@ class UnconstrainedSpace:
                     "they belong to another model. Sample this model with pm.sample."
                 )
             columns.append(draws[rv.name].reshape(-1, *shape).astype(rv.dtype))
-        points = [self._point(*row) for row in zip(*columns, strict=True)]
-        x = np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
+        x = self._rows(columns)
         bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
         if bad.size:
             raise ValueError(

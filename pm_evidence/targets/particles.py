@@ -1,4 +1,4 @@
-"""The population of a target whose states are points in R^d."""
+"""Populations of targets whose states are points in R^d."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Particles"]
+__all__ = ["Particles", "Points"]
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +47,34 @@ class Particles:
             np.concatenate([p.log_density for p in parts]),
             np.concatenate(gradients) if len(gradients) == len(parts) else None,
         )
+
+    def to_draws(self) -> Floats:
+        """Return the points, shape ``(n, n_dim)``."""
+        return self.x
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points alone.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, n_dim)
+        The points.
+    """
+
+    x: Floats
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        return type(self)(self.x[index])
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        return type(self)(np.concatenate([self.x, *(other.x for other in others)]))
 
     def to_draws(self) -> Floats:
         """Return the points, shape ``(n, n_dim)``."""

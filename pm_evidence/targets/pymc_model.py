@@ -267,6 +267,14 @@ class PyMCTarget:
         """The map from named free variables to flat vectors."""
         return UnconstrainedSpace(self.model)
 
+    def posterior(self, draws: Floats) -> dict[str, NDArray[Any]]:
+        """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
+        return self.constrained.values(draws)
+
+    def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
+        """Return ``lp``, the log posterior density up to the evidence, shape ``(n,)``."""
+        return {"lp": self.evaluate(draws).log_density.sum(axis=1)}
+
     def observed_data(self) -> dict[str, NDArray[Any]]:
         """Return the observed data by name."""
         return {name: np.asarray(v) for name, v in find_observations(self.model).items()}

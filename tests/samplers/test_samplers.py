@@ -77,7 +77,7 @@ def test_smc_keeps_as_many_draws_as_asked(draws, chain_length):
 
 def test_ais_cuts_paths_into_blocks():
     sampler = AIS()
-    assert sampler.sizes(sampler.first_round(150), 150) == [64, 64, 22]
+    assert sampler.sizes(sampler.first_round(150), 150) == [128, 22]
     assert len(sampler.run_block(TablePath(), plan_of(SHORT), 2, 22, seed=4).work) == 22
 
 

@@ -1,0 +1,129 @@
+"""Arguments of `sample_evidence`, checked and resolved before anything costs time."""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.schedules.fixed import fixed_schedule
+
+__all__ = [
+    "checked_cores",
+    "checked_executor",
+    "chosen_sampler",
+    "chosen_schedule",
+    "compile_options",
+    "idata_options",
+    "limits",
+]
+
+Floats = NDArray[np.float64]
+
+_IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
+_NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
+# Without a limit of the user's, this many times the draws of the first round.
+_MOST_ROUNDS = 1000
+
+
+def chosen_sampler(method: Any, best: type[SMC] | type[AIS]) -> SMC | AIS:
+    """Return the sampler that ``method`` stands for; ``best`` is that of ``"auto"``."""
+    methods = {"auto": best, "smc": SMC, "ais": AIS}
+    if isinstance(method, SMC | AIS):
+        return method
+    if isinstance(method, type) and issubclass(method, SMC | AIS):
+        return method()
+    if not isinstance(method, str):
+        raise TypeError(
+            f"method must be a name ({', '.join(map(repr, methods))}) or a sampler such as "
+            f"pe.SMC(islands=32), got {method!r}."
+        )
+    return methods[check_choice("method", method, methods)]()
+
+
+def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: SMC | AIS) -> Floats | None:
+    """Return the inverse temperatures asked for, None where the pilot is to find them."""
+    if isinstance(schedule, str) and schedule == "adaptive":
+        return None
+    return fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES)
+
+
+def checked_cores(cores: int | None) -> int:
+    """Return the number of threads."""
+    if cores is not None:
+        return check_count("cores", cores, 1)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def checked_executor(executor: Any) -> Executor | None:
+    """Return the executor, if it is one."""
+    if executor is None:
+        return None
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor must have a submit method as concurrent.futures executors do, got "
+            f"{executor!r}; pass for example ProcessPoolExecutor(4)."
+        )
+    return executor
+
+
+def limits(
+    target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
+) -> dict[str, Any]:
+    """Return what ends a run, after checking it."""
+    if target_mcse is None:
+        for name, value in (("max_time", max_time), ("max_draws", max_draws)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} needs target_mcse, got {name}={value!r} alone; pass the error to go "
+                    "on to as well, or draws."
+                )
+        return {}
+    check_positive("target_mcse", target_mcse)
+    if max_time is not None:
+        check_positive("max_time", max_time)
+    if max_draws is not None:
+        check_count("max_draws", max_draws, first_round)
+    return {
+        "target_mcse": float(target_mcse),
+        "max_time": np.inf if max_time is None else float(max_time),
+        "max_draws": max_draws or _MOST_ROUNDS * first_round,
+    }
+
+
+def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``idata_kwargs`` with its mappings filled in."""
+    options = dict(_mapping("idata_kwargs", idata_kwargs))
+    for name in options:
+        if name not in _IDATA_KWARGS:
+            raise ValueError(
+                f"idata_kwargs must hold only {', '.join(map(repr, _IDATA_KWARGS))}, got {name!r}; "
+                "leave it out."
+            )
+    for name in ("coords", "dims"):
+        options[name] = dict(_mapping(f"idata_kwargs[{name!r}]", options.get(name)))
+    return options
+
+
+def compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``compile_kwargs`` as a dict."""
+    options = dict(_mapping("compile_kwargs", compile_kwargs))
+    if "mode" in options:
+        raise ValueError(
+            f"compile_kwargs must not hold 'mode', got {options['mode']!r}: models are compiled "
+            "with numba; leave it out."
+        )
+    return options
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, got {value!r}; leave it out for none.")
+    return value or {}

@@ -1,0 +1,329 @@
+"""All estimates of the log evidence that one run gives."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.plots import layout
+from pm_evidence.results import schema
+
+if TYPE_CHECKING:
+    from arviz_plots.plot_collection import PlotCollection
+
+__all__ = ["plot_estimates"]
+
+Floats = NDArray[np.float64]
+
+_VISUALS = (
+    "error_bar",
+    "point_estimate",
+    "out_of_range",
+    "recommended",
+    "ref_line",
+    "title",
+    "xlabel",
+    "ticklabels",
+    "legend",
+)
+# What an estimate counts as, with its looks.
+_RECOMMENDED, _TRUSTED, _DISTRUSTED, _BOUND = (
+    "recommended",
+    "estimate",
+    "not to be trusted",
+    "bound",
+)
+_LOOKS: dict[str, dict[str, dict[str, Any]]] = {
+    _RECOMMENDED: {
+        "error_bar": {"color": "C0", "width": 4},
+        "point_estimate": {"color": "C0", "size": 80},
+    },
+    _TRUSTED: {
+        "error_bar": {"color": "C0", "width": 2},
+        "point_estimate": {"color": "C0", "size": 30},
+    },
+    _DISTRUSTED: {
+        "error_bar": {"color": "B3", "width": 2},
+        "point_estimate": {"color": "B3", "size": 30},
+    },
+    _BOUND: {
+        "error_bar": {"color": "B1", "width": 1, "linestyle": "C1"},
+        "point_estimate": {"facecolor": "B0", "edgecolor": "B1", "size": 40},
+    },
+}
+_REFERENCE_LOOK = {"color": "C1", "width": 2}
+_BOUND_STATUS = "bound"
+_INTERVAL = ["value", "lower", "upper"]
+# The picture reaches this many widths of what the trusted estimates span to either side, so that
+# they keep a fifth of it or more.
+_REACH = 2.0
+
+
+def plot_estimates(
+    dt: xr.DataTree,
+    *,
+    reference: float | None = None,
+    backend: str | None = None,
+    visuals: layout.Visuals | None = None,
+    figure_kwargs: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> "PlotCollection":
+    """Plot every estimate of the log evidence with its 95 % interval.
+
+    The recommended estimate stands on top and its interval is a band down the picture; bounds
+    stand below, with open points and dashed bars. Estimates that are not to be trusted are grey,
+    with their status beside the name.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence``.
+    reference : float, optional
+        The exact log evidence, or another one to compare with, in nats: a vertical line.
+    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+        ArviZ's ``rcParams["plot.backend"]`` by default.
+    visuals : mapping of str to mapping or bool, optional
+        Arguments of each part, or False to leave it out: ``error_bar``, ``point_estimate``,
+        ``out_of_range`` (numbers at the edges), ``recommended`` (the band), ``ref_line``,
+        ``title``, ``xlabel``, ``ticklabels``, ``legend``.
+    figure_kwargs : mapping, optional
+        Passed to the backend's ``create_plotting_grid``; ``figsize`` for instance.
+    **pc_kwargs
+        Passed to ``arviz_plots.PlotCollection.wrap``.
+
+    Returns
+    -------
+    PlotCollection
+        Call its ``show`` or ``savefig``.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree.
+    ValueError
+        If it has no group ``log_evidence``, ``reference`` is not a finite number, or ``visuals``
+        names an unknown part.
+
+    Notes
+    -----
+    The picture shows the intervals of the recommended and of all trusted estimates, the reference,
+    and the estimates up to two widths of these to either side, whose intervals are cut there. An
+    estimate further out is given as a number with an arrow at the edge. One that is not a number
+    keeps its line, without a point.
+    """
+    visuals = layout.checked_visuals(visuals, _VISUALS)
+    _check_reference(reference)
+    table = _table(dt)
+    limits = _limits(table, reference)
+    backend = layout.backend_name(backend)
+    height = np.arange(len(table), 0, -1, dtype=np.float64)
+    pc_kwargs["aes"] = {"y": [schema.ESTIMATOR], **pc_kwargs.get("aes", {})}
+    pc_kwargs.setdefault("y", height)
+    collection = layout.new_collection(
+        _drawn(table, limits)[["log_evidence"]],
+        backend=backend,
+        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, (len(table) + 6) // 4, 1),
+        **pc_kwargs,
+    )
+    _draw_lines(collection, table, reference, visuals)
+    _draw_points(collection, table, limits, visuals)
+    _draw_out_of_range(collection, table, limits, visuals)
+    _draw_frame(collection, table, limits, height, visuals)
+    _draw_legend(collection, table, reference, visuals)
+    return collection
+
+
+def _check_reference(reference: float | None) -> None:
+    if reference is not None and not np.isfinite(reference):
+        raise ValueError(
+            f"reference must be a finite log evidence in nats, got {reference!r}; leave it out "
+            "if there is none."
+        )
+
+
+def _table(dt: xr.DataTree) -> pd.DataFrame:
+    """Return the estimates from top to bottom, with the ends of their intervals and their kind."""
+    group = layout.group_of(dt, schema.LOG_EVIDENCE)
+    columns = ["value", "mcse", "lower", "upper", "status"]
+    table = group[columns].to_dataframe()[columns]
+    table.index = table.index.astype(str)
+    half = layout.NORMAL_95 * table["mcse"]
+    table["lower"] = table["lower"].fillna(table["value"] - half)
+    table["upper"] = table["upper"].fillna(table["value"] + half)
+    table["recommended"] = table.index == group.attrs[schema.RECOMMENDED]
+    table["kind"] = _DISTRUSTED
+    table.loc[table["status"] == "ok", "kind"] = _TRUSTED
+    table.loc[table["recommended"] & (table["status"] == "ok"), "kind"] = _RECOMMENDED
+    table.loc[table["status"] == _BOUND_STATUS, "kind"] = _BOUND
+    place = 2 * (table["kind"] == _BOUND) - table["recommended"].astype(int)
+    return table.iloc[np.argsort(place.to_numpy(), kind="stable")]
+
+
+def _limits(table: pd.DataFrame, reference: float | None) -> tuple[float, float]:
+    """Return the visible range of log Z."""
+    sound = table["recommended"] | table["kind"].isin([_RECOMMENDED, _TRUSTED])
+    core = _finite(table.loc[sound, _INTERVAL])
+    if not core.size:
+        core = _finite(table["value"])
+    core = core if reference is None else np.append(core, reference)
+    if not core.size:
+        return 0.0, 1.0
+    left, right = core.min(), core.max()
+    reach = _REACH * (right - left)
+    if reach <= 1e-9 * max(abs(left), abs(right)):  # no more than rounding errors
+        reach = 1.0
+    near = table.loc[table["value"].between(left - reach, right + reach), _INTERVAL]
+    near = np.clip(_finite(near), left - reach, right + reach)
+    left, right = min(left, near.min(initial=left)), max(right, near.max(initial=right))
+    margin = 0.05 * (right - left) or 1.0
+    return float(left - margin), float(right + margin)
+
+
+def _finite(values: pd.DataFrame | pd.Series) -> Floats:
+    """Return the finite values in one array."""
+    array = values.to_numpy(dtype=np.float64).ravel()
+    return array[np.isfinite(array)]
+
+
+def _drawn(table: pd.DataFrame, limits: tuple[float, float]) -> xr.Dataset:
+    """Return point and interval of each estimate, NaN where there is nothing to draw."""
+    value = table["value"].to_numpy(dtype=np.float64, copy=True)
+    value[(value < limits[0]) | (value > limits[1])] = np.nan
+    interval = np.clip(table[["lower", "upper"]].to_numpy(dtype=np.float64), *limits)
+    interval[np.isnan(value)] = np.nan
+    return xr.Dataset(
+        {
+            "log_evidence": (schema.ESTIMATOR, value),
+            "interval": ((schema.ESTIMATOR, "ci_bound"), interval),
+        },
+        coords={
+            schema.ESTIMATOR: table.index.to_numpy(dtype=np.str_),
+            "ci_bound": ["lower", "upper"],
+        },
+    )
+
+
+def _draw_lines(
+    collection: Any, table: pd.DataFrame, reference: float | None, visuals: layout.Visuals
+) -> None:
+    """Draw what spans the picture: the recommended interval, and the reference."""
+    draw = layout.draw()
+
+    row = table.loc[table["recommended"]]
+    ends = row[["lower", "upper"]].to_numpy(dtype=np.float64).ravel()
+    color = "C0" if (row["kind"] == _RECOMMENDED).all() else "B3"
+    band = layout.visual_arguments(visuals, "recommended", color=color, alpha=0.15)
+    if band is not None and ends.size and np.isfinite(ends).all():
+        data = xr.Dataset({"log_evidence": ("end", ends)})
+        collection.map(draw.vspan, "recommended", data=data, ignore_aes="all", **band)
+    line = layout.visual_arguments(visuals, "ref_line", **_REFERENCE_LOOK)
+    if line is not None and reference is not None:
+        data = xr.Dataset({"log_evidence": float(reference)})
+        collection.map(draw.vline, "ref_line", data=data, ignore_aes="all", **line)
+
+
+def _draw_points(
+    collection: Any, table: pd.DataFrame, limits: tuple[float, float], visuals: layout.Visuals
+) -> None:
+    draw = layout.draw()
+
+    data = _drawn(table, limits)
+    for kind, looks in _LOOKS.items():
+        part = data.isel({schema.ESTIMATOR: np.flatnonzero(table["kind"] == kind)})
+        if not part.sizes[schema.ESTIMATOR]:
+            continue
+        name = kind.replace(" ", "_")
+        bar = layout.visual_arguments(visuals, "error_bar", **looks["error_bar"])
+        if bar is not None:
+            interval = part[["interval"]].rename(interval="log_evidence")
+            collection.map(draw.line_x, f"error_bar_{name}", data=interval, **bar)
+        point = layout.visual_arguments(visuals, "point_estimate", **looks["point_estimate"])
+        if point is not None:
+            points = part[["log_evidence"]]
+            collection.map(draw.scatter_x, f"point_estimate_{name}", data=points, **point)
+
+
+def _draw_out_of_range(
+    collection: Any, table: pd.DataFrame, limits: tuple[float, float], visuals: layout.Visuals
+) -> None:
+    """Write the estimates that the picture leaves out at the edge that they lie beyond."""
+    arguments = layout.visual_arguments(visuals, "out_of_range", color="B2")
+    if arguments is None:
+        return
+    inset = 0.01 * (limits[1] - limits[0])
+    for row, (name, value) in enumerate(table["value"].items()):
+        if not (value < limits[0] or value > limits[1]):
+            continue
+        text = f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
+        left = value < limits[0]
+        place = xr.Dataset(
+            {
+                "log_evidence": (
+                    schema.ESTIMATOR,
+                    [limits[0] + inset if left else limits[1] - inset],
+                )
+            },
+            coords={schema.ESTIMATOR: [name]},
+        )
+        collection.map(
+            layout.draw().annotate_xy,
+            f"out_of_range_{row}",
+            data=place,
+            store_artist=False,
+            text=f"\N{LEFTWARDS ARROW} {text}" if left else f"{text} \N{RIGHTWARDS ARROW}",
+            horizontal_align="left" if left else "right",
+            **arguments,
+        )
+
+
+def _draw_frame(
+    collection: Any,
+    table: pd.DataFrame,
+    limits: tuple[float, float],
+    height: Floats,
+    visuals: layout.Visuals,
+) -> None:
+    draw = layout.draw()
+
+    frame = layout.frame_of("log_evidence")
+    title = layout.visual_arguments(visuals, "title", text="Estimates with 95 % intervals")
+    if title is not None:
+        collection.map(draw.labelled_title, "title", **frame, **title)
+    label = layout.visual_arguments(visuals, "xlabel", text="log evidence (nats)")
+    if label is not None:
+        collection.map(draw.labelled_x, "xlabel", **frame, **label)
+    ticks = layout.visual_arguments(visuals, "ticklabels")
+    if ticks is not None:
+        labels = [_label(str(name), row) for name, row in table.iterrows()]
+        collection.map(layout.set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
+    collection.map(draw.set_ylim, "ylim", limits=(0.4, len(table) + 0.6), **frame)
+    collection.map(draw.set_xlim, "xlim", limits=limits, **frame)
+    if collection.backend == "matplotlib":
+        collection.map(layout.write_out_numbers, "numbers", **frame)
+
+
+def _label(name: str, row: "pd.Series[Any]") -> str:
+    notes = ["recommended"] if row["recommended"] else []
+    if row["kind"] == _DISTRUSTED:
+        notes.append(str(row["status"]))
+    return f"{name} ({', '.join(notes)})" if notes else name
+
+
+def _draw_legend(
+    collection: Any, table: pd.DataFrame, reference: float | None, visuals: layout.Visuals
+) -> None:
+    legend = layout.visual_arguments(visuals, "legend")
+    if legend is None:
+        return
+    entries = [
+        (kind, looks["error_bar"])
+        for kind, looks in _LOOKS.items()
+        if (table["kind"] == kind).any()
+    ]
+    if reference is not None:
+        text = f"{reference:.3f}".replace("-", "\N{MINUS SIGN}")
+        entries.append((f"reference: {text}", _REFERENCE_LOOK))
+    layout.add_legend(collection, entries, **legend)

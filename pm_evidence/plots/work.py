@@ -1,0 +1,316 @@
+"""Work of forward and of reverse paths, whose densities cross at minus the log evidence."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.plots import layout
+from pm_evidence.results import schema
+from pm_evidence.results.datatree import log_evidence
+
+if TYPE_CHECKING:
+    from arviz_plots.plot_collection import PlotCollection
+
+__all__ = ["plot_work"]
+
+Floats = NDArray[np.float64]
+
+_VISUALS = (
+    "density",
+    "fill",
+    "mean",
+    "estimate",
+    "interval",
+    "title",
+    "xlabel",
+    "ylabel",
+    "legend",
+)
+_KINDS = ("kde", "hist")
+_DIRECTIONS = (schema.FORWARD, schema.REVERSE)
+_BOUNDS = {schema.FORWARD: "lower", schema.REVERSE: "upper"}
+# Tukey (1977): beyond three interquartile ranges from the quartiles a value is far out. Normal
+# work has 1 of 400,000 paths there.
+_FAR_OUT = 3.0
+_GRID = 2048  # points of a density: enough for one that is much narrower than the other
+_MOST_BINS = 200
+
+
+def plot_work(
+    dt: xr.DataTree,
+    *,
+    kind: str = "kde",
+    backend: str | None = None,
+    visuals: layout.Visuals | None = None,
+    figure_kwargs: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> "PlotCollection":
+    """Plot the densities of forward and of reverse work, which cross at minus log Z.
+
+    Where the two densities overlap, log Z is known well; a gap between them says that the run
+    needs more stages or a better kernel. Also drawn are the recommended estimate with its 95 %
+    interval, and the mean work of either direction, which bounds log Z.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence`` with paths in both directions.
+    kind : {"kde", "hist"}
+        How the densities are drawn. Work that does not vary is drawn as a histogram in any case.
+    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+        ArviZ's ``rcParams["plot.backend"]`` by default.
+    visuals : mapping of str to mapping or bool, optional
+        Arguments of each part, or False to leave it out: ``density``, ``fill`` (below a density),
+        ``mean`` (the bounds), ``estimate``, ``interval``, ``title``, ``xlabel``, ``ylabel``,
+        ``legend``.
+    figure_kwargs : mapping, optional
+        Passed to the backend's ``create_plotting_grid``; ``figsize`` for instance.
+    **pc_kwargs
+        Passed to ``arviz_plots.PlotCollection.wrap``.
+
+    Returns
+    -------
+    PlotCollection
+        Call its ``show`` or ``savefig``.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree.
+    ValueError
+        If it lacks the group ``work`` or ``log_evidence``, work of one direction or any finite
+        work; or if ``kind`` or ``visuals`` holds an unknown name.
+
+    Notes
+    -----
+    With ``p_F`` and ``p_R`` the densities of forward and reverse work, Crooks' theorem says
+    ``p_F(w) / p_R(w) = exp(w + log Z)`` (Crooks 1999; Habeck 2017, Eq. 8 and Fig. 1A). It holds
+    for the true densities, and only where reverse paths start from the posterior; the drawn ones
+    are smoothed, and cross near the estimate.
+
+    The picture shows the estimate, its interval and each direction up to three interquartile
+    ranges beyond its quartiles, or to its last path if that comes first. What is cut off counts
+    in the densities, so that the area below a cut density is less than one; the legend tells the
+    share, and paths of weight zero (infinite work). A mean outside the picture is given as a
+    number.
+    """
+    check_choice("kind", kind, _KINDS)
+    visuals = layout.checked_visuals(visuals, _VISUALS)
+    work, estimate = _checked(dt), log_evidence(dt)
+    limits = _limits(work, estimate)
+    data = _densities(work, limits, kind)
+    backend = layout.backend_name(backend)
+    pc_kwargs["aes"] = {"color": [schema.DIRECTION], **pc_kwargs.get("aes", {})}
+    collection = layout.new_collection(
+        data,
+        backend=backend,
+        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 3, 1),
+        **pc_kwargs,
+    )
+    _draw_estimate(collection, estimate, visuals)
+    _draw_densities(collection, data, visuals)
+    _draw_means(collection, work, limits, visuals)
+    _draw_frame(collection, data, limits, visuals)
+    _draw_legend(collection, work, estimate, limits, visuals)
+    return collection
+
+
+def _checked(dt: xr.DataTree) -> dict[str, Floats]:
+    """Return the work of each direction."""
+    group = layout.group_of(dt, schema.WORK)
+    there = [name for name in _DIRECTIONS if name in group]
+    if len(there) < len(_DIRECTIONS):
+        raise ValueError(
+            f"dt must hold work of both directions, got only {' and '.join(there) or 'none'}; "
+            'sample with method="ais", which anneals both ways.'
+        )
+    work = {name: group[name].to_numpy() for name in _DIRECTIONS}
+    for name, values in work.items():
+        if not np.isfinite(values).any():
+            raise ValueError(
+                f"dt must hold finite {name} work, got {values.size} paths without any; "
+                "sample with more draws or another reference."
+            )
+    return work
+
+
+def _limits(work: Mapping[str, Floats], estimate: LogEvidence) -> tuple[float, float]:
+    """Return the visible range of work."""
+    ends = [-estimate.value, *_interval(estimate)]
+    for values in work.values():
+        finite = values[np.isfinite(values)]
+        low, high = np.quantile(finite, [0.25, 0.75])
+        far = _FAR_OUT * (high - low)
+        ends += [max(finite.min(), low - far), min(finite.max(), high + far)]
+    known = [end for end in ends if np.isfinite(end)]
+    left, right = float(min(known)), float(max(known))
+    margin = 0.05 * (right - left)
+    if margin <= 1e-9 * max(abs(left), abs(right)):  # no more than rounding errors
+        margin = 0.5
+    return left - margin, right + margin
+
+
+def _interval(estimate: LogEvidence) -> tuple[float, float]:
+    """Return the 95 % interval of minus log Z."""
+    half = layout.NORMAL_95 * estimate.mcse
+    low = estimate.lower if np.isfinite(estimate.lower) else estimate.value - half
+    high = estimate.upper if np.isfinite(estimate.upper) else estimate.value + half
+    return -high, -low
+
+
+def _densities(work: Mapping[str, Floats], limits: tuple[float, float], kind: str) -> xr.Dataset:
+    """Return the density of each direction, in the form that the visuals of arviz-plots take."""
+    padding = 0.25 * (limits[1] - limits[0])  # a kernel at the edge reaches over it
+    window = (limits[0] - padding, limits[1] + padding)
+    inside = {
+        name: values[(values > window[0]) & (values < window[1])] for name, values in work.items()
+    }
+    shares = [len(inside[name]) / len(work[name]) for name in _DIRECTIONS]
+    if kind == "kde" and all(np.ptp(values) > 0 for values in inside.values()):
+        axes = ["x", "y"]
+        rows = [_kde(inside[name], window) for name in _DIRECTIONS]
+    else:
+        axes = ["left_edges", "right_edges", "histogram"]
+        rows = _histograms([inside[name] for name in _DIRECTIONS], window)
+    density = np.stack(rows)
+    density[:, -1] *= np.array(shares)[:, None]
+    return xr.Dataset(
+        {"work": ((schema.DIRECTION, "plot_axis", "point"), density)},
+        coords={schema.DIRECTION: list(_DIRECTIONS), "plot_axis": axes},
+    )
+
+
+def _kde(values: Floats, window: tuple[float, float]) -> Floats:
+    from arviz_stats.base import array_stats
+
+    grid, density, _ = array_stats.kde(values, custom_lims=window, grid_len=_GRID)
+    return np.stack([grid, density])
+
+
+def _histograms(directions: list[Floats], window: tuple[float, float]) -> list[Floats]:
+    """Return edges and densities of histograms with common edges."""
+    edges = np.histogram_bin_edges(np.concatenate(directions), "auto", window)
+    if len(edges) > _MOST_BINS:
+        edges = np.linspace(*window, _MOST_BINS + 1)
+    heights = [np.histogram(values, edges, density=True)[0] for values in directions]
+    return [np.stack([edges[:-1], edges[1:], height]) for height in heights]
+
+
+def _draw_estimate(collection: Any, estimate: LogEvidence, visuals: layout.Visuals) -> None:
+    draw = layout.draw()
+
+    band = layout.visual_arguments(visuals, "interval", color="B3", alpha=0.4)
+    ends = np.array(_interval(estimate))
+    if band is not None and np.isfinite(ends).all():
+        data = xr.Dataset({"work": ("bound", ends)})
+        collection.map(draw.vspan, "interval", data=data, ignore_aes="all", **band)
+    line = layout.visual_arguments(visuals, "estimate", color="B1")
+    if line is not None and np.isfinite(estimate.value):
+        data = xr.Dataset({"work": -estimate.value})
+        collection.map(draw.vline, "estimate", data=data, ignore_aes="all", **line)
+
+
+def _draw_densities(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
+    draw = layout.draw()
+
+    binned = "histogram" in data["plot_axis"]
+    fill = layout.visual_arguments(visuals, "fill", alpha=0.25)
+    if fill is not None:
+        collection.map(draw.hist if binned else _fill, "fill", data=data, **fill)
+    line = layout.visual_arguments(visuals, "density", width=2)
+    if line is not None:
+        collection.map(draw.step_hist if binned else draw.line_xy, "density", data=data, **line)
+
+
+def _fill(da: xr.DataArray, target: Any, **arguments: Any) -> Any:
+    x, y = da.sel(plot_axis="x").values, da.sel(plot_axis="y").values
+    return layout.backend_of(target).fill_between_y(x, np.zeros_like(y), y, target, **arguments)
+
+
+def _draw_means(
+    collection: Any,
+    work: Mapping[str, Floats],
+    limits: tuple[float, float],
+    visuals: layout.Visuals,
+) -> None:
+    """Draw the mean work of each direction, where it lies inside the picture."""
+    line = layout.visual_arguments(visuals, "mean", linestyle="C1")
+    if line is None:
+        return
+    means = np.array([work[name].mean() for name in _DIRECTIONS])
+    means[(means < limits[0]) | (means > limits[1])] = np.nan
+    data = xr.Dataset(
+        {"work": (schema.DIRECTION, means)}, coords={schema.DIRECTION: list(_DIRECTIONS)}
+    )
+    collection.map(layout.draw().vline, "mean", data=data, **line)
+
+
+def _draw_frame(
+    collection: Any, data: xr.Dataset, limits: tuple[float, float], visuals: layout.Visuals
+) -> None:
+    draw = layout.draw()
+
+    frame = layout.frame_of("work")
+    title = layout.visual_arguments(
+        visuals, "title", text="Work of annealing: the densities cross at \N{MINUS SIGN}log Z"
+    )
+    if title is not None:
+        collection.map(draw.labelled_title, "title", **frame, **title)
+    xlabel = layout.visual_arguments(visuals, "xlabel", text="work (nats)")
+    if xlabel is not None:
+        collection.map(draw.labelled_x, "xlabel", **frame, **xlabel)
+    ylabel = layout.visual_arguments(visuals, "ylabel", text="density (per nat)")
+    if ylabel is not None:
+        collection.map(draw.labelled_y, "ylabel", **frame, **ylabel)
+    highest = float(data["work"].isel(plot_axis=-1).max())
+    collection.map(draw.set_ylim, "ylim", limits=(0.0, 1.05 * highest), **frame)
+    collection.map(draw.set_xlim, "xlim", limits=limits, **frame)
+    if collection.backend == "matplotlib":
+        collection.map(layout.write_out_numbers, "numbers", **frame)
+
+
+def _draw_legend(
+    collection: Any,
+    work: Mapping[str, Floats],
+    estimate: LogEvidence,
+    limits: tuple[float, float],
+    visuals: layout.Visuals,
+) -> None:
+    arguments = layout.visual_arguments(visuals, "legend")
+    if arguments is None:
+        return
+    entries: list[tuple[str, Mapping[str, Any]]] = []
+    for name, values in work.items():
+        color = collection.get_aes_kwargs(["color"], "work", {schema.DIRECTION: name})
+        entries.append((f"{name} work{_cut_off(values, limits)}", {**color, "width": 2}))
+        entries.append((_mean_label(name, values, limits), {**color, "linestyle": "C1"}))
+    if np.isfinite(estimate.value):
+        value = layout.number(-estimate.value, estimate.mcse)
+        label = f"\N{MINUS SIGN}log Z = {value} ({estimate.estimator}, with 95 % interval)"
+        entries.append((label, {"color": "B1"}))
+    layout.add_legend(collection, entries, **arguments)
+
+
+def _cut_off(values: Floats, limits: tuple[float, float]) -> str:
+    """Return the shares of paths that the picture leaves out, in words."""
+    parts = {
+        "further left": np.mean(values < limits[0]),
+        "further right": np.mean((values > limits[1]) & np.isfinite(values)),
+        "of weight zero": np.mean(np.isposinf(values)),
+    }
+    shares = [f"{100 * share:.2g} % {place}" for place, share in parts.items() if share > 0]
+    return f" ({', '.join(shares)})" if shares else ""
+
+
+def _mean_label(name: str, values: Floats, limits: tuple[float, float]) -> str:
+    mean = float(values.mean())
+    text = layout.number(mean, float(values.std()) / np.sqrt(len(values)))
+    seen = limits[0] <= mean <= limits[1]
+    side = "right" if mean > limits[1] else "left"
+    place = "" if seen else f", further {side}"
+    return f"mean {name} work = {text}{place}: minus the {_BOUNDS[name]} bound"
