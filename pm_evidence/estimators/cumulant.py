@@ -14,7 +14,7 @@ __all__ = ["cumulant", "cumulant_forward", "cumulant_reverse", "lower_bound", "u
 Floats = NDArray[np.float64]
 
 # An expansion is cut off safely while the next term stays below this many standard errors.
-_LARGEST_CUT = 0.5
+_LARGEST_CUT = 0.25
 _FEWEST_PATHS = 10
 
 
@@ -108,7 +108,7 @@ def cumulant_forward(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Log
     -----
     Hummer (2001); Habeck (2017), Eq. 12. Exact for normally distributed work and biased otherwise:
     the status is ``"not_normal"`` wherever the third cumulant could move the estimate by more than
-    half its error.
+    a quarter of its error.
     """
     return _one_sided(checked_work(work, finite=True), blocks, 1.0, "cumulant_forward")
 
@@ -173,7 +173,7 @@ def cumulant(
     -----
     Hummer (2001); Habeck (2017), Eq. 13: a trapezoid with end corrections between the two work
     densities, whose next term is the difference of the fourth cumulants over 720. The status is
-    ``"not_normal"`` where that term could move the estimate by more than half its error.
+    ``"not_normal"`` where that term could move the estimate by more than a quarter of its error.
     """
     forward, reverse = checked_pair(work_forward, work_reverse)
     forward = checked_work(forward, name="work_forward", finite=True)

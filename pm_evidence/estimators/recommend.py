@@ -30,7 +30,9 @@ _GOOD_FIT = 0.05
 _DISAGREEMENT = 5.0
 _MARKOV = 4.0
 # Fewer effective paths than this, as the other direction tells, may hide the heaviest.
-_LEAST_EFFECTIVE_PATHS = 15.0
+_LEAST_EFFECTIVE_PATHS = 50.0
+# Standard errors by which an estimate may differ from Bennett's, and the least such error in its.
+_EXCLUDED, _LEAST_DIFFERENCE = 2.5, 0.1
 
 
 def estimates(record: RunRecord) -> list[LogEvidence]:
@@ -188,11 +190,22 @@ def _agreeing(
 
 
 def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
-    """Return an estimate from the same work, with a status if Bennett's excludes it."""
-    if both.status not in ("ok", other.status) and other.status == "ok":
+    """Return an estimate from the same work, with a status where Bennett's excludes it.
+
+    Hausman's (1978) test: what an efficient estimate and another one differ by has the difference
+    of their variances.
+    """
+    if other.status != "ok":
+        return other
+    if both.status != "ok":
         return replace(other, status=both.status, message=both.message)
+    least = _LEAST_DIFFERENCE * both.mcse
+    error = float(np.sqrt(max(other.mcse**2 - both.mcse**2, least**2)))
     distance = abs(both.value - other.value)
-    if other.status == "ok" and distance > _DISAGREEMENT * np.hypot(both.mcse, other.mcse):
-        message = f"it differs from bar by {distance:.3f} nats, more than both errors allow."
-        return replace(other, status="inconsistent", message=message)
-    return other
+    if distance <= _EXCLUDED * error:
+        return other
+    message = (
+        f"it differs from bar by {distance:.3f} nats, {distance / error:.1f} standard errors of "
+        "the difference: the work is not what it needs. Use bar."
+    )
+    return replace(other, status="inconsistent", message=message)

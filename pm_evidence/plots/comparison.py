@@ -191,16 +191,13 @@ def _draw_frame(
         line["linestyle"] = linestyles[1] if line["linestyle"] == "--" else line["linestyle"]
         collection.map(draw.vline, "ref_line", data=best, ignore_aes="all", **line)
     frame = layout.frame_of("log_evidence")
-    title = layout.visual_arguments(
+    layout.draw_labels(
+        collection,
+        "log_evidence",
         visuals,
-        "title",
-        text="Log evidence with 95 % interval\n(numbers: difference to the best)",
+        title="Log evidence with 95 % interval\n(numbers: difference to the best)",
+        xlabel="log evidence (nats)",
     )
-    if title is not None:
-        collection.map(draw.labelled_title, "title", **frame, **title)
-    label = layout.visual_arguments(visuals, "xlabel", text="log evidence (nats)")
-    if label is not None:
-        collection.map(draw.labelled_x, "xlabel", **frame, **label)
     ticks = layout.visual_arguments(visuals, "ticklabels")
     if ticks is not None:
         labels = [

@@ -188,9 +188,8 @@ def _is_crowded(data: xr.Dataset) -> bool:
 
 
 def _usual_size(mean: Floats) -> float:
-    """Return the power of ten below the median size of the energies."""
-    size = float(np.median(np.abs(mean)))
-    return float(10.0 ** np.floor(np.log10(size))) if size > 0 else 1.0
+    """Return the power of ten below the median size of the energies, and no less than a nat."""
+    return float(10.0 ** np.floor(np.log10(max(float(np.median(np.abs(mean))), 1.0))))
 
 
 def _scale(mean: Floats) -> str:
@@ -201,22 +200,18 @@ def _scale(mean: Floats) -> str:
 
 
 def _draw_frame(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
-    frame = layout.frame_of("energy")
     directions = [str(name) for name in data[schema.DIRECTION].values]
-    text = "Mean energy along the path"
+    title = "Mean energy along the path"
     if len(directions) > 1:
-        text = "Mean energy: a gap between the directions is hysteresis"
-    title = layout.visual_arguments(visuals, "title", text=text)
-    if title is not None:
-        collection.map(draw.labelled_title, "title", **frame, **title)
-    xlabel = layout.visual_arguments(visuals, "xlabel", text="inverse temperature β")
-    if xlabel is not None:
-        collection.map(draw.labelled_x, "xlabel", **frame, **xlabel)
-    ylabel = layout.visual_arguments(visuals, "ylabel", text="mean energy (nats)")
-    if ylabel is not None:
-        collection.map(draw.labelled_y, "ylabel", **frame, **ylabel)
+        title = "Mean energy: a gap between the directions is hysteresis"
+    layout.draw_labels(
+        collection,
+        "energy",
+        visuals,
+        title=title,
+        xlabel="inverse temperature β",
+        ylabel="mean energy (nats)",
+    )
     legend = layout.visual_arguments(visuals, "legend")
     if legend is None:
         return

@@ -30,12 +30,10 @@ _VISUALS = (
     "legend",
 )
 # What an estimate counts as, with its looks.
-_RECOMMENDED, _TRUSTED, _DISTRUSTED, _BOUND = (
-    "recommended",
-    "estimate",
-    "not to be trusted",
-    "bound",
-)
+_RECOMMENDED = "recommended"
+_TRUSTED = "estimate"
+_DISTRUSTED = "not to be trusted"
+_BOUND = "bound"
 _LOOKS: dict[str, dict[str, dict[str, Any]]] = {
     _RECOMMENDED: {
         "error_bar": {"color": "C0", "width": 4},
@@ -171,12 +169,12 @@ def _limits(table: pd.DataFrame, reference: float | None) -> tuple[float, float]
     core = core if reference is None else np.append(core, reference)
     if not core.size:
         return 0.0, 1.0
-    left, right = core.min(), core.max()
+    left, right = float(core.min()), float(core.max())
     reach = _REACH * (right - left)
     if reach <= 1e-9 * max(abs(left), abs(right)):  # no more than rounding errors
         reach = 1.0
     near = table.loc[table["value"].between(left - reach, right + reach), _INTERVAL]
-    near = np.clip(_finite(near), left - reach, right + reach)
+    near = _finite(near.clip(left - reach, right + reach))
     left, right = min(left, near.min(initial=left)), max(right, near.max(initial=right))
     margin = 0.05 * (right - left) or 1.0
     return float(left - margin), float(right + margin)
@@ -289,12 +287,8 @@ def _draw_frame(
     draw = layout.draw()
 
     frame = layout.frame_of("log_evidence")
-    title = layout.visual_arguments(visuals, "title", text="Estimates with 95 % intervals")
-    if title is not None:
-        collection.map(draw.labelled_title, "title", **frame, **title)
-    label = layout.visual_arguments(visuals, "xlabel", text="log evidence (nats)")
-    if label is not None:
-        collection.map(draw.labelled_x, "xlabel", **frame, **label)
+    texts = {"title": "Estimates with 95 % intervals", "xlabel": "log evidence (nats)"}
+    layout.draw_labels(collection, "log_evidence", visuals, **texts)
     ticks = layout.visual_arguments(visuals, "ticklabels")
     if ticks is not None:
         labels = [_label(str(name), row) for name, row in table.iterrows()]

@@ -21,6 +21,7 @@ __all__ = [
     "backend_of",
     "checked_visuals",
     "draw",
+    "draw_labels",
     "figure_arguments",
     "frame_of",
     "group_of",
@@ -120,6 +121,19 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
 def frame_of(name: str) -> dict[str, Any]:
     """Return the arguments of ``map`` for what is set once per plot: labels, limits, ticks."""
     return {"data": xr.Dataset({name: 0.0}), "ignore_aes": "all", "store_artist": False}
+
+
+def draw_labels(collection: Any, name: str, visuals: Visuals, **texts: str) -> None:
+    """Write ``title``, ``xlabel`` and ``ylabel``, those that have a text, on the plot ``name``."""
+    functions = {
+        "title": draw().labelled_title,
+        "xlabel": draw().labelled_x,
+        "ylabel": draw().labelled_y,
+    }
+    for label, text in texts.items():
+        arguments = visual_arguments(visuals, label, text=text)
+        if arguments is not None:
+            collection.map(functions[label], label, **frame_of(name), **arguments)
 
 
 def number(value: float, error: float) -> str:

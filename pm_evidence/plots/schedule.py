@@ -148,12 +148,7 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
     margin = max(0.1, 0.03 * n_stages)
     for name, text in _PANELS.items():
         frame = layout.frame_of(name)
-        xlabel = layout.visual_arguments(visuals, "xlabel", text="stage")
-        if xlabel is not None:
-            collection.map(draw.labelled_x, "xlabel", **frame, **xlabel)
-        ylabel = layout.visual_arguments(visuals, "ylabel", text=text)
-        if ylabel is not None:
-            collection.map(draw.labelled_y, "ylabel", **frame, **ylabel)
+        layout.draw_labels(collection, name, visuals, xlabel="stage", ylabel=text)
         collection.map(draw.set_xlim, "xlim", limits=(-margin, n_stages + margin), **frame)
         if name != "energy_mean":
             collection.map(draw.set_ylim, "ylim", limits=(-0.03, 1.03), **frame)

@@ -193,10 +193,12 @@ def _kde(values: Floats, window: tuple[float, float]) -> Floats:
 
 
 def _histograms(directions: list[Floats], window: tuple[float, float]) -> list[Floats]:
-    """Return edges and densities of histograms with common edges."""
-    edges = np.histogram_bin_edges(np.concatenate(directions), "auto", window)
-    if len(edges) > _MOST_BINS:
-        edges = np.linspace(*window, _MOST_BINS + 1)
+    """Return edges and densities of histograms in common bins (Freedman and Diaconis 1981)."""
+    pooled = np.concatenate(directions)
+    low, high = np.quantile(pooled, [0.25, 0.75])
+    span = window[1] - window[0]
+    width = max(2.0 * (high - low) / np.cbrt(pooled.size), span / _MOST_BINS)
+    edges = np.linspace(*window, int(np.ceil(span / width)) + 1)
     heights = [np.histogram(values, edges, density=True)[0] for values in directions]
     return [np.stack([edges[:-1], edges[1:], height]) for height in heights]
 
@@ -256,17 +258,14 @@ def _draw_frame(
     draw = layout.draw()
 
     frame = layout.frame_of("work")
-    title = layout.visual_arguments(
-        visuals, "title", text="Work of annealing: the densities cross at \N{MINUS SIGN}log Z"
+    layout.draw_labels(
+        collection,
+        "work",
+        visuals,
+        title="Work of annealing: the densities cross at \N{MINUS SIGN}log Z",
+        xlabel="work (nats)",
+        ylabel="density (per nat)",
     )
-    if title is not None:
-        collection.map(draw.labelled_title, "title", **frame, **title)
-    xlabel = layout.visual_arguments(visuals, "xlabel", text="work (nats)")
-    if xlabel is not None:
-        collection.map(draw.labelled_x, "xlabel", **frame, **xlabel)
-    ylabel = layout.visual_arguments(visuals, "ylabel", text="density (per nat)")
-    if ylabel is not None:
-        collection.map(draw.labelled_y, "ylabel", **frame, **ylabel)
     highest = float(data["work"].isel(plot_axis=-1).max())
     collection.map(draw.set_ylim, "ylim", limits=(0.0, 1.05 * highest), **frame)
     collection.map(draw.set_xlim, "xlim", limits=limits, **frame)
@@ -309,6 +308,8 @@ def _cut_off(values: Floats, limits: tuple[float, float]) -> str:
 
 def _mean_label(name: str, values: Floats, limits: tuple[float, float]) -> str:
     mean = float(values.mean())
+    if not np.isfinite(mean):
+        return f"mean {name} work is infinite: no {_BOUNDS[name]} bound"
     text = layout.number(mean, float(values.std()) / np.sqrt(len(values)))
     seen = limits[0] <= mean <= limits[1]
     side = "right" if mean > limits[1] else "left"

@@ -1,6 +1,5 @@
 """Plots: what is drawn is what was computed, in every backend."""
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
@@ -8,22 +7,13 @@ import xarray as xr
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.plots import plot_compare, plot_schedule
 from pm_evidence.results import compare, to_datatree
-
-mpl.use("Agg")
+from tests.plots.drawing import assert_texts_fit, drawn, need_backend
 
 MODELS = {
     "pooled": LogEvidence(-1205.0, 0.5, "bar"),
     "hierarchical": LogEvidence(-1201.0, 0.25, "bar"),
     "separate": LogEvidence(-1202.5, 0.04, "bar"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
 
 
 def make_tree(n_stages=5, *, reverse=True, energy=None):
@@ -49,11 +39,6 @@ def make_tree(n_stages=5, *, reverse=True, energy=None):
         random_seed=1,
         versions={},
     )
-
-
-def drawn(target, function):
-    """Return what a plot of the backend "none" holds of one kind."""
-    return [element for element in target if element["function"] == function]
 
 
 def compare_target(collection):
@@ -135,18 +120,6 @@ def test_compare_in_matplotlib_keeps_every_text_inside_and_apart(tmp_path):
     ticks = [tick for tick in axes.get_xticklabels() if low <= tick.get_position()[0] <= high]
     assert_texts_fit(figure, [*ticks, axes.xaxis.label])
     assert axes.xaxis.get_offset_text().get_text() == ""
-
-
-def assert_texts_fit(figure, texts):
-    boxes = [text.get_window_extent() for text in texts if text.get_text()]
-    canvas = figure.bbox
-    for box in boxes:
-        assert box.x0 >= canvas.x0 - 1
-        assert box.x1 <= canvas.x1 + 1
-        assert box.y0 >= canvas.y0 - 1
-        assert box.y1 <= canvas.y1 + 1
-    overlaps = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]
-    assert not overlaps
 
 
 # plot_schedule
@@ -231,7 +204,6 @@ def test_schedule_refuses_what_it_cannot_draw():
 
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
 def test_other_backends_draw_both(backend):
-    for module in (backend, "webcolors") if backend == "plotly" else (backend,):
-        pytest.importorskip(module)
+    need_backend(backend)
     plot_compare(MODELS, backend=backend)
     plot_schedule({"a": make_tree(), "b": make_tree(8)}, backend=backend)

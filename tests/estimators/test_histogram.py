@@ -1,0 +1,289 @@
+"""The pooled work density against its own equations, and its posterior against exact ones."""
+
+import numpy as np
+import pytest
+from pymbar import MBAR
+from scipy import integrate, stats
+from scipy.interpolate import BSpline
+
+from pm_evidence.estimators import (
+    bar,
+    histogram,
+    histogram_draws,
+    histogram_posterior,
+    work_density,
+)
+from tests.estimators.work import (
+    LOG_Z,
+    annealed_pair,
+    covers,
+    gamma_log_z,
+    gamma_pair,
+    gaussian_pair,
+)
+
+INF = np.inf
+
+
+def iterate(forward, reverse, n_sweeps=3000):
+    """Habeck (2017), Eq. 15 and 16, as printed: probabilities of all work values, and Z."""
+    weight = np.exp(-np.concatenate([forward, reverse]))
+    z = weight.mean()
+    for _ in range(n_sweeps):
+        p = 1.0 / (len(forward) + len(reverse) * weight / z)
+        z = np.sum(p * weight) / np.sum(p)
+    return p, z
+
+
+# --- the density ---
+
+
+@pytest.mark.parametrize(
+    ("sd", "n_forward", "n_reverse"), [(0.5, 20, 20), (1.5, 100, 30), (2.0, 15, 200)]
+)
+def test_fixed_point(sd, n_forward, n_reverse):
+    """Plain iteration of the paper's equations ends where Newton's method does. Seed 1."""
+    forward, reverse = gaussian_pair(np.random.default_rng(1), sd, n_forward, n_reverse)
+    p, z = iterate(forward, reverse)
+    work, log_p = work_density(forward, reverse)
+    np.testing.assert_array_equal(work, np.concatenate([forward, reverse]))
+    np.testing.assert_allclose(np.exp(log_p), p, rtol=1e-9)
+    assert histogram(forward, reverse).value == pytest.approx(np.log(z), abs=1e-9)
+    # and the numbers of paths the wrong way round, a slip in Eq. 15, are caught
+    wrong, _ = iterate(reverse, forward)
+    if n_forward != n_reverse:
+        assert abs(np.log(wrong.max() / p.max())) > 0.1
+
+
+@pytest.mark.parametrize("shift", [0.0, -1e4, 1e4])
+def test_probabilities_sum_to_one_in_both_directions(shift):
+    """And weighted with exp(-W) / Z they are those of reverse work. Seed 2."""
+    forward, reverse = gaussian_pair(np.random.default_rng(2), 1.0, 50, 80)
+    forward, reverse = forward + shift, reverse + shift
+    work, log_p = work_density(forward, reverse)
+    assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-9)
+    log_z = histogram(forward, reverse).value
+    assert np.exp(log_p - work - log_z).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_exact_shares():
+    """Work 0 and log 2 at 1/2 each forward, 2/3 and 1/3 in reverse: the density is 1/2 each."""
+    forward, reverse = [0.0, np.log(2.0)], [0.0, 0.0, np.log(2.0)]
+    work, log_p = work_density(forward, reverse)
+    p = np.exp(log_p)
+    assert p[work == 0.0].sum() == pytest.approx(0.5)
+    assert p[work > 0.0].sum() == pytest.approx(0.5)
+
+
+def test_paths_of_weight_zero_have_their_share():
+    """A forward path of infinite work is met by no reverse one: its share is 1 / n_forward."""
+    forward, reverse = gaussian_pair(np.random.default_rng(3), 1.0, 30, 40)
+    forward[:6] = INF
+    work, log_p = work_density(forward, reverse)
+    np.testing.assert_allclose(np.exp(log_p[:6]), 1 / 30)
+    assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_density_of_gaussian_work():
+    """Mean and spread of the forward work, which reverse paths help to know. Seed 4."""
+    forward, reverse = gaussian_pair(np.random.default_rng(4), 1.5, 20_000)
+    work, log_p = work_density(forward, reverse)
+    mean = np.sum(np.exp(log_p) * work)
+    assert mean == pytest.approx(-LOG_Z + 0.5 * 1.5**2, abs=4.5 * 1.5 / np.sqrt(20_000))
+    assert np.sqrt(np.sum(np.exp(log_p) * (work - mean) ** 2)) == pytest.approx(1.5, rel=0.02)
+
+
+def test_agrees_with_mbar():
+    """Two states of a multistate problem, solved by another implementation. Seed 5."""
+    forward, reverse = gaussian_pair(np.random.default_rng(5), 1.5, 60, 90)
+    work = np.concatenate([forward, reverse])
+    found = MBAR(
+        np.array([np.zeros_like(work), work]),
+        [60, 90],
+        solver_protocol=({"method": "adaptive", "tol": 1e-14},),
+    )
+    assert histogram(forward, reverse).value == pytest.approx(-found.f_k[1], abs=1e-7)
+    _, log_p = work_density(forward, reverse)
+    np.testing.assert_allclose(np.exp(log_p), found.weights()[:, 0], rtol=1e-6)
+
+
+def test_histogram_is_bennetts_ratio():
+    """The same root, error, interval and status; under its own name. Seed 6."""
+    forward, reverse = annealed_pair(np.random.default_rng(6), 300)
+    blocks = np.repeat(np.arange(30), 10)
+    one = histogram(forward, reverse, forward_blocks=blocks, reverse_blocks=blocks)
+    other = bar(forward, reverse, forward_blocks=blocks, reverse_blocks=blocks)
+    assert one.estimator == "histogram"
+    assert (one.value, one.mcse, one.lower, one.upper) == (
+        other.value,
+        other.mcse,
+        other.lower,
+        other.upper,
+    )
+    assert (one.status, one.message) == (other.status, other.message)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=RuntimeWarning,
+    reason="log Z = -inf: work_density returns NaN with warnings, where histogram_draws raises",
+)
+def test_density_without_support():
+    """No forward path has weight: an error that says so, or a density without NaN."""
+    try:
+        _, log_p = work_density([INF, INF], [0.0, 1.0])
+    except ValueError as error:
+        assert "work_forward" in str(error)
+    else:
+        assert not np.isnan(log_p).any()
+
+
+# --- the posterior: exact ---
+
+
+def exact_posterior(forward, reverse, power=None):
+    """Distribution function of log Z under a flat prior on the logs of the probabilities.
+
+    On the simplex that posterior is ``(sum_j p_j exp(-W_j)) ** -n_reverse``. The sum has a
+    B-spline with knots ``exp(-W_j)`` as its density where p is uniform (Curry and Schoenberg
+    1966), so one quadrature gives what the Gibbs sampler has to find.
+    """
+    knots = np.sort(np.exp(-np.concatenate([forward, reverse])))
+    z = np.linspace(knots[0], knots[-1], 4001)
+    spline = np.nan_to_num(BSpline.basis_element(knots, extrapolate=False)(z))
+    density = spline * z ** -(len(reverse) if power is None else power)
+    share = integrate.cumulative_simpson(density, x=z, initial=0.0)
+    return lambda log_z: np.interp(np.exp(log_z), z, share / share[-1])
+
+
+@pytest.mark.parametrize(
+    ("forward", "reverse"),
+    [
+        ([0.0], [1.0]),
+        ([0.3, 1.5], [-0.7]),
+        ([0.3, 1.5, 0.9], [-0.7, 0.1]),
+        ([0.0], [1.0, -1.0, 0.5]),
+        ([2.0, 3.0, 2.5, 4.0], [0.0, 1.0, 2.2]),
+    ],
+)
+def test_gibbs_sampler_finds_the_exact_posterior(forward, reverse):
+    """Kolmogorov-Smirnov on every fifth of 15,000 draws, below 1e-3 by chance. Seed 7.
+
+    One reverse path more or fewer in the posterior, as a prior flat in the probabilities or a
+    slip in a gamma variable would give, is caught by the same check.
+    """
+    draws = histogram_draws(forward, reverse, draws=15_000, random_seed=7)[::5]
+    assert stats.kstest(draws, exact_posterior(forward, reverse)).pvalue > 1e-3
+    for power in (len(reverse) - 1, len(reverse) + 1):
+        assert stats.kstest(draws, exact_posterior(forward, reverse, power)).pvalue < 1e-6
+
+
+def test_posterior_of_two_paths_is_uniform():
+    """One path each way: log Z is uniform between the two values of -W, exactly. Seed 8."""
+    draws = histogram_draws([3.0], [-2.0], draws=10_000, random_seed=8)
+    assert draws.min() > -3.0 and draws.max() < 2.0
+    assert stats.kstest(draws[::5], stats.uniform(-3.0, 5.0).cdf).pvalue > 1e-3
+
+
+# --- the posterior: against Bennett's ratio ---
+
+
+@pytest.mark.parametrize(
+    ("sd", "n_forward", "n_reverse"), [(0.5, 100, 100), (1.0, 400, 100), (2.0, 300, 300)]
+)
+def test_posterior_agrees_with_bar(sd, n_forward, n_reverse):
+    """Mean and spread, as large samples must. Seed 9; 3,000 draws know their spread to 5 %."""
+    forward, reverse = gaussian_pair(np.random.default_rng(9), sd, n_forward, n_reverse)
+    found = histogram_posterior(forward, reverse, draws=3000, random_seed=9)
+    asymptotic = bar(forward, reverse)
+    assert found.value == pytest.approx(asymptotic.value, abs=0.2 * asymptotic.mcse)
+    assert found.mcse == pytest.approx(asymptotic.mcse, rel=0.12)
+    assert found.lower == pytest.approx(asymptotic.lower, abs=0.4 * asymptotic.mcse)
+    assert found.upper == pytest.approx(asymptotic.upper, abs=0.4 * asymptotic.mcse)
+    assert (found.estimator, found.status) == ("histogram_posterior", "ok")
+
+
+def test_posterior_has_the_status_of_bar():
+    """Draws look the same where directions hardly meet or contradict each other. Seed 10."""
+    forward, reverse = gaussian_pair(np.random.default_rng(10), 1.0, 400)
+    wrong = histogram_posterior(forward, reverse + 1.0, draws=50, random_seed=1)
+    assert wrong.status == "inconsistent" and "contradict" in wrong.message
+    apart = gaussian_pair(np.random.default_rng(10), 4.0, 40)
+    assert histogram_posterior(*apart, draws=50, random_seed=1).status == "no_overlap"
+
+
+def test_posterior_interval_is_that_of_its_draws():
+    forward, reverse = gaussian_pair(np.random.default_rng(11), 1.0, 50)
+    found = histogram_posterior(forward, reverse, draws=400, random_seed=3)
+    draws = histogram_draws(forward, reverse, draws=400, random_seed=3)
+    assert draws.shape == (400,)
+    assert found.value == pytest.approx(draws.mean(), rel=1e-12)
+    assert found.mcse == pytest.approx(draws.std(ddof=1), rel=1e-12)
+    assert (found.lower, found.upper) == tuple(np.quantile(draws, [0.025, 0.975]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "truth"),
+    [
+        (lambda rng: gaussian_pair(rng, 1.0, 50), LOG_Z),
+        (lambda rng: gaussian_pair(rng, 2.0, 400), LOG_Z),
+        (lambda rng: gamma_pair(rng, 2.0, 1.0, 50), gamma_log_z(2.0, 1.0)),
+    ],
+    ids=["gaussian", "broad gaussian", "gamma"],
+)
+def test_posterior_coverage(make, truth):
+    """90 to 99 % of 200 intervals hold the truth. Seed 12."""
+    rng = np.random.default_rng(12)
+    found = [histogram_posterior(*make(rng), random_seed=rng) for _ in range(200)]
+    assert 0.90 <= np.mean([covers(estimate, truth) for estimate in found]) <= 0.99
+
+
+# --- the posterior: arguments ---
+
+
+def test_seeds():
+    """Equal seeds give equal draws, others do not, and a generator moves on."""
+    work = gaussian_pair(np.random.default_rng(13), 1.0, 20)
+    one, same = (histogram_draws(*work, draws=20, random_seed=1) for _ in range(2))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, histogram_draws(*work, draws=20, random_seed=2))
+    rng = np.random.default_rng(1)
+    first, second = (histogram_draws(*work, draws=20, random_seed=rng) for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("shift", [-1e4, 1e4])
+def test_posterior_of_large_work(shift):
+    """Nothing overflows: a constant in the likelihood shifts log Z and nothing else."""
+    forward, reverse = gaussian_pair(np.random.default_rng(14), 1.0, 20)
+    plain = histogram_draws(forward, reverse, draws=50, random_seed=1)
+    shifted = histogram_draws(forward + shift, reverse + shift, draws=50, random_seed=1)
+    np.testing.assert_allclose(shifted, plain - shift, atol=1e-7)
+
+
+def test_posterior_with_paths_of_weight_zero():
+    """They count as they do in Bennett's ratio. Seed 15."""
+    forward, reverse = gaussian_pair(np.random.default_rng(15), 0.5, 200)
+    forward[:100] = INF
+    found, asymptotic = histogram_posterior(forward, reverse, random_seed=1), bar(forward, reverse)
+    assert found.value == pytest.approx(asymptotic.value, abs=0.3 * asymptotic.mcse)
+    assert found.mcse == pytest.approx(asymptotic.mcse, rel=0.15)
+
+
+def test_one_draw_has_no_error():
+    found = histogram_posterior([0.0, 1.0], [0.0, 0.5], draws=1, random_seed=1)
+    assert np.isfinite(found.value) and np.isnan(found.mcse)
+
+
+@pytest.mark.parametrize("draws", [0, -3, 1.5, True, None])
+def test_bad_number_of_draws(draws):
+    with pytest.raises(ValueError, match=r"draws must be a whole number of at least 1, got .*pass"):
+        histogram_draws([0.0, 1.0], [0.0, 1.0], draws=draws)
+
+
+def test_posterior_without_support():
+    """There is nothing to draw from: the message says what to do."""
+    for estimate in (histogram_draws, histogram_posterior):
+        with pytest.raises(ValueError, match=r"work_forward must hold a finite value.*more stages"):
+            estimate([INF, INF], [0.0, 1.0])

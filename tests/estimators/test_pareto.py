@@ -1,0 +1,113 @@
+"""The tail of weights: known shapes, and weights that have no tail."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.estimators.pareto import is_heavy, pareto_k
+
+INF = np.inf
+
+
+def shrunk(k, n_tail):
+    """What Vehtari et al. (2024) make of a shape: a prior of ten values at one half."""
+    return (n_tail * k + 5.0) / (n_tail + 10.0)
+
+
+@pytest.mark.parametrize("k", [0.3, 0.5, 0.7, 1.0, 1.5])
+def test_pareto_weights(k):
+    """Weights ``u ** -k`` have the shape k exactly: mean of 20 sets within 4 errors. Seed 1."""
+    rng, n = np.random.default_rng(1), 4000
+    found = [pareto_k(k * rng.standard_exponential(n)) for _ in range(20)]
+    n_tail = int(3 * np.sqrt(n))
+    error = (1.0 + k) / np.sqrt(20 * n_tail)
+    assert np.mean(found) == pytest.approx(shrunk(k, n_tail), abs=4 * error)
+
+
+def test_uniform_weights():
+    """A tail that ends: k = -1. Seed 2."""
+    found = pareto_k(np.log(np.random.default_rng(2).random(10_000)))
+    assert found == pytest.approx(shrunk(-1.0, 300), abs=0.15)
+
+
+def test_exponential_weights():
+    """The tail between: k = 0. Seed 3."""
+    weights = np.random.default_rng(3).standard_exponential(10_000)
+    assert pareto_k(np.log(weights)) == pytest.approx(shrunk(0.0, 300), abs=4 / np.sqrt(300))
+
+
+@pytest.mark.parametrize("k", [0.4, 0.9])
+def test_agrees_with_maximum_likelihood(k):
+    """SciPy's fit to the same excesses. Seed 4."""
+    log_weight = k * np.random.default_rng(4).standard_exponential(10_000)
+    weights = np.sort(np.exp(log_weight))
+    shape, _, _ = stats.genpareto.fit(weights[-300:] - weights[-301], floc=0.0)
+    assert pareto_k(log_weight) == pytest.approx(shrunk(shape, 300), abs=0.03)
+
+
+def test_scale_and_weights_of_zero_do_not_matter():
+    """A constant in the likelihood shifts log weights; dead paths are no part of the tail."""
+    log_weight = np.random.default_rng(5).normal(size=500)
+    k = pareto_k(log_weight)
+    assert pareto_k(log_weight - 1e4) == pytest.approx(k, abs=1e-8)
+    dead = np.concatenate([np.full(700, -INF), log_weight])
+    assert pareto_k(dead) == pytest.approx(k, rel=1e-12)
+    assert pareto_k(np.random.default_rng(6).permutation(dead)) == pytest.approx(k, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "log_weight",
+    [
+        np.zeros(100),
+        np.full(100, -INF),
+        np.random.default_rng(7).normal(size=24),
+        np.append(np.random.default_rng(7).normal(size=24), np.full(1000, -INF)),
+        np.repeat([0.0, 1.0, 2.0], 100),
+        np.append(np.zeros(500), -np.arange(100.0)),
+    ],
+    ids=["equal", "dead", "24 weights", "24 alive", "three values", "equal at the top"],
+)
+def test_no_tail(log_weight):
+    """NaN, and no warning: a shape of such weights would be an artefact."""
+    assert np.isnan(pareto_k(log_weight))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="five tail values have no quartile above their minimum: ArviZ returns NaN below 30",
+)
+def test_from_25_weights_on():
+    """The documented number of weights from which on the tail is judged."""
+    rng = np.random.default_rng(8)
+    for n in range(25, 30):
+        assert np.isfinite(pareto_k(rng.normal(size=n)))
+
+
+def test_input_is_left_alone():
+    log_weight = np.random.default_rng(9).normal(size=100)
+    before = log_weight.copy()
+    pareto_k(log_weight)
+    np.testing.assert_array_equal(log_weight, before)
+
+
+# --- is_heavy ---
+
+
+@pytest.mark.parametrize(
+    ("n", "threshold"), [(30, 0.323), (100, 0.5), (1000, 2 / 3), (2155, 0.7), (10**6, 0.7)]
+)
+def test_threshold(n, threshold):
+    """Vehtari et al. (2024), section 3.2.3."""
+    assert is_heavy(threshold + 1e-3, n) and not is_heavy(threshold - 1e-3, n)
+
+
+@pytest.mark.parametrize("n", [2, 24, 10**6])
+def test_unknown_shapes_are_not_heavy(n):
+    """Weights without a tail must not be accused; other checks look after them."""
+    assert is_heavy(float("nan"), n) is False
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="log10(1) = 0: division by zero")
+def test_one_weight():
+    """One island states its own error and is asked for its tail all the same."""
+    assert is_heavy(float("nan"), 1) is False

@@ -1,0 +1,386 @@
+"""Which estimates a run has, which comes first, and what is said where they contradict."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.estimators import bar, bridge, jarzynski, jarzynski_reverse, recommend
+from pm_evidence.estimators.bridge import fit_share
+from pm_evidence.estimators.recommend import estimates
+from tests.estimators.work import (
+    LOG_Z,
+    clustered_pair,
+    covers,
+    gamma_log_z,
+    gamma_pair,
+    gaussian_pair,
+    two_level_pair,
+)
+
+INF = np.inf
+TWO_SIDED = [
+    "bar",
+    "histogram",
+    "jarzynski",
+    "jarzynski_reverse",
+    "cumulant",
+    "cumulant_forward",
+    "cumulant_reverse",
+    "lower_bound",
+    "upper_bound",
+]
+
+
+def block(work, index=0, **rest):
+    return BlockRecord(index, np.atleast_1d(np.asarray(work, dtype=float)), None, **rest)
+
+
+def record(forward, reverse=None, *, n_blocks=4, method="ais", **rest):
+    """A run whose paths are spread over some blocks, as a sampler leaves it."""
+    beta = np.array([0.0, 1.0])
+    split = [block(part, i) for i, part in enumerate(np.array_split(forward, n_blocks))]
+    back = () if reverse is None else [block(np.asarray(reverse, dtype=float))]
+    return RunRecord(method, beta, split, back, **rest)
+
+
+def islands_of(rng, shift=0.0, n=16, sd=0.05):
+    work = rng.normal(-LOG_Z + 0.5 * sd**2 + shift, sd, n)
+    return [block(value, i, relative_variance=sd**2) for i, value in enumerate(work)]
+
+
+def by_name(found):
+    named = {estimate.estimator: estimate for estimate in found}
+    assert len(named) == len(found)
+    return named
+
+
+# --- one direction ---
+
+
+def test_forward_paths_alone():
+    """The mean weight and its bound, from the paths of all blocks together. Seed 1."""
+    forward, _ = gaussian_pair(np.random.default_rng(1), 0.5, 203)
+    first, bound = estimates(record(forward))
+    assert first == jarzynski(forward)
+    assert (bound.estimator, bound.status) == ("lower_bound", "bound")
+    assert bound.value == pytest.approx(-forward.mean())
+
+
+def test_islands_alone():
+    """Each island is one path; its own statement of the error comes second. Seed 2."""
+    rng = np.random.default_rng(2)
+    blocks = islands_of(rng)
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
+    work = np.concatenate([item.work for item in blocks])
+    assert found[0] == jarzynski(work, name="smc")
+    assert found[1].mcse == pytest.approx(0.05 / 4, rel=0.05)
+
+
+@pytest.mark.parametrize(("sd", "order"), [(0.5, ["bridge", "smc"]), (2.0, ["smc", "bridge"])])
+def test_islands_with_bridges(sd, order):
+    """A good fit puts the bridge first; the islands' own errors stay last. Seed 3."""
+    rng = np.random.default_rng(3)
+    blocks = [
+        block(item.work, item.block, relative_variance=0.05**2, bridge=gaussian_pair(rng, sd, 500))
+        for item in islands_of(rng)
+    ]
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    assert [estimate.estimator for estimate in found] == [*order, "single_run"]
+    assert {estimate.status for estimate in found} == {"ok"}
+    assert all(abs(estimate.value - LOG_Z) < 5 * estimate.mcse for estimate in found)
+
+
+def test_a_bridge_needs_every_island():
+    """Islands that lost all weight have none: the rest alone would be a selection. Seed 4."""
+    rng = np.random.default_rng(4)
+    blocks = [
+        block(item.work, i, relative_variance=0.05**2, bridge=gaussian_pair(rng, 0.5, 50))
+        for i, item in enumerate(islands_of(rng))
+    ]
+    blocks[3] = block(blocks[3].work, 3, relative_variance=0.05**2)
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
+
+
+# --- recommend ---
+
+
+def make_pair(sd, shift=0.0):
+    rng = np.random.default_rng(6)
+    works = [gaussian_pair(rng, sd, 500) for _ in range(16)]
+    smc = jarzynski(rng.normal(-LOG_Z + shift, 0.05, 16), name="smc")
+    return smc, bridge(works), works
+
+
+def test_a_good_fit_recommends_the_bridge():
+    smc, of_bridge, works = make_pair(0.5)
+    assert fit_share(works) > 0.05
+    assert [e.estimator for e in recommend(smc, of_bridge, works)] == ["bridge", "smc"]
+
+
+def test_a_poor_fit_recommends_annealing():
+    smc, of_bridge, works = make_pair(2.0)
+    assert fit_share(works) < 0.05
+    assert [e.estimator for e in recommend(smc, of_bridge, works)] == ["smc", "bridge"]
+
+
+def test_the_choice_looks_at_the_fit_alone():
+    """Taking the smaller of two errors would make it too small on average."""
+    smc, of_bridge, works = make_pair(0.5)
+    precise = jarzynski(np.full(16, -LOG_Z), name="smc")
+    assert precise.mcse < of_bridge.mcse
+    assert recommend(precise, of_bridge, works)[0].estimator == "bridge"
+
+
+def test_disagreement_is_a_status_of_both():
+    smc, of_bridge, works = make_pair(0.5, shift=1.0)
+    first, second = recommend(smc, of_bridge, works)
+    assert first.status == second.status == "inconsistent"
+    assert first.message == second.message and "combined errors apart" in first.message
+    assert first.value == of_bridge.value and second.mcse == smc.mcse
+
+
+# --- both directions ---
+
+
+def test_both_directions():
+    """All estimates of consistent work, Bennett's ratio first; all right. Seed 7."""
+    forward, reverse = gaussian_pair(np.random.default_rng(7), 0.5, 400)
+    found = estimates(record(forward, reverse))
+    assert [estimate.estimator for estimate in found] == TWO_SIDED
+    assert found[0] == bar(forward, reverse)
+    for estimate in found[:-2]:
+        assert estimate.status == "ok", estimate
+        assert abs(estimate.value - LOG_Z) < 4.5 * estimate.mcse
+    low, high = found[-2:]
+    assert low.value < LOG_Z < high.value and low.status == high.status == "bound"
+
+
+def test_origins_are_blocks_of_reverse_paths():
+    """Reverse paths that share starts: every estimate with them has the larger error. Seed 8."""
+    (forward, reverse), origin, _ = clustered_pair(np.random.default_rng(8), 20, 20)
+    tied = RunRecord("ais", np.array([0.0, 1.0]), [block(forward)], [block(reverse, origin=origin)])
+    plain, tied = by_name(estimates(record(forward, reverse))), by_name(estimates(tied))
+    assert tied["bar"] == bar(forward, reverse, reverse_blocks=origin)
+    for name in TWO_SIDED:
+        ratio = tied[name].mcse / plain[name].mcse
+        if name in ("jarzynski", "cumulant_forward", "lower_bound"):
+            assert ratio == pytest.approx(1.0)
+        else:
+            assert ratio > 1.5, name
+
+
+def test_origins_of_all_blocks_are_joined():
+    rng = np.random.default_rng(9)
+    (forward, reverse), origin, _ = clustered_pair(rng, 20, 20)
+    halves = [block(reverse[half], i, origin=origin[half]) for i, half in enumerate(np.s_[:150, 150:])]
+    found = estimates(RunRecord("ais", np.array([0.0, 1.0]), [block(forward)], halves))
+    assert found[0] == bar(forward, reverse, reverse_blocks=origin)
+
+
+def test_dead_forward_paths_leave_out_what_they_forbid():
+    """Cumulants of infinite work do not exist; the others count paths of weight zero. Seed 10."""
+    forward, reverse = gaussian_pair(np.random.default_rng(10), 0.5, 400)
+    forward[:100] = INF
+    found = by_name(estimates(record(forward, reverse)))
+    assert set(TWO_SIDED) - set(found) == {"cumulant", "cumulant_forward"}
+    assert found["bar"].value == pytest.approx(LOG_Z + np.log(0.75), abs=5 * found["bar"].mcse)
+    assert found["lower_bound"].value == -INF
+
+
+def test_dead_paths_in_both_directions_views():
+    """The two directions see different targets where the support is cut off: not "ok". Seed 10.
+
+    Forward paths lose a quarter of their weight, so reverse paths of the same target would too.
+    """
+    forward, reverse = gaussian_pair(np.random.default_rng(10), 0.5, 4000)
+    forward[:1000] = INF
+    first = estimates(record(forward, reverse))[0]
+    assert first.status == "inconsistent"
+
+
+def test_no_forward_path_has_weight():
+    """Z = 0 is the answer of every estimator that needs the forward direction; no NaN, no warning."""
+    _, reverse = gaussian_pair(np.random.default_rng(11), 0.5, 100)
+    found = by_name(estimates(record(np.full(100, INF), reverse)))
+    for name in ("bar", "histogram", "jarzynski"):
+        assert found[name].value == -INF and found[name].status == "no_support"
+    assert found["jarzynski_reverse"].status != "ok"
+
+
+def test_one_path_each_way():
+    """No error anywhere, and no warning."""
+    found = estimates(record([7.0], [6.5], n_blocks=1))
+    assert {estimate.status for estimate in found} == {"no_error", "bound"}
+    assert all(np.isnan(estimate.mcse) for estimate in found)
+
+
+# --- seen from behind ---
+
+
+@pytest.mark.parametrize("side", ["forward", "reverse"])
+def test_the_other_direction_knows_the_heavy_paths(side):
+    """Work that needs exp(4) paths for one: half the runs look fine from one side. Seed 12.
+
+    By themselves the exponential averages are called "ok" in a quarter of such runs, and their
+    intervals then hold in half of them.
+    """
+    rng, alone, seen = np.random.default_rng(12), [], []
+    name = {"forward": "jarzynski", "reverse": "jarzynski_reverse"}[side]
+    for _ in range(100):
+        forward, reverse = gaussian_pair(rng, 2.0, 50)
+        one = jarzynski(forward) if side == "forward" else jarzynski_reverse(reverse)
+        found = by_name(estimates(record(forward, reverse)))[name]
+        assert found.value == one.value and found.mcse == one.mcse
+        alone.append(one.status)
+        seen.append(found)
+    assert alone.count("ok") > 10
+    assert all(estimate.status != "ok" for estimate in seen)
+    message = next(e.message for e, own in zip(seen, alone, strict=True) if own == "ok")
+    assert "paths of the other direction" in message or "common paths" in message
+
+
+@pytest.mark.parametrize("n", [50, 400])
+def test_narrow_work_is_left_alone(n):
+    """Where each direction meets the other's paths no status may change. Seed 13."""
+    rng = np.random.default_rng(13)
+    for _ in range(30):
+        forward, reverse = gaussian_pair(rng, 0.5, n)
+        found = by_name(estimates(record(forward, reverse)))
+        assert found["jarzynski"].status == jarzynski(forward).status
+        assert found["jarzynski_reverse"].status == jarzynski_reverse(reverse).status
+
+
+def test_a_phase_that_no_forward_path_met():
+    """All forward weights are equal: an error of zero, called "ok", and wrong by 0.7 nats. Seed 14."""
+    rng = np.random.default_rng(14)
+    forward, reverse, log_z = two_level_pair(rng, 1e-3, 7.0, 400)
+    forward[:] = 0.0
+    assert jarzynski(forward).status == "ok" and abs(jarzynski(forward).value - log_z) > 0.7
+    found = by_name(estimates(record(forward, reverse)))["jarzynski"]
+    assert found.status == "heavy_tail" and "other direction" in found.message
+
+
+# --- contradictions ---
+
+
+def test_shifted_reverse_work():
+    """Planted error, seed 15: no estimate of a contradictory pair may stay "ok"."""
+    rng = np.random.default_rng(15)
+    for _ in range(20):
+        forward, reverse = gaussian_pair(rng, 1.0, 400)
+        found = estimates(record(forward, reverse + 1.0))
+        assert found[0].estimator == "bar" and found[0].status == "inconsistent"
+        assert all(estimate.status != "ok" for estimate in found)
+        assert all(estimate.message for estimate in found)
+
+
+def test_directions_that_exclude_each_other():
+    """Averages more than five errors apart spoil Bennett's ratio, whatever its score. Seed 16."""
+    rng = np.random.default_rng(16)
+    forward, reverse = gaussian_pair(rng, 0.3, 1000)
+    found = by_name(estimates(record(forward, reverse + 0.2)))
+    assert found["jarzynski"].status == found["jarzynski_reverse"].status == "inconsistent"
+    assert "forward annealing" in found["jarzynski"].message
+    assert found["bar"].status == "inconsistent"
+
+
+def test_consistent_runs_are_not_accused():
+    """At most 2 of 200 runs may be called inconsistent. Seed 17; gamma work, and normal work."""
+    rng, accused = np.random.default_rng(17), 0
+    for i in range(200):
+        pair = gamma_pair(rng, 2.0, 1.0, 200) if i % 2 else gaussian_pair(rng, 1.0, 200)
+        found = estimates(record(*pair))
+        accused += any(e.status == "inconsistent" for e in found if e.estimator != "cumulant_reverse")
+    assert accused <= 2
+
+
+@pytest.mark.parametrize(("shift", "status"), [(0.0, "ok"), (0.5, "inconsistent")])
+def test_islands_beside_both_directions(shift, status):
+    """Sequential Monte Carlo made the starts: it is a third, independent answer. Seed 18."""
+    rng = np.random.default_rng(18)
+    forward, reverse = gaussian_pair(rng, 0.5, 400)
+    found = estimates(record(forward, reverse, islands=islands_of(rng, shift)))
+    assert [estimate.estimator for estimate in found] == [*TWO_SIDED, "smc", "single_run"]
+    named = by_name(found)
+    assert named["bar"].status == named["smc"].status == named["histogram"].status == status
+    if status != "ok":
+        assert "annealing both ways" in named["bar"].message
+        assert "sequential Monte Carlo" in named["smc"].message
+
+
+def test_bennetts_verdict_passes_on():
+    """The same work cannot be good for one estimator and no overlap for the next. Seed 19."""
+    rng = np.random.default_rng(19)
+    forward, reverse = gaussian_pair(rng, 3.0, 50)
+    found = estimates(record(forward, reverse))
+    assert found[0].status == "no_overlap"
+    assert all(estimate.status != "ok" for estimate in found)
+
+
+# --- the whole, by repetition ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [50, 400])
+@pytest.mark.parametrize("sd", [0.5, 1.0, 2.0, 3.0])
+def test_estimates_that_are_called_ok(sd, n):
+    """200 runs each, seed 20: of those called "ok", 90 to 99 % of the intervals hold.
+
+    With fewer than 200 the limits are widened to what they leave by chance in 1e-3. And of the
+    estimates that miss by more than five errors, 95 % are not called "ok".
+    """
+    rng = np.random.default_rng(20)
+    check_runs([record(*gaussian_pair(rng, sd, n)) for _ in range(200)], LOG_Z)
+
+
+# Where the mean weight of reverse paths has no variance, or a cumulant misses the tail.
+TOO_SKEW = pytest.mark.xfail(
+    strict=True,
+    reason="cumulant_reverse of 50 paths, and jarzynski_reverse with infinite variance, are "
+    "called ok although less than half, and 80 %, of their intervals hold",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "rate", "n"),
+    [
+        pytest.param(2.0, 1.0, 50, marks=TOO_SKEW),
+        pytest.param(2.0, 1.0, 400, marks=TOO_SKEW),
+        (5.0, 0.5, 50),
+        (5.0, 0.5, 400),
+        (20.0, 2.0, 50),
+        (20.0, 2.0, 400),
+    ],
+)
+def test_estimates_of_skew_work_that_are_called_ok(shape, rate, n):
+    """The same for gamma work. Seed 21."""
+    rng = np.random.default_rng(21)
+    runs = [record(*gamma_pair(rng, shape, rate, n)) for _ in range(200)]
+    check_runs(runs, gamma_log_z(shape, rate))
+
+
+def check_runs(runs, truth):
+    found = [estimates(run) for run in runs]
+    for same in zip(*found, strict=True):
+        name = same[0].estimator
+        if name.endswith("bound"):
+            continue
+        trusted = [estimate for estimate in same if estimate.status == "ok"]
+        wrong = [e for e in same if abs(e.value - truth) > 5 * e.mcse]
+        silent = sum(estimate.status == "ok" for estimate in wrong)
+        assert silent <= max(1, 0.05 * len(wrong)), (name, silent, len(wrong))
+        if len(trusted) < 20:
+            continue
+        covered = sum(covers(estimate, truth) for estimate in trusted)
+        low, high = limits(len(trusted))
+        assert low <= covered <= high, (name, covered, len(trusted))
+
+
+def limits(n):
+    """Numbers of n intervals that 90 and 99 % stand for, or that chance leaves in 1e-3."""
+    from scipy.stats import binom
+
+    return min(0.90 * n, binom.ppf(1e-3, n, 0.95)), max(0.99 * n, binom.ppf(1 - 1e-3, n, 0.95))

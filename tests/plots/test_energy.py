@@ -1,0 +1,144 @@
+"""plot_energy: each mean stands at the temperature that its population was moved at."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pm_evidence.plots import plot_energy
+from tests.plots.drawing import (
+    assert_readable,
+    drawn,
+    legend_texts,
+    make_run,
+    need_backend,
+    only_plot,
+)
+
+FALLING = ((1e5, 500.0, 20.0), (3e4, 200.0, 10.0))  # over four decades
+CHANGING = ((5000.0, 60.0, -20.0), (900.0, 30.0, -40.0))  # below zero at the end
+
+
+def test_forward_stands_where_a_stage_begins_and_reverse_where_it_ends():
+    target = only_plot(plot_energy(make_run(), backend="none"))
+    forward, reverse = drawn(target, "line")
+    assert np.asarray(forward["x"]).tolist() == [0.0, 0.25, 0.5]
+    assert np.asarray(reverse["x"]).tolist() == [0.25, 0.5, 1.0]
+    assert np.asarray(forward["y"]).tolist() == [40.0, 35.0, 32.0]
+    assert np.asarray(reverse["y"]).tolist() == [37.0, 33.0, 30.0]
+    assert forward["color"] != reverse["color"]
+    assert forward["linestyle"] != reverse["linestyle"]
+    assert drawn(target, "xlabel")[0]["string"] == "inverse temperature β"
+    assert drawn(target, "ylabel")[0]["string"] == "mean energy (nats)"
+
+
+def test_in_equilibrium_both_directions_lie_on_one_line():
+    """A population is at equilibrium where it was moved; a shift by a stage would fake a gap."""
+    beta = np.linspace(0, 1, 6)
+    run = make_run(beta=beta, energy=(50 - 10 * beta[:-1], 50 - 10 * beta[1:]))
+    for line in drawn(only_plot(plot_energy(run, backend="none")), "line"):
+        np.testing.assert_allclose(line["y"], 50 - 10 * np.asarray(line["x"]))
+
+
+def test_the_band_is_one_standard_deviation_and_drawn_on_demand():
+    assert not drawn(only_plot(plot_energy(make_run(), backend="none")), "fill_between_y")
+    collection = plot_energy(make_run(sd=3.0), backend="none", visuals={"band": {"alpha": 0.5}})
+    forward, reverse = drawn(only_plot(collection), "fill_between_y")
+    assert np.asarray(forward["y_bottom"]).tolist() == [37.0, 32.0, 29.0]
+    assert np.asarray(reverse["y_top"]).tolist() == [40.0, 36.0, 33.0]
+    assert forward["alpha"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("energy", "scales"),
+    [
+        (FALLING, ["log"]),
+        (CHANGING, ["symlog"]),
+        ((np.negative(FALLING[0]), np.negative(FALLING[1])), ["symlog"]),
+        (((40.0, 35.0, 32.0), (37.0, 33.0, 30.0)), []),
+        (((1e6 + 50, 1e6 + 20, 1e6), (1e6, 1e6, 1e6)), []),
+        (((4.0, 1.0, -3.0), (3.0, 0.0, -4.0)), []),
+        (((4.0, 0.02, -0.03), (0.03, 0.0, -0.04)), []),
+        (((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)), []),
+    ],
+    ids=["falling", "changing", "negative", "level", "offset", "around zero", "small", "zero"],
+)
+def test_energies_that_span_decades_get_another_axis(energy, scales):
+    target = only_plot(plot_energy(make_run(energy=energy), backend="none"))
+    assert [element["scale"] for element in drawn(target, "yscale")] == scales
+
+
+def test_the_axis_is_linear_up_to_the_usual_size():
+    axes = only_plot(plot_energy(make_run(energy=CHANGING), backend="matplotlib"))
+    assert axes.get_yscale() == "symlog"
+    assert axes.yaxis.get_transform().linthresh == 10.0
+
+
+def test_a_band_that_reaches_below_zero_keeps_a_logarithmic_axis_readable():
+    run = make_run(energy=FALLING, sd=1e6)
+    axes = only_plot(plot_energy(run, backend="matplotlib", visuals={"band": True}))
+    assert axes.get_yscale() == "log"
+    assert axes.get_ylim() == pytest.approx((5.0, 2.2e6))
+
+
+def test_crowded_inverse_temperatures_are_spread():
+    crowded = make_run(beta=(0.0, 0.001, 0.01, 1.0))
+    target = only_plot(plot_energy(crowded, backend="none"))
+    assert drawn(target, "xscale")[0]["scale"] == "sqrt"
+    assert drawn(target, "xticks")[0]["labels"][:3] == ["0", "0.01", "0.05"]
+    assert not drawn(only_plot(plot_energy(make_run(), backend="none")), "xscale")
+
+
+def test_a_run_in_one_direction_has_one_line():
+    collection = plot_energy(make_run(reverse=None), backend="none")
+    assert len(drawn(only_plot(collection), "line")) == 1
+    assert drawn(only_plot(collection), "title")[0]["string"] == "Mean energy along the path"
+
+
+def test_points_mark_few_stages():
+    assert len(drawn(only_plot(plot_energy(make_run(), backend="none")), "scatter")) == 2
+    many = make_run(beta=np.linspace(0, 1, 61), energy=2 * [np.linspace(9, 1, 60)])
+    assert not drawn(only_plot(plot_energy(many, backend="none")), "scatter")
+
+
+def test_an_infinite_mean_is_left_out():
+    """A prior draw of likelihood zero makes the energy of the first stage infinite."""
+    run = make_run(energy=((np.inf, 35.0, 32.0), (37.0, 33.0, 30.0)))
+    forward, _ = drawn(only_plot(plot_energy(run, backend="none")), "line")
+    assert np.isnan(np.asarray(forward["y"])).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("energy", [FALLING, CHANGING])
+def test_matplotlib_keeps_every_text_inside_and_apart(energy, tmp_path):
+    run = make_run(energy=energy, beta=(0.0, 0.001, 0.01, 1.0))
+    collection = plot_energy(run, backend="matplotlib", visuals={"band": True})
+    collection.savefig(tmp_path / "energy.png")
+    assert (tmp_path / "energy.png").stat().st_size > 5000
+    assert_readable(collection)
+    assert legend_texts(collection) == [
+        "forward (prior to posterior)",
+        "reverse (posterior to prior)",
+        "± 1 standard deviation of the population",
+    ]
+
+
+def test_parts_can_be_switched_off():
+    off = dict.fromkeys(("point", "title", "xlabel", "ylabel", "legend"), False)
+    target = only_plot(plot_energy(make_run(), backend="none", visuals=off))
+    assert {element["function"] for element in target} == {"line"}
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(ValueError, match=r"dt must have the group 'annealing', got the groups"):
+        plot_energy(xr.DataTree(), backend="none")
+    with pytest.raises(TypeError, match=r"dt must be an xarray\.DataTree, got dict"):
+        plot_energy({"a": make_run()}, backend="none")
+    with pytest.raises(ValueError, match=r"dt must hold a finite mean energy, got none"):
+        plot_energy(make_run(energy=2 * (3 * (np.nan,),)), backend="none")
+    with pytest.raises(ValueError, match=r"got \['lines'\]; rename"):
+        plot_energy(make_run(), backend="none", visuals={"lines": False})
+
+
+@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
+def test_other_backends_draw_it(backend):
+    need_backend(backend)
+    plot_energy(make_run(energy=CHANGING), backend=backend, visuals={"band": True})

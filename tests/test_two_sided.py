@@ -1,0 +1,284 @@
+"""Annealing both ways on PyMC models, as users call it."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import pm_evidence as pe
+from pm_evidence.testing import exact_systems
+
+Y = np.array([0.5, 1.5, -0.3])
+LOG_Z = stats.multivariate_normal(np.zeros(3), np.eye(3) + 1.0).logpdf(Y)
+TWO_SIDED = {
+    "bar",
+    "histogram",
+    "jarzynski",
+    "jarzynski_reverse",
+    "cumulant",
+    "cumulant_forward",
+    "cumulant_reverse",
+    "lower_bound",
+    "upper_bound",
+}
+
+
+def normal_mean(y=Y):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1, observed=y)
+    return model
+
+
+def spike_in_slab(n_dims=20):
+    """A spike of a hundredth of the slab's width that outweighs it by ten nats."""
+    sds, log_weights = np.array([1.0, 0.05]), np.array([0.0, 10.0])
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=n_dims)
+        parts = [w + pm.logp(pm.Normal.dist(0, s), x).sum() for s, w in zip(sds, log_weights)]
+        pm.Potential("likelihood", pm.math.logaddexp(*parts))
+    overlap = log_weights + n_dims * stats.norm(0, np.hypot(1.0, sds)).logpdf(0.0)
+    return model, float(np.logaddexp(*overlap))
+
+
+def sample(model, **kwargs):
+    kwargs = {"random_seed": 1, "progressbar": False, "method": "ais", "draws": 300} | kwargs
+    return pe.sample_evidence(model, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return sample(normal_mean())
+
+
+@pytest.fixture(scope="module")
+def idata():
+    with normal_mean():
+        return pm.sample(200, chains=2, cores=1, random_seed=1, progressbar=False)
+
+
+# --- results ---
+
+
+def test_all_estimators_and_both_bounds(run):
+    names = set(run["log_evidence"]["estimator"].values)
+    assert TWO_SIDED | {"smc", "bridge"} <= names
+    evidence = pe.log_evidence(run)
+    assert evidence.estimator == "bar" and evidence.status == "ok"
+    assert abs(evidence.value - LOG_Z) < 4 * evidence.mcse
+    lower, upper = (pe.log_evidence(run, estimator=f"{side}_bound") for side in ("lower", "upper"))
+    assert lower.value - 4 * lower.mcse < LOG_Z < upper.value + 4 * upper.mcse
+    assert lower.status == upper.status == "bound"
+    assert "strict" in lower.message and "as far as" in upper.message
+
+
+def test_work_of_both_directions_is_stored(run, tmp_path):
+    """Every estimator can be computed again from a file."""
+    run.to_netcdf(tmp_path / "run.nc")
+    with xr.open_datatree(tmp_path / "run.nc") as again:
+        work = again["work"].to_dataset().load()
+    assert work["forward"].shape == work["reverse"].shape == (300,)
+    found = pe.estimators.bar(
+        work["forward"].values,
+        work["reverse"].values,
+        reverse_blocks=work["reverse_path_origin"].values,
+    )
+    assert found == pe.log_evidence(run)
+    assert run["annealing"]["energy_mean"].dims == ("direction", "stage")
+    assert list(run["annealing"]["direction"].values) == ["forward", "reverse"]
+
+
+def test_hysteresis_has_the_right_sign(run):
+    """Forward populations lag behind at higher energies, reverse ones at lower."""
+    energy = run["annealing"]["energy_mean"]
+    gap = energy.sel(direction="forward") - energy.sel(direction="reverse")
+    assert float(gap.mean()) > 0
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_same_numbers_on_any_number_of_threads(run, cores):
+    again = sample(normal_mean(), cores=cores)
+    for name in ("forward", "reverse", "island"):
+        assert np.array_equal(again["work"][name], run["work"][name])
+
+
+def test_discrete_model_has_no_bridge():
+    system = exact_systems()["spike_and_slab"]
+    dt = sample(system.build())
+    evidence = pe.log_evidence(dt)
+    assert "bridge" not in dt["log_evidence"]["estimator"].values
+    assert abs(evidence.value - system.log_evidence) < 4 * evidence.mcse
+
+
+# --- starts ---
+
+
+def test_starts_from_the_users_posterior(idata):
+    dt = sample(normal_mean(), method=pe.AIS(reverse_start=idata))
+    evidence = pe.log_evidence(dt)
+    assert evidence.status == "ok" and abs(evidence.value - LOG_Z) < 4 * evidence.mcse
+    assert dt["log_evidence"].attrs["reverse_start"] == "given"
+    assert "smc" not in dt["log_evidence"]["estimator"].values
+    origin = dt["work"]["reverse_path_origin"].values
+    assert 8 <= len(np.unique(origin)) <= 16
+
+
+@pytest.mark.parametrize("name", ["ordered_three", "dirichlet_multinomial", "von_mises"])
+def test_users_draws_are_mapped_back(name):
+    """To the unconstrained scale and forth again they are the same."""
+    from pm_evidence.targets.pymc_model import target_of
+
+    target = target_of(exact_systems()[name].build())
+    x = target.draw(5, np.random.SeedSequence(1)).x
+    named = {key: value[None] for key, value in target.posterior(x).items()}
+    again = target.unconstrained.values(named)
+    np.testing.assert_allclose(target.wrap(again), target.wrap(x.copy()), rtol=1e-6, atol=1e-8)
+
+
+def test_a_wrong_posterior_contradicts_the_forward_paths(idata):
+    """Draws that sit elsewhere are caught: the work does not obey the fluctuation theorem."""
+    moved = idata.copy(deep=True)
+    moved["posterior"]["mu"] = moved["posterior"]["mu"] + 1.5
+    with pytest.warns(pe.EvidenceWarning, match="inconsistent.*did not start from the posterior"):
+        dt = sample(normal_mean(), method=pe.AIS(reverse_start=moved, n_stages=20), draws=1000)
+    assert pe.log_evidence(dt).status == "inconsistent"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda dt: 3, TypeError, "reverse_start must be a DataTree"),
+        (lambda dt: xr.DataTree(), ValueError, "reverse_start must have the group 'posterior'"),
+        (lambda dt: dt.filter(lambda n: n.name != "observed_data"), ValueError, "own data"),
+    ],
+)
+def test_bad_starts(idata, change, error, message):
+    with pytest.raises(error, match=message):
+        sample(normal_mean(), method=pe.AIS(reverse_start=change(idata)))
+
+
+def test_posterior_of_another_model_or_of_other_data(idata):
+    with pytest.raises(ValueError, match=r"own data, got draws given y \(3,\)"):
+        sample(normal_mean(Y + 1.0), method=pe.AIS(reverse_start=idata))
+    with pm.Model() as other:
+        nu = pm.Normal("nu", 0, 1)
+        pm.Normal("y", nu, 1, observed=Y)
+    with pytest.raises(ValueError, match=r"draws of 'nu' of shape \(\), got none"):
+        sample(other, method=pe.AIS(reverse_start=idata))
+
+
+# --- strict bounds on simulated data ---
+
+
+def test_simulated_bounds_hold():
+    """Seeds 0 to 7: the mean gaps over data sets are on the right side of the exact value."""
+    gaps = []
+    for seed in range(8):
+        dt = pe.simulate_and_certify(normal_mean(), draws=100, random_seed=seed, progressbar=False)
+        y = dt["observed_data"]["y"].values
+        exact = stats.multivariate_normal(np.zeros(3), np.eye(3) + 1.0).logpdf(y)
+        gaps.append(
+            [pe.log_evidence(dt, estimator=f"{s}_bound").value - exact for s in ("lower", "upper")]
+        )
+        evidence = pe.log_evidence(dt)
+        assert abs(evidence.value - exact) < 4.5 * evidence.mcse
+    lower, upper = np.mean(gaps, axis=0)
+    assert lower < 0 < upper
+    assert "strict" in pe.log_evidence(dt, estimator="upper_bound").message
+    assert dt["log_evidence"].attrs["reverse_start"] == "exact"
+
+
+def test_simulation_of_initial_values_and_orders():
+    """PyMC's own copy of a model refuses the one, prior draws leave the other."""
+    dt = pe.simulate_and_certify(
+        exact_systems()["ordered_three"].build(), draws=100, random_seed=1, progressbar=False
+    )
+    assert pe.log_evidence(dt).status == "ok"
+
+
+def test_a_potential_cannot_be_simulated():
+    with normal_mean() as model:
+        pm.Potential("extra", -(model["mu"] ** 2))
+    with pytest.raises(pe.ModelError, match="must have observed variables and no potential"):
+        pe.simulate_and_certify(model, progressbar=False)
+
+
+# --- verdicts ---
+
+
+def test_a_phase_transition_warns():
+    """A narrow spike in a wide slab, in 20 dimensions: no annealing meets it on its way."""
+    model, log_z = spike_in_slab()
+    for method in ("smc", "ais"):
+        with pytest.warns(pe.EvidenceWarning, match="a peak of the posterior holds"):
+            dt = sample(model, method=method)
+        evidence = pe.log_evidence(dt)
+        assert evidence.status == "missed_mass"
+        assert log_z - evidence.value > 5
+
+
+def test_too_few_stages_have_no_overlap():
+    system = exact_systems()["gaussian_10"]
+    with pytest.warns(pe.EvidenceWarning, match=r"(no_overlap|inconsistent|high_variance)"):
+        dt = sample(system.build(), method=pe.AIS(n_stages=1), schedule=[0, 1])
+    assert pe.log_evidence(dt).status != "ok"
+
+
+# --- precision on demand ---
+
+
+@pytest.mark.parametrize("method", ["smc", "ais"])
+def test_rounds_go_on_to_the_target(method):
+    system = exact_systems()["spike_and_slab"]
+    model = system.build()
+    first = pe.log_evidence(sample(model, method=method))
+    dt = sample(model, method=method, target_mcse=0.6 * first.mcse)
+    evidence = pe.log_evidence(dt)
+    assert evidence.mcse <= 0.6 * first.mcse and evidence.status == "ok"
+    assert abs(evidence.value - system.log_evidence) < 4 * evidence.mcse
+    assert len(dt["work"]["forward"]) > 1.5 * len(sample(model, method=method)["work"]["forward"])
+
+
+def test_first_round_is_enough_where_it_is():
+    """No more is computed than without a target, and the numbers are the same."""
+    once, again = sample(normal_mean()), sample(normal_mean(), target_mcse=10.0)
+    assert np.array_equal(once["work"]["forward"], again["work"]["forward"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"), [({"max_draws": 700}, "max_draws"), ({"max_time": 1e-3}, "max_time")]
+)
+def test_limits_stop_and_say_so(limit, status):
+    with pytest.warns(pe.EvidenceWarning, match=f"because {status} was reached"):
+        dt = sample(normal_mean(), target_mcse=1e-4, **limit)
+    assert pe.log_evidence(dt).status == status
+    assert len(dt["work"]["forward"]) <= 700
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target_mcse": 0.0}, "target_mcse must be a finite number above 0"),
+        ({"target_mcse": 0.1, "max_time": -1}, "max_time must be a finite number above 0"),
+        (
+            {"target_mcse": 0.1, "max_draws": 299},
+            "max_draws must be a whole number of at least 300",
+        ),
+        ({"max_time": 5}, "max_time needs target_mcse"),
+        ({"max_draws": 5000}, "max_draws needs target_mcse"),
+        ({"method": pe.AIS(), "kernel": "nuts"}, "kernel must be one of"),
+    ],
+)
+def test_bad_limits(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sample(normal_mean(), **arguments)
+
+
+@pytest.mark.parametrize(
+    "options", [{"direction": "back"}, {"n_stages": 0}, {"islands": 1}, {"ess": 1.0}]
+)
+def test_bad_options(options):
+    name = next(iter(options))
+    with pytest.raises(ValueError, match=f"{name} must"):
+        pe.AIS(**options)
