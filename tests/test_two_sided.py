@@ -36,7 +36,10 @@ def spike_in_slab(n_dims=20):
     sds, log_weights = np.array([1.0, 0.05]), np.array([0.0, 10.0])
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=n_dims)
-        parts = [w + pm.logp(pm.Normal.dist(0, s), x).sum() for s, w in zip(sds, log_weights)]
+        parts = [
+            w + pm.logp(pm.Normal.dist(0, s), x).sum()
+            for s, w in zip(sds, log_weights, strict=True)
+        ]
         pm.Potential("likelihood", pm.math.logaddexp(*parts))
     overlap = log_weights + n_dims * stats.norm(0, np.hypot(1.0, sds)).logpdf(0.0)
     return model, float(np.logaddexp(*overlap))
