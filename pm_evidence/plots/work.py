@@ -93,11 +93,11 @@ def plot_work(
     for the true densities, and only where reverse paths start from the posterior; the drawn ones
     are smoothed, and cross near the estimate.
 
-    The picture shows the estimate, its interval and each direction up to three interquartile
-    ranges beyond its quartiles, or to its last path if that comes first. What is cut off counts
-    in the densities, so that the area below a cut density is less than one; the legend tells the
-    share, and paths of weight zero (infinite work). A mean outside the picture is given as a
-    number.
+    The picture shows each direction up to three interquartile ranges beyond its quartiles, or to
+    its last path if that comes first, and the estimate with its interval as far as these do not
+    more than treble its width. What is cut off counts in the densities, so that the area below a
+    cut density is less than one; the legend tells the share, and that of paths of weight zero
+    (infinite work). A mean outside the picture is given as a number.
     """
     check_choice("kind", kind, _KINDS)
     visuals = layout.checked_visuals(visuals, _VISUALS)
@@ -141,18 +141,21 @@ def _checked(dt: xr.DataTree) -> dict[str, Floats]:
 
 def _limits(work: Mapping[str, Floats], estimate: LogEvidence) -> tuple[float, float]:
     """Return the visible range of work."""
-    ends = [-estimate.value, *_interval(estimate)]
+    ends: list[float] = []
     for values in work.values():
         finite = values[np.isfinite(values)]
         low, high = np.quantile(finite, [0.25, 0.75])
         far = _FAR_OUT * (high - low)
         ends += [max(finite.min(), low - far), min(finite.max(), high + far)]
-    known = [end for end in ends if np.isfinite(end)]
-    left, right = float(min(known)), float(max(known))
+    left, right = float(min(ends)), float(max(ends))
+    wanted = np.array([-estimate.value, *_interval(estimate)])
+    reach = right - left
+    wanted = np.clip(wanted[~np.isnan(wanted)], left - reach, right + reach)
+    left, right = min(left, wanted.min(initial=left)), max(right, wanted.max(initial=right))
     margin = 0.05 * (right - left)
     if margin <= 1e-9 * max(abs(left), abs(right)):  # no more than rounding errors
         margin = 0.5
-    return left - margin, right + margin
+    return float(left - margin), float(right + margin)
 
 
 def _interval(estimate: LogEvidence) -> tuple[float, float]:

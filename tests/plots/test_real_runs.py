@@ -15,12 +15,12 @@ HEAVY = "eight_schools_half_cauchy_noncentred"  # prior draws have enormous ener
 def runs(tmp_path_factory):
     """Two runs in both directions, the second of which went through a file."""
     options = {"method": "ais", "draws": 200, "random_seed": 1, "progressbar": False}
-    systems = exact_systems()
-    made = {name: pe.sample_evidence(systems[name].build(), **options) for name in ("bimodal",)}
+    bimodal, heavy = (
+        pe.sample_evidence(exact_systems()[name].build(), **options) for name in ("bimodal", HEAVY)
+    )
     path = tmp_path_factory.mktemp("runs") / "heavy.nc"
-    pe.sample_evidence(systems[HEAVY].build(), **options).to_netcdf(path)
-    made[HEAVY] = xr.load_datatree(path)
-    return made
+    heavy.to_netcdf(path)
+    return {"bimodal": bimodal, HEAVY: xr.load_datatree(path)}
 
 
 @pytest.mark.parametrize("name", ["bimodal", HEAVY])

@@ -87,6 +87,16 @@ def test_an_unknown_estimate_has_no_line():
     assert not drawn(only_plot(collection), "vspan")
 
 
+def test_a_huge_interval_does_not_press_the_densities_together():
+    evidence = (LogEvidence(-31.3, 1e4, "bar", "no_overlap", lower=-5e4, upper=np.inf),)
+    forward, reverse = normal_work()
+    run = run_of(forward, reverse, evidence=evidence)
+    target = only_plot(plot_work(run, backend="none"))
+    low, high = drawn(target, "xlim")[0]["lims"]
+    assert low < reverse.min() < forward.max() < high
+    assert high - low < 3.5 * (forward.max() - reverse.min())
+
+
 def test_a_long_tail_is_cut_but_counts():
     """Prior draws can have enormous energies, which would press all else into one line."""
     forward, reverse = normal_work()
