@@ -32,7 +32,7 @@ _PEAK_DRAWS = 500
 # Moves that make paths from one exact draw nearly independent; they all remain exact.
 _PARTING_MOVES = 100
 # Islands that reverse paths start from hold this many times as many draws as are needed of them.
-_SURPLUS, _LEAST_ISLAND = 2, 200
+_SURPLUS, _LEAST_ISLAND = 1.5, 100
 # The pilot wants enough particles per dimension to learn a covariance from.
 _PILOT_PARTICLES_PER_DIMENSION = 10
 # A round makes at most so many times the draws of all rounds before it: the error that the number
@@ -231,8 +231,10 @@ class Run:
         if isinstance(sampler, SMC) or sampler.direction == "forward":
             return self._go(record, path, plan, draws, display)
         if starts is None:
-            islands = SMC(islands=sampler.islands, ess=sampler.ess)
-            n = max(_SURPLUS * -(-draws // sampler.islands), _LEAST_ISLAND)
+            islands = SMC(
+                islands=sampler.islands, ess=sampler.ess, chain_length=sampler.chain_length
+            )
+            n = max(int(_SURPLUS * draws / sampler.islands), _LEAST_ISLAND)
             first = len(record.islands)
             tasks = [
                 _Forward(islands, path, coarse, first + i, n, self.seed, ISLAND)

@@ -381,7 +381,9 @@ def _posterior_draws(run: Run, record: RunRecord) -> Floats | None:
     if not blocks:
         return None
     if blocks[0].log_weight is None:
-        return np.stack(parts)
+        # islands of a later round may be larger; draws lie in random order of their chains
+        length = min(len(part) for part in parts)
+        return np.stack([part[np.arange(length) * len(part) // length] for part in parts])
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
         return None

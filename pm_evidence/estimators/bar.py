@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.errors import checked_blocks, spread
+from pm_evidence.estimators.errors import Spread, checked_blocks, spread
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.jarzynski import checked_work
 
@@ -20,6 +20,8 @@ _MAX_ITERATIONS = 200
 _LEAST_COMMON_PATHS = 10.0
 # Standard errors by which the two directions may fail the fluctuation theorem.
 _LARGEST_MISFIT = 4.0
+_ROUNDING = 1e-9
+_NOTHING = 1e-100  # common paths
 
 
 def bar(
@@ -80,10 +82,11 @@ def bar(
     if not np.isfinite(shared.log_evidence):
         message = "no forward path has any weight; use more draws or more stages."
         return LogEvidence(-np.inf, float("nan"), name, "no_support", message=message)
-    parts = zip(shared.contributions(), blocks, strict=True)
-    found = spread(*parts)
-    status, message = _verdict(shared, found.mcse, shared.misfit(*blocks))
     value = shared.log_evidence
+    if shared.n_common < _NOTHING:
+        return LogEvidence(value, float("nan"), name, "no_overlap", message=_no_overlap(0.0))
+    found = spread(*zip(shared.contributions(), blocks, strict=True))
+    status, message = _verdict(shared, found, shared.misfit(*blocks))
     return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
 
 
@@ -100,11 +103,15 @@ class Overlap:
         reverse one.
     reverse : ndarray, shape (n_reverse,)
         Probability that it is a forward one.
+    work_forward, work_reverse : ndarray
+        The work itself, in nats.
     """
 
     log_evidence: float
     forward: Floats
     reverse: Floats
+    work_forward: Floats
+    work_reverse: Floats
 
     @property
     def n_common(self) -> float:
@@ -112,9 +119,14 @@ class Overlap:
         return float(0.5 * (self.forward.sum() + self.reverse.sum()))
 
     @property
+    def most_common(self) -> float:
+        """Number of common paths if both densities were the same."""
+        return len(self.forward) * len(self.reverse) / (len(self.forward) + len(self.reverse))
+
+    @property
     def share(self) -> float:
         """Overlap of the two work densities, from 0 to 1."""
-        return self.n_common * (1.0 / len(self.forward) + 1.0 / len(self.reverse))
+        return self.n_common / self.most_common
 
     def contributions(self) -> tuple[Floats, Floats]:
         """Return what every path adds to the deviation of log Z, by direction."""
@@ -130,20 +142,25 @@ class Overlap:
     ) -> float:
         """Return how far the directions contradict each other, in standard errors.
 
-        By the fluctuation theorem the sum of ``p (1 - p)`` over forward paths has the same
-        expectation as the sum of ``p ** 2`` over reverse ones, ``p`` being the probabilities here.
+        By the fluctuation theorem the log odds of a path's direction are its work plus log Z, with
+        a slope of one; this is the score test of the slope.
         """
-        p, q = self.forward, self.reverse
-        difference = float(np.sum(p * (1.0 - p)) - np.sum(q * q))
-        # log Z depends on the same paths; its change moves all probabilities
-        slope = float(np.sum(p * (1.0 - p) * (1.0 - 2.0 * p)) + 2.0 * np.sum(q * q * (1.0 - q)))
-        of_forward, of_reverse = self.contributions()
-        terms, counterparts = p * (1.0 - p), q * q
-        error = spread(
-            (terms - terms.mean() - slope * of_forward, forward_blocks),
-            (counterparts.mean() - counterparts - slope * of_reverse, reverse_blocks),
-        ).mcse
-        return difference / error if error > 0.0 else 0.0
+        work = np.concatenate([self.work_forward, self.work_reverse])
+        reverse = np.concatenate([self.forward, 1.0 - self.reverse])  # probability of reverse
+        weight = reverse * (1.0 - reverse)
+        total = float(weight.sum())
+        work = np.where(weight > 0.0, work, 0.0)
+        deviation = work - float(weight @ work) / total
+        scores = np.where(weight > 0.0, deviation, 0.0) * -reverse
+        scores[len(self.forward) :] += np.where(weight > 0.0, deviation, 0.0)[len(self.forward) :]
+        parts = np.split(scores, [len(self.forward)])
+        parts = [part - part.mean() for part in parts]
+        alone = spread(*((part, None) for part in parts))
+        grouped = spread(*zip(parts, (forward_blocks, reverse_blocks), strict=True))
+        inflation = grouped.mcse / alone.mcse if alone.mcse > 0.0 else 1.0
+        error = float(np.sqrt(weight @ deviation**2)) * max(inflation, 1.0)
+        # work that hardly varies agrees to within rounding
+        return float(scores.sum()) / error if error > _ROUNDING * total else 0.0
 
 
 def overlap(work_forward: Floats, work_reverse: Floats) -> Overlap:
@@ -151,11 +168,14 @@ def overlap(work_forward: Floats, work_reverse: Floats) -> Overlap:
     value = bar_log_evidence(work_forward, work_reverse)
     shift = np.log(len(work_forward) / len(work_reverse))
     if not np.isfinite(value):
-        return Overlap(value, np.zeros(len(work_forward)), np.zeros(len(work_reverse)))
+        nothing = np.zeros(len(work_forward)), np.zeros(len(work_reverse))
+        return Overlap(value, *nothing, work_forward, work_reverse)
     return Overlap(
         value,
         np.exp(_log_expit(-value - work_forward - shift)),
         np.exp(_log_expit(work_reverse + value + shift)),
+        work_forward,
+        work_reverse,
     )
 
 
@@ -219,15 +239,22 @@ def _log_expit(x: Floats) -> Floats:
     return values
 
 
-def _verdict(shared: Overlap, mcse: float, misfit: float) -> tuple[str, str]:
-    if not np.isfinite(mcse):
-        return "no_error", "one path has no error estimate; use at least two in each direction."
-    if shared.n_common < _LEAST_COMMON_PATHS:
-        return "no_overlap", (
-            f"forward and reverse runs hardly meet (about {shared.n_common:.1f} common paths): the "
-            "error is not to be trusted. Use more stages, more steps or a better kernel."
-        )
-    if abs(misfit) > _LARGEST_MISFIT:
+def _no_overlap(n_common: float) -> str:
+    return (
+        f"forward and reverse runs hardly meet (about {n_common:.1f} common paths): the error is "
+        "not to be trusted. Use more stages, more steps or a better kernel."
+    )
+
+
+def _verdict(shared: Overlap, found: Spread, misfit: float) -> tuple[str, str]:
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import ndtr, stdtrit
+
+    if not np.isfinite(found.mcse):
+        return "no_error", "one independent path or block has no error estimate; use at least two."
+    if shared.n_common < min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common):
+        return "no_overlap", _no_overlap(shared.n_common)
+    if abs(misfit) > stdtrit(max(found.dof, 1.0), ndtr(_LARGEST_MISFIT)):
         return "inconsistent", (
             f"forward and reverse work contradict each other by {abs(misfit):.1f} standard errors: "
             "the reverse runs did not start from the posterior. Give them better starts "

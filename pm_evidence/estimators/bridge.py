@@ -42,6 +42,8 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     Meng and Wong (1996) with the optimal bridge, which is Bennett's (1976) ratio. Distrust it where
     posterior draws miss a mode, as they then do in every estimate made from them.
     """
+    if not works:
+        raise ValueError("works must hold at least one block, got none; run the sampler.")
     forward = [np.asarray(values, dtype=float) for values, _ in works]
     reverse = [np.asarray(values, dtype=float) for _, values in works]
     found = bar(
@@ -58,7 +60,8 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
         f"the fitted density is a poor image of the target (effective share {share:.4f} of its "
         "draws): its error is not to be trusted; use another estimator."
     )
-    return replace(found, mcse=float("nan"), status="low_overlap", message=message)
+    nan = float("nan")
+    return replace(found, mcse=nan, lower=nan, upper=nan, status="low_overlap", message=message)
 
 
 def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:

@@ -45,7 +45,17 @@ def work_density(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floa
     """
     forward, reverse = checked_pair(work_forward, work_reverse)
     work = np.concatenate([forward, reverse])
-    return work, _log_probability(work, len(forward), overlap(forward, reverse).log_evidence)
+    return work, _log_probability(work, len(forward), _log_evidence(forward, reverse))
+
+
+def _log_evidence(forward: Floats, reverse: Floats) -> float:
+    """Return Bennett's estimate; raise ValueError if no forward path has any weight."""
+    if not np.isfinite(forward).any():
+        raise ValueError(
+            "work_forward must hold a finite value, got none: no forward path has any weight. Use "
+            "more draws or more stages."
+        )
+    return overlap(forward, reverse).log_evidence
 
 
 def _log_probability(work: Floats, n_forward: int, log_z: float) -> Floats:
@@ -132,14 +142,8 @@ def histogram_draws(
     forward, reverse = checked_pair(work_forward, work_reverse)
     check_count("draws", draws, 1)
     rng = np.random.default_rng(resolve_seed(random_seed))
-    shared = overlap(forward, reverse)
     work = np.concatenate([forward, reverse])
-    if not np.isfinite(shared.log_evidence):
-        raise ValueError(
-            "work_forward must hold a finite value, got none: no forward path has any weight. Use "
-            "more draws or more stages."
-        )
-    log_p = _log_probability(work, len(forward), shared.log_evidence)
+    log_p = _log_probability(work, len(forward), _log_evidence(forward, reverse))
     log_z = np.empty(_BURN_IN + draws)
     for sweep in range(log_z.size):
         log_sum, log_weighted = log_sum_exp(log_p), log_sum_exp(log_p - work)

@@ -51,7 +51,7 @@ def jarzynski(
     and consistent; its log is biased downwards by about ``mcse ** 2 / 2``. The error is that of
     the mean weight by the delta method. Distrust it when few paths carry the weight: the status
     says so below 5 effective paths, beyond an error of 0.5 nats, or where the tail of the weights
-    is too heavy for their number (Pareto k, from 25 paths on).
+    is too heavy for their number (Pareto k, from 30 paths on).
 
     Examples
     --------
@@ -75,8 +75,20 @@ def jarzynski(
     relative = np.exp(log_weight - value)
     found = spread(((relative - 1.0) / n, checked_blocks("blocks", blocks, log_weight)))
     effective = float(n**2 / np.sum(relative**2))
-    status, message = verdict(found.mcse, effective, n, pareto_k(log_weight))
+    k = pareto_k(log_weight)
+    status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
     return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+
+
+def _of_normal(log_weight: Floats) -> float:
+    """Return the effective number of weights if their upper half is that of a lognormal density.
+
+    A sample that is too small for its spread shows no heavy tail, because it has not met it.
+    """
+    alive = log_weight[np.isfinite(log_weight)]
+    middle, high = np.quantile(alive, (0.5, 0.975))
+    spread_of_logs = (high - middle) / 1.96
+    return float(len(log_weight) * np.exp(-min(spread_of_logs**2, 700.0)))
 
 
 def jarzynski_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvidence:
@@ -103,7 +115,8 @@ def jarzynski_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Lo
     -----
     Burda, Grosse and Salakhutdinov (2015, RAISE); Habeck (2017), section 5.1. Consistent where the
     paths start from the target; biased upwards by about ``mcse ** 2 / 2``. Distrust it as
-    `jarzynski`, and where the starts miss a part of the target.
+    `jarzynski`, and where the starts miss a part of the target. Reverse work cannot show the paths
+    that it never meets: the status is a verdict only next to forward work, as in a run.
     """
     values = checked_work(work, finite=True)
     mirrored = jarzynski(-values, blocks=blocks, name="jarzynski_reverse")
@@ -164,10 +177,12 @@ def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -
     wrong = ~np.isfinite(values) if finite else np.isnan(values) | (values == -np.inf)
     bad = np.flatnonzero(wrong)
     if bad.size:
+        remedy = "find out why those paths failed; leaving them out would bias the estimate"
+        if name != "work_reverse" and np.all(values[bad] == np.inf):
+            remedy = "use jarzynski or bar, where forward paths of weight zero are legal"
         raise ValueError(
             f"{name} must be {'finite' if finite else 'a number or inf'}, got {values[bad[0]]} at "
-            f"{bad.size} of {values.size} paths, first at index {bad[0]}; find out why those paths "
-            "failed before leaving them out, which would bias the estimate."
+            f"{bad.size} of {values.size} paths, first at index {bad[0]}; {remedy}."
         )
     return values
 
@@ -186,6 +201,8 @@ def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> t
     k : float
         Shape of their Pareto tail, NaN where it is not known.
     """
+    if not np.isfinite(mcse):
+        return "no_error", "one independent block has no error estimate; use at least two."
     if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
         return "dominated", (
             f"a few paths carry all the weight (effective number {effective:.1f} of {n}): the "

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = ["is_heavy", "pareto_k"]
 
-_FEWEST_WEIGHTS, _FEWEST_VALUES = 25, 5
+_FEWEST_WEIGHTS, _FEWEST_VALUES = 30, 5
 
 
 def pareto_k(log_weight: NDArray[np.float64]) -> float:
@@ -20,7 +20,7 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float:
 
     Notes
     -----
-    Vehtari, Simpson, Gelman, Yao and Gabry (2024), from arviz-stats. NaN for fewer than 25 weights
+    Vehtari, Simpson, Gelman, Yao and Gabry (2024), from arviz-stats. NaN for fewer than 30 weights
     above zero, or where the largest take a few values only: there is no tail to speak of then.
     """
     # ArviZ is imported where it is used: estimators otherwise need NumPy alone
@@ -41,4 +41,4 @@ def is_heavy(k: float, n: int) -> bool:
 
     The threshold is that of Vehtari et al. (2024), section 3.2.3: ``min(1 - 1 / log10(n), 0.7)``.
     """
-    return bool(k > min(1.0 - 1.0 / np.log10(n), 0.7))
+    return not np.isnan(k) and bool(k > min(1.0 - 1.0 / np.log10(n), 0.7))

@@ -29,10 +29,11 @@ Floats = NDArray[np.float64]
 _GOOD_FIT = 0.05
 _DISAGREEMENT = 5.0
 _MARKOV = 4.0
+_ROUNDING = 1e-9  # nats
 # Fewer effective paths than this, as the other direction tells, may hide the heaviest.
 _LEAST_EFFECTIVE_PATHS = 50.0
 # Standard errors by which an estimate may differ from Bennett's, and the least such error in its.
-_EXCLUDED, _LEAST_DIFFERENCE = 2.5, 0.1
+_EXCLUDED, _LEAST_DIFFERENCE = 3.0, 0.1
 
 
 def estimates(record: RunRecord) -> list[LogEvidence]:
@@ -164,7 +165,7 @@ def _seen_from_behind(
         return estimate
     value = log_mean_exp(log_weight)
     effective = len(log_weight) * float(np.exp(value - log_mean_exp(log_other)))
-    if effective >= _LEAST_EFFECTIVE_PATHS:
+    if effective >= min(_LEAST_EFFECTIVE_PATHS, 0.5 * len(log_weight)):
         return estimate
     message = (
         f"paths of the other direction show that only about {effective:.1f} of "
@@ -180,7 +181,7 @@ def _agreeing(
     """Return two independent estimates, with their status changed where they exclude each other."""
     error = float(np.hypot(one.mcse, other.mcse))
     distance = abs(one.value - other.value)
-    if not (one.status == other.status == "ok" and distance > _DISAGREEMENT * error):
+    if not (one.status == other.status == "ok" and distance > _DISAGREEMENT * error + _ROUNDING):
         return one, other
     message = (
         f"{name} gives {one.value:.3f} and {other_name} {other.value:.3f}, {distance / error:.1f} "
@@ -206,6 +207,6 @@ def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
         return other
     message = (
         f"it differs from bar by {distance:.3f} nats, {distance / error:.1f} standard errors of "
-        "the difference: the work is not what it needs. Use bar."
+        "the difference: it rests on paths that were not met. Use bar."
     )
     return replace(other, status="inconsistent", message=message)

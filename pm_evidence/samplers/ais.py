@@ -20,7 +20,7 @@ __all__ = ["AIS"]
 _PATHS_PER_BLOCK = 128
 # Variance of the work that stages are made for if moves were perfect. The better half of what
 # forward and reverse paths tell is lost where it exceeds about 4, and moves are not perfect.
-_IDEAL_VARIANCE = 1.0
+_IDEAL_VARIANCE = 1.5
 _STAGES = (20, 5000)
 
 
@@ -39,7 +39,7 @@ class AIS:
         ``"both"`` or ``"forward"``.
     n_stages : int, optional
         Number of inverse temperatures after the first, about. By default so many that the work
-        would have a variance of 1 if every move were perfect, as the pilot tells.
+        would have a variance of 1.5 if every move were perfect, as the pilot tells.
     ess : float
         Effective sample size that the pilot's stages keep, as a share.
     reverse_start : DataTree, optional

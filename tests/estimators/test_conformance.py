@@ -1,0 +1,265 @@
+"""What every estimator of work has to do: one set of rules for all of them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.records import LogEvidence
+from tests.estimators.work import (
+    BOTH,
+    ESTIMATORS,
+    FORWARD,
+    LOG_Z,
+    REVERSE,
+    clustered_pair,
+    covers,
+    gamma_log_z,
+    gamma_pair,
+    gaussian_pair,
+    truth_of,
+)
+
+INF = np.inf
+NAMES = list(ESTIMATORS)
+BOUNDS = ["lower_bound", "upper_bound"]
+
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def make(seed, sd=0.5, n_forward=60, n_reverse=40):
+    return gaussian_pair(np.random.default_rng(seed), sd, n_forward, n_reverse)
+
+
+def numbers(found):
+    return np.array([found.value, found.mcse, found.lower, found.upper])
+
+
+# --- what it returns ---
+
+
+@every
+def test_result(name):
+    """Plain floats, an interval around the value, its own name; a message where it is not "ok"."""
+    found = ESTIMATORS[name](*make(1))
+    assert isinstance(found, LogEvidence) and found.estimator == name
+    assert all(type(part) is float for part in (found.value, found.mcse, found.lower, found.upper))
+    assert found.lower < found.value < found.upper
+    assert (found.status == "ok") == (found.message == "")
+
+
+@every
+def test_input_is_left_alone(name):
+    """Stored work is estimated again and again."""
+    forward, reverse = make(2)
+    blocks = np.arange(60) // 3, np.arange(40) // 2
+    given = forward, reverse, *blocks
+    before = [part.copy() for part in given]
+    ESTIMATORS[name](forward, reverse, forward_blocks=blocks[0], reverse_blocks=blocks[1])
+    for part, old in zip(given, before, strict=True):
+        np.testing.assert_array_equal(part, old)
+
+
+@every
+def test_anything_like_a_vector(name):
+    """The estimators stand alone: they take anybody's work values."""
+    forward, reverse = (np.round(work, 1) for work in make(3))
+    plain = ESTIMATORS[name](forward, reverse)
+    assert ESTIMATORS[name](list(forward), tuple(reverse)) == plain
+    halves = ESTIMATORS[name](forward.astype(np.float32), reverse.astype(np.float32))
+    np.testing.assert_allclose(numbers(halves), numbers(plain), rtol=1e-5)
+
+
+# --- symmetries ---
+
+
+@every
+@pytest.mark.parametrize("shift", [1e4, -1e4])
+def test_a_constant_shifts_log_z(name, shift):
+    """A constant in the likelihood shifts log Z and nothing else; nothing overflows. Seed 4."""
+    forward, reverse = make(4)
+    plain = ESTIMATORS[name](forward, reverse)
+    shifted = ESTIMATORS[name](forward + shift, reverse + shift)
+    assert shifted.value == pytest.approx(plain.value - shift, abs=1e-8)
+    assert shifted.mcse == pytest.approx(plain.mcse, rel=1e-8)
+    assert shifted.upper == pytest.approx(plain.upper - shift, abs=1e-8)
+    assert shifted.status == plain.status
+
+
+@every
+def test_order_of_paths_does_not_matter(name):
+    """Blocks finish in any order. Seed 5."""
+    forward, reverse = make(5)
+    blocks = np.arange(60) // 4, np.arange(40) // 4
+    rng = np.random.default_rng(5)
+    i, j = rng.permutation(60), rng.permutation(40)
+    plain = ESTIMATORS[name](forward, reverse, forward_blocks=blocks[0], reverse_blocks=blocks[1])
+    mixed = ESTIMATORS[name](
+        forward[i], reverse[j], forward_blocks=blocks[0][i], reverse_blocks=blocks[1][j]
+    )
+    np.testing.assert_allclose(numbers(mixed), numbers(plain), rtol=1e-10)
+
+
+# --- blocks ---
+
+
+@every
+def test_blocks_of_one_path(name):
+    """Independent paths may be labelled or not. Seed 6."""
+    forward, reverse = make(6)
+    plain = ESTIMATORS[name](forward, reverse)
+    labelled = ESTIMATORS[name](
+        forward, reverse, forward_blocks=np.arange(60)[::-1] * 7 - 100, reverse_blocks=range(40)
+    )
+    np.testing.assert_allclose(numbers(labelled), numbers(plain), rtol=1e-12)
+    assert labelled.status == plain.status
+
+
+@every
+def test_copies_add_nothing(name):
+    """Each path three times, as a block: the same interval; without blocks it is too short."""
+    forward, reverse = make(7)
+    plain = ESTIMATORS[name](forward, reverse)
+    copies = np.repeat(forward, 3), np.repeat(reverse, 3)
+    blocks = np.repeat(np.arange(60), 3), np.repeat(np.arange(40), 3)
+    blocked = ESTIMATORS[name](*copies, forward_blocks=blocks[0], reverse_blocks=blocks[1])
+    np.testing.assert_allclose(numbers(blocked), numbers(plain), rtol=1e-9)
+    assert ESTIMATORS[name](*copies).mcse == pytest.approx(plain.mcse / np.sqrt(3), rel=0.02)
+
+
+@every
+def test_coverage_of_clustered_work(name):
+    """20 blocks of 10 paths: 90 to 99 % of 200 intervals hold, and without blocks they do not.
+
+    Seed 8; a right interval leaves that range with a probability of 2e-3.
+    """
+    rng, estimate, blocked, plain = np.random.default_rng(8), ESTIMATORS[name], 0, 0
+    for _ in range(200):
+        works, blocks, sd = clustered_pair(rng, 20, 10)
+        truth = truth_of(name, sd)
+        blocked += covers(estimate(*works, forward_blocks=blocks, reverse_blocks=blocks), truth)
+        plain += covers(estimate(*works), truth)
+    assert 0.90 <= blocked / 200 <= 0.99
+    assert plain / 200 < 0.75
+
+
+# --- intervals ---
+
+
+@every
+def test_coverage(name):
+    """Narrow normal work: 90 to 99 % of 200 intervals hold the truth. Seed 9."""
+    rng, truth = np.random.default_rng(9), truth_of(name, 0.3)
+    found = [ESTIMATORS[name](*gaussian_pair(rng, 0.3, 50, 100)) for _ in range(200)]
+    assert 0.90 <= np.mean([covers(estimate, truth) for estimate in found]) <= 0.99
+
+
+# Broad work, seen from one direction: a run cannot know of the paths that it did not meet. With an
+# sd of 2 a quarter of the runs is called "ok", and half to two thirds of their intervals hold.
+# With an sd of 1 and 50 paths the intervals of the reverse mean just fail, at 89 %.
+# `estimates` lets the other direction say so, which test_recommend checks.
+BROAD = pytest.mark.xfail(strict=True, reason="one direction does not see that it is too short")
+TOO_SHORT = {("jarzynski_reverse", 1.0, 50)} | set(
+    itertools.product(("jarzynski", "jarzynski_reverse"), (2.0, 3.0), (50, 400))
+)
+CELLS = [
+    pytest.param(*cell, marks=[BROAD] if cell in TOO_SHORT else [])
+    for cell in itertools.product(NAMES, (0.5, 1.0, 2.0, 3.0), (50, 400))
+    if cell[0] not in BOUNDS
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "sd", "n"), CELLS)
+def test_what_is_called_ok(name, sd, n):
+    """500 runs: the intervals of those called "ok" hold, and grave errors are not called that.
+
+    Seed 10. Where less than 25 runs are called "ok", or fewer than 20 miss by more than five
+    errors, there is nothing to count.
+    """
+    rng = np.random.default_rng(10)
+    found = [ESTIMATORS[name](*gaussian_pair(rng, sd, n)) for _ in range(500)]
+    check(found, LOG_Z)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [50, 400])
+@pytest.mark.parametrize(("shape", "rate"), [(2.0, 1.0), (1.0, 3.0), (20.0, 2.0)])
+@pytest.mark.parametrize("name", list(BOTH))
+def test_what_is_called_ok_of_skew_work(name, shape, rate, n):
+    """The same for gamma work and the estimators of both directions. Seed 11."""
+    rng = np.random.default_rng(11)
+    found = [ESTIMATORS[name](*gamma_pair(rng, shape, rate, n)) for _ in range(500)]
+    check(found, gamma_log_z(shape, rate))
+
+
+def check(found, truth):
+    trusted = [estimate for estimate in found if estimate.status == "ok"]
+    if len(trusted) >= 25:
+        # wider only where chance alone leaves 90 to 99 % with so few intervals
+        spare = 3.0 * np.sqrt(0.95 * 0.05 / len(trusted))
+        covered = np.mean([covers(estimate, truth) for estimate in trusted])
+        assert min(0.90, 0.95 - spare) <= covered <= max(0.99, 0.95 + spare)
+    wrong = [estimate for estimate in found if abs(estimate.value - truth) > 5.0 * estimate.mcse]
+    if len(wrong) >= 20:
+        assert np.mean([estimate.status == "ok" for estimate in wrong]) <= 0.05
+
+
+# --- input that cannot be right ---
+
+BAD = [
+    ([], "at least one path|a non-empty vector"),
+    (3.0, r"a non-empty vector, got shape \(\); pass one value per path"),
+    ([[1.0, 2.0]], r"a non-empty vector, got shape \(1, 2\); pass one value per path"),
+    ([0.0, np.nan, np.nan], "got nan at 2 of 3 paths, first at index 1; find out why"),
+    ([0.0, 1.0, -INF], "got -inf at 1 of 3 paths, first at index 2; find out why"),
+]
+
+
+@pytest.mark.parametrize(("work", "message"), BAD, ids=["none", "number", "matrix", "nan", "-inf"])
+@every
+def test_bad_work(name, work, message):
+    """Work that is dropped biases the evidence: it is refused by name, with what to do."""
+    good = make(12)
+    for side in (0, 1):
+        if (name in FORWARD and side == 1) or (name in REVERSE and side == 0):
+            continue
+        given = list(good)
+        given[side] = work
+        parameter = ("work_forward", "work_reverse")[side] if name in BOTH else "work"
+        with pytest.raises(ValueError, match=f"{parameter} must .*({message})"):
+            ESTIMATORS[name](*given)
+
+
+@pytest.mark.parametrize("name", [*BOTH, *REVERSE])
+def test_infinite_reverse_work(name):
+    """A path from the target cannot have weight zero."""
+    forward, reverse = make(13)
+    reverse[7] = INF
+    with pytest.raises(
+        ValueError, match=r"must be finite, got inf at 1 of 40 .* index 7; (find out|use jarz)"
+    ):
+        ESTIMATORS[name](forward, reverse)
+
+
+@pytest.mark.parametrize("name", list(BOTH))
+def test_one_direction_for_an_estimator_of_both(name):
+    """The remedy: run both ways, or take the estimator of one direction."""
+    forward, reverse = make(14)
+    for given in ((forward, []), ([], reverse)):
+        with pytest.raises(ValueError, match=r"Run with direction='both', or use jarzynski"):
+            ESTIMATORS[name](*given)
+
+
+@pytest.mark.parametrize(
+    "blocks", [np.arange(7), np.zeros((60, 1), int), np.zeros(60), [True] * 60]
+)
+@every
+def test_bad_blocks(name, blocks):
+    """Labels that are too few, or rounded, would tie the wrong paths together."""
+    forward, reverse = make(15, n_reverse=60)
+    sides = ("reverse_blocks",) if name in REVERSE else ("forward_blocks",)
+    for side in ("forward_blocks", "reverse_blocks") if name in BOTH else sides:
+        parameter = side if name in BOTH else "blocks"
+        with pytest.raises(ValueError, match=f"^{parameter} must have one integer per path.*leave"):
+            ESTIMATORS[name](forward, reverse, **{side: blocks})
