@@ -154,13 +154,12 @@ def test_coverage(name):
     assert 0.90 <= np.mean([covers(estimate, truth) for estimate in found]) <= 0.99
 
 
-# Broad work, seen from one direction: a run cannot know of the paths that it did not meet. With an
-# sd of 2 a quarter of the runs is called "ok", and half to two thirds of their intervals hold.
+# Broad work, seen from one direction: a run cannot know of the paths that it did not meet.
 # With an sd of 1 and 50 paths the intervals of the reverse mean just fail, at 89 %.
 # `estimates` lets the other direction say so, which test_recommend checks.
 BROAD = pytest.mark.xfail(strict=True, reason="one direction does not see that it is too short")
 TOO_SHORT = {("jarzynski_reverse", 1.0, 50)} | set(
-    itertools.product(("jarzynski", "jarzynski_reverse"), (2.0, 3.0), (50, 400))
+    itertools.product(("jarzynski", "jarzynski_reverse"), (2.0,), (50, 400))
 )
 CELLS = [
     pytest.param(*cell, marks=[BROAD] if cell in TOO_SHORT else [])

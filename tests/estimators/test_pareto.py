@@ -72,14 +72,11 @@ def test_no_tail(log_weight):
     assert np.isnan(pareto_k(log_weight))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="five tail values have no quartile above their minimum: ArviZ returns NaN below 30",
-)
-def test_from_25_weights_on():
+def test_from_30_weights_on():
     """The documented number of weights from which on the tail is judged."""
     rng = np.random.default_rng(8)
-    for n in range(25, 30):
+    assert np.isnan(pareto_k(rng.normal(size=29)))
+    for n in range(30, 35):
         assert np.isfinite(pareto_k(rng.normal(size=n)))
 
 

@@ -164,7 +164,7 @@ def test_the_script_prints_its_table_and_draws_its_figures(name, tmp_path, capsy
 # --- verdicts ---
 
 
-def faults(runs):
+def faults(runs, least_ok=LEAST_OK):
     """Return what is wrong with the intervals and verdicts of repeated estimates.
 
     The 95 % interval covers the truth in 90 to 99 % of the runs whose status is "ok". Of runs that
@@ -174,7 +174,7 @@ def faults(runs):
     for key, group in runs.groupby(["K", "estimator"]):
         ok = group["status"] == "ok"
         coverage = group.loc[ok, "covered"].mean()
-        if ok.sum() >= LEAST_OK and not 0.90 <= coverage <= 0.99:
+        if ok.sum() >= least_ok and not 0.90 <= coverage <= 0.99:
             found.append(f"{key}: {coverage:.3f} of {ok.sum()} ok runs are covered")
         far = group["error"].abs() > FAR * group["mcse"]
         missed, n_far = int((far & ok).sum()), int(far.sum())
@@ -239,4 +239,6 @@ def test_verdicts_of_an_estimator_alone_can_be_relied_on(estimator, name):
             error = found.value - gaussian.EXACT
             rows.append((n_stages, estimator, error, found.mcse, found.status, covered))
     columns = ["K", "estimator", "error", "mcse", "status", "covered"]
-    assert faults(pd.DataFrame(rows, columns=columns)) == []
+    # seen alone, fewer runs are ok for a reason: only where most are is coverage theirs and no
+    # selection's
+    assert faults(pd.DataFrame(rows, columns=columns), least_ok=0.7 * REPETITIONS) == []
