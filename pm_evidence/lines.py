@@ -1,9 +1,9 @@
-"""What belongs to each kind of target: its path, its kernel and the method that suits it."""
+"""The line of each kind of target, and the method that suits it."""
 
 from functools import singledispatch
 from typing import Any
 
-from pm_evidence.core.contracts import Kernel, Path
+from pm_evidence.core.contracts import Kernel, Line
 from pm_evidence.kernels.autoregression import Autoregression
 from pm_evidence.kernels.choose import choose_kernel
 from pm_evidence.paths.geometric import GeometricPath
@@ -16,10 +16,13 @@ from pm_evidence.targets.pymc_model import PyMCTarget
 
 __all__ = ["line_of", "method_of"]
 
+# The pilot wants enough particles per dimension to learn a covariance from.
+_PILOT_PARTICLES_PER_DIMENSION = 10
+
 
 @singledispatch
-def line_of(target: Any, kernel: str | Kernel) -> tuple[Path, Kernel]:
-    """Return the path of a target, and the kernel that the user asks for, untuned.
+def line_of(target: Any, kernel: str | Kernel) -> Line:
+    """Return what belongs to a target, with the kernel that the user asks for.
 
     Raises
     ------
@@ -34,15 +37,16 @@ def line_of(target: Any, kernel: str | Kernel) -> tuple[Path, Kernel]:
 
 
 @line_of.register
-def _(target: PyMCTarget, kernel: str | Kernel) -> tuple[Path, Kernel]:
-    return GeometricPath(target), choose_kernel(target, kernel)
+def _(target: PyMCTarget, kernel: str | Kernel) -> Line:
+    path, chosen = GeometricPath(target), choose_kernel(target, kernel)
+    return Line(path, chosen, n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim)
 
 
 @line_of.register
-def _(target: Gaussian, kernel: str | Kernel) -> tuple[Path, Kernel]:
+def _(target: Gaussian, kernel: str | Kernel) -> Line:
     if kernel != "auto" and not isinstance(kernel, Autoregression):
         raise ValueError(f"kernel must be 'auto' for a Gaussian, got {kernel!r}; set its tau.")
-    return MovingGaussian(target), Autoregression()
+    return Line(MovingGaussian(target), Autoregression())
 
 
 def method_of(given: Any) -> type[SMC] | type[AIS]:

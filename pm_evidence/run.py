@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel, Path, Plan
+from pm_evidence.core.contracts import Line, Path, Plan
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
@@ -22,6 +22,7 @@ from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.trace import FORWARD, ISLAND, kernel_settings
 from pm_evidence.schedules.adaptive import no_support
+from pm_evidence.schedules.fixed import linear
 
 __all__ = ["Run", "Starts"]
 
@@ -29,12 +30,11 @@ Floats = NDArray[np.float64]
 
 _STARTING, _PEAK = 7, 8  # phases of the random streams
 _PEAK_DRAWS = 500
-# Moves that make paths from one exact draw nearly independent; they all remain exact.
-_PARTING_MOVES = 100
+# Moves at the target before reverse paths set off: those from one exact draw part and remain
+# exact, those from a state near the target relax.
+_MOVES_BEFORE = {"exact": 100, "relaxed": 100}
 # Islands that reverse paths start from hold this many times as many draws as are needed of them.
 _SURPLUS, _LEAST_ISLAND = 1.5, 100
-# The pilot wants enough particles per dimension to learn a covariance from.
-_PILOT_PARTICLES_PER_DIMENSION = 10
 # A round makes at most so many times the draws of all rounds before it: the error that the number
 # is computed from is an estimate itself.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
@@ -53,7 +53,8 @@ class Starts:
     probability : ndarray, shape (n,), optional
         Probability of each draw; equal ones if left out.
     kind : str
-        ``"islands"``, ``"given"`` by the user, or ``"exact"``: one exact draw of the target.
+        From ``"islands"``, ``"relaxed"`` from a state near the target, ``"given"`` by the user, or
+        ``"exact"``: one exact draw of the target.
     """
 
     draws: NDArray[Any]
@@ -107,7 +108,7 @@ class _Reverse:
             starts.group,
             self.seed,
             report,
-            n_moves=_PARTING_MOVES if starts.kind == "exact" else 0,
+            n_moves=_MOVES_BEFORE.get(starts.kind, 0),
         )
 
 
@@ -148,44 +149,40 @@ class Run:
     max_draws: float = np.inf
 
     def anneal(
-        self, path: Path, kernel: Kernel, n_dim: int, display: Display, starts: Starts | None
+        self, line: Line, display: Display, starts: Starts | None
     ) -> tuple[RunRecord, list[LogEvidence]]:
         """Run pilot and rounds of blocks; return what they leave behind and what it says.
 
         Parameters
         ----------
-        path, kernel
-            What is annealed, and what moves it; untuned.
-        n_dim : int
-            Number of dimensions, for the size of the pilot.
+        line : Line
+            What is annealed and how.
         display : Display
             Told of all progress.
         starts : Starts, optional
-            Where reverse paths start; islands of SMC make them if left out.
+            Where reverse paths start; made if left out.
         """
         started = time.perf_counter()
-        n = max(self.draws, _PILOT_PARTICLES_PER_DIMENSION * n_dim)
-        pilot = Pilot(n, self.sampler.chain_length, self.sampler.ess, self.schedule)
-        coarse = pilot.run(path, kernel, self.seed, display.pilot)
-        plan = coarse if self.schedule is not None else self.sampler.follow(coarse)
+        coarse, plan = self._plans(line, display)
         planned = time.perf_counter()
+        kind = starts.kind if starts else "relaxed" if line.starts else "islands"
         record = RunRecord(
             self.sampler.name,
             plan.beta,
             (),
             settings=kernel_settings(plan),
-            info={"reverse_start": starts.kind if starts else "islands"},
+            info={"reverse_start": kind},
         )
         draws = self.sampler.first_round(self.draws)
         while True:
-            record = self._extended(record, path, coarse, plan, draws, display, starts)
+            record = self._extended(record, line, coarse, plan, draws, display, starts)
             found = estimates(record)
             draws, reason = self._more(found[0], self._done(record), time.perf_counter() - started)
             if not draws:
                 break
         if reason:
             found[0] = _unfinished(found[0], reason, self.target_mcse)
-        found = self._beside_the_peak(path, record, found)
+        found = self._beside_the_peak(line.path, record, found)
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
             "tuning_time": planned - started,
@@ -196,6 +193,20 @@ class Run:
         if record.reverse:
             info |= record.info
         return replace(record, info=info), found
+
+    def _plans(self, line: Line, display: Display) -> tuple[Plan, Plan]:
+        """Return the pilot's plan, and the one that blocks follow."""
+        sampler = self.sampler
+        if line.n_stages is not None and isinstance(sampler, AIS):
+            beta = self.schedule
+            if beta is None:
+                beta = linear(sampler.n_stages or line.n_stages)
+            plan = Plan(beta, (line.kernel,) * (len(beta) - 1))
+            return plan, plan
+        n = max(self.draws, line.n_pilot)
+        pilot = Pilot(n, sampler.chain_length, sampler.ess, self.schedule)
+        coarse = pilot.run(line.path, line.kernel, self.seed, display.pilot)
+        return coarse, coarse if self.schedule is not None else sampler.follow(coarse)
 
     def _beside_the_peak(
         self, path: Path, record: RunRecord, found: list[LogEvidence]
@@ -219,7 +230,7 @@ class Run:
     def _extended(
         self,
         record: RunRecord,
-        path: Path,
+        line: Line,
         coarse: Plan,
         plan: Plan,
         draws: int,
@@ -229,31 +240,39 @@ class Run:
         """Return the record with another round of ``draws`` particles or paths."""
         sampler = self.sampler
         if isinstance(sampler, SMC) or sampler.direction == "forward":
-            return self._go(record, path, plan, draws, display)
-        if starts is None:
+            return self._go(record, line, plan, draws, display)
+        if starts is None and line.starts is not None:
+            rng = self._generator(len(record.reverse))
+            starts = Starts(line.starts(draws, rng), kind="relaxed")
+        elif starts is None:
             islands = SMC(
                 islands=sampler.islands, ess=sampler.ess, chain_length=sampler.chain_length
             )
             n = max(int(_SURPLUS * draws / sampler.islands), _LEAST_ISLAND)
             first = len(record.islands)
             tasks = [
-                _Forward(islands, path, coarse, first + i, n, self.seed, ISLAND)
+                _Forward(islands, line.path, coarse, first + i, n, self.seed, ISLAND)
                 for i in range(sampler.islands)
             ]
             made = self._run("Islands", tasks, coarse, display)
             record = replace(record, islands=(*record.islands, *made))
             starts = _of_islands(made)
-        record = self._go(record, path, plan, draws, display)
-        return self._return(record, path, plan, starts, draws, display)
+        record = self._go(record, line, plan, draws, display)
+        return self._return(record, line, plan, starts, draws, display)
+
+    def _generator(self, first: int) -> np.random.Generator:
+        """Return what chooses the starts of a round whose first reverse block is ``first``."""
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(_STARTING, first))
+        return np.random.default_rng(sequence)
 
     def _go(
-        self, record: RunRecord, path: Path, plan: Plan, draws: int, display: Display
+        self, record: RunRecord, line: Line, plan: Plan, draws: int, display: Display
     ) -> RunRecord:
         """Return the record with more forward blocks."""
         first = len(record.forward)
         tasks = [
-            _Forward(self.sampler, path, plan, first + i, n, self.seed)
-            for i, n in enumerate(self.sampler.sizes(draws, self.draws))
+            _Forward(self.sampler, line.path, plan, first + i, n, self.seed)
+            for i, n in enumerate(self._sizes(draws, line))
         ]
         made = self._run(self.sampler.name.upper(), tasks, plan, display)
         return replace(record, forward=(*record.forward, *made))
@@ -261,7 +280,7 @@ class Run:
     def _return(
         self,
         record: RunRecord,
-        path: Path,
+        line: Line,
         plan: Plan,
         starts: Starts,
         draws: int,
@@ -269,18 +288,21 @@ class Run:
     ) -> RunRecord:
         """Return the record with more reverse blocks, which start from posterior draws."""
         assert isinstance(self.sampler, AIS)
-        first = len(record.reverse)
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(_STARTING, first))
-        chosen = np.random.default_rng(sequence).choice(
-            len(starts.draws), draws, replace=draws > len(starts.draws), p=starts.probability
-        )
-        ends = np.cumsum(self.sampler.sizes(draws, self.draws))[:-1]
+        first, n = len(record.reverse), len(starts.draws)
+        chosen = self._generator(first).choice(n, draws, replace=draws > n, p=starts.probability)
+        ends = np.cumsum(self._sizes(draws, line))[:-1]
         tasks = [
-            _Reverse(self.sampler, path, plan, first + i, starts.take(part), self.seed)
+            _Reverse(self.sampler, line.path, plan, first + i, starts.take(part), self.seed)
             for i, part in enumerate(np.split(chosen, ends))
         ]
         made = self._run("Reverse", tasks, plan, display, -1)
         return replace(record, reverse=(*record.reverse, *made))
+
+    def _sizes(self, draws: int, line: Line) -> list[int]:
+        """Return the number of particles or paths of each block of a round."""
+        size = self.draws if isinstance(self.sampler, SMC) else line.n_paths
+        full, rest = divmod(draws, size)
+        return [size] * full + [rest] * (rest > 0)
 
     def _run(
         self, name: str, tasks: Sequence[Task], plan: Plan, display: Display, sign: int = 1

@@ -297,8 +297,7 @@ def _anneal(
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    path, chosen = line_of(target, kernel)
-    record, evidence = run.anneal(path, chosen, target.n_dim, display, starts)
+    record, evidence = run.anneal(line_of(target, kernel), display, starts)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
 
 

@@ -5,14 +5,14 @@ floats for a PyMC model, bit planes for a lattice. Only targets and kernels look
 inside one; samplers count, take and join.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kernel", "MoveInfo", "Path", "Plan", "State"]
+__all__ = ["Kernel", "Line", "MoveInfo", "Path", "Plan", "State"]
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
@@ -154,3 +154,32 @@ class Plan:
     def n_stages(self) -> int:
         """Number of stages."""
         return len(self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What belongs to a target: how it is annealed unless the user says otherwise.
+
+    Parameters
+    ----------
+    path : Path
+        The family of densities.
+    kernel : Kernel
+        What moves populations, untuned.
+    n_pilot : int
+        Least number of particles of a pilot.
+    n_stages : int, optional
+        Number of equal stages for kernels that have nothing to learn; there is no pilot then.
+    starts : callable, optional
+        Returns ``n`` draws near the target for reverse paths to relax from, given ``n`` and a
+        generator; islands of SMC make them where there is none.
+    n_paths : int
+        Number of paths that a block of annealing moves together.
+    """
+
+    path: Path
+    kernel: Kernel
+    n_pilot: int = 0
+    n_stages: int | None = None
+    starts: Callable[[int, np.random.Generator], NDArray[Any]] | None = None
+    n_paths: int = 128

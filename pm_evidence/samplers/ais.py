@@ -17,7 +17,6 @@ from pm_evidence.schedules.fixed import refine
 
 __all__ = ["AIS"]
 
-_PATHS_PER_BLOCK = 128
 # Variance of the work that stages are made for if moves were perfect. The better half of what
 # forward and reverse paths tell is lost where it exceeds about 4, and moves are not perfect.
 _IDEAL_VARIANCE = 1.5
@@ -67,11 +66,6 @@ class AIS:
     def first_round(self, draws: int) -> int:
         """Return how many paths to begin with, in each direction."""
         return draws
-
-    def sizes(self, total: int, draws: int) -> list[int]:
-        """Return the number of paths of each block of a round of ``total`` paths."""
-        full, rest = divmod(total, _PATHS_PER_BLOCK)
-        return [_PATHS_PER_BLOCK] * full + [rest] * (rest > 0)
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan with every stage cut into equal parts."""

@@ -69,10 +69,6 @@ class SMC:
         """Return how many particles to begin with."""
         return self.islands * draws
 
-    def sizes(self, total: int, draws: int) -> list[int]:
-        """Return the number of particles of each island of a round of ``total`` particles."""
-        return [draws] * (total // draws)
-
     def follow(self, plan: Plan) -> Plan:
         """Return the plan as the islands follow it."""
         return plan

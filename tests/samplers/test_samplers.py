@@ -75,17 +75,6 @@ def test_smc_keeps_as_many_draws_as_asked(draws, chain_length):
     assert len(record.draws) == draws
 
 
-def test_ais_cuts_paths_into_blocks():
-    sampler = AIS()
-    assert sampler.sizes(sampler.first_round(150), 150) == [128, 22]
-    assert len(sampler.run_block(TablePath(), plan_of(SHORT), 2, 22, seed=4).work) == 22
-
-
-def test_islands_have_all_draws_each():
-    sampler = SMC(islands=3)
-    assert sampler.sizes(sampler.first_round(150), 150) == [150, 150, 150]
-
-
 def test_trace_is_that_of_exact_stages():
     """Energies at the start of every stage, against the sums over all states."""
     path, beta = TablePath(), np.array(SHORT)
