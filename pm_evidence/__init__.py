@@ -24,6 +24,7 @@ from pm_evidence.sample import sample_evidence, simulate_and_certify
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.gaussian import Gaussian
+from pm_evidence.targets.lattice import Ising, Potts
 
 __all__ = [
     "AIS",
@@ -34,9 +35,11 @@ __all__ = [
     "EvidenceWarning",
     "Gaussian",
     "IntegerWalk",
+    "Ising",
     "LogEvidence",
     "ModelError",
     "NumericalError",
+    "Potts",
     "RandomWalk",
     "attach_evidence",
     "bayes_factor",

@@ -1,16 +1,28 @@
 """The line of each kind of target, and the method that suits it."""
 
-from functools import singledispatch
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial, singledispatch
 from typing import Any
 
+import numpy as np
+
+from pm_evidence.core.checks import check_choice
 from pm_evidence.core.contracts import Kernel, Line
 from pm_evidence.kernels.autoregression import Autoregression
+from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis
 from pm_evidence.kernels.choose import choose_kernel
+from pm_evidence.kernels.cluster import SwendsenWang, Wolff
+from pm_evidence.kernels.heat_bath import ColourHeatBath
+from pm_evidence.kernels.lattice import VisitKernel
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.lattice import DetouredPath, LatticePath
 from pm_evidence.paths.moving import MovingGaussian
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.gaussian import Gaussian
+from pm_evidence.targets.ground import ground_states
+from pm_evidence.targets.lattice import Ising, Potts
 from pm_evidence.targets.native import NativeTarget
 from pm_evidence.targets.pymc_model import PyMCTarget
 
@@ -18,6 +30,13 @@ __all__ = ["line_of", "method_of"]
 
 # The pilot wants enough particles per dimension to learn a covariance from.
 _PILOT_PARTICLES_PER_DIMENSION = 10
+_LATTICE_STAGES, _LATTICE_PATHS = (1000, 20_000), 512
+# Height of the field on the way round a transition, and stages per site: the variance of the work
+# is in proportion to sites over stages.
+_SPIN_DETOUR, _COLOUR_DETOUR = (0.5, 12), (0.8, 2)
+_CLUSTERS = {"swendsen_wang": SwendsenWang, "wolff": Wolff}
+_SPIN_KERNELS = {"heat_bath": SpinHeatBath, "metropolis": SpinMetropolis, **_CLUSTERS}
+_COLOUR_KERNELS = {"heat_bath": ColourHeatBath, **_CLUSTERS}
 
 
 @singledispatch
@@ -47,6 +66,47 @@ def _(target: Gaussian, kernel: str | Kernel) -> Line:
     if kernel != "auto" and not isinstance(kernel, Autoregression):
         raise ValueError(f"kernel must be 'auto' for a Gaussian, got {kernel!r}; set its tau.")
     return Line(MovingGaussian(target), Autoregression())
+
+
+@line_of.register
+def _(target: Ising, kernel: str | Kernel) -> Line:
+    return _lattice(target, kernel, _SPIN_KERNELS)
+
+
+@line_of.register
+def _(target: Potts, kernel: str | Kernel) -> Line:
+    return _lattice(target, kernel, _COLOUR_KERNELS)
+
+
+def _lattice(
+    target: Ising | Potts, kernel: str | Kernel, kernels: Mapping[str, Callable[..., Any]]
+) -> Line:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *kernels))
+        chosen = kernels["heat_bath" if kernel == "auto" else kernel]()
+        # a periodic checkerboard of odd size has neighbours of one colour at its seam
+        odd = target.periodic and any(size % 2 for size in target.sizes)
+        if isinstance(chosen, VisitKernel) and odd:
+            chosen = replace(chosen, order="sequential")
+    elif type(kernel) in kernels.values():
+        chosen = kernel
+    else:
+        raise ValueError(
+            f"kernel must be one of auto, {', '.join(kernels)} or such a kernel object, got "
+            f"{kernel!r}."
+        )
+    # a straight path meets a phase transition; clusters grow in no field
+    spins = isinstance(target, Ising)
+    field = target.field if isinstance(target, Ising) else 0.0
+    straight = field or target.coupling <= 0.0 or not isinstance(chosen, VisitKernel)
+    height, per_site = _SPIN_DETOUR if spins else _COLOUR_DETOUR
+    return Line(
+        LatticePath(target) if straight else DetouredPath(target, height),
+        chosen,
+        n_stages=int(np.clip(per_site * target.n_dim, *_LATTICE_STAGES)),
+        starts=partial(ground_states, target),
+        n_paths=_LATTICE_PATHS,
+    )
 
 
 def method_of(given: Any) -> type[SMC] | type[AIS]:

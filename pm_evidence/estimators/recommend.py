@@ -117,11 +117,19 @@ def missing(estimate: LogEvidence, peak: LogEvidence) -> LogEvidence:
 def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     work = np.concatenate([block.work for block in blocks])
     smc = jarzynski(work, name="smc")
-    alone = single_run(work, [block.relative_variance for block in blocks])
+    alone = _within(single_run(work, [block.relative_variance for block in blocks]))
     works = [block.bridge for block in blocks if block.bridge is not None]
     if len(works) < len(blocks):
         return [smc, alone]
     return [*recommend(smc, bridge(works), works), alone]
+
+
+def _within(alone: LogEvidence) -> LogEvidence:
+    """Return the estimate with the error that islands state of themselves, marked as such."""
+    if alone.status != "ok":
+        return alone
+    message = "its error counts what varies within islands only; that of smc counts all."
+    return replace(alone, status="within_islands", message=message)
 
 
 def _two_sided(record: RunRecord) -> list[LogEvidence]:
@@ -132,12 +140,12 @@ def _two_sided(record: RunRecord) -> list[LogEvidence]:
     back = _seen_from_behind(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
     remedy = "the moves do not mix. Use more stages, better starts or another kernel."
     there, back = _agreeing(there, back, "forward annealing", "reverse annealing", remedy)
-    islands = []
+    bridged = []
     if record.islands:
-        islands = _of_islands(record.islands)
-        both, islands[0] = _agreeing(
-            both, islands[0], "annealing both ways", "sequential Monte Carlo", remedy
-        )
+        # small islands are there to start from: their own weights are too uneven to report
+        found = {estimate.estimator: estimate for estimate in _of_islands(record.islands)}
+        both, _ = _agreeing(both, found["smc"], "annealing both ways", "its islands", remedy)
+        bridged = [found["bridge"]] if "bridge" in found else []
     if "inconsistent" in (there.status, back.status) and both.status == "ok":
         both = replace(both, status="inconsistent", message=there.message)
     others = [histogram(forward, reverse, reverse_blocks=origin), there, back]
@@ -150,7 +158,7 @@ def _two_sided(record: RunRecord) -> list[LogEvidence]:
     checked = [_checked_by(both, other) for other in others]
     exact = record.info.get("reverse_start") == "exact"
     bounds = lower_bound(forward), upper_bound(reverse, blocks=origin, exact=exact)
-    return [both, *checked, *bounds, *islands]
+    return [both, *checked, *bounds, *bridged]
 
 
 def _seen_from_behind(

@@ -216,9 +216,9 @@ def test_heavy_tail(k):
     rng = np.random.default_rng(11)
     found = [jarzynski(-k * rng.standard_exponential(1000)) for _ in range(50)]
     assert sum(estimate.status in ("heavy_tail", "dominated") for estimate in found) >= 45
-    heavy = next(estimate for estimate in found if estimate.status == "heavy_tail")
-    assert "Pareto k" in heavy.message and "with 1000 paths" in heavy.message
-    assert "more stages" in heavy.message
+    assert all("more stages" in e.message for e in found if e.status != "ok")
+    heavy = [estimate for estimate in found if estimate.status == "heavy_tail"]
+    assert all("Pareto k" in e.message and "with 1000 paths" in e.message for e in heavy)
 
 
 @pytest.mark.parametrize("sd", [0.3, 1.0])

@@ -1,0 +1,80 @@
+"""What the kernels of lattices share: they have nothing to learn, and visit sites in some order."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, check_count
+from pm_evidence.core.contracts import MoveInfo
+
+__all__ = ["SweepKernel", "VisitKernel"]
+
+
+@dataclass(frozen=True)
+class SweepKernel:
+    """A kernel that does the same ``n_sweeps`` times, and satisfies detailed balance."""
+
+    n_sweeps: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("n_sweeps", self.n_sweeps, 1)
+
+    def learn(self, path: Any, state: Any) -> Self:
+        """Return the kernel itself: there is nothing to learn."""
+        return self
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel itself."""
+        return self
+
+    def frozen(self) -> Self:
+        """Return the kernel itself."""
+        return self
+
+    def reversed(self) -> Self:
+        """Return the kernel itself."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return the number of sweeps."""
+        return {"n_sweeps": float(self.n_sweeps)}
+
+
+@dataclass(frozen=True)
+class VisitKernel(SweepKernel):
+    """A kernel that visits site after site, and is reversed by the opposite order."""
+
+    order: str = "checkerboard"
+    backwards: bool = False
+    orders: ClassVar[tuple[str, ...]] = ("checkerboard", "sequential")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("order", self.order, self.orders)
+
+    def reversed(self) -> Self:
+        """Return the kernel that visits sites in the opposite order."""
+        return replace(self, backwards=not self.backwards)
+
+    def sites(self, target: Any) -> NDArray[np.int64]:
+        """Return the sites of a lattice in the order of visits; none if they are drawn at random.
+
+        Raises
+        ------
+        ValueError
+            If the order is ``"checkerboard"`` on a periodic lattice of odd sizes.
+        """
+        if self.order == "random":
+            return np.empty(0, np.int64)
+        sites = np.arange(target.n_dim)
+        if self.order == "checkerboard":
+            if target.periodic and any(size % 2 for size in target.sizes):
+                raise ValueError(
+                    f"order must not be 'checkerboard' on a periodic lattice of odd sizes, got "
+                    f"sizes {target.sizes}, where neighbours have one colour; pass "
+                    "order='sequential', or an even shape."
+                )
+            sites = target.geometry.checkerboard.copy()
+        return np.ascontiguousarray(sites[::-1]) if self.backwards else sites

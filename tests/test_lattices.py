@@ -1,0 +1,121 @@
+"""Lattices as users call them: one call, the right answer, honest errors."""
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.kernels.bit_sliced import SpinHeatBath
+from pm_evidence.kernels.cluster import SwendsenWang
+from pm_evidence.testing.lattices import kaufman, transfer_matrix
+
+
+def sample(target, **kwargs):
+    kwargs = {"random_seed": 1, "progressbar": False, "draws": 512} | kwargs
+    return pe.sample_evidence(target, **kwargs)
+
+
+def z_score(target, exact, **kwargs):
+    found = pe.log_evidence(sample(target, **kwargs))
+    assert found.estimator == "bar" and found.status == "ok"
+    return (found.value - exact) / found.mcse
+
+
+def relative(target):
+    """Log Z relative to the uniform distribution."""
+    return transfer_matrix(target) - target.log_n_states
+
+
+LATTICES = {
+    "ising": pe.Ising(6),
+    "odd": pe.Ising(5),
+    "free": pe.Ising((4, 6), periodic=False),
+    "antiferromagnet": pe.Ising(6, coupling=-0.8),
+    "in a field": pe.Ising(6, field=0.05),
+    "potts": pe.Potts(4, q=10),
+    "potts at its transition": pe.Potts(4, q=10, coupling=float(np.log(1 + 10**0.5))),
+    "three colours": pe.Potts(6, q=3, coupling=1.0),
+    "repelling colours": pe.Potts(4, q=3, coupling=-1.0),
+}
+
+
+@pytest.mark.parametrize("name", LATTICES)
+def test_one_call_is_right(name):
+    target = LATTICES[name]
+    assert abs(z_score(target, relative(target), method=pe.AIS(n_stages=300))) < 4.0
+
+
+def test_defaults_are_right():
+    """Without any option; exact by Kaufman's formula."""
+    target = pe.Ising(8)
+    exact = kaufman((8, 8), 1.0) - target.log_n_states
+    assert abs(z_score(target, exact)) < 4.0
+
+
+@pytest.mark.parametrize(
+    "kernel", ["metropolis", "swendsen_wang", "wolff", SpinHeatBath(n_sweeps=2)]
+)
+def test_kernels_by_name_and_as_objects(kernel):
+    target = pe.Ising(6, coupling=0.5)
+    z = z_score(target, relative(target), kernel=kernel, method=pe.AIS(n_stages=200))
+    assert abs(z) < 4.0
+
+
+def test_what_comes_back():
+    dt = sample(pe.Ising((4, 6)), method=pe.AIS(n_stages=50))
+    assert dt["work"]["forward"].shape == dt["work"]["reverse"].shape == (512,)
+    spins = dt["posterior"]["x"]
+    assert spins.dims == ("chain", "draw", "row", "column") and spins.shape[2:] == (4, 6)
+    assert set(np.unique(spins)) <= {-1, 1}
+    assert dt["log_evidence"].attrs["reverse_start"] == "relaxed"
+    assert float(dt["constant_data"]["coupling"]) == 1.0
+
+
+def test_same_numbers_on_any_number_of_threads():
+    one, two = (
+        sample(pe.Potts(4), method=pe.AIS(n_stages=30), cores=cores, draws=700) for cores in (1, 2)
+    )
+    for direction in ("forward", "reverse"):
+        assert np.array_equal(one["work"][direction], two["work"][direction])
+
+
+def test_a_kernel_that_cannot_cross_says_so():
+    """Clusters on the straight path of many colours: hysteresis, and not a number to rely on."""
+    with pytest.warns(pe.EvidenceWarning, match=r"no_overlap|inconsistent"):
+        dt = sample(
+            pe.Potts(16, q=10), kernel="swendsen_wang", method=pe.AIS(n_stages=100), draws=128
+        )
+    assert pe.log_evidence(dt).status != "ok"
+
+
+@pytest.mark.parametrize(
+    ("target", "kernel", "message"),
+    [
+        (pe.Ising(4), "hmc", "kernel must be one of 'auto', 'heat_bath', 'metropolis'"),
+        (pe.Potts(4), "metropolis", "kernel must be one of 'auto', 'heat_bath'"),
+        (pe.Potts(4), SpinHeatBath(), "kernel must be one of auto, heat_bath"),
+        (pe.Ising(4, field=0.1), SwendsenWang(), "must have no field for cluster moves"),
+    ],
+)
+def test_kernels_that_do_not_suit(target, kernel, message):
+    with pytest.raises(ValueError, match=message):
+        sample(target, kernel=kernel, method=pe.AIS(n_stages=5))
+
+
+def test_starts_of_the_user_are_for_models():
+    with pytest.raises(TypeError, match=r"reverse_start needs a pymc\.Model"):
+        sample(pe.Ising(4), method=pe.AIS(reverse_start=3))
+
+
+@pytest.mark.slow
+def test_habecks_ising_lattice():
+    """At the default settings the error is a hundredth of a nat, of 1339."""
+    found = pe.log_evidence(pe.sample_evidence(pe.Ising(32), random_seed=1, progressbar=False))
+    assert found.status == "ok" and found.mcse < 0.02
+    assert abs(found.value - 1339.267076796703) < 4 * found.mcse
+
+
+@pytest.mark.slow
+def test_habecks_potts_lattice():
+    found = pe.log_evidence(pe.sample_evidence(pe.Potts(32), random_seed=1, progressbar=False))
+    assert found.status == "ok" and found.mcse < 0.12
+    assert abs(found.value - 1743.7872) < 4 * found.mcse
