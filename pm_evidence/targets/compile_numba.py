@@ -25,7 +25,6 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
-from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache, numba_njit
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
@@ -265,6 +264,10 @@ def _jit(
     slow_ops : tuple of str
         Operations that run in Python.
     """
+    # imported where it is used: PyTensor's table of numba implementations takes half as long to
+    # import as all the rest of the package
+    from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache, numba_njit
+
     fgraph, lifted = _lift_constants(function.maker.fgraph)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
