@@ -33,8 +33,9 @@ _PEAK_DRAWS = 500
 # Moves at the target before reverse paths set off: those from one exact draw part and remain
 # exact, those from a state near the target relax.
 _MOVES_BEFORE = {"exact": 100, "relaxed": 100}
-# Islands that reverse paths start from hold this many times as many draws as are needed of them.
-_SURPLUS, _LEAST_ISLAND = 1.5, 100
+# Islands that reverse paths start from hold this many times as many draws as are needed of them,
+# and may cost this share of what the paths do: how islands share modes is in all that starts there.
+_SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
 # A round makes at most so many times the draws of all rounds before it: the error that the number
 # is computed from is an estimate itself.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
@@ -248,7 +249,9 @@ class Run:
             islands = SMC(
                 islands=sampler.islands, ess=sampler.ess, chain_length=sampler.chain_length
             )
-            n = max(int(_SURPLUS * draws / sampler.islands), _LEAST_ISLAND)
+            affordable = _SHARE_OF_COST * 2.0 * draws * plan.n_stages / coarse.n_stages
+            wanted = max(affordable, _SURPLUS * draws) / sampler.islands
+            n = int(np.clip(wanted, *_ISLAND_SIZES))
             first = len(record.islands)
             tasks = [
                 _Forward(islands, line.path, coarse, first + i, n, self.seed, ISLAND)
