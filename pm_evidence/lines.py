@@ -112,8 +112,7 @@ def _lattice(
 def method_of(given: Any) -> type[SMC] | type[AIS]:
     """Return the method that ``method="auto"`` stands for.
 
-    Sequential Monte Carlo for PyMC models: at equal time its error is two to six times smaller than
-    that of annealing both ways. Native kernels move independent chains faster than resampling could
-    keep up with.
+    Sequential Monte Carlo for PyMC models: its error was smaller at like time in those compared.
+    Native kernels move independent chains faster than resampling could keep up with.
     """
     return AIS if isinstance(given, NativeTarget) else SMC
