@@ -7,12 +7,12 @@ inside one; samplers count, take and join.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kernel", "Line", "MoveInfo", "Path", "Plan", "State"]
+__all__ = ["Kernel", "Line", "MoveInfo", "Passage", "Path", "Plan", "StageKernel", "State"]
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
@@ -129,6 +129,43 @@ class Kernel(Protocol):
 
     def settings(self) -> dict[str, float]:
         """Return the scalar settings, for the record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What a kernel leaves behind that went through ``m`` stages.
+
+    Parameters
+    ----------
+    state : State
+        The population after the last stage.
+    visited : object
+        What the path's ``log_ratio`` and ``energy`` need of the populations after each stage;
+        with inverse temperatures of shape ``(m, 1)`` they return arrays of shape ``(m, n)``.
+    acceptance : ndarray, shape (m,)
+        Mean acceptance probability of each stage.
+    n_evaluations, n_nan : int
+        See ``MoveInfo``.
+    """
+
+    state: Any
+    visited: Any
+    acceptance: Floats
+    n_evaluations: int
+    n_nan: int = 0
+
+
+@runtime_checkable
+class StageKernel(Protocol):
+    """A kernel that goes through many stages in one call into compiled code.
+
+    Worth it where a stage takes microseconds. It has nothing to learn: a plan holds one and the
+    same object for all of its stages.
+    """
+
+    def pass_through(self, path: Any, state: Any, beta: Floats, streams: Streams) -> Passage:
+        """Advance at every inverse temperature in turn; the same numbers as ``advance`` gives."""
         ...
 
 

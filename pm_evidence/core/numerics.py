@@ -1,5 +1,7 @@
 """Sums of exponentials and weights that neither overflow nor hide an infinity."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,10 +41,15 @@ def normalised(log_weight: Floats) -> Floats:
     return scaled
 
 
-def ess_share(log_weight: Floats) -> float:
-    """Return the effective sample size of weights as a share of their number, in [0, 1]."""
-    top = float(np.max(log_weight))
-    if not np.isfinite(top):
-        return 0.0
-    weight = np.exp(log_weight - top)
-    return float(weight.sum() ** 2 / (weight.size * np.sum(weight * weight)))
+def ess_share(log_weight: Floats) -> Any:
+    """Return the effective sample size of weights as a share of their number, in [0, 1].
+
+    Over the last axis; 0 where every weight is zero or one is NaN or infinite.
+    """
+    top = np.max(log_weight, axis=-1, keepdims=True)
+    usable = np.isfinite(top)
+    with np.errstate(invalid="ignore"):
+        weight = log_weight - top
+        weight = np.exp(weight, out=weight)
+        share = weight.sum(axis=-1) ** 2 / np.einsum("...i,...i->...", weight, weight)
+    return np.where(usable[..., 0], share / weight.shape[-1], 0.0)[()]

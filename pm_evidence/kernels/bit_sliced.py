@@ -8,7 +8,7 @@ sites, which is drawn without looking at them.
 
 from dataclasses import dataclass
 from math import exp
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -16,18 +16,21 @@ from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.contracts import MoveInfo, Passage
 from pm_evidence.core.lanes import WIDTH, WORD, Lanes, next_lanes
 from pm_evidence.core.random import next_word, uniform
 from pm_evidence.kernels.lattice import VisitKernel
 from pm_evidence.targets.lattice import Ising
-from pm_evidence.targets.spins import GROUP, Spins, count_unlike, count_up
+from pm_evidence.targets.spins import GROUP, SpinCounts, Spins, count_unlike, count_up
 
 __all__ = ["SpinHeatBath", "SpinMetropolis"]
+
+Floats = NDArray[np.float64]
 
 _DIGITS = 52
 _ROUNDS = 12  # digits that are always compared: of 512 chains one in eight sites needs more
 _ONES = 2**64 - 1
+_CERTAIN = 40.0  # log odds beyond which a uniform number of 53 bits cannot tell from infinity
 
 
 class Form(NamedTuple):
@@ -58,46 +61,62 @@ class _SpinKernel(VisitKernel):
 
     orders = ("checkerboard", "sequential", "random")
 
-    def _advance(
-        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64], *, heat_bath: bool
+    heat_bath: ClassVar[bool]
+
+    def advance(
+        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Spins, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        passage = self.pass_through(path, state, np.array([beta]), streams)
+        return passage.state, MoveInfo(float(passage.acceptance[0]), passage.n_evaluations)
+
+    def pass_through(
+        self, path: Any, state: Spins, beta: Floats, streams: NDArray[np.uint64]
+    ) -> Passage:
+        """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
         target: Ising = path.target
-        sites, bonds = self.sites(target), target.geometry
+        planes, n_stages = state.planes.copy(), len(beta)
+        # counts before the first stage and after each
+        unlike = np.empty((n_stages + 1, len(state)), np.int64)
+        up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int64)
+        if path.needs_counts:
+            up[0] = state.n_up()
         field = path.field(beta)
-        bias = -field if field else 2.0 * beta * target.field
-        n_sides = bonds.neighbours.shape[1]
-        two_kinds = int(bias != 0.0 and not heat_bath)
-        folded = int(bias == 0.0 and heat_bath and target.periodic)
+        bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
+        changed = np.empty(n_stages)
+        edges = np.flatnonzero(np.diff(bias != 0.0)) + 1  # where other code is needed
+        for part in np.split(np.arange(n_stages), edges):
+            stages = slice(part[0], part[-1] + 1)
+            after = slice(part[0], part[-1] + 2)
+            _pass(
+                planes,
+                (self.heat_bath, self.n_sweeps),
+                self._form(target, bias[part[0]] != 0.0),
+                self.sites(target),
+                target.geometry,
+                (beta[stages] * target.coupling, bias[stages], field[stages]),
+                streams,
+                (unlike[after], up[after], changed[stages]),
+            )
+        n_moves = len(state) * target.n_dim * self.n_sweeps
+        acceptance = np.ones(n_stages) if self.heat_bath else changed / n_moves
+        visited = SpinCounts(unlike[1:], up[1:] if path.needs_counts else None)
+        last = visited.up[-1] if visited.up is not None else None
+        moved = Spins(planes, unlike[-1], state.sizes, last)
+        return Passage(moved, visited, acceptance, n_moves * n_stages)
+
+    def _form(self, target: Ising, biased: bool) -> "Form":
+        """Return what code a lattice needs, with a bias or without."""
+        n_sides = target.geometry.neighbours.shape[1]
+        two_kinds = int(biased and not self.heat_bath)
+        folded = int(not biased and self.heat_bath and target.periodic)
         n_undecided = (n_sides + 1) * (1 + two_kinds)
         if folded:
             n_undecided = n_sides // 2 + 1
-        elif bias == 0.0 and not heat_bath and target.coupling >= 0.0:
+        elif not biased and not self.heat_bath and target.coupling >= 0.0:
             n_undecided = n_sides // 2  # the other flips do not cost energy
         lengths = n_sides, n_sides // 2, two_kinds, folded, n_undecided
-        form = Form(*((0,) * length for length in lengths))
-        if heat_bath:
-            table = _heat_bath_table(beta * target.coupling, bias, n_sides)
-        else:
-            table = _metropolis_table(beta * target.coupling, bias, n_sides, two_kinds)
-        planes, unlike = state.planes.copy(), np.empty(len(state), np.int64)
-        up = state.n_up().copy() if path.needs_counts else np.empty(0, np.int64)
-        changed = _sweep(
-            planes,
-            bonds.ghosted if heat_bath else bonds.neighbours,
-            table,
-            form,
-            sites,
-            self.n_sweeps,
-            heat_bath,
-            field,
-            streams,
-            bonds,
-            (unlike, up),
-        )
-        n_moves = len(state) * target.n_dim * self.n_sweeps
-        acceptance = 1.0 if heat_bath else changed / n_moves
-        moved = Spins(planes, unlike, state.sizes, up if path.needs_counts else None)
-        return moved, MoveInfo(acceptance, n_moves)
+        return Form(*((0,) * length for length in lengths))
 
 
 @dataclass(frozen=True)
@@ -122,11 +141,7 @@ class SpinHeatBath(_SpinKernel):
     spin is drawn for every chain first, given its state; see ``DetouredPath``.
     """
 
-    def advance(
-        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Spins, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        return self._advance(path, state, beta, streams, heat_bath=True)
+    heat_bath = True
 
 
 @dataclass(frozen=True)
@@ -146,11 +161,7 @@ class SpinMetropolis(_SpinKernel):
     spins round and mixes little. Prefer the heat bath. For the rest see there.
     """
 
-    def advance(
-        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Spins, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        return self._advance(path, state, beta, streams, heat_bath=False)
+    heat_bath = False
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -173,47 +184,34 @@ def _write_digits(probability, column):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _heat_bath_table(coupling, bias, n_sides):
-    """Return the digits of the probability to be unlike the reference spin.
+def _fill_table(table, heat_bath, coupling, bias, degrees):
+    """Write the digits of the probability to be unlike the reference spin.
 
     Parameters
     ----------
+    table : uint64 array, shape (n_sides + 1, 53, n_classes)
+        By the number of neighbours; digit; and number of neighbours that are unlike, for Metropolis
+        moves in a bias first for spins like the favoured one, then for those unlike it.
+    heat_bath : bool
+        Whether the reference is the favoured spin, and not the present one.
     coupling : float
         Beta times the coupling.
     bias : float
-        Log density of a spin unlike the reference, over that of one like it, without neighbours.
-    n_sides : int
-        Largest number of neighbours.
-
-    Returns
-    -------
-    ndarray of uint64, shape (n_sides + 1, 53, n_sides + 1)
-        By the number of neighbours; digit; and number of neighbours that are unlike.
+        Log density of a spin unlike the favoured one, over that of one like it, without neighbours.
+    degrees : tuple of two ints
+        Smallest and largest number of neighbours of any site.
     """
-    table = np.zeros((n_sides + 1, _DIGITS + 1, n_sides + 1), np.uint64)
-    for degree in range(n_sides + 1):
+    n_classes = table.shape[0]
+    for degree in range(degrees[0], degrees[1] + 1):
         for unlike in range(degree + 1):
-            log_odds = 2.0 * coupling * (2 * unlike - degree) + bias
-            _write_digits(_logistic(log_odds), table[degree, :, unlike])
-    return table
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _metropolis_table(coupling, bias, n_sides, biased):
-    """Return the digits of the probability to flip; see ``_heat_bath_table``.
-
-    The last axis is for spins like the reference, and then, if ``biased``, for those unlike it.
-    """
-    n_classes = n_sides + 1
-    table = np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + biased)), np.uint64)
-    for degree in range(n_classes):
-        for unlike in range(degree + 1):
-            log_ratio = 2.0 * coupling * (2 * unlike - degree)
-            for own in range(1 + biased):
-                change = log_ratio - bias if own else log_ratio + bias
+            log_odds = 2.0 * coupling * (2 * unlike - degree)
+            if heat_bath:
+                _write_digits(_logistic(log_odds + bias), table[degree, :, unlike])
+                continue
+            for own in range(table.shape[2] // n_classes):
+                change = log_odds - bias if own else log_odds + bias
                 column = table[degree, :, unlike + own * n_classes]
                 _write_digits(exp(min(change, 0.0)), column)
-    return table
 
 
 @intrinsic
@@ -355,57 +353,70 @@ def _while_undecided(builder: Any, compare: Any, state: list[Lanes]) -> list[Lan
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _sweep(
-    planes, neighbours, table, form, sites, n_sweeps, heat_bath, field, streams, bonds, counts
-):
-    """Move all chains in place, count anew, and return the number of sites renewed otherwise.
+def _pass(planes, moves, form, sites, bonds, stages, streams, out):
+    """Move all chains in place through some stages, and count after each.
 
     Parameters
     ----------
     planes : uint64 array, shape (n_groups, n_sites + 1, 8)
-    neighbours, table, form
-        See ``_renew``.
+    moves : tuple of bool and int
+        Whether sites are compared with the favoured spin (heat bath), and not with themselves
+        (Metropolis); number of sweeps.
+    form : Form
     sites : int64 array, shape (n_sites,) or (0,)
         Order of sites; drawn at random if empty.
-    n_sweeps : int
-    heat_bath : bool
-        Whether sites are compared with the favoured spin, and not with themselves.
-    field : float
-        Log of how much more weight the favoured spin has.
-    streams : uint64 array, shape (n, 4)
     bonds : Geometry
-    counts : tuple
-        Arrays of unlike bonds and of spins 1, both of shape (n,); the latter is empty where they
-        are not to be counted.
+    stages : tuple of three float64 arrays, shape (n_stages,)
+        Beta times coupling; bias, see ``_fill_table``; and log of how much more weight the
+        favoured spin has.
+    streams : uint64 array, shape (n, 4)
+    out : tuple of arrays
+        Unlike bonds, shape (n_stages + 1, n), the first row left alone; spins 1, of the same shape
+        with the first row given, or (n_stages + 1, 0) where they are not to be counted; sites
+        renewed otherwise, shape (n_stages,).
     """
-    unlike, up = counts
-    n_sites, generator = len(neighbours), np.empty((4, WIDTH), np.uint64)
-    visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
-    changed = 0.0
+    coupling, bias, field = stages
+    unlike, up, changed = out
+    changed[:] = 0.0
+    n_classes = len(form.sides) + 1
+    table = np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + len(form.two))), np.uint64)
+    degrees = bonds.degree.min(), bonds.degree.max()
     for group in range(planes.shape[0]):
         spins, first = planes[group], group * GROUP
-        last = min(first + GROUP, unlike.size)
+        last = min(first + GROUP, unlike.shape[1])
         own = streams[first:last]
-        _favour(spins[n_sites], field, n_sites, up[first:last], own)
-        site_stream = _begin(own, generator, sites.size == 0)
-        n_opposite = 0
-        for _ in range(n_sweeps):
-            if sites.size == 0:
-                _draw_sites(site_stream, visits)
-            for k in range(n_sites):
-                site = visits[k]
-                reference = n_sites if heat_bath else site
-                degree = bonds.degree[site]
-                n_opposite += _renew(
-                    spins, site, reference, n_sites, neighbours, generator, table, degree, form
-                )
-        # chains beyond the last member are counted as if they did as the others
-        changed += n_opposite * ((last - first) / GROUP)
-        _end(own, generator)
-        count_unlike(spins, bonds.forward, form.axes, unlike[first:last])
-        if up.size:
-            count_up(spins, up[first:last])
-    return changed
+        for k in range(coupling.size):
+            _favour(spins[-1], field[k], spins.shape[0] - 1, up[k, first:last], own)
+            _fill_table(table, moves[0], coupling[k], bias[k], degrees)
+            n_opposite = _sweep(spins, moves, form, sites, bonds, table, own)
+            # chains beyond the last member are counted as if they did as the others
+            changed[k] += n_opposite * ((last - first) / GROUP)
+            count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
+            if up.size:
+                count_up(spins, up[k + 1, first:last])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _sweep(spins, moves, form, sites, bonds, table, streams):
+    """Move the chains of a group in place; return how many sites were renewed otherwise."""
+    heat_bath, n_sweeps = moves
+    n_sites, generator = spins.shape[0] - 1, np.empty((4, WIDTH), np.uint64)
+    neighbours = bonds.ghosted if heat_bath else bonds.neighbours
+    site_stream = _begin(streams, generator, sites.size == 0)
+    visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
+    n_opposite = 0
+    for _ in range(n_sweeps):
+        if sites.size == 0:
+            _draw_sites(site_stream, visits)
+        for k in range(n_sites):
+            site = visits[k]
+            reference = n_sites if heat_bath else site
+            degree = bonds.degree[site]
+            n_opposite += _renew(
+                spins, site, reference, n_sites, neighbours, generator, table, degree, form
+            )
+    _end(streams, generator)
+    return n_opposite
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -415,7 +426,10 @@ def _favour(row, field, n_sites, up, streams):
     if field == 0.0:
         return
     for c in range(up.size):
-        if uniform(streams[c]) < _logistic(field * (2 * up[c] - n_sites)):
+        log_odds = field * (2 * up[c] - n_sites)
+        # most are certain to the last digit
+        certain = abs(log_odds) > _CERTAIN
+        if log_odds > 0.0 if certain else uniform(streams[c]) < _logistic(log_odds):
             row[c // 64] |= nb.uint64(1) << nb.uint64(c % 64)
 
 

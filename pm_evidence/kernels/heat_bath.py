@@ -67,7 +67,7 @@ class ColourHeatBath(VisitKernel):
         geometry = target.geometry
         order = self.sites(target)
         coupling, field = beta * target.coupling, path.field(beta)
-        tally = state.counts(target).copy() if path.needs_counts else np.empty((0, target.q), int)
+        tally = state.counts(target).T.copy() if path.needs_counts else np.empty((0, target.q), int)
         sites, like = state.sites.copy(), np.empty(len(state), np.int64)
         wide = len(target.sizes) == 2 and 0.0 <= 4.0 * coupling + field <= _LARGEST_LOG_WEIGHT
         move = _sweep_wide if wide and coupling >= 0.0 else _sweep_one_by_one

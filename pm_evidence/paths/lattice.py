@@ -1,7 +1,7 @@
 """The paths of Ising and Potts lattices: straight in beta, and round a phase transition."""
 
 from dataclasses import dataclass
-from math import cos, pi, sin
+from math import pi
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pm_evidence.targets.spins import draw_spins, pack, spins_of
 __all__ = ["DetouredPath", "LatticePath"]
 
 Floats = NDArray[np.float64]
+Betas = float | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class LatticePath:
         """Whether weights depend on how many sites have each colour."""
         return isinstance(self.target, Ising) and self.target.field != 0.0
 
-    def field(self, beta: float) -> float:
+    def field(self, beta: Betas) -> Any:
         """Return the strength of the detour: none."""
-        return 0.0
+        return np.zeros(np.shape(beta))[()]
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Any:
         """Return ``n`` independent states in which all sites are uniform and independent."""
@@ -52,11 +53,15 @@ class LatticePath:
             return spins_of(pack(rows), len(rows), self.target)
         return colours_of(rows, self.target)
 
-    def log_ratio(self, state: Any, start: float, stop: float) -> Floats:
-        """Return the change of the log density between two inverse temperatures."""
+    def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
+        """Return the change of the log density between two inverse temperatures.
+
+        For the populations that a kernel visited in ``m`` stages inverse temperatures have shape
+        ``(m, 1)`` and the change has shape ``(m, n)``; likewise for ``energy``.
+        """
         return (start - stop) * state.energy(self.target)
 
-    def energy(self, state: Any, beta: float) -> Floats:
+    def energy(self, state: Any, beta: Betas) -> Floats:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
         energy: Floats = state.energy(self.target)
         return energy
@@ -122,27 +127,51 @@ class DetouredPath(LatticePath):
         """Whether weights depend on how many sites have each colour: yes."""
         return True
 
-    def field(self, beta: float) -> float:
-        """Return the strength of the detour, 0 at both ends."""
-        return self.height * sin(pi * beta) if 0.0 < beta < 1.0 else 0.0
+    def field(self, beta: Betas) -> Any:
+        """Return the strength of the detour, exactly 0 at both ends."""
+        beta = np.asarray(beta)
+        return np.where((beta > 0.0) & (beta < 1.0), self.height * np.sin(pi * beta), 0.0)[()]
 
-    def log_ratio(self, state: Any, start: float, stop: float) -> Floats:
+    def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
         """Return the change of the log density between two inverse temperatures."""
         counts = state.counts(self.target)
         change = _log_sum(self.field(stop), counts) - _log_sum(self.field(start), counts)
         return (start - stop) * state.energy(self.target) + change
 
-    def energy(self, state: Any, beta: float) -> Floats:
+    def energy(self, state: Any, beta: Betas) -> Floats:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
-        counts, field = state.counts(self.target), self.field(beta)
-        share = np.exp(field * counts - _log_sum(field, counts)[:, None])
-        slope = self.height * pi * cos(pi * beta)
-        energy: Floats = state.energy(self.target) - slope * (share * counts).sum(axis=1)
+        favoured = _mean_favoured(self.field(beta), state.counts(self.target))
+        slope = self.height * pi * np.cos(pi * np.asarray(beta))
+        energy: Floats = state.energy(self.target) - slope * favoured
         return energy
 
 
-def _log_sum(field: float, counts: NDArray[np.int64]) -> Floats:
-    """Return ``log sum_c exp(field n_c)`` of every state; a third of the time of SciPy's."""
-    most = counts.max(axis=1)
-    log_sum: Floats = np.log(np.exp(field * (counts - most[:, None])).sum(axis=1))
-    return field * most + log_sum
+# Colours come first in ``counts``, so that sums over them are sums of whole arrays.
+
+
+def _log_sum(field: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Return ``log sum_c exp(field n_c)`` of every state."""
+    if len(counts) == 2:
+        total, gap = counts.sum(axis=0), np.abs(counts[1] - counts[0])
+        # of both spins, in a third of the time: half the sum and log(2 cosh) of half the gap
+        rest = np.exp(-field * gap)
+        rest += 1.0
+        return 0.5 * field * (total + gap) + np.log(rest, out=rest)
+    most = counts.max(axis=0)
+    log_sum: Floats = field * most + np.log(_weights(field, counts, most).sum(axis=0))
+    return log_sum
+
+
+def _mean_favoured(field: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Return the mean of ``n_c`` over colours with weights ``exp(field n_c)``."""
+    weight = _weights(field, counts, counts.max(axis=0))
+    total = weight.sum(axis=0)
+    weight *= counts
+    mean: Floats = weight.sum(axis=0) / total
+    return mean
+
+
+def _weights(field: Floats, counts: NDArray[np.int64], most: NDArray[np.int64]) -> Floats:
+    weight = (counts - most).astype(float)
+    weight *= field
+    return np.exp(weight, out=weight)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import MoveInfo, Plan
+from pm_evidence.core.contracts import MoveInfo, Passage, Plan
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.progress import Progress, Report
 from pm_evidence.core.records import StageTrace
@@ -46,13 +46,20 @@ class Tracer:
         self, beta: float, energy: Floats, log_weight: Floats, info: MoveInfo, log_z: float
     ) -> None:
         """Write down a stage that ended at ``beta``."""
-        finite = energy[np.isfinite(energy)]
+        passage = Passage(None, None, np.array([info.acceptance]), info.n_evaluations, info.n_nan)
+        self.add_many(np.array([beta]), energy[None], log_weight[None], passage, log_z)
+
+    def add_many(
+        self, beta: Floats, energy: Floats, log_weight: Floats, passage: Passage, log_z: float
+    ) -> None:
+        """Write down ``m`` stages at once; energies and log weights have shape ``(m, n)``."""
+        mean, var = _moments(energy)
         ess = ess_share(log_weight)
-        mean, var = (finite.mean(), finite.var()) if finite.size else (np.nan, np.nan)
-        self._rows.append((float(mean), float(var), ess, info.acceptance))
-        self.n_evaluations += info.n_evaluations
-        self.n_nan += info.n_nan
-        self.report(Progress(self.block, self.n_stages, beta, ess, info.acceptance, log_z))
+        self._rows.extend(zip(mean, var, ess, passage.acceptance, strict=True))
+        self.n_evaluations += passage.n_evaluations
+        self.n_nan += passage.n_nan
+        at, acceptance = float(beta[-1]), float(passage.acceptance[-1])
+        self.report(Progress(self.block, self.n_stages, at, float(ess[-1]), acceptance, log_z))
 
     def trace(self, n_stages: int, *, backwards: bool = False) -> StageTrace:
         """Return the trace over ``n_stages``; NaN for stages that the block did not reach.
@@ -63,6 +70,16 @@ class Tracer:
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
         return StageTrace(*(columns[:, ::-1] if backwards else columns))
+
+
+def _moments(energy: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of the finite entries of every row; NaN where there are none."""
+    if np.isfinite(energy).all():
+        return energy.mean(axis=1), energy.var(axis=1)
+    rows = [row[np.isfinite(row)] for row in energy]
+    pairs = [(row.mean(), row.var()) if row.size else (np.nan, np.nan) for row in rows]
+    mean, var = np.array(pairs).T
+    return mean, var
 
 
 def kernel_settings(plan: Plan) -> Mapping[str, Floats]:

@@ -82,13 +82,13 @@ class Colours:
         return energy
 
     def counts(self, target: Potts) -> Counts:
-        """Return the number of sites of each colour, shape ``(n, q)``."""
+        """Return the number of sites of each colour, shape ``(q, n)``."""
         if self.tally is not None:
-            return self.tally
+            return self.tally.T
         tally = np.empty((len(self), target.q), np.int64)
         for group, first in enumerate(range(0, len(self), SIDE)):
             count_colours(self.sites[group], tally[first : first + SIDE])
-        return tally
+        return tally.T
 
     def rows(self) -> Bytes:
         """Return a chain a row, shape ``(n, n_sites)``."""

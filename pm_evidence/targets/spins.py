@@ -15,6 +15,7 @@ from pm_evidence.targets.lattice import Ising
 
 __all__ = [
     "GROUP",
+    "SpinCounts",
     "Spins",
     "count_unlike",
     "count_up",
@@ -33,7 +34,42 @@ GROUP = 64 * WIDTH  # chains that are moved together
 # A count is kept in planes: bit p of chain c is bit c of plane p. Sites are first added up in a
 # few low planes, as many as fit, and only then carried to the high ones.
 _LOW, _HIGH = 8, 32
+_NUMBER = 16  # planes that are read at once
 _RUN = (0,) * 4  # sites that are added at once; only the length counts
+
+
+@dataclass(frozen=True, slots=True)
+class SpinCounts:
+    """What the energies of Ising lattices need.
+
+    Parameters
+    ----------
+    unlike : ndarray of int64, shape (..., n)
+        Number of bonds between unlike spins, for every chain.
+    up : ndarray of int64, shape (..., n), optional
+        Number of spins that are 1; None where nobody asked.
+    """
+
+    unlike: Counts
+    up: Counts | None = None
+
+    def n_up(self) -> Counts:
+        """Return the number of spins that are 1, shape ``(..., n)``."""
+        assert self.up is not None  # the path that needs them asks for them
+        return self.up
+
+    def energy(self, target: Ising) -> Floats:
+        """Return the energies in nats at beta 1, shape ``(..., n)``."""
+        energy: Floats = self.unlike * (2.0 * target.coupling)
+        energy -= target.coupling * target.n_bonds
+        if target.field:
+            energy -= target.field * (2 * self.n_up() - target.n_dim)
+        return energy
+
+    def counts(self, target: Ising) -> Counts:
+        """Return the numbers of spins -1 and 1, shape ``(2, ..., n)``."""
+        up = self.n_up()
+        return np.stack([target.n_dim - up, up])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +125,11 @@ class Spins:
 
     def energy(self, target: Ising) -> Floats:
         """Return the energies in nats at beta 1, shape ``(n,)``."""
-        energy: Floats = (2 * self.unlike - target.n_bonds).astype(float)
-        energy *= target.coupling
-        if target.field:
-            energy -= target.field * (2 * self.n_up() - target.n_dim)
-        return energy
+        return SpinCounts(self.unlike, self.n_up() if target.field else None).energy(target)
 
     def counts(self, target: Ising) -> Counts:
-        """Return the numbers of spins -1 and 1, shape ``(n, 2)``."""
-        up = self.n_up()
-        return np.stack([target.n_dim - up, up], axis=1)
+        """Return the numbers of spins -1 and 1, shape ``(2, n)``."""
+        return SpinCounts(self.unlike, self.n_up()).counts(target)
 
     def n_up(self) -> Counts:
         """Return the number of spins that are 1, shape ``(n,)``."""
@@ -258,17 +289,47 @@ def _carry(typingctx: Any, low: Any, high: Any) -> Any:
     return signature, codegen
 
 
+@intrinsic
+def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
+    """Turn 16 planes, from ``first`` on, into numbers of 16 bits.
+
+    Every word of a plane holds four blocks of 16 chains; the 16 by 16 bits of a block in all planes
+    are transposed, so that word ``w`` of row ``r`` holds the numbers of chains ``16 c + r`` with
+    ``c`` from ``4 w`` to ``4 w + 3``.
+    """
+    signature = types.void(high, first, out)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        planes, numbers = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
+        )
+        rows = [Lanes.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)]
+        step = _NUMBER // 2
+        while step:
+            pattern = sum(1 << bit for bit in range(64) if not bit & step)
+            mask = Lanes.constant(builder, pattern)
+            for i in (i for i in range(_NUMBER) if not i & step):
+                j = i | step
+                change = ((rows[i] >> step) ^ rows[j]) & mask
+                rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
+            step //= 2
+        for r, row in enumerate(rows):
+            row.store(numbers, WORD(r))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _read(high, n_planes, out):
     """Read the counts of the first chains of a group from their planes."""
-    whole = np.zeros(GROUP, np.int64)
-    for p in range(n_planes):
-        for word in range(WIDTH):
-            bits = high[p, word]
-            counts = whole[64 * word : 64 * word + 64]
-            for c in range(64):
-                counts[c] += nb.int64(((bits >> nb.uint64(c)) & nb.uint64(1)) << nb.uint64(p))
-    out[:] = whole[: out.size]
+    words = np.empty((_NUMBER, WIDTH), np.uint64)
+    numbers = words.view(np.uint16)
+    out[:] = 0
+    for first in range(0, n_planes, _NUMBER):
+        _transpose(high, first, words)
+        for c in range(out.size):
+            out[c] += nb.int64(numbers[c % _NUMBER, c // _NUMBER]) << first
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
