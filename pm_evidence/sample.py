@@ -277,18 +277,35 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     """Return the draws that the user wants reverse paths to start from."""
     if not isinstance(sampler, AIS) or sampler.reverse_start is None:
         return None
-    if not isinstance(target, PyMCTarget):
-        raise TypeError(
-            "reverse_start needs a pymc.Model, got a native target: it makes its own starts; leave "
-            "it out."
-        )
-    draws = posterior_of(sampler.reverse_start, target.observed_data())
-    x = target.unconstrained.values(draws)
-    n_chains, n_draws = next(iter(draws.values())).shape[:2]
+    given = sampler.reverse_start
+    if isinstance(target, PyMCTarget):
+        draws = posterior_of(given, target.observed_data())
+        x = target.unconstrained.values(draws)
+        n_chains, n_draws = next(iter(draws.values())).shape[:2]
+        kind = "given"
+    else:
+        # of a native target states alone may be given, and moves there are cheap
+        states = given[None] if isinstance(given, np.ndarray) else _states_of(given, target)
+        n_chains, n_draws = states.shape[:2]
+        x = target.check(states.reshape(n_chains * n_draws, *states.shape[2:]))
+        kind = "relaxed"
     parts = max(_START_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws
     group = (np.arange(n_chains)[:, None] * parts + part).ravel()
-    return Starts(x, group, kind="given")
+    return Starts(x, group, kind=kind)
+
+
+def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
+    """Return the states of an earlier run of a native target, shape ``(chains, draws, ...)``."""
+    posterior = posterior_of(dt, target.observed_data())
+    for name, value in target.constant_data().items():
+        found = dt["constant_data"][name].values if "constant_data" in dt.children else None
+        if found is None or not np.array_equal(found, value):
+            raise ValueError(
+                f"reverse_start must hold states of {target!r}, got draws with {name}={found}; "
+                "pass a result for this target, or an array of states."
+            )
+    return posterior["x"]
 
 
 def _anneal(

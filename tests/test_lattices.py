@@ -101,9 +101,26 @@ def test_kernels_that_do_not_suit(target, kernel, message):
         sample(target, kernel=kernel, method=pe.AIS(n_stages=5))
 
 
-def test_starts_of_the_user_are_for_models():
-    with pytest.raises(TypeError, match=r"reverse_start needs a pymc\.Model"):
-        sample(pe.Ising(4), method=pe.AIS(reverse_start=3))
+@pytest.mark.parametrize("as_array", [True, False])
+def test_starts_of_the_user(as_array):
+    """Draws of an earlier run of the same target, as a result or as states alone."""
+    target = pe.Ising(6, coupling=0.4)
+    earlier = sample(target, method=pe.AIS(n_stages=100), draws=256)
+    states = earlier["posterior"]["x"].values[0]
+    method = pe.AIS(n_stages=100, reverse_start=states if as_array else earlier)
+    assert abs(z_score(target, relative(target), method=method)) < 4.0
+
+
+def test_starts_of_the_user_must_be_its_states():
+    earlier = sample(pe.Ising(4, coupling=0.4), method=pe.AIS(n_stages=20), draws=64)
+    for start, error, message in (
+        (3, TypeError, "reverse_start must be a DataTree"),
+        (earlier, ValueError, "reverse_start must hold states of Ising.*got draws with coupling"),
+        (np.zeros((5, 4, 4)), ValueError, "draws must hold the values -1 or 1 only, got"),
+        (np.ones((5, 3, 4)), ValueError, r"draws must have shape \(n, 4, 4\)"),
+    ):
+        with pytest.raises(error, match=message):
+            sample(pe.Ising(4), method=pe.AIS(reverse_start=start))
 
 
 @pytest.mark.slow

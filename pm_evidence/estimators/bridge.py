@@ -72,7 +72,7 @@ def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
     works : sequence of (forward, reverse)
         As for ``bridge``.
     """
-    return ess_share(-np.concatenate([checked_work(forward) for forward, _ in works]))
+    return float(ess_share(-np.concatenate([checked_work(forward) for forward, _ in works])))
 
 
 def _blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel, Passage, Path, Plan, StageKernel
+from pm_evidence.core.contracts import Kernel, Passage, Plan, StageKernel
 
 __all__ = ["move_then_weigh", "stretches", "weigh_then_move"]
 
@@ -37,7 +37,7 @@ def stretches(plan: Plan) -> Iterator[tuple[Kernel, Floats]]:
 
 
 def weigh_then_move(
-    kernel: Kernel, path: Path, state: Any, beta: Floats, streams: NDArray[np.uint64]
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
 ) -> Weighed:
     """Go forward through the ``m`` stages of a stretch.
 
@@ -63,7 +63,7 @@ def weigh_then_move(
 
 
 def move_then_weigh(
-    kernel: Kernel, path: Path, state: Any, beta: Floats, streams: NDArray[np.uint64]
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
 ) -> Weighed:
     """Go back through the ``m`` stages of a stretch, by the reversed kernel.
 
@@ -85,7 +85,7 @@ def move_then_weigh(
 
 
 def _passage(
-    kernel: Kernel, path: Path, state: Any, beta: Floats, streams: NDArray[np.uint64]
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
 ) -> Passage:
     if len(beta) > 1:
         assert isinstance(kernel, StageKernel)

@@ -85,6 +85,15 @@ class Gaussian(NativeTarget):
         ends = np.broadcast_to(np.asarray(self.tau, dtype=float), 2)
         return float(ends[0] + beta * (ends[1] - ends[0]))
 
+    def check(self, draws: NDArray[Any]) -> NDArray[Any]:
+        """Return points, shape ``(n,)``, as draws, shape ``(n, 1)``."""
+        draws = np.asarray(draws, dtype=float)
+        if draws.ndim != 1 or not np.isfinite(draws).all():
+            raise ValueError(
+                f"draws must be finite numbers in one row, got shape {draws.shape}; look for NaN."
+            )
+        return draws[:, None]
+
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the variable ``x``, shape ``(n,)``."""
         return {"x": draws[:, 0]}

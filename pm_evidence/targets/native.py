@@ -13,6 +13,16 @@ class NativeTarget:
     n_dim: int
     log_prior_mass = 0.0
 
+    def check(self, draws: NDArray[Any]) -> NDArray[Any]:
+        """Return states that a user gives as draws, shape ``(n, ...)``.
+
+        Raises
+        ------
+        ValueError
+            If they have another shape or values that no state has.
+        """
+        raise NotImplementedError
+
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return variables by name, each of shape ``(n, ...)``, at draws of shape ``(n, ...)``."""
         raise NotImplementedError
