@@ -11,6 +11,7 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
+from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.plots import (
     plot_compare,
@@ -22,12 +23,14 @@ from pm_evidence.plots import (
 from pm_evidence.results import attach_evidence, bayes_factor, compare, log_evidence
 from pm_evidence.sample import sample_evidence, simulate_and_certify
 from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.gaussian import Gaussian
 from pm_evidence.targets.lattice import Ising, Potts
 
 __all__ = [
     "AIS",
+    "AISEL",
     "HMC",
     "SMC",
     "Cycle",
@@ -40,6 +43,7 @@ __all__ = [
     "ModelError",
     "NumericalError",
     "Potts",
+    "PseudoMarginal",
     "RandomWalk",
     "attach_evidence",
     "bayes_factor",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_positive
 from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
 
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Sampler = SMC | AIS | AISEL
 
 _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
 _NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
@@ -31,19 +33,24 @@ _NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
 _MOST_ROUNDS = 1000
 
 
-def chosen_sampler(method: Any, best: type[SMC] | type[AIS]) -> SMC | AIS:
+def chosen_sampler(method: Any, best: type[Sampler]) -> Sampler:
     """Return the sampler that ``method`` stands for; ``best`` is that of ``"auto"``."""
-    methods = {"auto": best, "smc": SMC, "ais": AIS}
-    if isinstance(method, SMC | AIS):
+    methods = {"auto": best, "smc": SMC, "ais": AIS, "aisel": AISEL}
+    if isinstance(method, type) and issubclass(method, Sampler):
+        method = method()
+    if isinstance(method, AISEL) and best is not AISEL:
+        raise ValueError(
+            "method='aisel' needs a likelihood that is estimated, got a model without; use 'ais' "
+            "or 'smc', or write its latent variables as pe.StateSpace or pe.RandomEffects."
+        )
+    if isinstance(method, Sampler):
         return method
-    if isinstance(method, type) and issubclass(method, SMC | AIS):
-        return method()
     if not isinstance(method, str):
         raise TypeError(
             f"method must be a name ({', '.join(map(repr, methods))}) or a sampler such as "
             f"pe.SMC(islands=32), got {method!r}."
         )
-    return methods[check_choice("method", method, methods)]()
+    return chosen_sampler(methods[check_choice("method", method, methods)], best)
 
 
 def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: SMC | AIS) -> Floats | None:

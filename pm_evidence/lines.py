@@ -15,11 +15,16 @@ from pm_evidence.kernels.choose import choose_kernel
 from pm_evidence.kernels.cluster import SwendsenWang, Wolff
 from pm_evidence.kernels.heat_bath import ColourHeatBath
 from pm_evidence.kernels.lattice import VisitKernel
+from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
+from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.paths.lattice import DetouredPath, LatticePath
 from pm_evidence.paths.moving import MovingGaussian
 from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.estimated import EstimatedTarget
+from pm_evidence.targets.estimated_variable import estimated_variables
 from pm_evidence.targets.gaussian import Gaussian
 from pm_evidence.targets.ground import ground_states
 from pm_evidence.targets.lattice import Ising, Potts
@@ -30,6 +35,7 @@ __all__ = ["line_of", "method_of"]
 
 # The pilot wants enough particles per dimension to learn a covariance from.
 _PILOT_PARTICLES_PER_DIMENSION = 10
+_NOISY_PILOT, _NOISY_PATHS = 200, 16
 _LATTICE_STAGES, _LATTICE_PATHS = (1000, 20_000), 512
 # Height of the field on the way round a transition, and stages per site: the variance of the work
 # is in proportion to sites over stages.
@@ -59,6 +65,19 @@ def line_of(target: Any, kernel: str | Kernel) -> Line:
 def _(target: PyMCTarget, kernel: str | Kernel) -> Line:
     path, chosen = GeometricPath(target), choose_kernel(target, kernel)
     return Line(path, chosen, n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim)
+
+
+@line_of.register
+def _(target: EstimatedTarget, kernel: str | Kernel) -> Line:
+    if kernel in ("auto", "random_walk"):
+        kernel = PseudoMarginal()
+    if not isinstance(kernel, PseudoMarginal):
+        raise ValueError(
+            "kernel must be 'auto' or a pe.PseudoMarginal where the likelihood is estimated, got "
+            f"{kernel!r}: estimates have no gradient."
+        )
+    n_pilot = max(_NOISY_PILOT, _PILOT_PARTICLES_PER_DIMENSION * target.n_dim)
+    return Line(EstimatedPath(target), kernel, n_pilot=n_pilot, n_paths=_NOISY_PATHS)
 
 
 @line_of.register
@@ -109,10 +128,12 @@ def _lattice(
     )
 
 
-def method_of(given: Any) -> type[SMC] | type[AIS]:
+def method_of(given: Any) -> type[SMC] | type[AIS] | type[AISEL]:
     """Return the method that ``method="auto"`` stands for.
 
     Sequential Monte Carlo for PyMC models: its error was smaller at like time in those compared.
     Native kernels move independent chains faster than resampling could keep up with.
     """
-    return AIS if isinstance(given, NativeTarget) else SMC
+    if isinstance(given, NativeTarget):
+        return AIS
+    return AISEL if estimated_variables(given) else SMC

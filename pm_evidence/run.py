@@ -131,6 +131,8 @@ class Run:
         Where blocks run instead.
     seed : int
         Seed of all streams.
+    name : str
+        Of the method; that of ``sampler`` if left out.
     target_mcse : float or None
         Error in nats to go on to; None: one round.
     max_time : float
@@ -145,6 +147,7 @@ class Run:
     cores: int
     executor: Executor | None
     seed: int
+    name: str = ""
     target_mcse: float | None = None
     max_time: float = np.inf
     max_draws: float = np.inf
@@ -168,7 +171,7 @@ class Run:
         planned = time.perf_counter()
         kind = starts.kind if starts else "relaxed" if line.starts else "islands"
         record = RunRecord(
-            self.sampler.name,
+            self.name or self.sampler.name,
             plan.beta,
             (),
             settings=kernel_settings(plan),
@@ -207,6 +210,7 @@ class Run:
         n = max(self.draws, line.n_pilot)
         pilot = Pilot(n, sampler.chain_length, sampler.ess, self.schedule)
         coarse = pilot.run(line.path, line.kernel, self.seed, display.pilot)
+        coarse = replace(coarse, population=None)  # blocks take the plan along to their workers
         return coarse, coarse if self.schedule is not None else sampler.follow(coarse)
 
     def _beside_the_peak(

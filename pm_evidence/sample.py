@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.arguments import (
+    Sampler,
     checked_cores,
     checked_executor,
     chosen_sampler,
@@ -29,14 +30,19 @@ from pm_evidence.core.resampling import resample
 from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.recommend import estimates
 from pm_evidence.execution.display import Display
+from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.lines import line_of, method_of
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint, posterior_of
 from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.n_particles import choose_particles, measure, tau_of
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.at_hand import find_model, target_of
+from pm_evidence.targets.estimated import EstimatedTarget
 from pm_evidence.targets.native import NativeTarget
-from pm_evidence.targets.pymc_model import PyMCTarget, find_model, target_of
+from pm_evidence.targets.pymc_model import PyMCTarget
 from pm_evidence.targets.simulate import simulate
 
 __all__ = ["sample_evidence", "simulate_and_certify"]
@@ -152,14 +158,18 @@ def sample_evidence(
     if target is not None and model is not None:
         raise TypeError("target and model are two names of one argument; pass only one of them.")
     given = target if target is not None else model
-    sampler = chosen_sampler(method, method_of(given))
-    check_count("draws", draws, 2 * getattr(sampler, "chain_length", 1))
+    native = isinstance(given, NativeTarget)
+    best = method_of(given if native else find_model(given))
+    chosen = chosen_sampler(method, best)
+    check_count("draws", draws, 2 * getattr(chosen, "chain_length", 1))
+    sampler, draws = _annealer(chosen, draws)
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
     options = idata_options(idata_kwargs)
     for_compiler = compile_options(compile_kwargs)
     run = Run(
         sampler=sampler,
+        name=chosen.name,
         draws=draws,
         schedule=chosen_schedule(schedule, sampler),
         cores=checked_cores(cores),
@@ -170,6 +180,8 @@ def sample_evidence(
     main, constant = _targets(given, potentials, for_compiler)
     starts = _starts(main, sampler)
     with Display(progressbar) as display:
+        if isinstance(main, EstimatedTarget):
+            main, kernel = _settled(run, main, kernel, chosen, display)
         record, evidence = _anneal(run, main, kernel, display, starts)
         if constant is not None:
             prior_run = replace(run, seed=run.seed + _PRIOR_RUN)
@@ -255,6 +267,29 @@ def simulate_and_certify(
     return _results(run, main, record, evidence, "likelihood", idata_options(None))
 
 
+def _annealer(chosen: Sampler, draws: int) -> tuple[SMC | AIS, int]:
+    """Return what anneals, and with how many particles per island, or paths."""
+    if not isinstance(chosen, AISEL):
+        return chosen, draws
+    annealer = chosen.annealer
+    if isinstance(annealer, SMC):
+        draws = max(-(-draws // chosen.islands), 2 * chosen.chain_length)
+    return annealer, draws
+
+
+def _settled(
+    run: Run, target: EstimatedTarget, kernel: str | Kernel, chosen: Sampler, display: Display
+) -> tuple[EstimatedTarget, Kernel]:
+    """Return an estimated target with numbers of particles, and what moves its states."""
+    moves = line_of(target, kernel).kernel
+    if isinstance(chosen, AISEL):
+        if isinstance(kernel, str):
+            moves = PseudoMarginal(n_steps=1 + chosen.burn_in, renewal=chosen.renewal)
+        n_particles, _ = zip(*target.settings(), strict=True)
+        target = target.with_settings([(n, chosen.n_blocks) for n in n_particles])
+    return choose_particles(target, moves, run.seed, display.pilot), moves
+
+
 def _targets(
     given: Any, potentials: str, compile_kwargs: dict[str, Any]
 ) -> tuple[Target, PyMCTarget | None]:
@@ -315,7 +350,22 @@ def _anneal(
         record = _nothing_to_sample(target)
         return record, estimates(record)
     record, evidence = run.anneal(line_of(target, kernel), display, starts)
+    if isinstance(target, EstimatedTarget):
+        record, evidence = _with_precision(run, target, record, evidence)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
+
+
+def _with_precision(
+    run: Run, target: EstimatedTarget, record: RunRecord, evidence: list[LogEvidence]
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with what is known of the noise of the likelihood."""
+    draws = _posterior_draws(run, record)
+    if draws is None:
+        return record, evidence
+    x = draws.reshape(-1, draws.shape[-1])[:, : target.n_dim]
+    precision = measure(target, x, run.seed, tau_of(record.beta))
+    info = {**record.info, **precision.facts()}
+    return replace(record, info=info), [precision.judged(estimate) for estimate in evidence]
 
 
 def _nothing_to_sample(target: Any) -> RunRecord:

@@ -12,7 +12,17 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kernel", "Line", "MoveInfo", "Passage", "Path", "Plan", "StageKernel", "State"]
+__all__ = [
+    "Kernel",
+    "LikelihoodEstimator",
+    "Line",
+    "MoveInfo",
+    "Passage",
+    "Path",
+    "Plan",
+    "StageKernel",
+    "State",
+]
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
@@ -181,16 +191,64 @@ class Plan:
         ``kernels[k]`` moves the population at ``beta[k + 1]``.
     fit : object, optional
         A density fitted to the pilot's last population, for a bridge to the target.
+    population : State, optional
+        The pilot's last population, at beta 1.
     """
 
     beta: Floats
     kernels: tuple[Kernel, ...]
     fit: Any = None
+    population: Any = None
 
     @property
     def n_stages(self) -> int:
         """Number of stages."""
         return len(self.kernels)
+
+
+class LikelihoodEstimator(Protocol):
+    """An unbiased estimate of a likelihood, as a function of parameters and random words.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model's variable.
+    n_particles : int
+        Particles of an estimate.
+    auto : bool
+        Whether that number is left to the sampler.
+    n_blocks : int
+        Words that an estimate is a function of: each makes a part of its random numbers.
+    """
+
+    name: str
+    n_particles: int
+    auto: bool
+    n_blocks: int
+
+    def estimate(self, x: Floats, seeds: Streams) -> Floats:
+        """Return the log of an estimate for each row of ``x``, shape ``(n,)``, in nats.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n, n_dim)
+            Points on the unconstrained scale.
+        seeds : ndarray of uint64, shape (n, n_blocks)
+            Random words; the same words give the same estimate.
+        """
+        ...
+
+    def with_particles(self, n_particles: int) -> Self:
+        """Return the estimator with another number of particles."""
+        ...
+
+    def with_blocks(self, n_blocks: int) -> Self:
+        """Return the estimator with its random numbers cut into so many parts."""
+        ...
+
+    def cost(self) -> tuple[float, float]:
+        """Return the cost of an estimate without particles, and per particle, counted alike."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

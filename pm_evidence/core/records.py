@@ -148,6 +148,11 @@ class RunRecord:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def of_islands(self) -> bool:
+        """Whether every forward block is one population, whose own evidence is its work."""
+        return not self.reverse and all(block.work.size == 1 for block in self.forward)
+
+    @property
     def work_forward(self) -> Floats:
         """Work of every forward path in nats, shape ``(n_paths,)``."""
         return _join(self.forward)

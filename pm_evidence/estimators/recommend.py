@@ -49,7 +49,7 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     With both directions Bennett's ratio is recommended, which sees all work and has the smallest
     variance; with islands of SMC alone, see `recommend`; with forward paths alone, the mean weight.
     """
-    if record.method == "smc":
+    if record.of_islands:
         return _of_islands(record.forward)
     work = record.work_forward
     if not record.reverse:

@@ -96,12 +96,17 @@ class GeometricPath:
         """
         x = fit.draw(n, rng)
         log_mass = self.target.log_order_mass
-        log_target = self.target.evaluate(x).log_density.sum(axis=1) - log_mass
+        log_target = self.log_target(x, rng) - log_mass
         # a density that is not a number has no mass there, and circular ones have one period
         outside = np.isnan(log_target) | self.target.outside(x)
         forward = np.where(outside, np.inf, fit.log_density(x) - log_target)
         reverse = fit.log_density(state.x) - state.log_density.sum(axis=1) + log_mass
         return forward, reverse
+
+    def log_target(self, x: Floats, rng: np.random.Generator) -> Floats:
+        """Return the log target density at some points, shape ``(n,)``, in nats."""
+        log_target: Floats = self.target.evaluate(x).log_density.sum(axis=1)
+        return log_target
 
     def order(self, state: Particles) -> NDArray[np.int64]:
         """Return an order along the main direction of the population and, within it, by energy.

@@ -90,19 +90,18 @@ class Pilot:
             kernels.append(kernel.frozen())
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
-        return Plan(
-            np.array(betas), tuple(kernels), self._fit(path, kernel.frozen(), state, chains)
-        )
+        population = self._more(path, kernel.frozen(), state, chains)
+        return Plan(np.array(betas), tuple(kernels), path.fit(population), population)
 
-    def _fit(self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]) -> Any:
-        """Return a density fitted to the last population and more of its kind."""
+    def _more(self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]) -> Any:
+        """Return the last population and more of its kind."""
         states = [state]
         last = state.take(np.arange(len(state) - len(chains), len(state)))
         for _ in range(_FIT_ROUNDS):
             state, _ = grow_chains(path, kernel, last, 1.0, self.chain_length, chains)
             states.append(state)
             last = state.take(np.arange(len(state) - len(chains), len(state)))
-        return path.fit(states[0].join(states[1:]))
+        return states[0].join(states[1:])
 
     def _next(self, path: Path, state: Any, beta: float, stage: int) -> float:
         if self.schedule is not None:

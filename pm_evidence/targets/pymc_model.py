@@ -1,13 +1,10 @@
 """A PyMC model as a target: prior draws, log densities and results."""
 
-import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -17,16 +14,10 @@ from pymc.backends.arviz import (
     find_constants,
     find_observations,
 )
-from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
-from pymc.distributions.distribution import _support_point
-from pymc.distributions.shape_utils import _change_dist_size
-from pymc.logprob.abstract import _logcdf, _logprob
 from pymc.logprob.transforms import CircularTransform
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.errors import ModelError, NumericalError
 from pm_evidence.targets.compile_numba import (
@@ -40,7 +31,7 @@ from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
 from pm_evidence.targets.supports import discrete_support
 
-__all__ = ["PyMCTarget", "find_model", "target_of"]
+__all__ = ["PyMCTarget"]
 
 Floats = NDArray[np.float64]
 _log = logging.getLogger("pymc.pm_evidence")
@@ -148,8 +139,8 @@ class PyMCTarget:
     def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
         """Return the flat vector, and log prior and log likelihood as graphs of it."""
         model = self.model
-        log_prior = model.varlogp
-        log_likelihood = model.potentiallogp if self.potentials_only else model.datalogp
+        log_prior = self._log_prior()
+        log_likelihood = model.potentiallogp if self.potentials_only else self._log_likelihood()
         x = pt.TensorType("float64", shape=(self.n_dim,))("x")
         values, start = {}, 0
         for value_var, shape in zip(model.value_vars, self.shapes, strict=True):
@@ -159,6 +150,14 @@ class PyMCTarget:
             start = stop
         graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
         return x, in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
+
+    def _log_prior(self) -> Variable:
+        """Return the log prior with Jacobians as a graph of the model's value variables."""
+        return self.model.varlogp
+
+    def _log_likelihood(self) -> Variable:
+        """Return the log likelihood as a graph of the model's value variables."""
+        return self.model.datalogp
 
     def _compiled(
         self, x: Variable, log_density: list[Variable], gradient: list[Variable] | None
@@ -301,112 +300,3 @@ class PyMCTarget:
         for group in groups:
             compute = getattr(pm.stats, f"compute_{group}")
             compute(dt, model=self.model, extend_inferencedata=True, progressbar=False)
-
-    # workers --------------------------------------------------------------------------------
-
-    @cached_property
-    def _pickled(self) -> bytes:
-        options = {
-            "potentials_only": self.potentials_only,
-            "compile_kwargs": self.compile_kwargs,
-        }
-        return cloudpickle.dumps((self.model, options, _registered(self.model)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._pickled,)
-
-
-def find_model(target: Any) -> pm.Model:
-    """Return the model that a user hands over, or the one whose context is open.
-
-    Raises
-    ------
-    TypeError
-        If there is neither.
-    """
-    if isinstance(target, pm.Model):
-        return target
-    if target is not None:
-        raise TypeError(
-            f"target must be a pymc.Model, got {type(target).__name__}; pass the model, or call "
-            "inside its context."
-        )
-    try:
-        return pm.modelcontext(None)
-    except TypeError as error:
-        raise TypeError(
-            "target must be given outside a model context; call sample_evidence(model), or call "
-            "it inside `with model:`."
-        ) from error
-
-
-# A model is compiled once, however often it is sampled here or however many of its blocks run in
-# a worker. The few that were used last are kept.
-_KEPT: "OrderedDict[Any, tuple[Any, PyMCTarget]]" = OrderedDict()
-_MAX_KEPT = 8
-
-
-def target_of(
-    model: pm.Model,
-    *,
-    potentials_only: bool = False,
-    compile_kwargs: Mapping[str, Any] | None = None,
-) -> PyMCTarget:
-    """Return the target of a model: the one at hand if the model and its data are the same."""
-    content = _content(model), dict(compile_kwargs or {})
-    key = (id(model), potentials_only)
-    kept = _KEPT.get(key)
-    # the target holds its model, so that the id still is this model's
-    if kept is None or kept[1].model is not model or kept[0] != content:
-        target = PyMCTarget(model, potentials_only=potentials_only, compile_kwargs=compile_kwargs)
-        return _keep(key, content, target)
-    return _keep(key, content, kept[1])
-
-
-def _content(model: pm.Model) -> tuple[Any, ...]:
-    """Return what a target depends on: the graphs themselves, and a digest of the data."""
-    rvs = model.basic_RVs
-    graphs = (*rvs, *model.potentials, *model.deterministics)
-    values = tuple(model.rvs_to_values[rv] for rv in rvs)
-    transforms = tuple(model.rvs_to_transforms[rv] for rv in model.free_RVs)
-    digest = hashlib.sha256()
-    for variable in ancestors([*graphs, *values]):
-        if isinstance(variable, SharedVariable) and isinstance(variable.type, pt.TensorType):
-            array = np.asarray(variable.get_value(borrow=True))
-            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return (*map(id, (*graphs, *values, *transforms)), digest.hexdigest())
-
-
-def _keep(key: Any, content: Any, target: PyMCTarget) -> PyMCTarget:
-    _KEPT[key] = content, target
-    _KEPT.move_to_end(key)
-    while len(_KEPT) > _MAX_KEPT:
-        _KEPT.popitem(last=False)
-    return target
-
-
-def _rebuild(pickled: bytes) -> PyMCTarget:
-    key = hashlib.sha256(pickled).hexdigest()
-    if key in _KEPT:
-        return _keep(key, None, _KEPT[key][1])
-    model, options, registered = cloudpickle.loads(pickled)
-    for position, kind, function in registered:
-        _DISPATCHERS[position].register(kind, function)
-    return _keep(key, None, PyMCTarget(model, **options))
-
-
-# Where pm.CustomDist enters the density of its class: pickle takes the class along, and not these.
-_DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
-
-
-def _registered(model: pm.Model) -> list[tuple[int, type, Any]]:
-    """Return what PyMC knows of the distributions that a model made up."""
-    nodes = (v.owner for v in ancestors([*model.basic_RVs, *model.potentials]))
-    kinds = dict.fromkeys(type(node.op) for node in nodes if node is not None)
-    return [
-        (position, kind, dispatcher.registry[kind])
-        for kind in kinds
-        if issubclass(kind, CustomDistRV | CustomSymbolicDistRV)
-        for position, dispatcher in enumerate(_DISPATCHERS)
-        if kind in dispatcher.registry
-    ]

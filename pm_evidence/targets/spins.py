@@ -60,7 +60,8 @@ class SpinCounts:
 
     def energy(self, target: Ising) -> Floats:
         """Return the energies in nats at beta 1, shape ``(..., n)``."""
-        energy: Floats = self.unlike * (2.0 * target.coupling)
+        energy: Floats = self.unlike.astype(float)
+        energy *= 2.0 * target.coupling
         energy -= target.coupling * target.n_bonds
         if target.field:
             energy -= target.field * (2 * self.n_up() - target.n_dim)

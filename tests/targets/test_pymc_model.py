@@ -13,8 +13,9 @@ import xarray as xr
 from scipy import stats
 
 from pm_evidence.core.errors import NumericalError
-from pm_evidence.targets import pymc_model
-from pm_evidence.targets.pymc_model import PyMCTarget, find_model, target_of
+from pm_evidence.targets import at_hand
+from pm_evidence.targets.at_hand import find_model, target_of
+from pm_evidence.targets.pymc_model import PyMCTarget
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -257,7 +258,7 @@ def test_one_model_is_compiled_once_per_process(target, monkeypatch):
     pickled = pickle.dumps(target)
     first = pickle.loads(pickled)
     made = []
-    monkeypatch.setattr(pymc_model, "PyMCTarget", lambda *a, **k: made.append(a))
+    monkeypatch.setattr(at_hand, "PyMCTarget", lambda *a, **k: made.append(a))
     assert pickle.loads(pickled) is first and pickle.loads(pickled) is first
     assert not made
 
@@ -267,7 +268,7 @@ def test_one_model_is_compiled_once_per_process(target, monkeypatch):
 
 @pytest.fixture
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(pymc_model, "_KEPT", type(pymc_model._KEPT)())
+    monkeypatch.setattr(at_hand, "_KEPT", type(at_hand._KEPT)())
 
 
 def simple(observed=1.0):
@@ -333,9 +334,9 @@ def test_other_options_are_another_target(nothing_kept):
 
 def test_few_models_are_kept(nothing_kept):
     """A loop over many models, or a long-lived worker, would run out of memory."""
-    models = [simple() for _ in range(pymc_model._MAX_KEPT + 2)]
+    models = [simple() for _ in range(at_hand._MAX_KEPT + 2)]
     targets = [target_of(model) for model in models]
-    assert len(pymc_model._KEPT) == pymc_model._MAX_KEPT
+    assert len(at_hand._KEPT) == at_hand._MAX_KEPT
     assert target_of(models[-1]) is targets[-1]
     assert target_of(models[0]) is not targets[0]
 

@@ -1,0 +1,194 @@
+"""Metropolis moves where the likelihood is estimated: the estimate is a part of the state."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_count, check_positive, check_share
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.random import fill_normal, next_word, uniform
+from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.tuning import move_towards
+from pm_evidence.targets.estimated import SEED_BITS, EstimatedParticles
+
+__all__ = ["PseudoMarginal"]
+
+# 2.38 / sqrt(d) is about optimal whatever the noise (Sherlock, Thiery, Roberts and Rosenthal 2015).
+# Noise lowers the acceptance, so the scale follows it within narrow bounds only.
+_OPTIMAL_SCALE = 2.38
+_TARGET_ACCEPTANCE = 0.25
+_SCALES = (0.4, 1.5)
+_EXACT_SUPPORT = 32  # values of a discrete coordinate up to which any other one is proposed
+_SHIFT = nb.uint64(64 - SEED_BITS)
+
+
+@dataclass(frozen=True)
+class PseudoMarginal:
+    """Random-walk Metropolis on parameters and random words; reversible.
+
+    A proposal has its own estimate of the likelihood; where it is refused the old estimate stays.
+    Discrete coordinates are proposed one at a time, in every other move on average.
+
+    Parameters
+    ----------
+    scale : float
+        Step relative to ``2.38 / sqrt(d)`` times the population's shape.
+    n_steps : int
+        Proposals in one advance.
+    renewal : float
+        Share of the random words that a proposal draws anew, up to 1. With less than 1 the
+        estimates of a state and its proposal are correlated, and their noise partly cancels.
+    shape : Shape, optional
+        Location and scale of the continuous coordinates; learnt from the population if left out.
+    spread : ndarray, shape (n_discrete,), optional
+        Typical step of each discrete coordinate of large support; likewise.
+
+    Notes
+    -----
+    Andrieu and Roberts (2009); Tran et al., Algorithm 1, step 2 (iii). Renewal in blocks is that
+    of Tran, Kohn, Quiroz and Villani (2016), a form of the correlated pseudo-marginal method of
+    Deligiannidis, Doucet and Pitt (2018) that needs words, and not normal variables, to be kept.
+    """
+
+    scale: float = 1.0
+    n_steps: int = 1
+    renewal: float = 1.0
+    shape: Shape | None = None
+    spread: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+        check_count("n_steps", self.n_steps, 1)
+        if self.renewal != 1.0:
+            check_share("renewal", self.renewal, 0.1)
+
+    def advance(
+        self, path: Any, state: EstimatedParticles, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[EstimatedParticles, MoveInfo]:
+        """Make ``n_steps`` proposals for every member at ``beta``; see ``contracts.Kernel``."""
+        kernel = self if self.shape is not None else self.learn(path, state)
+        acceptance, n_evaluations, n_nan = 0.0, 0, 0
+        for _ in range(self.n_steps):
+            proposal = kernel._propose(path.target, state, streams)
+            # uniform numbers are drawn for all, so that a stream does not know the others' fate
+            gained = np.empty(len(state))
+            with np.errstate(invalid="ignore"):
+                change = proposal.log_density - state.log_density
+            gained[:] = change[:, 0] + beta * change[:, 1]
+            failed = np.isnan(proposal.log_density).any(axis=1)
+            stuck = ~np.isfinite(state.log_density[:, 0] + beta * state.log_density[:, 1])
+            gained[failed | stuck] = -np.inf
+            accepted = np.empty(len(state), np.bool_)
+            acceptance += _decide(gained, streams, accepted)
+            state = _mixed(state, proposal, accepted)
+            n_evaluations += int((proposal.log_density[:, 0] > -np.inf).sum())
+            n_nan += int(failed.sum())
+        info = MoveInfo(acceptance / (self.n_steps * len(state)), n_evaluations, n_nan)
+        return state, info
+
+    def _propose(
+        self, target: Any, state: EstimatedParticles, streams: NDArray[np.uint64]
+    ) -> EstimatedParticles:
+        assert self.shape is not None and self.spread is not None
+        x, seeds = state.x.copy(), state.seeds.copy()
+        factor = self.scale * _OPTIMAL_SCALE / np.sqrt(max(target.continuous.size, 1))
+        discrete = target.discrete, target.lower, target.upper, self.spread
+        _propose(x, target.continuous, factor * self.shape.factor, discrete, streams)
+        _renew(seeds, self.renewal, streams)
+        proposal: EstimatedParticles = target.estimated(target.wrap(x), seeds)
+        return proposal
+
+    def learn(self, path: Any, state: EstimatedParticles) -> Self:
+        """Return the kernel with its covariance learnt from a population."""
+        target = path.target
+        x = state.x[:, target.continuous]
+        shape = learn_shape(x) if x.size else Shape(np.empty(0), np.empty((0, 1)))
+        low, high = np.quantile(state.x[:, target.discrete], (0.1, 0.9), axis=0)
+        return replace(self, shape=shape, spread=np.maximum(0.5 * (high - low), 1.0))
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel with its scale moved towards an acceptance of 0.25, within bounds."""
+        scale = move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE)
+        return replace(self, scale=float(np.clip(scale, *_SCALES)))
+
+    def frozen(self) -> Self:
+        """Return the kernel itself: it never explores."""
+        return self
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: it is reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return the scale and the share of words that are renewed."""
+        return {"scale": self.scale, "renewal": self.renewal}
+
+
+def _mixed(
+    state: EstimatedParticles, proposal: EstimatedParticles, accepted: NDArray[np.bool_]
+) -> EstimatedParticles:
+    row = accepted[:, None]
+    return EstimatedParticles(
+        np.where(row, proposal.x, state.x),
+        np.where(row, proposal.log_density, state.log_density),
+        np.where(row, proposal.seeds, state.seeds),
+    )
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _decide(gained, streams, accepted):
+    """Accept or refuse every proposal; return the sum of acceptance probabilities."""
+    total = 0.0
+    for i in range(gained.size):
+        total += acceptance_probability(gained[i])
+        accepted[i] = accepts(gained[i], streams[i])
+    return total
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _propose(x, free, factor, discrete, streams):
+    """Move every row in place: its continuous coordinates, or one of the discrete ones."""
+    d, n_discrete = free.size, discrete[0].size
+    dense = factor.shape[1] == d
+    noise = np.empty(d)
+    for i in range(x.shape[0]):
+        if n_discrete and (d == 0 or uniform(streams[i]) < 0.5):
+            _step(x[i], discrete, streams[i])
+            continue
+        fill_normal(streams[i], noise)
+        for j in range(d):
+            if dense:
+                for m in range(j + 1):
+                    x[i, free[j]] += factor[j, m] * noise[m]
+            else:
+                x[i, free[j]] += factor[j, 0] * noise[j]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _step(row, discrete, stream):
+    """Move a random discrete coordinate, symmetrically, to another value."""
+    coordinates, lower, upper, spread = discrete
+    k = min(int(uniform(stream) * coordinates.size), coordinates.size - 1)
+    j, n_values = coordinates[k], upper[k] - lower[k] + 1.0
+    if n_values <= _EXACT_SUPPORT:
+        others = max(n_values - 1.0, 1.0)
+        ahead = 1.0 + min(np.floor(uniform(stream) * others), others - 1.0)
+        row[j] = lower[k] + (row[j] - lower[k] + ahead) % n_values
+        return
+    size = 1.0 + np.floor(-np.log(uniform(stream)) * spread[k])
+    moved = row[j] + (size if uniform(stream) < 0.5 else -size)
+    if lower[k] <= moved <= upper[k]:  # else it proposes to stay: a model may index by it
+        row[j] = moved
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _renew(seeds, share, streams):
+    """Draw each random word anew with probability ``share``."""
+    for i in range(seeds.shape[0]):
+        for j in range(seeds.shape[1]):
+            if share >= 1.0 or uniform(streams[i]) < share:
+                seeds[i, j] = next_word(streams[i]) >> _SHIFT

@@ -1,0 +1,41 @@
+"""The geometric path of an estimated posterior: prior times estimate to the power beta."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.targets.estimated import EstimatedParticles, EstimatedTarget
+
+__all__ = ["EstimatedPath"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedPath(GeometricPath):
+    """``log f_beta(x, u) = log prior(x) + log p(u) + beta * log estimate(x, u)``.
+
+    A state keeps its estimate until a move replaces it.
+
+    Parameters
+    ----------
+    target : EstimatedTarget
+        Says what the prior and the estimates are.
+
+    Notes
+    -----
+    Tran et al., Eq. 6, on the space of section 3.1.
+    """
+
+    target: EstimatedTarget
+
+    def at(self, draws: Floats) -> EstimatedParticles:  # type: ignore[override]
+        """Return the population of states, shape ``(n, n_dim + 1 + n_seeds)``."""
+        return self.target.at(draws)
+
+    def log_target(self, x: Floats, rng: np.random.Generator) -> Floats:
+        """Return log prior plus a new estimate of the log likelihood, shape ``(n,)``, in nats."""
+        seeds = self.target.draw_seeds(len(x), rng)
+        return self.target.estimated(x, seeds).log_density.sum(axis=1)

@@ -1,0 +1,244 @@
+"""How precisely a likelihood has to be estimated (Tran et al., sections 3.3 and 3.4)."""
+
+from dataclasses import dataclass, replace
+from math import ceil, erfc, exp, floor, log10, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.paths.estimated import EstimatedPath
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.targets.estimated import EstimatedTarget
+
+__all__ = ["Precision", "choose_particles", "measure", "optimal_variance", "tau_of"]
+
+Floats = NDArray[np.float64]
+
+_MEASURING = 10  # phase of the random streams
+_POINTS, _REPEATS = 12, 24
+# Theorem 1 assumes perfect moves. Pseudo-marginal ones lose the share exp(-sigma^2) of their
+# efficiency (Pitt, Silva, Giordani and Kohn 2012), as does a bridge to the posterior: tau is 1.
+_TAU_OF_MOVES = 1.0
+_TOO_NOISY = 8.0
+_PILOT, _LEAST, _MOST = 128, 2, 1_000_000
+_PILOT_CHAIN = 4
+_ROUNDS, _CLOSE = 5, 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How noisy estimates of the log likelihood are over the posterior, and what that costs.
+
+    Parameters
+    ----------
+    n_particles : tuple of int
+        Particles of each estimator.
+    variance : float
+        Variance of the estimated log likelihood, the mean over posterior draws, in square nats.
+    variances : tuple of float
+        The same of each estimator.
+    acceptance : float
+        Largest acceptance probability that the noise leaves to a move, at beta 1.
+    tau : float
+        Of the schedule; see ``tau_of``.
+    """
+
+    n_particles: tuple[int, ...]
+    variance: float
+    variances: tuple[float, ...]
+    acceptance: float
+    tau: float = float("nan")
+
+    @property
+    def efficiency(self) -> float:
+        """Effective paths as a share of those with the likelihood known (Theorem 1)."""
+        return exp(-self.tau * self.variance)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what to write down."""
+        return {
+            "n_particles": list(self.n_particles),
+            "log_likelihood_variance": self.variance,
+            "noise_acceptance": self.acceptance,
+            "tau": self.tau,
+            "expected_efficiency": self.efficiency,
+        }
+
+    def judged(self, estimate: LogEvidence) -> LogEvidence:
+        """Return an estimate, with a status where the likelihood is too noisy to trust it."""
+        if estimate.status != "ok" or self.variance <= _TOO_NOISY:
+            return estimate
+        wanted = ceil(max(self.n_particles) * self.variance)
+        message = (
+            f"the estimated log likelihood has a variance of {self.variance:.1f} with n_particles="
+            f"{', '.join(map(str, self.n_particles))}: moves are accepted at a rate of "
+            f"{self.acceptance:.1g} at best, and the error is not to be trusted. Use about "
+            f"{wanted} particles, or n_particles='auto'."
+        )
+        return replace(estimate, status="noisy_likelihood", message=message)
+
+
+def tau_of(beta: Floats) -> float:
+    """Return the factor of the variance that is lost by estimating the likelihood.
+
+    Theorem 1 of Tran et al.: the effective sample size falls by ``exp(-tau sigma^2)``, with
+    ``tau = sum_t (a_t - a_{t-1}) (2 a_t - 1)``, 1 / K for K equal steps.
+    """
+    return float(np.sum(np.diff(beta) * (2.0 * beta[1:] - 1.0)))
+
+
+def optimal_variance(tau: float, fixed: float, per_variance: float) -> float:
+    """Return the variance of the log likelihood estimate at which annealing costs least.
+
+    Parameters
+    ----------
+    tau : float
+        See ``tau_of``.
+    fixed : float
+        Cost of an estimate without its particles (tau_0).
+    per_variance : float
+        Cost of the particles at variance 1 (gamma^2 tau_1).
+
+    Notes
+    -----
+    Minimum of ``exp(tau s) (per_variance / s + fixed)`` over ``s`` (section 3.4), which assumes
+    perfect moves.
+    """
+    if per_variance <= 0.0:
+        return 0.0
+    if fixed <= 0.0:
+        return 1.0 / tau
+    half = 0.5 * tau * per_variance
+    root = sqrt(half * half + tau * fixed * per_variance)
+    return (root - half) / (tau * fixed)
+
+
+def measure(target: EstimatedTarget, x: Floats, seed: int, tau: float = float("nan")) -> Precision:
+    """Estimate the likelihood again and again at some of the points ``x``, shape ``(n, n_dim)``."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_MEASURING,)))
+    points = x[rng.choice(len(x), min(_POINTS, len(x)), replace=False)]
+    repeated = np.repeat(points, _REPEATS, axis=0)
+    shape = len(points), _REPEATS
+    parts = []
+    for estimator in target.estimators:
+        size = len(repeated), estimator.n_blocks
+        words = rng.integers(2**53, size=size, dtype=np.uint64)
+        parts.append(estimator.estimate(repeated, words).reshape(shape))
+    variances = [_variance(part) for part in parts]
+    return Precision(
+        n_particles=tuple(estimator.n_particles for estimator in target.estimators),
+        variance=sum(variances),
+        variances=tuple(variances),
+        acceptance=_acceptance(np.sum(parts, axis=0)),
+        tau=tau,
+    )
+
+
+def _variance(estimates: Floats) -> float:
+    if not np.isfinite(estimates).all():
+        return float("inf")
+    return float(estimates.var(axis=1, ddof=1).mean())
+
+
+def _acceptance(estimates: Floats) -> float:
+    """Return the mean acceptance of a new estimate at the same point, in the long run.
+
+    A state's own estimate is found with a probability in proportion to its value.
+    """
+    rates = []
+    for row in estimates:
+        if not np.isfinite(row.max()):
+            continue
+        weight = np.exp(row - row.max())
+        change = row[None, :] - row[:, None]
+        rate = np.exp(np.minimum(np.where(np.isnan(change), -np.inf, change), 0.0))
+        np.fill_diagonal(rate, 0.0)
+        rates.append(weight @ rate.sum(axis=1) / (weight.sum() * (len(row) - 1)))
+    return float(np.mean(rates)) if rates else 0.0
+
+
+def choose_particles(
+    target: EstimatedTarget, kernel: Kernel, seed: int, report: Report = silent
+) -> EstimatedTarget:
+    """Return the target with numbers of particles that cost least, as a pilot tells.
+
+    Estimators whose number the user gave keep it.
+
+    Parameters
+    ----------
+    target : EstimatedTarget
+        What is annealed.
+    kernel : Kernel
+        What moves populations, untuned.
+    seed : int
+        Seed of the run.
+    report : callable
+        Told of the pilot's stages.
+
+    Notes
+    -----
+    The variance of the estimates over the posterior is in inverse proportion to the number of
+    particles. Cost is counted, and not timed, so that the same seed gives the same number.
+    """
+    if not any(estimator.auto for estimator in target.estimators):
+        return target
+    for _ in range(_ROUNDS):
+        plan = Pilot(_PILOT, _PILOT_CHAIN).run(EstimatedPath(target), kernel, seed, report)
+        known = measure(target, plan.population.x, seed).variance <= _TOO_NOISY
+        target = _settle(target, plan.population.x, tau_of(plan.beta), seed)
+        if known:  # where the posterior lies
+            break
+    return target
+
+
+def _settle(target: EstimatedTarget, x: Floats, tau: float, seed: int) -> EstimatedTarget:
+    """Return the target with the cheapest numbers for estimates at the points ``x``.
+
+    Quasi-random numbers make the variance fall faster than in proportion: it is measured again.
+    """
+    for _ in range(_ROUNDS):
+        numbers = _cheapest(target, measure(target, x, seed), tau)
+        before = np.array(target.settings())[:, 0]
+        target = _with_particles(target, numbers)
+        change = np.array(target.settings())[:, 0] / before
+        if change.max() <= _CLOSE and change.min() >= 1.0 / _CLOSE:
+            break
+    return target
+
+
+def _cheapest(target: EstimatedTarget, found: Precision, tau: float) -> Floats:
+    """Return the cheapest numbers of particles for the best variance in all."""
+    now = np.array(found.n_particles, float)
+    if not np.isfinite(found.variance):
+        return 4.0 * now
+    free = np.array([estimator.auto for estimator in target.estimators])
+    costs = np.array([estimator.cost() for estimator in target.estimators])
+    gamma2 = now * np.array(found.variances)
+    # with shares in proportion to sqrt(gamma^2 / cost), particles are worth the same everywhere
+    root = np.sqrt(gamma2 * costs[:, 1])[free].sum()
+    best = min(optimal_variance(t, costs[:, 0].sum(), root**2) for t in (tau, _TAU_OF_MOVES))
+    # noise that is not normal sticks more, or less, than its variance tells
+    best *= min(found.acceptance / erfc(0.5 * sqrt(found.variance)), 1.0)
+    left = max(best - np.array(found.variances)[~free].sum(), 0.1 * best)
+    cheapest: Floats = np.sqrt(gamma2 / costs[:, 1]) * root / left
+    return cheapest
+
+
+def _with_particles(target: EstimatedTarget, numbers: Floats) -> EstimatedTarget:
+    return target.with_settings(
+        [
+            (_rounded(n) if estimator.auto else estimator.n_particles, estimator.n_blocks)
+            for estimator, n in zip(target.estimators, numbers, strict=True)
+        ]
+    )
+
+
+def _rounded(n: float) -> int:
+    """Return an even number of about two digits, not below ``n``."""
+    n = min(max(n, _LEAST), _MOST)
+    unit = 10 ** max(floor(log10(n)) - 1, 0)
+    return int(2 * ceil(ceil(n / unit) * unit / 2))
