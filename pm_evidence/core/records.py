@@ -95,6 +95,8 @@ class BlockRecord:
     relative_variance : float
         Single-run estimate of the variance of ``exp(-work)`` over its squared mean, for a block
         that is one path; NaN where there is none.
+    end : tuple of two floats
+        Mean and variance over a population at ``beta = 1`` of the energy; NaN for a block of paths.
     bridge : tuple of two ndarray, or None
         Work from a fitted density to the target in nats: at draws from the fitted density, and at
         draws from the target.
@@ -113,6 +115,7 @@ class BlockRecord:
     draws: NDArray[Any] | None = None
     log_weight: Floats | None = None
     relative_variance: float = float("nan")
+    end: tuple[float, float] = (float("nan"), float("nan"))
     bridge: tuple[Floats, Floats] | None = None
     origin: NDArray[np.int64] | None = None
     n_evaluations: int = 0

@@ -17,6 +17,7 @@ from pm_evidence.estimators.histogram import (
     work_density,
 )
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "jarzynski",
     "jarzynski_reverse",
     "lower_bound",
+    "power_posterior",
     "recommend",
     "single_run",
     "upper_bound",

@@ -19,6 +19,7 @@ from pm_evidence.estimators.cumulant import (
 )
 from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.power_posterior import power_posterior
 
 __all__ = ["estimates", "missing", "recommend"]
 
@@ -50,7 +51,8 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     variance; with islands of SMC alone, see `recommend`; with forward paths alone, the mean weight.
     """
     if record.of_islands:
-        return _of_islands(record.forward)
+        found = _of_islands(record.forward)
+        return [*found, *_integrated(record)] if record.method == "aisel" else found
     work = record.work_forward
     if not record.reverse:
         return [jarzynski(work), lower_bound(work)]
@@ -122,6 +124,17 @@ def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     if len(works) < len(blocks):
         return [smc, alone]
     return [*recommend(smc, bridge(works), works), alone]
+
+
+def _integrated(record: RunRecord) -> list[LogEvidence]:
+    """Return the power-posterior estimate, where every population went to the end."""
+    rows = [
+        (np.append(block.trace.energy_mean, mean), np.append(block.trace.energy_var, var))
+        for block in record.forward
+        for mean, var in [block.end]
+    ]
+    energy, variance = np.stack(rows, axis=1)
+    return [power_posterior(record.beta, energy, variance)] if np.isfinite(energy).all() else []
 
 
 def _within(alone: LogEvidence) -> LogEvidence:

@@ -108,6 +108,7 @@ class SMC:
             )
             tracer.add(beta, energy, log_weight, info, log_z)
         ended = np.isfinite(log_z)
+        energy = path.energy(state, 1.0)
         bridge = None
         if plan.fit is not None and ended:
             bridge = path.bridge_work(plan.fit, state, n, rng)
@@ -118,6 +119,7 @@ class SMC:
             # chains lie in the order of resampling: the surplus is dropped at random
             draws=state.to_draws()[np.sort(rng.permutation(n)[:draws])] if ended else None,
             relative_variance=variance,
+            end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
             bridge=bridge,
             n_evaluations=n + (n if bridge else 0) + tracer.n_evaluations,
             n_nan=tracer.n_nan,

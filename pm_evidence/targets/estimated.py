@@ -8,7 +8,6 @@ holds for it as it stands.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -105,7 +104,8 @@ class EstimatedTarget(PyMCTarget):
         """Return the target with other numbers of particles and blocks."""
         if tuple(settings) == self.settings():
             return self
-        changed = copy(self)
+        changed = object.__new__(type(self))  # copy would go by way of a pickle
+        vars(changed).update(vars(self))
         changed.estimators = tuple(
             estimator.with_particles(n_particles).with_blocks(n_blocks)
             for estimator, (n_particles, n_blocks) in zip(self.estimators, settings, strict=True)
