@@ -1,8 +1,12 @@
-"""The Gaussian toy of Habeck (2017): its closed forms, its script, and what a verdict is worth.
+"""The Gaussian toy of Habeck (2017) and his lattices.
+
+Closed forms of the toy, both scripts, and what a verdict is worth.
 
 Simulations are held to 4 standard errors of exact values, a false-alarm rate of 6e-5 each, at
 fixed seeds.
 """
+
+from math import exp
 
 import numpy as np
 import pandas as pd
@@ -10,8 +14,9 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from examples.papers.habeck2017 import gaussian
+from examples.papers.habeck2017 import gaussian, lattices
 from pm_evidence.schedules.fixed import linear
+from pm_evidence.testing.lattices import enumeration, kaufman, transfer_matrix
 
 STAGES = (10, 50, 200)
 REPETITIONS = 200
@@ -242,3 +247,94 @@ def test_verdicts_of_an_estimator_alone_can_be_relied_on(estimator, name):
     # seen alone, fewer runs are ok for a reason: only where most are is coverage theirs and no
     # selection's
     assert faults(pd.DataFrame(rows, columns=columns), least_ok=0.7 * REPETITIONS) == []
+
+
+# --- lattices ---
+
+# So small that it is crossed with ease, and Bennett's error can be relied on.
+POTTS = pe.Potts(4, q=10)
+POTTS_EXACT = transfer_matrix(POTTS) - POTTS.log_n_states
+
+
+def potts_z(n_paths=2000):
+    """How many of its errors Bennett's estimate is away from the truth, with the paper's kernel."""
+    kernel = lattices.ColourMetropolis(160)
+    blocks = lattices.simulate(POTTS, kernel, 100, n_paths, 160)
+    found = pe.estimators.bar(*(block.work for block in blocks))
+    assert found.status == "ok"
+    return (found.value - POTTS_EXACT) / found.mcse
+
+
+def test_the_metropolis_kernel_of_colours_is_exact():
+    assert abs(potts_z()) < 4.0
+
+
+def test_a_metropolis_kernel_at_another_temperature_is_found_out(monkeypatch):
+    """Planted error: colours are accepted as if it were 5 % warmer."""
+    monkeypatch.setattr(lattices, "exp", lambda x: exp(0.95 * x))
+    assert abs(potts_z()) > 4.0
+
+
+def far_off(table, by, exact):
+    """Settings and estimators that see both ends and are more than 4 of their errors away."""
+    both = table[table["estimator"].isin(("bar", "histogram"))]
+    return both[(both["value"] - exact).abs() > 4.0 * both["mcse"]][[by, "estimator"]]
+
+
+def test_figure_3_of_a_small_lattice(tmp_path, capsys):
+    target = pe.Ising(8)
+    exact = kaufman((8, 8), 1.0) - target.log_n_states
+    options = {"size": 8, "n_stages": 200, "n_paths": 500, "sweeps": (2, 6)}
+    own = ({"draws": 500, "method": pe.AIS(n_stages=200)},)
+    table = lattices.ising(tmp_path, repetitions=3, own_stages=own, **options)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 100 and "status ok" in printed
+    assert (tmp_path / "figure3.png").read_bytes().startswith(b"\x89PNG")
+    assert set(table["N"]) == {128, 384} and set(table["estimator"]) == set(lattices.ESTIMATORS)
+    assert far_off(table, "N", exact).empty
+    # the test would see an error of half a nat
+    assert not far_off(table, "N", exact + 0.5).empty
+    mean = lattices.summary(table, "N")["mean"].unstack("estimator")
+    # bounds on either side, which come closer with more steps; averages between them
+    assert (mean["lower_bound"] < exact).all() and (mean["upper_bound"] > exact).all()
+    assert mean.loc[384, "lower_bound"] > mean.loc[128, "lower_bound"]
+    assert mean.loc[384, "upper_bound"] < mean.loc[128, "upper_bound"]
+    assert (mean["jarzynski"] > mean["lower_bound"]).all()
+    assert (mean["jarzynski_reverse"] < mean["upper_bound"]).all()
+
+
+def test_the_papers_setting_on_its_ising_lattice():
+    """Both ways together within 2 nats, each alone off to its own side; 150 seeds gave 1.7."""
+    exact = kaufman((32, 32), 1.0) - 1024 * np.log(2.0)
+    assert exact == pytest.approx(1339.267, abs=1e-3)
+    kernel = lattices.SpinMetropolis(1, "random")
+    blocks = lattices.simulate(pe.Ising(32), kernel, 1000, 1000, 1024)
+    found = lattices.estimates(*(block.work for block in blocks))
+    error = {name: estimate.value - exact for name, estimate in found.items()}
+    assert abs(error["bar"]) < 2.0 and abs(error["histogram"]) < 2.0
+    assert error["lower_bound"] < -35.0 and error["upper_bound"] > 10.0
+    assert -8.0 < error["jarzynski"] < 0.0 < error["jarzynski_reverse"] < 8.0
+    assert found["bar"].status == "no_overlap"  # and the run knows
+
+
+def test_the_energy_of_the_ising_lattice_is_exact():
+    every = enumeration(pe.Ising(4))
+    for beta in (0.2, 0.44, 0.9):
+        mean = float(every.energy @ every.probability(beta))
+        assert lattices.ising_energy(4, [beta])[0] == pytest.approx(mean, rel=1e-6)
+
+
+def test_figure_4_of_a_small_lattice(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(lattices, "POSTERIOR_DRAWS", 500)
+    options = {"size": 4, "exact": POTTS_EXACT, "budget": 40_000, "repetitions": 4}
+    options |= {"stages": (50, 200), "posterior_stages": 100}
+    options["own_potts"] = ({"draws": 200, "method": pe.AIS(n_stages=200)},)
+    table = lattices.potts(tmp_path, **options)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 100 and "status ok" in printed
+    assert (tmp_path / "figure4.png").read_bytes().startswith(b"\x89PNG")
+    assert set(table["K"]) == {50, 200} and far_off(table, "K", POTTS_EXACT).empty
+    assert not far_off(table, "K", POTTS_EXACT + 1.0).empty
+    # runs are stored: again is the same without any simulation, and there are no more of them
+    options |= {"repetitions": 5, "stored": True}
+    pd.testing.assert_frame_equal(lattices.potts(tmp_path, **options), table)
