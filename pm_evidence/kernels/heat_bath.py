@@ -1,8 +1,7 @@
 """Heat bath of Potts lattices, 64 chains side by side.
 
-On square lattices a colour is drawn without a branch, in single precision. Where the uniform number
-lies so near a border between two colours that rounding could matter, it is given further digits
-and the colour is decided in double precision: the result is that of 76 random bits throughout.
+On square lattices all 64 colours of a site are drawn at once (see ``colour_draws``); other lattices
+are moved chain by chain.
 """
 
 from dataclasses import dataclass
@@ -14,29 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.random import next_word, uniform
+from pm_evidence.core.random import uniform
+from pm_evidence.kernels.colour_draws import (
+    ROUNDS,
+    WORDS,
+    draw,
+    draw_in_field,
+    fill,
+    seed,
+    settle,
+    tabulate,
+)
 from pm_evidence.kernels.lattice import VisitKernel
 from pm_evidence.targets.colours import NOBODY, SIDE, Colours, count_colours, count_like
 from pm_evidence.targets.lattice import Potts
 
 __all__ = ["ColourHeatBath"]
 
-_TWO_POW_MINUS_24 = 2.0**-24
-# Of the total weight. Rounding moves a border by at most 13 units of 2**-24: 1 from the 24 digits
-# of the uniform number, 4 from the weights, 4 from their sum, 1 from the product, 3 from what is
-# taken off one after the other.
-_DOUBT = nb.float32(32.0 * _TWO_POW_MINUS_24)
-# Largest log weight whose exponential single precision holds with ease.
-_LARGEST_LOG_WEIGHT = 40.0
-# Constants of exact type: a wider one would widen, and halve the speed of, all that it touches.
-_ZERO, _HALF, _ONE = nb.float32(0.0), nb.float32(0.5), nb.float32(1.0)
-_UNIT = nb.float32(_TWO_POW_MINUS_24)
-_ZERO_BYTE, _ONE_BYTE, _TWO_BYTE = nb.uint8(0), nb.uint8(1), nb.uint8(2)
-# Parts of the two working arrays. With fewer arrays there is less to check for overlap before a
-# loop may run in vectors: colours drawn, whether each is in doubt, and the favoured colours;
-# four words of each generator, and what was drawn from it.
-_DOUBTED, _FAVOURED, _RANDOM = SIDE, 2 * SIDE, 4 * SIDE
-_NOBODY = nb.uint8(NOBODY)
+_LARGEST_LOG_WEIGHT = 600.0  # whose exponential is finite, with room for sums
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class ColourHeatBath(VisitKernel):
     -----
     Every chain draws from its own stream only. In a detoured path a favoured colour is drawn for
     every chain first, given its state; see ``DetouredPath``. Lattices of three dimensions and
-    negative couplings are moved chain by chain, ten times slower.
+    negative couplings are moved chain by chain, twenty times slower.
     """
 
     def advance(
@@ -82,153 +76,45 @@ class ColourHeatBath(VisitKernel):
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _sweep_wide(sites, neighbours, order, n_sweeps, q, coupling, field, streams, tally):
     """Move all chains of a square lattice in place."""
-    words, result = np.empty(5 * SIDE, np.uint32), np.zeros(3 * SIDE, np.uint8)
-    colours, doubted = result[:SIDE], result[_DOUBTED:_FAVOURED]
-    favoured, random = result[_FAVOURED:], words[_RANDOM:]
-    exact = np.array([exp(k * coupling) - exp((k - 1) * coupling) for k in range(1, 5)])
-    extra = expm1(field)
-    one, two = nb.float32(exact[0]), nb.float32(exact[1])
-    three, four = nb.float32(exact[2]), nb.float32(exact[3])
-    n_sites = len(neighbours)
-    weights = nb.float32(q), one, two, three, four, nb.float32(extra)
+    words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
+    table, shares = tabulate(q, coupling, field)
+    extra, n_sites = expm1(field), len(neighbours)
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
         last = min(first + SIDE, streams.shape[0])
         own = streams[first:last]
         if field != 0.0:
             _favour(favoured, field, tally[first:last], own)
-        _seed(own, words)
+        seed(own, words)
+        n_left = 0
         for _ in range(n_sweeps):
             for i in order:
-                _fill(words)
-                a, b = x[neighbours[i, 0]], x[neighbours[i, 1]]
-                c, d = x[neighbours[i, 2]], x[neighbours[i, 3]]
-                at_edge = False
-                for side in range(4):
-                    at_edge |= neighbours[i, side] == n_sites
-                if field == 0.0 and not at_edge:
-                    _draw(a, b, c, d, words, weights, result)
-                elif field == 0.0:
-                    _draw_at_edge(a, b, c, d, words, weights, result)
-                elif at_edge:
-                    _draw_in_field_at_edge(a, b, c, d, words, weights, result)
+                if n_left == 0:
+                    fill(words)
+                    n_left = ROUNDS
+                n_left -= 1
+                random = words[WORDS + n_left]
+                near, degree = _around(neighbours[i], n_sites)
+                if field == 0.0:
+                    doubtful = draw(x, i, near, favoured, random, table[degree], q)
                 else:
-                    _draw_in_field(a, b, c, d, words, weights, result)
-                x[i] = colours
-                if _any(doubted):
-                    for k in range(last - first):
-                        if doubted[k]:
-                            u = (random[k] >> nb.uint32(8)) + uniform(own[k])
-                            u *= _TWO_POW_MINUS_24
-                            near = a[k], b[k], c[k], d[k]
-                            x[i, k] = _draw_exactly(u, near, favoured[k], q, exact, extra)
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _swap(v, other, t):
-    """Return ``other`` if ``t`` is not negative, else ``v``, without a branch."""
-    return other if t >= _ZERO else v
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _nearer(near, t):
-    """Return the smaller of ``near`` and the size of ``t``."""
-    size = t if t >= _ZERO else -t
-    return near if near < size else size
-
-
-def _drawing(*, in_field: bool, at_edge: bool) -> Any:
-    """Return a compiled function that draws 64 colours given four neighbours.
-
-    The total weight is cut into ``q`` pieces of 1, and for each neighbour a piece of what it adds
-    to the weight of its colour, given the neighbours before it. In a field a last piece is for the
-    colour that is favoured; at an edge pieces of neighbours that are not there are empty.
-    """
-
-    @nb.njit(cache=True, nogil=True, error_model="numpy")
-    def draw(a_, b_, c_, d_, words, weights, result):
-        q, one, two, three, four, extra = weights
-        cap = q + _HALF
-        for k in range(SIDE):
-            a, b, c, d = a_[k], b_[k], c_[k], d_[k]
-            same_b = nb.uint8(b == a)
-            same_c = nb.uint8(nb.uint8(c == a) + nb.uint8(c == b))
-            same_d = nb.uint8(nb.uint8(d == a) + nb.uint8(nb.uint8(d == b) + nb.uint8(d == c)))
-            w_a = one
-            w_b = two if same_b > _ZERO_BYTE else one
-            w_c = two if same_c > _ZERO_BYTE else one
-            w_c = three if same_c > _ONE_BYTE else w_c
-            w_d = two if same_d > _ZERO_BYTE else one
-            w_d = three if same_d > _ONE_BYTE else w_d
-            w_d = four if same_d > _TWO_BYTE else w_d
-            if at_edge:
-                w_a = w_a if a != _NOBODY else _ZERO
-                w_b = w_b if b != _NOBODY else _ZERO
-                w_c = w_c if c != _NOBODY else _ZERO
-                w_d = w_d if d != _NOBODY else _ZERO
-            total = (q + w_a) + (w_b + w_c) + w_d
-            z = a
-            if in_field:
-                z = result[_FAVOURED + k]
-                w_z = _ONE + (w_a if z == a else _ZERO) + (w_b if z == b else _ZERO)
-                w_z = w_z + (w_c if z == c else _ZERO) + (w_d if z == d else _ZERO)
-                total = total + w_z * extra
-            digits = nb.int32(words[_RANDOM + k] >> nb.uint32(8))
-            t = nb.float32(digits) * _UNIT * total
-            low = t if t < cap else cap
-            whole = nb.int32(low)
-            v = nb.uint8(whole)
-            rest = low - nb.float32(whole)
-            near = rest if rest < _HALF else _ONE - rest
-            near = near if t < cap else total
-            t = t - q
-            near, v = _nearer(near, t), _swap(v, a, t)
-            t = t - w_a
-            near, v = _nearer(near, t), _swap(v, b, t)
-            t = t - w_b
-            near, v = _nearer(near, t), _swap(v, c, t)
-            t = t - w_c
-            near, v = _nearer(near, t), _swap(v, d, t)
-            if in_field:
-                t = t - w_d
-                near, v = _nearer(near, t), _swap(v, z, t)
-            result[k] = v
-            result[_DOUBTED + k] = nb.uint8(near < _DOUBT * total)
-
-    return draw
-
-
-_draw = _drawing(in_field=False, at_edge=False)
-_draw_at_edge = _drawing(in_field=False, at_edge=True)
-_draw_in_field = _drawing(in_field=True, at_edge=False)
-_draw_in_field_at_edge = _drawing(in_field=True, at_edge=True)
+                    doubtful = draw_in_field(x, i, near, favoured, random, table[degree], q)
+                if doubtful:
+                    settle(doubtful, x, i, near, favoured, random, q, shares, extra, own)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _draw_exactly(u, near, favoured, q, exact, extra):
-    """Return the colour at ``u`` in the same pieces, in double precision."""
-    added, of_favoured, total = np.empty(4), 1.0, float(q)
-    for k in range(4):
-        same = 0
-        for j in range(k):
-            same += near[j] == near[k]
-        added[k] = 0.0 if near[k] == _NOBODY else exact[same]
-        total += added[k]
-        if near[k] == favoured:
-            of_favoured += added[k]
-    t = u * (total + of_favoured * extra)
-    if t < q:
-        return nb.uint8(t)
-    t -= q
-    last = favoured
-    for k in range(4):
-        if added[k] > 0.0:
-            if t < added[k]:
-                return near[k]
-            t -= added[k]
-            if extra == 0.0:
-                last = near[k]  # where rounding leaves nothing else
-    return last
+def _around(sides, n_sites):
+    """Return the neighbours of a site, those that are not there last, and the number of others."""
+    a, b, c, d = sides[0], sides[1], sides[2], sides[3]
+    if max(max(a, b), max(c, d)) < n_sites:
+        return (a, b, c, d), 4
+    # along each axis there is one at least
+    a, b = min(a, b), max(a, b)
+    c, d = min(c, d), max(c, d)
+    if d < n_sites:
+        return (a, c, d, b), 3
+    return (a, c, b, d), 3 if b < n_sites else 2
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -252,7 +138,7 @@ def _sweep_one_by_one(sites, neighbours, order, n_sweeps, q, coupling, field, st
                     weight[:] = 0.0
                     for side in range(n_sides):
                         colour = x[neighbours[i, side], k]
-                        if colour != _NOBODY:
+                        if colour != NOBODY:
                             weight[colour] += 1.0
                     total = 0.0
                     for colour in range(q):
@@ -282,48 +168,6 @@ def _favour(favoured, field, tally, streams):
                 break
             c += 1
         favoured[k] = c
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _seed(streams, words):
-    """Seed 64 xoshiro128++ streams from those of the chains; surplus ones follow the first."""
-    for k in range(SIDE):
-        if k < streams.shape[0]:
-            for half in range(2):
-                word = next_word(streams[k])
-                words[2 * half * SIDE + k] = nb.uint32(word)
-                words[(2 * half + 1) * SIDE + k] = nb.uint32(word >> nb.uint64(32))
-            words[k] |= nb.uint32(1)  # all zeros is the only fixed point
-        else:
-            for part in range(4):
-                words[part * SIDE + k] = words[part * SIDE]
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _fill(words):
-    """Draw 32 random bits for each chain (Blackman and Vigna 2021) into the last 64 words."""
-    for k in range(SIDE):
-        a, b, c, d = words[k], words[SIDE + k], words[2 * SIDE + k], words[3 * SIDE + k]
-        total = nb.uint32(a + d)
-        rolled = nb.uint32(nb.uint32(total << nb.uint32(7)) | nb.uint32(total >> nb.uint32(25)))
-        shifted = nb.uint32(b << nb.uint32(9))
-        c = nb.uint32(c ^ a)
-        d = nb.uint32(d ^ b)
-        words[k] = nb.uint32(a ^ d)
-        words[SIDE + k] = nb.uint32(b ^ c)
-        words[2 * SIDE + k] = nb.uint32(c ^ shifted)
-        words[3 * SIDE + k] = nb.uint32(
-            nb.uint32(d << nb.uint32(11)) | nb.uint32(d >> nb.uint32(21))
-        )
-        words[_RANDOM + k] = nb.uint32(rolled + a)
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _any(flags):
-    found = nb.uint8(0)
-    for k in range(SIDE):
-        found = nb.uint8(found | flags[k])
-    return found != 0
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

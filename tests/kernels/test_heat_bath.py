@@ -9,7 +9,7 @@ import numba as nb
 import numpy as np
 import pytest
 
-from pm_evidence.kernels import heat_bath
+from pm_evidence.kernels import colour_draws
 from pm_evidence.kernels.heat_bath import ColourHeatBath
 from pm_evidence.paths.lattice import DetouredPath, LatticePath
 from pm_evidence.targets.lattice import Ising, Potts
@@ -51,7 +51,7 @@ def test_invariance(path):
 
 
 def test_many_sweeps_of_many_chains():
-    """The same with a hundred times as many draws, against errors of single precision."""
+    """The same with many more draws, against errors of rounding."""
     path = PATHS["many colours"]
     assert invariance_p_value(usual(path, 2), path, 0.8, 20 * N) > FALSE_ALARM
 
@@ -91,93 +91,129 @@ def test_the_pull_of_the_detour_would_be_missed():
 
 
 @nb.njit
-def _borders(near, q, coupling, field, favoured):
-    """Return the borders of the pieces and their colours, written another way."""
-    borders, colours = [float(c) for c in range(q + 1)], list(range(q))
-    weight = np.ones(q)
+def _pieces(near, q, coupling, field, favoured):
+    """Return the ends of the pieces, over the total, and their colours; -1 where all are alike."""
+    n_like, ends, colours = np.zeros(256), [float(q)], [-1]
+    for colour in near:
+        n_like[colour] += 1.0
     for colour in near:
         if colour != 255:
-            more = weight[colour] * (np.exp(coupling) - 1.0)
-            weight[colour] += more
-            borders.append(borders[-1] + more)
+            gain = np.exp(n_like[colour] * coupling) - 1.0
+            ends.append(ends[-1] + gain / n_like[colour])
             colours.append(colour)
     if field > 0.0:
-        borders.append(borders[-1] + weight[favoured] * (np.exp(field) - 1.0))
+        weight = np.exp(n_like[favoured] * coupling)
+        ends.append(ends[-1] + weight * (np.exp(field) - 1.0))
         colours.append(favoured)
-    return np.array(borders) / borders[-1], np.array(colours)
+    return np.array(ends) / ends[-1], np.array(colours)
 
 
 @nb.njit
-def _colour_at(u, borders, colours):
-    return colours[min(np.searchsorted(borders, u, side="right") - 1, len(colours) - 1)]
+def _colour_at(where, which, q, ends, colours):
+    piece = min(np.searchsorted(ends, where, side="right"), len(colours) - 1)
+    return int(which * q) if colours[piece] < 0 else colours[piece]
 
 
 @nb.njit
-def _crowd(random, near, q, coupling, field, favoured, rng):
+def _crowd(where, which, near, q, coupling, field, favoured, rng):
     """Move numbers to the borders between colours."""
     for k in range(64):
-        borders, _ = _borders(near[:, k], q, coupling, field, favoured[k])
-        u = borders[rng.integers(0, len(borders))] * 2.0**24 + rng.integers(-20, 21)
-        random[k] = np.uint32(min(max(u, 0.0), 2.0**24 - 1.0)) << np.uint32(8)
+        ends, _ = _pieces(near[:, k], q, coupling, field, favoured[k])
+        where[k] = int(ends[rng.integers(0, len(ends))] * 2.0**15) + rng.integers(-9, 10)
+        where[k] = min(max(where[k], 0), 2**15 - 1)
+        which[k] = rng.integers(1, q) * 2**16 // q + rng.integers(-2, 3)
 
 
 @nb.njit
-def _compare(random, near, x, doubt, q, coupling, field, favoured):
-    """Return how many colours are wrong without doubt, and the farthest border in doubt."""
-    wrong, farthest = 0, 0.0
+def _compare(where, which, near, x, doubtful, q, coupling, field, favoured):
+    """Return how many colours are wrong without doubt and with it, and how many have neither."""
+    wrong, right, needless = 0, 0, 0
     for k in range(64):
-        u = (random[k] >> 8) * 2.0**-24
-        borders, colours = _borders(near[:, k], q, coupling, field, favoured[k])
-        for v in (u, u + 0.999999 * 2.0**-24):
-            if not doubt[k] and _colour_at(v, borders, colours) != x[k]:
-                wrong += 1
-        if doubt[k]:
-            farthest = max(farthest, np.abs(borders - u).min())
-    return wrong, farthest
+        ends, colours = _pieces(near[:, k], q, coupling, field, favoured[k])
+        doubt = (doubtful >> np.uint64(k)) & np.uint64(1)
+        far = np.abs(ends - where[k] * 2.0**-15).min() > 7.0 * 2.0**-15
+        far &= int(which[k] * q * 2.0**-16) == int((which[k] + 1) * q * 2.0**-16)
+        differs = False
+        for more in (0.0, 0.999999):
+            for yet_more in (0.0, 0.999999):
+                here, this = (where[k] + more) * 2.0**-15, (which[k] + yet_more) * 2.0**-16
+                differs |= _colour_at(here, this, q, ends, colours) != x[k]
+        wrong += differs and not doubt
+        right += differs and doubt
+        needless += doubt and far
+    return wrong, right, needless
 
 
-DRAWINGS = {
-    (False, False): heat_bath._draw,
-    (False, True): heat_bath._draw_at_edge,
-    (True, False): heat_bath._draw_in_field,
-    (True, True): heat_bath._draw_in_field_at_edge,
-}
+@nb.njit
+def _draw(sites, near, favoured, random, table, q, in_field):
+    if in_field:
+        return colour_draws.draw_in_field(sites, 4, near, favoured, random, table, q)
+    return colour_draws.draw(sites, 4, near, favoured, random, table, q)
 
 
-@pytest.mark.parametrize(("in_field", "at_edge"), DRAWINGS)
-@pytest.mark.parametrize("coupling", (0.0, 0.1, 1.0, 2.0, 4.0, 9.9))
-def test_single_precision_is_doubted_where_it_must_be(coupling, in_field, at_edge):
-    """Without doubt, the colour is that of every number that shares the 24 digits."""
-    rng, q, field = np.random.default_rng(1), 10, 0.3 * in_field
-    d = np.diff(np.exp(coupling * np.arange(5)))
-    weights = tuple(np.float32(w) for w in (q, *d, np.expm1(field)))
-    words, result = np.empty(5 * 64, np.uint32), np.empty(3 * 64, np.uint8)
-    x, doubt, favoured = result.reshape(3, 64)
-    random, doubts = words[256:], 0
-    for k in range(1000):
-        near = rng.choice([0, 0, 0, 1, 1, 2, 3, 255 if at_edge else 4], (4, 64)).astype(np.uint8)
-        favoured[:] = rng.integers(3, size=64)
-        random[:] = rng.integers(2**32, size=64, dtype=np.uint32)
-        if k % 2:
-            _crowd(random, near, q, coupling, field, favoured, rng)
-        DRAWINGS[in_field, at_edge](*near, words, weights, result)
-        wrong, farthest = _compare(random, near, x, doubt, q, coupling, field, favoured)
-        assert wrong == 0
-        assert farthest < 50.0 * 2.0**-24  # and little else is doubted
-        doubts += doubt.sum()
-    assert doubts > 0
+@pytest.mark.parametrize("in_field", (False, True))
+@pytest.mark.parametrize("q", (2, 10, 250))
+@pytest.mark.parametrize("coupling", (0.0, 0.1, 1.0, 2.0, 9.9, 140.0))
+def test_doubt_is_where_it_must_be(coupling, q, in_field):
+    """Without doubt, the colour is that of all numbers that begin with the same bits."""
+    rng, field = np.random.default_rng(1), 0.3 * in_field
+    table, _ = colour_draws.tabulate(q, coupling, field)
+    sites, place = np.full((6, 64), 255, np.uint8), np.arange(64) % 2 * 32 + np.arange(64) // 2
+    total = np.zeros(3, int)
+    for k in range(600):
+        degree = 2 + k % 3
+        sites[degree:] = 255
+        sites[:degree] = rng.choice([0, 0, 0, 1, 1, 2, 3, 249], (degree, 64)) % q
+        favoured = rng.integers(min(q, 3), size=64).astype(np.uint8)
+        where, which = rng.integers(2**15, size=64), rng.integers(2**16, size=64)
+        if k % 4:
+            _crowd(where, which, sites[:4], q, coupling, field, favoured, rng)
+        random = np.empty(64, np.uint32)
+        random[place] = where << 17 | which
+        doubtful = _draw(sites, (0, 1, 2, 3), favoured, random, table[degree], q, in_field)
+        total += _compare(
+            where, which, sites[:4], sites[4], np.uint64(doubtful), q, coupling, field, favoured
+        )
+    wrong, right, needless = total
+    assert wrong == 0
+    assert right > 0 or (q, coupling, in_field) == (2, 0.0, False)  # two equal halves
+    assert needless == 0
 
 
 def test_exact_draws_use_the_same_pieces():
     rng, q, coupling = np.random.default_rng(2), 10, 1.3
-    exact = np.diff(np.exp(coupling * np.arange(5)))
     for field in (0.0, 0.4):
+        _, shares = colour_draws.tabulate(q, coupling, field)
         for _ in range(5000):
             near = tuple(rng.choice([0, 0, 1, 2, 255], size=4).astype(np.uint8))
-            u, favoured = rng.random(), np.uint8(rng.integers(3))
-            found = heat_bath._draw_exactly(u, near, favoured, q, exact, np.expm1(field))
-            borders, colours = _borders(np.array(near), q, coupling, field, favoured)
-            assert found == _colour_at(u, borders, colours)
+            (where, which), favoured = rng.random(2), np.uint8(rng.integers(3))
+            found = colour_draws._draw_exactly(
+                where, which, near, favoured, q, shares, np.expm1(field)
+            )
+            pieces = _pieces(np.array(near), q, coupling, field, favoured)
+            assert found == _colour_at(where, which, q, *pieces)
+
+
+def test_doubt_is_settled_by_further_bits():
+    """All chains given over to be settled follow the law of their numbers' first bits."""
+    n, q, rng = 2000, 3, np.random.default_rng(3)
+    _, shares = colour_draws.tabulate(q, 0.5, 0.0)
+    sites, favoured = rng.integers(q, size=(6, 64)).astype(np.uint8), np.zeros(64, np.uint8)
+    where = 12_345
+    ends = np.array([_pieces(sites[:4, k], q, 0.5, 0.0, 0)[0][0] for k in range(64)])
+    assert (np.abs(ends - where * 2.0**-15) > 2.0**-15).all()  # where is not in doubt
+    which = 2**16 // q  # the border between colours 0 and 1 lies a third of a unit behind it
+    random = np.full(64, where << 17 | which, np.uint32)
+    own, ones = fresh_streams(64), np.zeros(64)
+    for _ in range(n):
+        colour_draws.settle(
+            np.uint64(2**64 - 1), sites, 4, (0, 1, 2, 3), favoured, random, q, shares, 0.0, own
+        )
+        ones += sites[4] == 1
+    inside = where * 2.0**-15 < ends
+    assert inside.any()
+    share, error = ones[inside].sum() / (n * inside.sum()), np.sqrt(2 / 9 / (n * inside.sum()))
+    assert abs(share - 2 / 3) < 5.0 * error
 
 
 @pytest.mark.parametrize("n", (1, 63, 64, 65, 200))
