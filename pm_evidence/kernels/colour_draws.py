@@ -22,7 +22,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.kernels.vectors import INDEX, Vector
+from pm_evidence.core.vectors import INDEX, Vector
 from pm_evidence.targets.colours import NOBODY, SIDE
 
 __all__ = [

@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.contracts import MoveInfo, Passage
 from pm_evidence.core.random import uniform
 from pm_evidence.kernels.colour_draws import (
     ROUNDS,
@@ -25,10 +25,19 @@ from pm_evidence.kernels.colour_draws import (
     tabulate,
 )
 from pm_evidence.kernels.lattice import VisitKernel
-from pm_evidence.targets.colours import NOBODY, SIDE, Colours, count_colours, count_like
+from pm_evidence.targets.colours import (
+    NOBODY,
+    SIDE,
+    ColourCounts,
+    Colours,
+    count_colours,
+    count_like,
+)
 from pm_evidence.targets.lattice import Potts
 
 __all__ = ["ColourHeatBath"]
+
+Floats = NDArray[np.float64]
 
 _LARGEST_LOG_WEIGHT = 600.0  # whose exponential is finite, with room for sums
 
@@ -57,50 +66,87 @@ class ColourHeatBath(VisitKernel):
         self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Colours, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
+        passage = self.pass_through(path, state, np.array([beta]), streams)
+        return passage.state, MoveInfo(1.0, passage.n_evaluations)
+
+    def pass_through(
+        self, path: Any, state: Colours, beta: Floats, streams: NDArray[np.uint64]
+    ) -> Passage:
+        """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
         target: Potts = path.target
-        geometry = target.geometry
-        order = self.sites(target)
         coupling, field = beta * target.coupling, path.field(beta)
-        tally = state.counts(target).T.copy() if path.needs_counts else np.empty((0, target.q), int)
-        sites, like = state.sites.copy(), np.empty(len(state), np.int64)
-        wide = len(target.sizes) == 2 and 0.0 <= 4.0 * coupling + field <= _LARGEST_LOG_WEIGHT
-        move = _sweep_wide if wide and coupling >= 0.0 else _sweep_one_by_one
-        move(
-            sites, geometry.ghosted, order, self.n_sweeps, target.q, coupling, field, streams, tally
-        )
-        _count(sites, geometry.forward, like, tally)
-        moved = Colours(sites, like, state.sizes, tally if path.needs_counts else None)
-        return moved, MoveInfo(1.0, len(state) * target.n_dim * self.n_sweeps)
+        sites, n, n_stages = state.sites.copy(), len(state), len(beta)
+        # counts before the first stage and after each
+        like = np.empty((n_stages + 1, n), np.int64)
+        tally = np.empty((n_stages + 1, target.q, n if path.needs_counts else 0), np.int64)
+        if path.needs_counts:
+            tally[0] = state.counts(target)
+        wide = len(target.sizes) == 2 and target.coupling >= 0.0
+        wide = wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT
+        go = _pass_wide if wide else _pass_one_by_one
+        orders = self.sites(target), self.n_sweeps
+        go(sites, target.geometry, orders, target.q, (coupling, field), streams, (like, tally))
+        counted = tally if path.needs_counts else None
+        visited = ColourCounts(like[1:], None if counted is None else counted[1:])
+        last = None if counted is None else counted[-1]
+        moved = Colours(sites, like[-1], state.sizes, last)
+        n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
+        return Passage(moved, visited, np.ones(n_stages), n_evaluations)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _sweep_wide(sites, neighbours, order, n_sweeps, q, coupling, field, streams, tally):
-    """Move all chains of a square lattice in place."""
+def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
+    """Move all chains of a square lattice in place through some stages, and count after each.
+
+    Parameters
+    ----------
+    sites : uint8 array, shape (n_groups, n_sites + 1, 64)
+    bonds : Geometry
+    orders : tuple
+        Sites in the order of visits, shape (n_sites,), and the number of sweeps.
+    q : int
+    stages : tuple of two float64 arrays, shape (n_stages,)
+        Log weight of a like neighbour, and of the favoured colour.
+    streams : uint64 array, shape (n, 4)
+    counts : tuple of int64 arrays
+        Like bonds, shape (n_stages + 1, n), the first row left alone; sites of each colour, shape
+        (n_stages + 1, q, n) with the first given, or (n_stages + 1, q, 0) where nobody asked.
+    """
+    coupling, field = stages
+    like, tally = counts
     words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
-    table, shares = tabulate(q, coupling, field)
-    extra, n_sites = expm1(field), len(neighbours)
+    tables = [tabulate(q, coupling[k], field[k]) for k in range(coupling.size)]
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
         last = min(first + SIDE, streams.shape[0])
         own = streams[first:last]
-        if field != 0.0:
-            _favour(favoured, field, tally[first:last], own)
-        seed(own, words)
-        n_left = 0
-        for _ in range(n_sweeps):
-            for i in order:
-                if n_left == 0:
-                    fill(words)
-                    n_left = ROUNDS
-                n_left -= 1
-                random = words[WORDS + n_left]
-                near, degree = _around(neighbours[i], n_sites)
-                if field == 0.0:
-                    doubtful = draw(x, i, near, favoured, random, table[degree], q)
-                else:
-                    doubtful = draw_in_field(x, i, near, favoured, random, table[degree], q)
-                if doubtful:
-                    settle(doubtful, x, i, near, favoured, random, q, shares, extra, own)
+        for k in range(coupling.size):
+            _favour(favoured, field[k], tally[k, :, first:last], own)
+            seed(own, words)
+            table, shares = tables[k]
+            _sweep_wide(x, bonds.ghosted, orders, q, field[k], favoured, words, table, shares, own)
+            _count(x, bonds.forward, like[k + 1, first:last], tally[k + 1, :, first:last])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares, streams):
+    """Move 64 chains in place, all at a time."""
+    order, n_sweeps = orders
+    extra, n_sites, n_left = expm1(field), len(neighbours), 0
+    for _ in range(n_sweeps):
+        for i in order:
+            if n_left == 0:
+                fill(words)
+                n_left = ROUNDS
+            n_left -= 1
+            random = words[WORDS + n_left]
+            near, degree = _around(neighbours[i], n_sites)
+            if field == 0.0:
+                doubtful = draw(x, i, near, favoured, random, table[degree], q)
+            else:
+                doubtful = draw_in_field(x, i, near, favoured, random, table[degree], q)
+            if doubtful:
+                settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -118,52 +164,66 @@ def _around(sides, n_sites):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _sweep_one_by_one(sites, neighbours, order, n_sweeps, q, coupling, field, streams, tally):
-    """Move all chains of any lattice in place, at any coupling."""
-    weight, favoured = np.empty(q), np.zeros(SIDE, np.uint8)
-    n_sides = neighbours.shape[1]
-    powers = np.array(
-        [exp(coupling * k - max(coupling * n_sides, 0.0)) for k in range(n_sides + 1)]
-    )
-    boost = exp(field)
+def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
+    """Move all chains of any lattice in place, at any coupling; see ``_pass_wide``."""
+    coupling, field = stages
+    like, tally = counts
+    favoured = np.zeros(SIDE, np.uint8)
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
         last = min(first + SIDE, streams.shape[0])
         own = streams[first:last]
-        if field != 0.0:
-            _favour(favoured, field, tally[first:last], own)
-        for k in range(last - first):
-            for _ in range(n_sweeps):
-                for i in order:
-                    weight[:] = 0.0
-                    for side in range(n_sides):
-                        colour = x[neighbours[i, side], k]
-                        if colour != NOBODY:
-                            weight[colour] += 1.0
-                    total = 0.0
-                    for colour in range(q):
-                        weight[colour] = powers[int(weight[colour])]
-                        if field != 0.0 and colour == favoured[k]:
-                            weight[colour] *= boost
-                        total += weight[colour]
-                    t, colour = uniform(own[k]) * total, 0
-                    while colour < q - 1 and t >= weight[colour]:
-                        t -= weight[colour]
-                        colour += 1
-                    x[i, k] = colour
+        for k in range(coupling.size):
+            _favour(favoured, field[k], tally[k, :, first:last], own)
+            for c in range(last - first):
+                _sweep_one(
+                    x[:, c], bonds.ghosted, orders, q, coupling[k], field[k], favoured[c], own[c]
+                )
+            _count(x, bonds.forward, like[k + 1, first:last], tally[k + 1, :, first:last])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
+    """Move one chain in place."""
+    order, n_sweeps = orders
+    weight, n_sides = np.empty(q), neighbours.shape[1]
+    most = max(coupling * n_sides, 0.0)
+    powers = np.array([exp(coupling * k - most) for k in range(n_sides + 1)])
+    for _ in range(n_sweeps):
+        for i in order:
+            weight[:] = 0.0
+            for side in range(n_sides):
+                colour = x[neighbours[i, side]]
+                if colour != NOBODY:
+                    weight[colour] += 1.0
+            total = 0.0
+            for colour in range(q):
+                weight[colour] = powers[int(weight[colour])]
+                if field != 0.0 and colour == favoured:
+                    weight[colour] *= exp(field)
+                total += weight[colour]
+            t, colour = uniform(stream) * total, 0
+            while colour < q - 1 and t >= weight[colour]:
+                t -= weight[colour]
+                colour += 1
+            x[i] = colour
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _favour(favoured, field, tally, streams):
-    """Draw the favoured colour of every chain given how many sites have each."""
-    n, q = tally.shape
+    """Draw the favoured colour of every chain given how many sites have each, in a field."""
+    if field == 0.0:
+        return
+    q, n = tally.shape
+    weight = np.empty(q)
     for k in range(n):
-        most, total = tally[k].max(), 0.0
+        most, total = tally[:, k].max(), 0.0
         for c in range(q):
-            total += exp(field * (tally[k, c] - most))
+            weight[c] = exp(field * (tally[c, k] - most))
+            total += weight[c]
         t, c = uniform(streams[k]) * total, 0
         while c < q - 1:
-            t -= exp(field * (tally[k, c] - most))
+            t -= weight[c]
             if t < 0.0:
                 break
             c += 1
@@ -171,10 +231,8 @@ def _favour(favoured, field, tally, streams):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _count(sites, forward, like, tally):
+def _count(x, forward, like, tally):
     """Count like bonds, and colours if ``tally`` has room."""
-    for group in range(sites.shape[0]):
-        first = group * SIDE
-        count_like(sites[group], forward, like[first : first + SIDE])
-        if tally.shape[0]:
-            count_colours(sites[group], tally[first : first + SIDE])
+    count_like(x, forward, like)
+    if tally.size:
+        count_colours(x, tally)

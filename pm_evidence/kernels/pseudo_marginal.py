@@ -75,12 +75,11 @@ class PseudoMarginal:
         for _ in range(self.n_steps):
             proposal = kernel._propose(path.target, state, streams)
             # uniform numbers are drawn for all, so that a stream does not know the others' fate
-            gained = np.empty(len(state))
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore"):  # inf - inf, and 0 * inf at beta 0
                 change = proposal.log_density - state.log_density
-            gained[:] = change[:, 0] + beta * change[:, 1]
+                gained = change[:, 0] + beta * change[:, 1]
+                stuck = ~np.isfinite(state.log_density[:, 0] + beta * state.log_density[:, 1])
             failed = np.isnan(proposal.log_density).any(axis=1)
-            stuck = ~np.isfinite(state.log_density[:, 0] + beta * state.log_density[:, 1])
             gained[failed | stuck] = -np.inf
             accepted = np.empty(len(state), np.bool_)
             acceptance += _decide(gained, streams, accepted)

@@ -6,13 +6,17 @@ from typing import Any, Self
 
 import numba as nb
 import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from pm_evidence.core.vectors import INDEX, Vector
 from pm_evidence.targets.lattice import Potts
 
 __all__ = [
     "NOBODY",
     "SIDE",
+    "ColourCounts",
     "Colours",
     "colours_of",
     "count_colours",
@@ -27,6 +31,34 @@ Floats = NDArray[np.float64]
 
 SIDE = 64  # chains side by side
 NOBODY = 255  # the colour of what lies beyond a free edge
+_TURNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ColourCounts:
+    """What the energies of Potts lattices need.
+
+    Parameters
+    ----------
+    like : ndarray of int64, shape (..., n)
+        Number of bonds between like colours, for every chain.
+    tally : ndarray of int64, shape (..., q, n), optional
+        Number of sites of each colour; None where nobody asked.
+    """
+
+    like: Counts
+    tally: Counts | None = None
+
+    def energy(self, target: Potts) -> Floats:
+        """Return the energies in nats at beta 1, shape ``(..., n)``."""
+        energy: Floats = self.like.astype(float)
+        energy *= -target.coupling
+        return energy
+
+    def counts(self, target: Potts) -> Counts:
+        """Return the number of sites of each colour, shape ``(q, ..., n)``."""
+        assert self.tally is not None  # the path that needs them asks for them
+        return np.moveaxis(self.tally, -2, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +74,7 @@ class Colours:
         Number of bonds between like colours, for every chain.
     sizes : tuple of ints
         Number of sites along each axis.
-    tally : ndarray of int64, shape (n, q), optional
+    tally : ndarray of int64, shape (q, n), optional
         Number of sites of each colour; None where nobody asked.
     """
 
@@ -57,7 +89,7 @@ class Colours:
     def take(self, index: NDArray[np.int64]) -> Self:
         """Return the members at ``index`` as a new population."""
         index = np.arange(len(self))[index]
-        tally = None if self.tally is None else self.tally[index]
+        tally = None if self.tally is None else self.tally[:, index]
         return type(self)(pack_colours(self.rows()[index]), self.like[index], self.sizes, tally)
 
     def join(self, others: Sequence[Self]) -> Self:
@@ -68,7 +100,7 @@ class Colours:
             pack_colours(np.concatenate([part.rows() for part in parts])),
             np.concatenate([part.like for part in parts]),
             self.sizes,
-            np.concatenate(tallies) if len(tallies) == len(parts) else None,
+            np.concatenate(tallies, axis=1) if len(tallies) == len(parts) else None,
         )
 
     def to_draws(self) -> Bytes:
@@ -77,18 +109,16 @@ class Colours:
 
     def energy(self, target: Potts) -> Floats:
         """Return the energies in nats at beta 1, shape ``(n,)``."""
-        energy: Floats = self.like.astype(float)
-        energy *= -target.coupling
-        return energy
+        return ColourCounts(self.like).energy(target)
 
     def counts(self, target: Potts) -> Counts:
         """Return the number of sites of each colour, shape ``(q, n)``."""
         if self.tally is not None:
-            return self.tally.T
-        tally = np.empty((len(self), target.q), np.int64)
+            return self.tally
+        tally = np.empty((target.q, len(self)), np.int64)
         for group, first in enumerate(range(0, len(self), SIDE)):
-            count_colours(self.sites[group], tally[first : first + SIDE])
-        return tally.T
+            count_colours(self.sites[group], tally[:, first : first + SIDE])
+        return tally
 
     def rows(self) -> Bytes:
         """Return a chain a row, shape ``(n, n_sites)``."""
@@ -139,46 +169,59 @@ def count_like(sites, forward, out):
     out : int64 array, shape (n,)
         Receives the counts; n is at most 64.
     """
-    total, few = np.zeros(SIDE, np.int64), np.zeros(SIDE, np.uint8)
     n_sites, n_axes = forward.shape
-    n_few = 0
-    for i in range(n_sites):
-        own = sites[i]
-        for axis in range(n_axes):
-            j = forward[i, axis]
-            if j != i:
-                _add_equal(own, sites[j], few)
-                n_few += 1
-        if n_few > 250:
-            _spill(few, total)
-            n_few = 0
-    _spill(few, total)
-    out[:] = total[: out.size]
+    # sums of their own for some sites in turn, for none to wait for the one before
+    n_sums = _TURNS * n_axes
+    total, few = np.zeros((n_sums, SIDE), np.int64), np.zeros((n_sums, SIDE), np.uint8)
+    for first in range(0, n_sites, 255):
+        for i in range(first, min(first + 255, n_sites)):
+            for axis in range(n_axes):
+                j = forward[i, axis]
+                if j != i:
+                    _add_equal(sites, i, sites, j, few, i % _TURNS * n_axes + axis)
+        _spill(few, total)
+    out[:] = total.sum(axis=0)[: out.size]
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def count_colours(sites, out):
-    """Count the sites of each colour; ``out`` has shape (n, q). See ``count_like``."""
-    n_sites, q = sites.shape[0] - 1, out.shape[1]
-    total, few = np.zeros((q, SIDE), np.int64), np.zeros(SIDE, np.uint8)
-    colour = np.empty(SIDE, np.uint8)
+    """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
+    n_sites, q = sites.shape[0] - 1, out.shape[0]
+    total, few = np.zeros((q, SIDE), np.int64), np.zeros((q, SIDE), np.uint8)
+    colours = np.empty((q, SIDE), np.uint8)
+    for c in range(q):
+        colours[c] = c
     for first in range(0, n_sites, 255):
-        for c in range(q):
-            colour[:] = c
-            for i in range(first, min(first + 255, n_sites)):
-                _add_equal(sites[i], colour, few)
-            _spill(few, total[c])
-    out[:] = total.T[: out.shape[0]]
+        for i in range(first, min(first + 255, n_sites)):
+            for c in range(q):
+                _add_equal(sites, i, colours, c, few, c)
+        _spill(few, total)
+    out[:] = total[:, : out.shape[1]]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _add_equal(a, b, few):
-    for c in range(SIDE):
-        few[c] = nb.uint8(few[c] + nb.uint8(a[c] == b[c]))
+@intrinsic
+def _add_equal(typingctx: Any, a: Any, i: Any, b: Any, j: Any, few: Any, k: Any) -> Any:
+    """Add 1 to row ``k`` of ``few`` wherever row ``i`` of ``a`` equals row ``j`` of ``b``."""
+    signature = types.void(a, i, b, j, few, k)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        def row(array: int, index: int) -> tuple[Any, Any]:
+            pointer = context.make_array(sig.args[array])(context, builder, args[array]).data
+            number = builder.sext(args[index], INDEX) if sig.args[index].bitwidth < 64 else None
+            return pointer, builder.mul(number or args[index], INDEX(SIDE))
+
+        one, other, sums = (
+            Vector.load(builder, *row(array, array + 1), 8, SIDE) for array in (0, 2, 4)
+        )
+        (sums + one.equals(other).resized(8)).store(*row(4, 5))
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _spill(few, total):
-    for c in range(SIDE):
-        total[c] += nb.int64(few[c])
-        few[c] = 0
+    for k in range(few.shape[0]):
+        for c in range(SIDE):
+            total[k, c] += nb.int64(few[k, c])
+            few[k, c] = 0

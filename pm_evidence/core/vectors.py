@@ -1,6 +1,6 @@
 """Vectors of small integers in compiled code, with Python's operators.
 
-Intrinsics written with ``Vector`` emit vectors outright, as those written with ``core.lanes`` do;
+Intrinsics written with ``Vector`` emit vectors outright, as those written with ``lanes`` do;
 here the width of an integer is free. A processor with narrower vectors takes two or more for each.
 """
 
