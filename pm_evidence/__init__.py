@@ -27,6 +27,8 @@ from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.gaussian import Gaussian
 from pm_evidence.targets.lattice import Ising, Potts
+from pm_evidence.targets.random_effects import RandomEffects
+from pm_evidence.targets.state_space import StateSpace
 
 __all__ = [
     "AIS",
@@ -44,7 +46,9 @@ __all__ = [
     "NumericalError",
     "Potts",
     "PseudoMarginal",
+    "RandomEffects",
     "RandomWalk",
+    "StateSpace",
     "attach_evidence",
     "bayes_factor",
     "compare",

@@ -1,8 +1,11 @@
-"""Calls of compiled densities by address.
+"""Calls of compiled functions by address.
 
 A density is a C function ``status(x*, out*, gradient*, data*)``. Kernels receive its
 address as an integer, so they are compiled once for all models and cached; closing
 over the function itself would compile every kernel again for every model.
+
+Any other function of a model is a C function ``status(frame*)``, where the frame is an
+array of words that holds the addresses of its arguments and results.
 """
 
 from typing import Any
@@ -11,11 +14,12 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["DENSITY_SIGNATURE", "call_density", "view_address"]
+__all__ = ["DENSITY_SIGNATURE", "FRAME_SIGNATURE", "call_density", "call_frame", "view_address"]
 
 _doubles = types.CPointer(types.double)
 _words = types.CPointer(types.int64)
 DENSITY_SIGNATURE = types.int64(_doubles, _doubles, _doubles, _words)
+FRAME_SIGNATURE = types.int64(_words)
 
 
 @intrinsic
@@ -47,6 +51,29 @@ def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, 
         function_type = ir.FunctionType(ir.IntType(64), [p.type for p in pointers])
         function = builder.inttoptr(args[0], function_type.as_pointer())
         return builder.call(function, pointers)
+
+    return signature, codegen
+
+
+@intrinsic
+def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
+    """Return ``(*address)(frame)``: 0, or 1 where the function failed.
+
+    Parameters
+    ----------
+    address : int64
+        Address of a function with ``FRAME_SIGNATURE``.
+    frame : int64 array, contiguous
+        Its arguments, laid out as ``targets.compile_calls`` says.
+    """
+    signature = types.int64(address, frame)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        words = ir.IntType(64).as_pointer()
+        array = context.make_array(sig.args[1])(context, builder, args[1])
+        function_type = ir.FunctionType(ir.IntType(64), [words])
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(function, [builder.bitcast(array.data, words)])
 
     return signature, codegen
 

@@ -6,6 +6,7 @@ The generator is Blackman and Vigna (2021), "Scrambled linear pseudorandom numbe
 generators".
 """
 
+from functools import cache
 from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
@@ -13,10 +14,21 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["block_seeds", "fill_normal", "next_word", "resolve_seed", "streams", "uniform"]
+__all__ = [
+    "block_seeds",
+    "fill_normal",
+    "generator_functions",
+    "next_word",
+    "resolve_seed",
+    "seed_stream",
+    "streams",
+    "uniform",
+]
 
 _TWO_POW_52 = 4503599627370496.0
 _TWO_POW_MINUS_52 = 1.0 / _TWO_POW_52
+_TWO_POW_MINUS_53 = 0.5 * _TWO_POW_MINUS_52
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # 256 layers of equal area under the normal density end at its top when the widest ends here.
 _TAIL = 3.6541528853610088
 
@@ -91,6 +103,56 @@ def uniform(stream: Any) -> Any:
     """Return a uniform draw strictly between 0 and 1."""
     # 52 bits: with 53 the half would be rounded away, and the greatest draw to 1
     return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def seed_stream(stream: Any, seed: Any, number: Any) -> None:
+    """Set ``stream`` to the start of the stream that has this number under a 64-bit seed.
+
+    The words are those of splitmix64 (Steele, Lea and Flood 2014) from a start that is mixed once,
+    so that neighbouring seeds have nothing in common.
+    """
+    start = _mix(nb.uint64(seed)) + nb.uint64(4) * nb.uint64(number) * _GOLDEN
+    for k in range(4):
+        stream[k] = _mix(start + nb.uint64(k + 1) * _GOLDEN)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _mix(word: Any) -> Any:
+    word = (word ^ (word >> nb.uint64(30))) * nb.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> nb.uint64(27))) * nb.uint64(0x94D049BB133111EB)
+    return word ^ (word >> nb.uint64(31))
+
+
+def _next_uint64(state: Any) -> Any:
+    return next_word(nb.carray(state, (4,)))
+
+
+def _next_uint32(state: Any) -> Any:
+    return nb.uint32(next_word(nb.carray(state, (4,))) >> nb.uint64(32))
+
+
+def _next_double(state: Any) -> Any:
+    return (next_word(nb.carray(state, (4,))) >> nb.uint64(11)) * _TWO_POW_MINUS_53
+
+
+@cache
+def _generator_callbacks() -> tuple[Any, Any, Any]:
+    state = nb.types.CPointer(nb.types.uint64)
+    return (
+        nb.cfunc(nb.types.uint64(state), cache=True)(_next_uint64),
+        nb.cfunc(nb.types.uint32(state), cache=True)(_next_uint32),
+        nb.cfunc(nb.types.double(state), cache=True)(_next_double),
+    )
+
+
+def generator_functions() -> NDArray[np.int64]:
+    """Return addresses of C functions that draw 64 bits, 32 bits and a double from a stream.
+
+    They take the address of its four words, as the functions of a NumPy bit generator take that
+    of its state.
+    """
+    return np.array([callback.address for callback in _generator_callbacks()], np.int64)
 
 
 def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:

@@ -4,9 +4,13 @@ Every scheme returns each member ``m w_i`` times on average. They differ in the 
 that they add: multinomial the most, the others less. SSP is the Srinivasan sampling
 process (Gerber, Chopin and Whiteley 2019), which is consistent whatever the order of
 the members.
+
+Compiled code calls ``count_uniforms`` and ``resample_into`` with its own random numbers.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -14,10 +18,20 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
 
-__all__ = ["SCHEMES", "resample"]
+__all__ = ["CODES", "SCHEMES", "count_uniforms", "resample", "resample_into"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_SYSTEMATIC, _STRATIFIED, _RESIDUAL, _SSP, _MULTINOMIAL = range(5)
+# what compiled code knows each scheme by
+CODES = {
+    "systematic": _SYSTEMATIC,
+    "stratified": _STRATIFIED,
+    "residual": _RESIDUAL,
+    "ssp": _SSP,
+    "multinomial": _MULTINOMIAL,
+}
 
 
 def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> Indices:
@@ -47,48 +61,134 @@ def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> I
     return SCHEMES[check_choice("resampling", scheme, SCHEMES)](weight, m, rng)
 
 
+def _resample(code: int, weight: Floats, m: int, rng: np.random.Generator) -> Indices:
+    weight = np.require(weight, np.float64, ["C", "W"])  # one compiled version for all callers
+    index = np.empty(m, np.int64)
+    resample_into(code, weight, rng.random(count_uniforms(code, weight, m)), index)
+    return index
+
+
+SCHEMES: dict[str, Callable[[Floats, int, np.random.Generator], Indices]] = {
+    scheme: partial(_resample, code) for scheme, code in CODES.items()
+}
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def count_uniforms(scheme: Any, weight: Any, m: Any) -> Any:
+    """Return how many uniform draws a scheme (its code) needs for ``m`` indices."""
+    if scheme == _SYSTEMATIC:
+        return 1
+    if scheme == _SSP:
+        return weight.size
+    if scheme == _RESIDUAL:
+        rest = m
+        for w in weight:
+            rest -= int(np.floor(m * w))
+        return max(rest, 0)
+    return m
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def resample_into(scheme: Any, weight: Any, uniforms: Any, index: Any) -> None:
+    """Fill ``index`` with indices in rising order.
+
+    Parameters
+    ----------
+    scheme : int
+        One of the values of ``CODES``.
+    weight : ndarray, shape (n,)
+        Weights that sum to one.
+    uniforms : ndarray, shape (count_uniforms(scheme, weight, m),)
+        Draws from [0, 1); overwritten.
+    index : ndarray of int64, shape (m,)
+        Receives the indices.
+    """
+    m = index.size
+    if scheme == _SYSTEMATIC:
+        _systematic(weight, uniforms[0], index)
+    elif scheme == _SSP:
+        _repeat(_ssp_counts(m * weight, uniforms), m * weight, index)
+    elif scheme == _RESIDUAL:
+        _residual(weight, uniforms, index)
+    else:
+        if scheme == _MULTINOMIAL:
+            uniforms.sort()
+        else:
+            for k in range(m):
+                uniforms[k] = (k + uniforms[k]) / m
+        index[:] = _invert(weight, uniforms)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _invert(weight: Floats, points: Floats) -> Indices:
     """Return the index of the weight interval that each sorted point in [0, 1) falls into."""
-    edges = np.cumsum(weight)
-    # rounding may leave the last edge below a point, or a point at 1, and a member of weight zero
-    # is never drawn
-    edges[np.flatnonzero(weight)[-1] :] = np.inf
-    return np.searchsorted(edges, points, side="right").astype(np.int64)
+    index = np.empty(points.size, np.int64)
+    last = _last_positive(weight)
+    j, edge = 0, weight[0]
+    for k in range(points.size):
+        while edge <= points[k] and j < last:
+            j += 1
+            edge += weight[j]
+        index[k] = j
+    return index
 
 
-def _multinomial(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
-    return _invert(weight, np.sort(rng.random(m)))
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _systematic(weight: Floats, shift: float, index: Indices) -> None:
+    last, m = _last_positive(weight), index.size
+    j, edge = 0, weight[0]
+    for k in range(m):
+        point = (k + shift) / m
+        while edge <= point and j < last:
+            j += 1
+            edge += weight[j]
+        index[k] = j
 
 
-def _stratified(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
-    return _invert(weight, (np.arange(m) + rng.random(m)) / m)
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _last_positive(weight: Floats) -> int:
+    """Return the last member that may be drawn.
+
+    Rounding may leave the last edge below a point, or a point at 1, and a member of weight zero is
+    never drawn.
+    """
+    last = weight.size - 1
+    while last > 0 and weight[last] == 0.0:
+        last -= 1
+    return last
 
 
-def _systematic(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
-    return _invert(weight, (np.arange(m) + rng.random()) / m)
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _residual(weight: Floats, uniforms: Floats, index: Indices) -> None:
+    m = index.size
+    residue = m * weight
+    start = 0
+    for i in range(weight.size):
+        sure = int(np.floor(residue[i]))
+        residue[i] -= sure
+        stop = min(start + sure, m)
+        index[start:stop] = i
+        start = stop
+    if start < m:
+        uniforms.sort()
+        residue /= residue.sum()
+        index[start:] = _invert(residue, uniforms[: m - start])
+        index.sort()
 
 
-def _residual(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
-    expected = m * weight
-    sure = np.floor(expected).astype(np.int64)
-    rest = m - int(sure.sum())
-    kept = np.repeat(np.arange(weight.size), sure)
-    if rest == 0:
-        return kept
-    residue = expected - sure
-    drawn = _multinomial(residue / residue.sum(), rest, rng)
-    return np.sort(np.concatenate([kept, drawn]))
-
-
-def _ssp(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
-    counts = _ssp_counts(m * weight, rng.random(weight.size))
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _repeat(counts: Indices, expected: Floats, index: Indices) -> None:
+    """Write every index as often as it is counted."""
     # rounding of the cumulated fractions can leave one too many or too few
-    spare = m - int(counts.sum())
+    spare = index.size - counts.sum()
     if spare > 0:
-        counts[int(np.argmax(m * weight - counts))] += spare
+        counts[np.argmax(expected - counts)] += spare
     elif spare < 0:
-        counts[int(np.argmax(counts - m * weight))] += spare
-    return np.repeat(np.arange(weight.size), counts)
+        counts[np.argmax(counts - expected)] += spare
+    start = 0
+    for i in range(counts.size):
+        index[start : start + counts[i]] = i
+        start += counts[i]
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -122,12 +222,3 @@ def _ssp_counts(expected: Floats, draws: Floats) -> Indices:
     if i < n and fraction[i] > 0.5:
         counts[i] += 1
     return counts
-
-
-SCHEMES: dict[str, Callable[[Floats, int, np.random.Generator], Indices]] = {
-    "systematic": _systematic,
-    "stratified": _stratified,
-    "residual": _residual,
-    "ssp": _ssp,
-    "multinomial": _multinomial,
-}

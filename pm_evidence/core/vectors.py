@@ -87,7 +87,8 @@ class Vector:
 
     def rotate(self, bits: int) -> "Vector":
         """Return the integers rotated to the left."""
-        return (self << bits) | (self >> (self.value.type.element.width - bits))
+        rotated: Vector = (self << bits) | (self >> (self.value.type.element.width - bits))
+        return rotated
 
     def equals(self, other: "Vector") -> "Vector":
         """Return a mask of where two vectors are equal."""
@@ -112,7 +113,8 @@ class Vector:
     def high_product(self, other: "Vector") -> "Vector":
         """Return the upper halves of the products."""
         bits = self.value.type.element.width
-        return ((self.resized(2 * bits) * other.resized(2 * bits)) >> bits).resized(bits)
+        halves: Vector = ((self.resized(2 * bits) * other.resized(2 * bits)) >> bits).resized(bits)
+        return halves
 
     def resized(self, bits: int) -> "Vector":
         """Return the same numbers in more bits, or their lower bits."""

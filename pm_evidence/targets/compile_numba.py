@@ -34,7 +34,13 @@ from pytensor.tensor.random.type import RandomGeneratorType, random_generator_ty
 
 from pm_evidence.core.native import DENSITY_SIGNATURE, call_density, view_address
 
-__all__ = ["CompiledDensity", "compile_density", "compile_draws", "in_double_precision"]
+__all__ = [
+    "CompiledDensity",
+    "compile_density",
+    "compile_draws",
+    "in_double_precision",
+    "on_one_generator",
+]
 
 # Below this size a constant is cheaper embedded in the code than read through a pointer.
 _LIFT_SIZE = 32
@@ -171,7 +177,7 @@ def compile_draws(
         implementation: compiling would then cost more than it saves.
     """
     outputs, shared, values = _shared_to_inputs(list(outputs))
-    threaded = _on_one_generator(outputs)
+    threaded = on_one_generator(outputs)
     if threaded is None:
         return None
     outputs, generator, last = threaded
@@ -204,7 +210,7 @@ def compile_draws(
     return lambda out, generator: compiled(out, generator, *arrays)
 
 
-def _on_one_generator(
+def on_one_generator(
     outputs: Sequence[Variable],
 ) -> tuple[list[Variable], Variable, Variable] | None:
     """Let all draws of a graph follow each other on one random generator."""
@@ -238,6 +244,7 @@ def _quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         # what runs in object mode is told once, as ``slow_ops``
         warnings.filterwarnings("ignore", message="Numba will use object mode")
+        warnings.filterwarnings("ignore", message="Code running in object mode")
         # of matrices that PyTensor leaves in Fortran order: nothing that a user could do
         warnings.simplefilter("ignore", NumbaPerformanceWarning)
         yield

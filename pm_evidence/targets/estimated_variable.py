@@ -220,6 +220,12 @@ def register_estimated(
         The variable, in ``model.observed_RVs``.
     """
     model = pm.modelcontext(model)
+    data = observed if isinstance(observed, Variable) else pt.constant(observed)
+    # PyMC wants one type for both; NaN needs a float
+    if draw.type.dtype.startswith(("int", "uint", "bool")) and data.type.dtype.startswith("float"):
+        draw = draw.astype(data.type.dtype)
+    elif data.type.dtype != draw.type.dtype:
+        data = data.astype(draw.type.dtype)
     updates = collect_default_updates(inputs=list(spec.parents), outputs=[draw])
     op = EstimatedRV(
         [*spec.parents, *updates.keys()],
@@ -230,7 +236,8 @@ def register_estimated(
     rv = op(*parents, *updates.keys())
     rv = rv[0] if isinstance(rv, list | tuple) else rv
     rv.name = model.name_for(name)
-    data = observed if isinstance(observed, Variable) else pt.constant(observed, name=rv.name)
+    if isinstance(data, Constant):
+        data.name = rv.name
     rv.tag.observations = data
     model.create_value_var(rv, transform=None, default_transform=None, value_var=data)
     model.add_named_variable(rv, (dims,) if isinstance(dims, str) else dims)
