@@ -5,8 +5,6 @@ from dataclasses import replace
 from functools import partial, singledispatch
 from typing import Any
 
-import numpy as np
-
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.contracts import Kernel, Line
 from pm_evidence.kernels.autoregression import Autoregression
@@ -36,10 +34,10 @@ __all__ = ["line_of", "method_of"]
 # The pilot wants enough particles per dimension to learn a covariance from.
 _PILOT_PARTICLES_PER_DIMENSION = 10
 _NOISY_PILOT, _NOISY_PATHS = 200, 16
-_LATTICE_STAGES, _LATTICE_PATHS = (1000, 20_000), 512
-# Height of the field on the way round a transition, and stages per site: the variance of the work
-# is in proportion to sites over stages.
-_SPIN_DETOUR, _COLOUR_DETOUR = (0.5, 12), (0.8, 2)
+_LEAST_STAGES, _LATTICE_PATHS = 1000, 512
+# Height of the field on the way round a transition; stages per site, as the variance of the work is
+# in proportion to sites over stages; and the stages times sites that the default stops at.
+_SPIN_DETOUR, _COLOUR_DETOUR = (0.5, 60, 64_000_000), (0.8, 4, 16_000_000)
 _CLUSTERS = {"swendsen_wang": SwendsenWang, "wolff": Wolff}
 _SPIN_KERNELS = {"heat_bath": SpinHeatBath, "metropolis": SpinMetropolis, **_CLUSTERS}
 _COLOUR_KERNELS = {"heat_bath": ColourHeatBath, **_CLUSTERS}
@@ -118,11 +116,11 @@ def _lattice(
     spins = isinstance(target, Ising)
     field = target.field if isinstance(target, Ising) else 0.0
     straight = field or target.coupling <= 0.0 or not isinstance(chosen, VisitKernel)
-    height, per_site = _SPIN_DETOUR if spins else _COLOUR_DETOUR
+    height, per_site, budget = _SPIN_DETOUR if spins else _COLOUR_DETOUR
     return Line(
         LatticePath(target) if straight else DetouredPath(target, height),
         chosen,
-        n_stages=int(np.clip(per_site * target.n_dim, *_LATTICE_STAGES)),
+        n_stages=max(min(per_site * target.n_dim, budget // target.n_dim), _LEAST_STAGES),
         starts=partial(ground_states, target),
         n_paths=_LATTICE_PATHS,
     )

@@ -23,6 +23,7 @@ from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.trace import FORWARD, ISLAND, kernel_settings
 from pm_evidence.schedules.adaptive import no_support
 from pm_evidence.schedules.fixed import linear
+from pm_evidence.schedules.learnt import even_steps
 
 __all__ = ["Run", "Starts"]
 
@@ -30,6 +31,8 @@ Floats = NDArray[np.float64]
 
 _STARTING, _PEAK = 7, 8  # phases of the random streams
 _PEAK_DRAWS = 500
+# The trial run of a schedule, whose seed no user and no second run would choose.
+_TRIAL_STAGES, _TRIAL_PATHS, _TRIAL = 400, 256, 2**66
 # Moves at the target before reverse paths set off: those from one exact draw part and remain
 # exact, those from a state near the target relax.
 _MOVES_BEFORE = {"exact": 100, "relaxed": 100}
@@ -204,7 +207,7 @@ class Run:
         if line.n_stages is not None and isinstance(sampler, AIS):
             beta = self.schedule
             if beta is None:
-                beta = linear(sampler.n_stages or line.n_stages)
+                beta = self._even_steps(line, sampler.n_stages or line.n_stages)
             plan = Plan(beta, (line.kernel,) * (len(beta) - 1))
             return plan, plan
         n = max(self.draws, line.n_pilot)
@@ -212,6 +215,13 @@ class Run:
         coarse = pilot.run(line.path, line.kernel, self.seed, display.pilot)
         coarse = replace(coarse, population=None)  # blocks take the plan along to their workers
         return coarse, coarse if self.schedule is not None else sampler.follow(coarse)
+
+    def _even_steps(self, line: Line, n_stages: int) -> Floats:
+        """Return a schedule for kernels that have nothing to learn, from a trial run."""
+        trial = linear(_TRIAL_STAGES)
+        plan = Plan(trial, (line.kernel,) * _TRIAL_STAGES)
+        record = AIS().run_block(line.path, plan, 0, _TRIAL_PATHS, self.seed + _TRIAL)
+        return even_steps(trial, record.trace.energy_var, n_stages)
 
     def _beside_the_peak(
         self, path: Path, record: RunRecord, found: list[LogEvidence]
