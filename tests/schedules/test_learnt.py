@@ -21,7 +21,7 @@ def test_steps_are_short_where_the_energy_varies():
     assert found[0] == 0.0 and found[-1] == 1.0 and (np.diff(found) > 0.0).all()
     inside = ((found > 0.5) & (found < 0.7)).mean()
     # nine tenths of the steps, and a fifth of the tenth that lies evenly
-    assert inside == pytest.approx(0.92, abs=0.02)
+    assert inside == pytest.approx(0.92, abs=0.04)
 
 
 def test_the_power_of_the_variance():
