@@ -1,13 +1,14 @@
 """Tempered sequential Monte Carlo on independent islands."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share
-from pm_evidence.core.contracts import Path, Plan
-from pm_evidence.core.numerics import log_mean_exp, normalised
+from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
@@ -39,6 +40,9 @@ class SMC:
         Effective sample size that every stage keeps, as a share of ``draws``.
     resampling : str
         ``"systematic"``, ``"stratified"``, ``"residual"``, ``"ssp"`` or ``"multinomial"``.
+    resample_below : float
+        With ``chain_length=1``, resample only where the effective sample size falls below this
+        share, and at the end; particles carry their weights in between.
     n_stages : int
         Number of stages where the schedule is a named one.
 
@@ -55,6 +59,7 @@ class SMC:
     chain_length: int = 10
     ess: float = 0.7
     resampling: str = "systematic"
+    resample_below: float = 1.0
     n_stages: int = 50
     name = "smc"
 
@@ -64,6 +69,13 @@ class SMC:
         check_count("n_stages", self.n_stages, 1)
         check_share("ess", self.ess, 0.5)
         check_choice("resampling", self.resampling, SCHEMES)
+        if self.resample_below != 1.0:
+            check_share("resample_below", self.resample_below, 0.5)
+            if self.chain_length != 1:
+                raise ValueError(
+                    f"resample_below needs chain_length=1, got {self.chain_length}: longer chains "
+                    "start from resampled particles; pass chain_length=1, or leave it out."
+                )
 
     def first_round(self, draws: int) -> int:
         """Return how many particles to begin with."""
@@ -91,22 +103,23 @@ class SMC:
         chains = streams(chain_seed, n_chains)
         n = n_chains * self.chain_length
         state = path.draw(n, draw_seed)
-        log_z, variance = 0.0, 0.0
+        log_z, variance, carried = 0.0, 0.0, np.zeros(n)
         tracer = Tracer(block, report)
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
-            log_weight = path.log_ratio(state, start, beta)
+            log_weight = carried + path.log_ratio(state, start, beta)
             energy = path.energy(state, start)
-            log_z += log_mean_exp(log_weight)
+            log_z += log_mean_exp(log_weight) - log_mean_exp(carried)
             if not np.isfinite(log_z):
                 break
-            variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
-            order = path.order(state)
-            weight = normalised(log_weight[order])
-            chosen = order[resample(weight, n_chains, rng, self.resampling)]
-            state, info = grow_chains(
-                path, kernel, state.take(chosen), beta, self.chain_length, chains
-            )
-            tracer.add(beta, energy, log_weight, info, log_z)
+            before = carried
+            if self._carries_on(log_weight, beta):
+                state, info = kernel.advance(path, state, beta, chains)
+                carried = log_weight
+            else:
+                variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
+                state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
+                carried = np.zeros(n)
+            tracer.add(beta, energy, log_weight, info, log_z, before)
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
         bridge = None
@@ -124,6 +137,27 @@ class SMC:
             n_evaluations=n + (n if bridge else 0) + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )
+
+    def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:
+        """Return whether particles go on with their weights, and are not resampled."""
+        few = self.resample_below < 1.0 and beta < 1.0
+        return few and bool(ess_share(log_weight) >= self.resample_below)
+
+    def _renewed(
+        self,
+        path: Path,
+        kernel: Kernel,
+        state: Any,
+        log_weight: NDArray[np.float64],
+        beta: float,
+        rng: np.random.Generator,
+        chains: NDArray[np.uint64],
+    ) -> tuple[Any, MoveInfo]:
+        """Return a population of equal weights: resampled particles and their chains."""
+        order = path.order(state)
+        weight = normalised(log_weight[order])
+        chosen = order[resample(weight, len(chains), rng, self.resampling)]
+        return grow_chains(path, kernel, state.take(chosen), beta, self.chain_length, chains)
 
 
 def _variance_of_mean(log_weight: NDArray[np.float64], n_units: int) -> float:

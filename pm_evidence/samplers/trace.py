@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo, Passage, Plan
-from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.progress import Progress, Report
 from pm_evidence.core.records import StageTrace
 
@@ -43,17 +43,39 @@ class Tracer:
         return len(self._rows)
 
     def add(
-        self, beta: float, energy: Floats, log_weight: Floats, info: MoveInfo, log_z: float
+        self,
+        beta: float,
+        energy: Floats,
+        log_weight: Floats,
+        info: MoveInfo,
+        log_z: float,
+        carried: Floats | None = None,
     ) -> None:
-        """Write down a stage that ended at ``beta``."""
+        """Write down a stage that ended at ``beta`` and began with log weights; none are equal."""
         passage = Passage(None, None, np.array([info.acceptance]), info.n_evaluations, info.n_nan)
-        self.add_many(np.array([beta]), energy[None], log_weight[None], passage, log_z)
+        if carried is not None and carried.any():
+            mean = np.average(energy, weights=normalised(carried))
+            var = np.average((energy - mean) ** 2, weights=normalised(carried))
+            moments = np.array([mean]), np.array([var])
+        else:
+            moments = _moments(energy[None])
+        self._write(np.array([beta]), moments, log_weight[None], passage, log_z)
 
     def add_many(
         self, beta: Floats, energy: Floats, log_weight: Floats, passage: Passage, log_z: float
     ) -> None:
         """Write down ``m`` stages at once; energies and log weights have shape ``(m, n)``."""
-        mean, var = _moments(energy)
+        self._write(beta, _moments(energy), log_weight, passage, log_z)
+
+    def _write(
+        self,
+        beta: Floats,
+        moments: tuple[Floats, Floats],
+        log_weight: Floats,
+        passage: Passage,
+        log_z: float,
+    ) -> None:
+        mean, var = moments
         ess = ess_share(log_weight)
         self._rows.extend(zip(mean, var, ess, passage.acceptance, strict=True))
         self.n_evaluations += passage.n_evaluations
