@@ -13,6 +13,7 @@ from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
+from pm_evidence.latent import sample_latent
 from pm_evidence.plots import (
     plot_compare,
     plot_energy,
@@ -60,6 +61,7 @@ __all__ = [
     "plot_schedule",
     "plot_work",
     "sample_evidence",
+    "sample_latent",
     "simulate_and_certify",
 ]
 

@@ -364,7 +364,8 @@ def _with_precision(
         return record, evidence
     x = draws.reshape(-1, draws.shape[-1])[:, : target.n_dim]
     precision = measure(target, x, run.seed, tau_of(record.beta))
-    info = {**record.info, **precision.facts()}
+    _, n_blocks = zip(*target.settings(), strict=True)
+    info = {**record.info, **precision.facts(), "n_blocks": list(n_blocks)}
     return replace(record, info=info), [precision.judged(estimate) for estimate in evidence]
 
 

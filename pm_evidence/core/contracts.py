@@ -238,6 +238,24 @@ class LikelihoodEstimator(Protocol):
         """
         ...
 
+    def latent(
+        self, x: Floats, seeds: Streams
+    ) -> tuple[str, tuple[str, ...], dict[str, Any], NDArray[Any]]:
+        """Draw what the likelihood is an integral over, by the weights that an estimate gives.
+
+        Returns
+        -------
+        name : str
+            Of the draws.
+        dims : tuple of str
+            Of one draw.
+        coords : dict
+            Labels of some of these dimensions.
+        draws : ndarray, shape (n, ...)
+            One for each row of ``x``.
+        """
+        ...
+
     def with_particles(self, n_particles: int) -> Self:
         """Return the estimator with another number of particles."""
         ...

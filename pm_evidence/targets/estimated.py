@@ -23,12 +23,13 @@ from pm_evidence.core.errors import NumericalError
 from pm_evidence.targets.estimated_variable import estimated_variables, estimators_of
 from pm_evidence.targets.pymc_model import PyMCTarget
 
-__all__ = ["EstimatedParticles", "EstimatedTarget"]
+__all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget"]
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 SEED_BITS = 53  # so that a double holds a seed exactly
+WORDS = "estimate_words"  # name in ``sample_stats``
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,15 @@ class EstimatedTarget(PyMCTarget):
         return super().posterior(draws[:, : self.n_dim])
 
     def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
-        """Return ``lp`` and ``log_likelihood_estimate`` of each draw, shape ``(n,)``."""
-        log_density = self.at(draws).log_density
-        return {"lp": log_density.sum(axis=1), "log_likelihood_estimate": log_density[:, 1]}
+        """Return ``lp``, the estimated log likelihood and the words that it was made from."""
+        state = self.at(draws)
+        return {
+            "lp": state.log_density.sum(axis=1),
+            "log_likelihood_estimate": state.log_density[:, 1],
+            WORDS: state.seeds.astype(np.int64),
+        }
+
+    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the model's coordinates and the dimensions of its variables."""
+        coords, dims = super().coords_and_dims()
+        return coords, {**dims, WORDS: ["estimate_word"]}

@@ -108,6 +108,15 @@ class GroupEstimator:
         z[~np.isfinite(log_likelihood)] = np.nan
         return self._to_effects(np.ascontiguousarray(x, float), z)
 
+    def latent(
+        self, x: Floats, seeds: Seeds
+    ) -> tuple[str, tuple[str, ...], dict[str, Any], Floats]:
+        """Draw the effects for every row of ``x``; see ``contracts.LikelihoodEstimator``."""
+        effects = self.effects(x, seeds)
+        group = f"{self.name}_group"
+        axes = (f"{self.name}_effect_dim_{k}" for k in range(effects.ndim - 2))
+        return f"{self.name}_effects", (group, *axes), {group: self.labels}, effects
+
     def with_particles(self, n_particles: int) -> Self:
         """Return the estimator with another number of particles, on the same machine code.
 

@@ -222,6 +222,14 @@ class ParticleFilter:
             chosen = done.ancestors[t, chosen]
         return path
 
+    def latent(
+        self, x: Floats, seeds: Seeds
+    ) -> tuple[str, tuple[str, ...], dict[str, Any], Floats]:
+        """Draw a path for every row of ``x``; see ``contracts.LikelihoodEstimator``."""
+        paths = np.array([self.path(*pair) for pair in zip(x, seeds, strict=True)])
+        axes = (f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
+        return f"{self.name}_states", (f"{self.name}_time", *axes), {}, paths
+
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
         """Return why an estimate is zero or not a number: the time, the data and the states there.
 
