@@ -7,6 +7,7 @@ the machine hits all of them. ``python benchmarks/lattice.py [--rounds 9]``
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from math import exp
 
 import llvmlite.binding as llvm
@@ -153,26 +154,46 @@ def sizes(rounds: int) -> None:
 
 def annealing(rounds: int) -> None:
     print("\nannealing by AIS.run_block, as a share of the rate of sweeps alone\n")
-    for label, path, kind, n, settings in (
-        ("Ising 32 x 32", LatticePath(Ising(32)), SpinHeatBath, 1024, (1, 10)),
-        ("Ising 32 x 32", LatticePath(Ising(32)), SpinHeatBath, 8192, (1, 10)),
-        ("Ising 128 x 128", LatticePath(Ising(128)), SpinHeatBath, 1024, (1, 10)),
-        ("Potts 32 x 32", LatticePath(Potts(32)), ColourHeatBath, 512, (1, 10)),
-        ("Potts 32 x 32, detoured", DetouredPath(Potts(32)), ColourHeatBath, 512, (1, 10)),
+    for label, path, kind, n in (
+        ("Ising 32 x 32", LatticePath(Ising(32)), SpinHeatBath, 1024),
+        ("Ising 32 x 32, Metropolis", LatticePath(Ising(32)), SpinMetropolis, 1024),
+        ("Ising 32 x 32, detoured", DetouredPath(Ising(32)), SpinHeatBath, 1024),
+        ("Ising 128 x 128", LatticePath(Ising(128)), SpinHeatBath, 512),
+        ("Potts 32 x 32", LatticePath(Potts(32)), ColourHeatBath, 512),
+        ("Potts 32 x 32, detoured", DetouredPath(Potts(32)), ColourHeatBath, 512),
     ):
-        for n_sweeps in settings:
+        # long tasks on both sides, so that a busy machine slows both alike
+        n_stages = 1000 if isinstance(path.target, Ising) and path.target.n_dim < 2000 else 100
+        for n_sweeps in (1, 10):
             kernel = kind(n_sweeps)
-            n_stages = 400 // n_sweeps
-            plan = Plan(np.linspace(0.0, 1.0, n_stages + 1), (kernel,) * n_stages)
-            flips = n * path.target.n_dim * n_sweeps * n_stages
+            count = n_stages // n_sweeps
+            plan = Plan(np.linspace(0.0, 1.0, count + 1), (kernel,) * count)
+            flips = n * path.target.n_dim * n_sweeps * count
             tasks = {
-                "raw": moves(path, kind(40), n, 0.5),
+                "raw": moves(path, kind(n_stages), n, 0.5),
                 "run": (lambda p=path, w=plan, m=n: AIS().run_block(p, w, 0, m, 1), flips),
             }
             found = rates(tasks, rounds)
             share = found["run"] / found["raw"]
             row = f"{label:26s}{n:6d} chains, {n_sweeps:2d} sweeps a stage"
             print(f"{row}{found['run']:8.2f} flips/ns{share:6.0%}")
+
+
+def threads(rounds: int) -> None:
+    """Two threads against one, each thread with chains of its own."""
+    print("\ntwo threads against one\n")
+    for label, path, kernel, n in (
+        ("bit-sliced heat bath", LatticePath(Ising(32)), SpinHeatBath(400), 512),
+        ("branch-free heat bath", LatticePath(Potts(32)), ColourHeatBath(20), 512),
+    ):
+        task, flips = moves(path, kernel, n, 0.5)
+        with ThreadPoolExecutor(2) as pool:
+
+            def both(task=task, pool=pool):
+                wait([pool.submit(task), pool.submit(task)])
+
+            found = rates({"one": (task, flips), "two": (both, 2 * flips)}, rounds)
+        print(f"{label:26s}{found['two'] / found['one']:6.2f} times")
 
 
 def main() -> None:
@@ -185,6 +206,7 @@ def main() -> None:
     colours(options.rounds, bits)
     sizes(options.rounds)
     annealing(options.rounds)
+    threads(options.rounds)
 
 
 if __name__ == "__main__":

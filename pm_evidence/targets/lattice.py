@@ -222,8 +222,12 @@ class Ising(_Lattice):
         return self.check_draws(draws, np.array([-1, 1], np.int8))
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
-        """Return coupling and field."""
-        return {"coupling": np.array(self.coupling), "field": np.array(self.field)}
+        """Return coupling and field, and the log of the number of states."""
+        return {
+            "coupling": np.array(self.coupling),
+            "field": np.array(self.field),
+            "log_n_states": np.array(self.log_n_states),
+        }
 
 
 @dataclass(frozen=True)
@@ -281,8 +285,11 @@ class Potts(_Lattice):
         return self.check_draws(draws, np.arange(self.q).astype(np.uint8))
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
-        """Return the coupling."""
-        return {"coupling": np.array(self.coupling)}
+        """Return the coupling, and the log of the number of states."""
+        return {
+            "coupling": np.array(self.coupling),
+            "log_n_states": np.array(self.log_n_states),
+        }
 
 
 def _like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
