@@ -179,6 +179,13 @@ def sample_evidence(
     )
     main, constant = _targets(given, potentials, for_compiler)
     starts = _starts(main, sampler)
+    if isinstance(main, EstimatedTarget) and (
+        options.get("log_likelihood") or options.get("log_prior")
+    ):
+        raise ValueError(
+            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
+            "estimated, as PyMC cannot evaluate it; leave them out."
+        )
     with Display(progressbar) as display:
         if isinstance(main, EstimatedTarget):
             main, kernel = _settled(run, main, kernel, chosen, display)

@@ -256,6 +256,20 @@ class LikelihoodEstimator(Protocol):
         """
         ...
 
+    def why_impossible(self, x: Floats, seeds: Streams, parameters: str) -> str:
+        """Return why the estimate at one point is 0 or not a number; empty if it is neither.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n_dim,)
+            The point.
+        seeds : ndarray of uint64, shape (n_blocks,)
+            Random words.
+        parameters : str
+            How to name the point.
+        """
+        ...
+
     def with_particles(self, n_particles: int) -> Self:
         """Return the estimator with another number of particles."""
         ...

@@ -145,14 +145,29 @@ class EstimatedTarget(PyMCTarget):
         prior_seed, word_seed = seed.spawn(2)
         x = super().draw(n, prior_seed).x
         particles = self.estimated(x, self.draw_seeds(n, np.random.default_rng(word_seed)))
-        bad = np.flatnonzero(np.isnan(particles.log_density[:, 1]))
-        if bad.size:
-            raise NumericalError(
-                f"the estimated log likelihood must be a number, got NaN at {bad.size} of {n} "
-                f"prior draws, first at {self.describe(x[bad[0]])}. Look for an overflow in the "
-                "model at such values."
-            )
+        estimates = particles.log_density[:, 1]
+        if np.isnan(estimates).any() or (estimates == -np.inf).all():
+            raise NumericalError(self._why(particles, ~np.isfinite(estimates)))
         return particles
+
+    def _why(self, particles: EstimatedParticles, bad: NDArray[np.bool_]) -> str:
+        """Return what is wrong with the first of some bad members."""
+        rows = np.flatnonzero(bad)
+        first = int(rows[np.argmax(np.isnan(particles.log_density[rows, 1]))])
+        x, start = particles.x[first], 0
+        count = f"the log likelihood is not finite at {rows.size} of {len(particles)} prior draws"
+        for estimator in self.estimators:
+            stop = start + estimator.n_blocks
+            reason = estimator.why_impossible(
+                x, particles.seeds[first, start:stop], self.describe(x)
+            )
+            if reason:
+                return f"{count}. At the first, {reason}"
+            start = stop
+        return (
+            f"{count}, first at {self.describe(x)}, by what of it is not estimated; "
+            "model.point_logps() there names the variable."
+        )
 
     def draw_seeds(self, n: int, rng: np.random.Generator) -> Words:
         """Return random words for ``n`` states, shape ``(n, n_seeds)``."""

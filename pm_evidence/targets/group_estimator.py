@@ -108,6 +108,20 @@ class GroupEstimator:
         z[~np.isfinite(log_likelihood)] = np.nan
         return self._to_effects(np.ascontiguousarray(x, float), z)
 
+    def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
+        """Return why an estimate is zero or not a number, and in which group."""
+        row = np.asarray(x, float)[None]
+        each = self.estimate_groups(row, np.atleast_1d(seeds).astype(np.uint64)[None])[0]
+        if np.isfinite(each).all():
+            return ""
+        k = int(np.flatnonzero(~np.isfinite(each))[0])
+        what = "not a number" if np.isnan(each[k]) else "zero"
+        where = parameters or f"x={np.round(row[0], 4).tolist()}"
+        return (
+            f"the likelihood of {self.name!r} is {what} at {where} in group {self.labels[k]!r}. "
+            "Look for data outside the emission's support, or for an overflow there."
+        )
+
     def latent(
         self, x: Floats, seeds: Seeds
     ) -> tuple[str, tuple[str, ...], dict[str, Any], Floats]:
