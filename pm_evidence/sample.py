@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -23,17 +22,15 @@ from pm_evidence.arguments import (
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.errors import EvidenceWarning, ModelError
-from pm_evidence.core.numerics import normalised
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
-from pm_evidence.core.resampling import resample
 from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.recommend import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.lines import line_of, method_of
-from pm_evidence.results.datatree import to_datatree
-from pm_evidence.results.observed import fingerprint, posterior_of
+from pm_evidence.outcome import posterior_draws, result_of
+from pm_evidence.results.observed import posterior_of
 from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
@@ -51,7 +48,6 @@ Floats = NDArray[np.float64]
 Target = PyMCTarget | NativeTarget
 # A larger share of proposals at which the density is NaN is worth a warning.
 _NAN_SHARE = 1e-3
-_RESAMPLING = 9  # phase of the random streams
 # Takes the seed of the second run out of the reach of other seeds that a user would choose.
 _PRIOR_RUN = 2**64
 # Groups of neighbouring draws of the user's chains that count as independent.
@@ -195,7 +191,7 @@ def sample_evidence(
             _, of_prior = _anneal(prior_run, constant, kernel, display, None)
             evidence = [difference(evidence[0], of_prior[0])]
     _warn(evidence[0], record)
-    return _results(run, main, record, evidence, potentials, options)
+    return result_of(run, main, record, evidence, potentials, options)
 
 
 def simulate_and_certify(
@@ -271,7 +267,7 @@ def simulate_and_certify(
     with Display(progressbar) as display:
         record, evidence = _anneal(run, main, kernel, display, starts)
     _warn(evidence[0], record)
-    return _results(run, main, record, evidence, "likelihood", idata_options(None))
+    return result_of(run, main, record, evidence, "likelihood", idata_options(None))
 
 
 def _annealer(chosen: Sampler, draws: int) -> tuple[SMC | AIS, int]:
@@ -366,7 +362,7 @@ def _with_precision(
     run: Run, target: EstimatedTarget, record: RunRecord, evidence: list[LogEvidence]
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Return record and estimates with what is known of the noise of the likelihood."""
-    draws = _posterior_draws(run, record)
+    draws = posterior_draws(run, record)
     if draws is None:
         return record, evidence
     x = draws.reshape(-1, draws.shape[-1])[:, : target.n_dim]
@@ -398,69 +394,3 @@ def _warn(evidence: LogEvidence, record: RunRecord) -> None:
             EvidenceWarning,
             stacklevel=3,
         )
-
-
-def _results(
-    run: Run,
-    target: Target,
-    record: RunRecord,
-    evidence: list[LogEvidence],
-    potentials: str,
-    options: dict[str, Any],
-) -> Any:
-    """Return the DataTree of a run."""
-    draws = _posterior_draws(run, record)
-    posterior: dict[str, NDArray[Any]] = {}
-    sample_stats: dict[str, NDArray[Any]] = {}
-    if draws is not None:
-        flat = draws.reshape(-1, *draws.shape[2:])
-        posterior, sample_stats = (
-            {
-                name: value.reshape(*draws.shape[:2], *value.shape[1:])
-                for name, value in found.items()
-            }
-            for found in (target.posterior(flat), target.sample_stats(flat))
-        )
-    observed = target.observed_data()
-    coords, dims = target.coords_and_dims()
-    attrs = (
-        {"sampling_time": record.info["sampling_time"]} if "sampling_time" in record.info else {}
-    )
-    dt = to_datatree(
-        replace(record, info={**record.info, "potentials": potentials}),
-        evidence,
-        recommended=evidence[0].estimator,
-        posterior=posterior,
-        sample_stats=sample_stats,
-        observed_data=observed,
-        constant_data=target.constant_data(),
-        coords={**coords, **options["coords"]},
-        dims={**dims, **options["dims"]},
-        fingerprint=fingerprint(observed),
-        random_seed=run.seed,
-        versions={name: version(name) for name in ("pm_evidence", "pymc", "pytensor", "numba")},
-        sample_attrs=attrs,
-    )
-    if posterior and isinstance(target, PyMCTarget):
-        groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
-        target.add_log_densities(dt, groups)
-    return dt
-
-
-def _posterior_draws(run: Run, record: RunRecord) -> Floats | None:
-    """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``."""
-    source = record.islands or record.forward
-    blocks = [block for block in source if block.draws is not None]
-    parts = [np.asarray(block.draws) for block in blocks]
-    if not blocks:
-        return None
-    if blocks[0].log_weight is None:
-        # islands of a later round may be larger; draws lie in random order of their chains
-        length = min(len(part) for part in parts)
-        return np.stack([part[np.arange(length) * len(part) // length] for part in parts])
-    log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
-    if not np.isfinite(log_weight.max()):
-        return None
-    rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
-    chosen = resample(normalised(log_weight), run.draws, rng, "systematic")
-    return np.concatenate(parts)[rng.permutation(chosen)][None]

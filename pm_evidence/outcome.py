@@ -1,0 +1,105 @@
+"""From the record of a run to a DataTree in ArviZ's schema."""
+
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.numerics import normalised
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.resampling import resample
+from pm_evidence.results.datatree import to_datatree
+from pm_evidence.results.observed import fingerprint
+from pm_evidence.run import Run
+from pm_evidence.targets.native import NativeTarget
+from pm_evidence.targets.pymc_model import PyMCTarget
+
+__all__ = ["posterior_draws", "result_of"]
+
+Floats = NDArray[np.float64]
+Target = PyMCTarget | NativeTarget
+_RESAMPLING = 9  # phase of the random streams
+
+
+def result_of(
+    run: Run,
+    target: Target,
+    record: RunRecord,
+    evidence: list[LogEvidence],
+    potentials: str,
+    options: dict[str, Any],
+) -> Any:
+    """Return the DataTree of a run.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    target : PyMCTarget or NativeTarget
+        What was annealed.
+    record : RunRecord
+        What it left behind.
+    evidence : list of LogEvidence
+        Estimates, the recommended one first.
+    potentials : str
+        What potentials counted as.
+    options : dict
+        Coordinates, dimensions and further groups that the user asks for.
+    """
+    draws = posterior_draws(run, record)
+    posterior: dict[str, NDArray[Any]] = {}
+    sample_stats: dict[str, NDArray[Any]] = {}
+    if draws is not None:
+        flat = draws.reshape(-1, *draws.shape[2:])
+        posterior, sample_stats = (
+            {
+                name: value.reshape(*draws.shape[:2], *value.shape[1:])
+                for name, value in found.items()
+            }
+            for found in (target.posterior(flat), target.sample_stats(flat))
+        )
+    observed = target.observed_data()
+    coords, dims = target.coords_and_dims()
+    attrs = (
+        {"sampling_time": record.info["sampling_time"]} if "sampling_time" in record.info else {}
+    )
+    dt = to_datatree(
+        replace(record, info={**record.info, "potentials": potentials}),
+        evidence,
+        recommended=evidence[0].estimator,
+        posterior=posterior,
+        sample_stats=sample_stats,
+        observed_data=observed,
+        constant_data=target.constant_data(),
+        coords={**coords, **options["coords"]},
+        dims={**dims, **options["dims"]},
+        fingerprint=fingerprint(observed),
+        random_seed=run.seed,
+        versions={name: version(name) for name in ("pm_evidence", "pymc", "pytensor", "numba")},
+        sample_attrs=attrs,
+    )
+    if posterior and isinstance(target, PyMCTarget):
+        groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
+        target.add_log_densities(dt, groups)
+    return dt
+
+
+def posterior_draws(run: Run, record: RunRecord) -> Floats | None:
+    """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``."""
+    source = record.islands or record.forward
+    blocks = [block for block in source if block.draws is not None]
+    parts = [np.asarray(block.draws) for block in blocks]
+    if not blocks:
+        return None
+    if blocks[0].log_weight is None:
+        # islands of a later round may be larger; draws lie in random order of their chains
+        length = min(len(part) for part in parts)
+        return np.stack([part[np.arange(length) * len(part) // length] for part in parts])
+    log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
+    if not np.isfinite(log_weight.max()):
+        return None
+    rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
+    chosen = resample(normalised(log_weight), run.draws, rng, "systematic")
+    return np.concatenate(parts)[rng.permutation(chosen)][None]
