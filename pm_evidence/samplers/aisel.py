@@ -33,7 +33,10 @@ class AISEL:
         Number of independent populations that share the draws, at least 2. Without resampling
         those that reverse paths start from.
     chain_length : int
-        States that each resampled particle leaves behind; see ``pe.SMC``.
+        States that each resampled particle leaves behind; 1 is the paper's algorithm. See
+        ``pe.SMC``.
+    resample_below : float
+        With ``chain_length=1``, see ``pe.SMC``.
     burn_in : int
         Moves of a state before the one that is kept.
     ess : float
@@ -55,6 +58,7 @@ class AISEL:
     resampling: str | None = "systematic"
     islands: int = 16
     chain_length: int = 5
+    resample_below: float = 1.0
     burn_in: int = 0
     ess: float = 0.5
     n_stages: int | None = None
@@ -69,6 +73,8 @@ class AISEL:
         check_count("chain_length", self.chain_length, 1)
         check_count("burn_in", self.burn_in, 0)
         check_share("ess", self.ess, 0.5)
+        if self.n_stages is not None:
+            check_count("n_stages", self.n_stages, 1)
         if self.renewal != 1.0:
             check_share("renewal", self.renewal, 0.1)
 
@@ -87,6 +93,7 @@ class AISEL:
             chain_length=self.chain_length,
             ess=self.ess,
             resampling=self.resampling,
+            resample_below=self.resample_below,
             n_stages=self.n_stages or SMC.n_stages,
         )
 

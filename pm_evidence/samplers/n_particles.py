@@ -19,14 +19,14 @@ __all__ = ["Precision", "choose_particles", "measure", "optimal_variance", "tau_
 Floats = NDArray[np.float64]
 
 _MEASURING = 10  # phase of the random streams
-_POINTS, _REPEATS = 12, 24
+_POINTS, _REPEATS = 10, 20
 # Theorem 1 assumes perfect moves. Pseudo-marginal ones lose the share exp(-sigma^2) of their
 # efficiency (Pitt, Silva, Giordani and Kohn 2012), as does a bridge to the posterior: tau is 1.
 _TAU_OF_MOVES = 1.0
 _TOO_NOISY = 8.0
 _PILOT, _LEAST, _MOST = 128, 2, 1_000_000
 _PILOT_CHAIN = 4
-_ROUNDS, _CLOSE = 5, 1.5
+_ROUNDS, _CLOSE, _FASTEST = 5, 1.5, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,22 @@ class Precision:
         }
 
     def judged(self, estimate: LogEvidence) -> LogEvidence:
-        """Return an estimate, with a status where the likelihood is too noisy to trust it."""
-        if estimate.status != "ok" or self.variance <= _TOO_NOISY:
+        """Return an estimate, with a status where the likelihood is too noisy to trust it.
+
+        Another status stays, and the noise, which may be its reason, is added to its message.
+        """
+        if self.variance <= _TOO_NOISY:
             return estimate
-        wanted = ceil(max(self.n_particles) * self.variance)
+        enough = max(self.n_particles) * self.variance
+        wanted = f"about {ceil(enough)}" if enough < _MOST else "many more"
         message = (
             f"the estimated log likelihood has a variance of {self.variance:.1f} with n_particles="
             f"{', '.join(map(str, self.n_particles))}: moves are accepted at a rate of "
-            f"{self.acceptance:.1g} at best, and the error is not to be trusted. Use about "
-            f"{wanted} particles, or n_particles='auto'."
+            f"{self.acceptance:.1g} at best, and the error is not to be trusted. Use {wanted} "
+            "particles, or n_particles='auto'."
         )
+        if estimate.status != "ok":
+            return replace(estimate, message=f"{estimate.message} Besides, {message}")
         return replace(estimate, status="noisy_likelihood", message=message)
 
 
@@ -154,7 +160,8 @@ def _acceptance(estimates: Floats) -> float:
         if not np.isfinite(row.max()):
             continue
         weight = np.exp(row - row.max())
-        change = row[None, :] - row[:, None]
+        with np.errstate(invalid="ignore"):  # estimates of zero
+            change = row[None, :] - row[:, None]
         rate = np.exp(np.minimum(np.where(np.isnan(change), -np.inf, change), 0.0))
         np.fill_diagonal(rate, 0.0)
         rates.append(weight @ rate.sum(axis=1) / (weight.sum() * (len(row) - 1)))
@@ -196,35 +203,50 @@ def choose_particles(
 
 
 def _settle(target: EstimatedTarget, x: Floats, tau: float, seed: int) -> EstimatedTarget:
-    """Return the target with the cheapest numbers for estimates at the points ``x``.
-
-    Quasi-random numbers make the variance fall faster than in proportion: it is measured again.
-    """
+    """Return the target with the cheapest numbers for estimates at the points ``x``."""
+    before = None
     for _ in range(_ROUNDS):
-        numbers = _cheapest(target, measure(target, x, seed), tau)
-        before = np.array(target.settings())[:, 0]
-        target = _with_particles(target, numbers)
-        change = np.array(target.settings())[:, 0] / before
+        found = measure(target, x, seed)
+        numbers = _cheapest(target, found, tau, _fall(before, found))
+        target, before = _with_particles(target, numbers), found
+        change = np.array(target.settings())[:, 0] / np.array(found.n_particles)
         if change.max() <= _CLOSE and change.min() >= 1.0 / _CLOSE:
             break
     return target
 
 
-def _cheapest(target: EstimatedTarget, found: Precision, tau: float) -> Floats:
+def _fall(before: Precision | None, now: Precision) -> Floats:
+    """Return the power of the number of particles that each variance falls with.
+
+    1 for independent random numbers, up to 3 or so for quasi-random ones: supposing 1 there, a
+    search would go to and fro for ever.
+    """
+    if before is None or not np.isfinite(before.variance + now.variance):
+        return np.ones(len(now.variances))
+    tiny = np.finfo(float).tiny
+    fewer = np.log(np.maximum(before.variances, tiny) / np.maximum(now.variances, tiny))
+    more = np.log(np.array(now.n_particles) / np.array(before.n_particles))
+    fall: Floats = np.clip(fewer / np.where(more == 0.0, np.inf, more), 1.0, _FASTEST)
+    return fall
+
+
+def _cheapest(target: EstimatedTarget, found: Precision, tau: float, fall: Floats) -> Floats:
     """Return the cheapest numbers of particles for the best variance in all."""
-    now = np.array(found.n_particles, float)
+    now, variances = np.array(found.n_particles, float), np.array(found.variances)
     if not np.isfinite(found.variance):
         return 4.0 * now
+    tiny = np.finfo(float).tiny
     free = np.array([estimator.auto for estimator in target.estimators])
     costs = np.array([estimator.cost() for estimator in target.estimators])
-    gamma2 = now * np.array(found.variances)
-    # with shares in proportion to sqrt(gamma^2 / cost), particles are worth the same everywhere
-    root = np.sqrt(gamma2 * costs[:, 1])[free].sum()
+    # with shares in proportion to sqrt(gamma^2 cost), particles are worth the same everywhere
+    shares = np.sqrt(now * variances * costs[:, 1])
+    root = shares[free].sum()
     best = min(optimal_variance(t, costs[:, 0].sum(), root**2) for t in (tau, _TAU_OF_MOVES))
     # noise that is not normal sticks more, or less, than its variance tells
-    best *= min(found.acceptance / erfc(0.5 * sqrt(found.variance)), 1.0)
-    left = max(best - np.array(found.variances)[~free].sum(), 0.1 * best)
-    cheapest: Floats = np.sqrt(gamma2 / costs[:, 1]) * root / left
+    best *= min(found.acceptance / max(erfc(0.5 * sqrt(found.variance)), tiny), 1.0)
+    left = max(best - variances[~free].sum(), 0.1 * best)
+    wanted = left * shares / max(root, tiny)
+    cheapest: Floats = now * (variances / np.maximum(wanted, tiny)) ** (1.0 / fall)
     return cheapest
 
 

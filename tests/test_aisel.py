@@ -1,0 +1,479 @@
+"""Evidence of models whose likelihood is estimated, as users ask for it.
+
+Exact values come from Kalman filters and from quadrature. Estimates are held to 4 standard errors
+at fixed seeds; 16 islands fail that in about one of 900 cases.
+"""
+
+import multiprocessing
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from scipy import stats
+
+import pm_evidence as pe
+from pm_evidence.datasets import load_csv
+from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.random_effects import (
+    build_poisson_glmm,
+    build_poisson_glmm_explicit,
+    poisson_glmm,
+)
+
+# PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+ISLANDS = {"bridge", "smc", "single_run", "power_posterior"}
+TWO_SIDED = {"bar", "histogram", "jarzynski", "jarzynski_reverse", "lower_bound", "upper_bound"}
+NILE = -643.426185  # Kalman filter and quadrature
+MCSES = 4.0
+
+
+def sample(model, **options):
+    return pe.sample_evidence(model, **{"random_seed": 1, "progressbar": False} | options)
+
+
+def check(dt, exact, largest_mcse=0.3):
+    found = pe.log_evidence(dt)
+    assert found.status == "ok", found.message
+    assert 0 < found.mcse < largest_mcse
+    assert abs(found.value - exact) < MCSES * found.mcse
+    return found
+
+
+# --- a small linear Gaussian model ---
+
+PHI, R, N_TIMES = 0.8, 0.5, 25
+_rng = np.random.default_rng(25)
+STATES = stats.norm.rvs(size=N_TIMES, random_state=_rng)
+for _t in range(1, N_TIMES):
+    STATES[_t] = PHI * STATES[_t - 1] + 0.6 * STATES[_t]
+Y = 0.7 + STATES + R * stats.norm.rvs(size=N_TIMES, random_state=_rng)
+
+
+@cache
+def linear_model(n_particles="auto"):
+    """An autoregression seen with noise; its mean and its own noise are unknown."""
+    with pm.Model(coords={"time": np.arange(N_TIMES) + 1990}) as model:
+        a = pm.Normal("a", 0, 1)
+        q = pm.HalfNormal("q", 1)
+        pm.Deterministic("variance", q**2)
+        pe.StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(a, q / np.sqrt(1 - PHI**2)),
+            transition=lambda h, t: pm.Normal.dist(a + PHI * (h - a), q),
+            emission=lambda h, t: pm.Normal.dist(h, R),
+            observed=Y,
+            n_particles=n_particles,
+            dims="time",
+        )
+    return model
+
+
+def kalman(a, q):
+    """Log likelihood, by recursion over time; broadcasts over the parameters."""
+    mean, variance, total = a, q**2 / (1 - PHI**2), 0.0
+    for t, y in enumerate(Y):
+        if t > 0:
+            mean, variance = a + PHI * (mean - a), PHI**2 * variance + q**2
+        s = variance + R**2
+        total = total + stats.norm.logpdf(y, mean, np.sqrt(s))
+        mean = mean + variance / s * (y - mean)
+        variance = variance * R**2 / s
+    return total
+
+
+@cache
+def linear_exact():
+    def log_density(a, log_q):
+        q = np.exp(log_q)
+        return stats.norm.logpdf(a) + stats.halfnorm.logpdf(q) + log_q + kalman(a, q)
+
+    return log_integral(log_density, (-7.0, 7.0), (-14.0, 2.0), tolerance=1e-6)
+
+
+def test_the_exact_value_does_not_rest_on_the_recursion_alone():
+    a, q = 0.4, 0.7
+    lag = np.abs(np.subtract.outer(np.arange(N_TIMES), np.arange(N_TIMES)))
+    covariance = q**2 / (1 - PHI**2) * PHI**lag + R**2 * np.eye(N_TIMES)
+    exact = stats.multivariate_normal(np.full(N_TIMES, a), covariance).logpdf(Y)
+    assert kalman(a, q) == pytest.approx(exact, abs=1e-9)
+
+
+@cache
+def linear_run(resampling="systematic"):
+    if resampling is None:
+        return sample(linear_model(), method=pe.AISEL(resampling=None), draws=300)
+    return sample(linear_model(), method=pe.AISEL(resampling=resampling))
+
+
+@pytest.mark.parametrize("resampling", ["systematic", "ssp", None])
+def test_linear_gaussian_model(resampling):
+    dt = linear_run(resampling)
+    found = check(dt, linear_exact())
+    names = set(dt["log_evidence"]["estimator"].values)
+    if resampling is None:
+        assert names >= TWO_SIDED | {"bridge"} and found.estimator == "bar"
+        lower, upper = (pe.log_evidence(dt, estimator=f"{s}_bound") for s in ("lower", "upper"))
+        assert lower.value < linear_exact() < upper.value
+    else:
+        assert names == ISLANDS and found.estimator in ("bridge", "smc")
+    for name in names & {"bridge", "smc", "bar", "jarzynski"}:
+        other = pe.log_evidence(dt, estimator=name)
+        if other.status == "ok":
+            assert abs(other.value - linear_exact()) < MCSES * other.mcse
+
+
+@pytest.mark.parametrize("resampling", ["systematic", None])
+def test_correlated_estimates(resampling):
+    """Moves that keep most of the words: another kernel, and the same evidence."""
+    method = pe.AISEL(resampling=resampling, renewal=0.1)
+    dt = sample(linear_model(60), method=method, draws=2000 if resampling else 200)
+    check(dt, linear_exact(), largest_mcse=0.5)
+    assert dt["sample_stats"]["log_likelihood_estimate"].shape[-1] > 1
+
+
+def test_options_reach_the_kernel():
+    longer = sample(linear_model(20), method=pe.AISEL(burn_in=2), draws=320)
+    plain = sample(linear_model(20), method=pe.AISEL(), draws=320)
+    evaluations = [dt["log_evidence"].attrs["n_evaluations"] for dt in (longer, plain)]
+    assert evaluations[0] > 1.5 * evaluations[1]
+    check(longer, linear_exact(), largest_mcse=0.5)
+
+
+def test_estimated_posterior_is_the_exact_one():
+    """Means of both parameters against quadrature, within 5 of the errors of 16 islands."""
+    a, q = np.linspace(-3, 4, 201)[:, None], np.linspace(0.005, 3, 300)
+    log_p = stats.norm.logpdf(a) + stats.halfnorm.logpdf(q) + kalman(a, q)
+    p = np.exp(log_p - log_p.max())
+    exact = {"a": (p * a).sum() / p.sum(), "q": (p * q).sum() / p.sum()}
+    posterior = sample(linear_model(), draws=4000)["posterior"]
+    for name, value in exact.items():
+        islands = posterior[name].mean("draw").values
+        assert abs(islands.mean() - value) < 5 * islands.std(ddof=1) / np.sqrt(len(islands))
+
+
+# --- real data, and random effects ---
+
+
+@cache
+def nile_model(n_particles="auto"):
+    """Local level: Commandeur and Koopman's introductory example."""
+    y = load_csv("nile").iloc[:, -1].to_numpy()
+    with pm.Model() as model:
+        sigma_eps = pm.HalfNormal("sigma_eps", 200)
+        sigma_eta = pm.HalfNormal("sigma_eta", 100)
+        pe.StateSpace(
+            "flow",
+            init=lambda: pm.Normal.dist(1000, 500),
+            transition=lambda h, t: pm.Normal.dist(h, sigma_eta),
+            emission=lambda h, t: pm.Normal.dist(h, sigma_eps),
+            observed=y,
+            n_particles=n_particles,
+        )
+    return model
+
+
+def test_nile(real_data):
+    check(sample(nile_model()), NILE)
+
+
+def test_nile_both_ways(real_data):
+    check(sample(nile_model(), method=pe.AISEL(resampling=None), draws=150), NILE)
+
+
+@cache
+def glmm_run():
+    return sample(build_poisson_glmm())
+
+
+def test_poisson_glmm():
+    check(glmm_run(), poisson_glmm().log_evidence)
+
+
+def test_poisson_glmm_both_ways():
+    method = pe.AISEL(resampling=None)
+    check(sample(build_poisson_glmm(), method=method, draws=200), poisson_glmm().log_evidence)
+
+
+# --- what is refused ---
+
+
+@cache
+def ordinary():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    return model
+
+
+@pytest.mark.parametrize("method", ["aisel", pe.AISEL, pe.AISEL(resampling=None)])
+def test_known_likelihoods_are_refused(method):
+    with pytest.raises(ValueError, match="needs a likelihood that is estimated"):
+        sample(ordinary(), method=method)
+
+
+@pytest.mark.parametrize("kernel", ["hmc", pe.HMC(), pe.RandomWalk()])
+def test_kernels_that_need_a_density_are_refused(kernel):
+    with pytest.raises(ValueError, match=r"'auto' or a pe\.PseudoMarginal"):
+        sample(linear_model(), kernel=kernel)
+
+
+def test_mcmc_says_what_to_use():
+    with pytest.raises(pe.ModelError, match=r"pe\.sample_evidence"), linear_model():
+        pm.sample(draws=1, tune=1, chains=1, progressbar=False)
+
+
+@pytest.mark.parametrize("method", ["smc", "ais"])
+def test_other_methods_are_the_same_thing_by_another_name(method):
+    dt = sample(linear_model(50), method=method, draws=60)
+    assert dt["log_evidence"].attrs["method"] == method
+    assert pe.log_evidence(dt).status == "ok"
+    assert "log_likelihood_variance" in dt["log_evidence"].attrs
+
+
+# --- how many particles ---
+
+
+def numbers(dt):
+    return [int(n) for n in str(dt["log_evidence"].attrs["n_particles"]).strip("[]").split(",")]
+
+
+def test_chosen_number_is_reported():
+    attrs = linear_run()["log_evidence"].attrs
+    (n,) = numbers(linear_run())
+    assert 10 <= n <= 300
+    assert 0.1 < attrs["log_likelihood_variance"] < 2.0
+    assert 0.2 < attrs["noise_acceptance"] < 1.0
+    assert 0.0 < attrs["expected_efficiency"] < 1.0
+    both_ways = linear_run(None)["log_evidence"].attrs
+    assert both_ways["tau"] < attrs["tau"]  # many small steps
+
+
+def test_number_of_the_user_is_kept():
+    assert numbers(sample(linear_model(50), draws=320)) == [50]
+
+
+@pytest.mark.parametrize("resampling", ["systematic", None])
+def test_too_few_particles_are_known_as_such(real_data, resampling):
+    """Whatever else is wrong then, the message names the noise."""
+    method = pe.AISEL(resampling=resampling)
+    with pytest.warns(pe.EvidenceWarning, match=r"variance of .* with n_particles=4"):
+        dt = sample(nile_model(4), method=method, draws=320 if resampling else 60)
+    assert dt["log_evidence"].attrs["log_likelihood_variance"] > 8.0
+    assert "ok" not in status_of(dt)
+
+
+def test_noise_alone_is_a_status():
+    """Nothing else is found wrong with 8 particles, and the error is not to be trusted."""
+    with pytest.warns(pe.EvidenceWarning, match="'noisy_likelihood'"):
+        dt = sample(linear_model(8), draws=2000)
+    found = pe.log_evidence(dt)
+    assert found.status == "noisy_likelihood"
+    assert "or n_particles='auto'" in found.message
+
+
+def status_of(dt):
+    return [str(status) for status in dt["log_evidence"]["status"].values]
+
+
+# --- parity, files, and other functions ---
+
+
+def assert_same_bits(one, other):
+    """Everything but times."""
+    for group in ("posterior", "sample_stats", "log_evidence", "work", "annealing"):
+        same = other[group].dataset.assign_attrs(one[group].attrs)
+        assert one[group].dataset.identical(same), group
+
+
+METHODS = {"islands": pe.AISEL(), "paths": pe.AISEL(resampling=None, renewal=0.3)}
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("build", [linear_model, build_poisson_glmm])
+def test_same_numbers_everywhere(method, build, pool):
+    """Threads, processes: the same bits; n_particles, which the pilot chose, goes along."""
+    options = {"method": METHODS[method], "draws": 40 if method == "paths" else 320}
+    model = build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
+        reference = sample(model, cores=1, **options)
+        assert_same_bits(sample(model, cores=2, **options), reference)
+        assert_same_bits(sample(model, executor=pool, **options), reference)
+        other = sample(model, cores=1, **{**options, "random_seed": 2})
+    assert pe.log_evidence(other).value != pe.log_evidence(reference).value
+
+
+@pytest.mark.parametrize("resampling", ["systematic", None])
+def test_results_survive_a_file(resampling, tmp_path):
+    dt = linear_run(resampling)
+    dt.to_netcdf(tmp_path / "run.nc")
+    with xr.open_datatree(tmp_path / "run.nc") as again:
+        again = again.load()
+    for name in dt["log_evidence"]["estimator"].values:
+        one, other = (pe.log_evidence(t, estimator=str(name)) for t in (dt, again))
+        assert repr(one) == repr(other)
+    attrs = again["log_evidence"].attrs
+    for fact in ("log_likelihood_variance", "noise_acceptance", "tau", "expected_efficiency"):
+        assert attrs[fact] == dt["log_evidence"].attrs[fact]
+    assert numbers(again) == numbers(dt)
+
+
+def test_posterior_has_the_models_shape():
+    dt = linear_run()
+    posterior = dt["posterior"]
+    assert set(posterior.data_vars) == {"a", "q", "variance"}
+    assert posterior["a"].dims == ("chain", "draw")
+    np.testing.assert_allclose(posterior["variance"], posterior["q"] ** 2)
+    assert dt["observed_data"]["y"].dims == ("time",)
+    assert dt["observed_data"]["time"].values[0] == 1990
+    statistics = dt["sample_stats"]
+    assert statistics["log_likelihood_estimate"].shape == posterior["a"].shape
+    exact = kalman(posterior["a"].values, posterior["q"].values)
+    noise = statistics["log_likelihood_estimate"].values - exact
+    # states with lucky words are found more often: the mean of normal noise is half its variance
+    assert 0.0 < noise.mean() < dt["log_evidence"].attrs["log_likelihood_variance"]
+
+
+@cache
+def explicit_run():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)  # rates that overflow on the way
+        return sample(build_poisson_glmm_explicit())
+
+
+def test_comparison_with_the_same_model_written_out():
+    """One form integrates the effects out, the other samples them: the same evidence."""
+    models = {"estimated": glmm_run(), "written out": explicit_run()}
+    table = pe.compare(models)
+    assert set(table["status"]) == {"ok"}
+    worst = table.iloc[1]
+    assert abs(worst["log_bf"]) < MCSES * worst["log_bf_mcse"]
+    assert pe.bayes_factor(models["estimated"], models["written out"]) is not None
+
+
+def test_evidence_is_attached_to_draws():
+    explicit = explicit_run()
+    idata = xr.DataTree.from_dict({g: explicit[g].dataset for g in ("posterior", "observed_data")})
+    both = pe.attach_evidence(idata, glmm_run())
+    assert pe.log_evidence(both) == pe.log_evidence(glmm_run())
+    assert "u" in both["posterior"]
+
+
+def test_discrete_parameters():
+    """No bridge there; the sum over both values is known."""
+    with pm.Model() as model:
+        high = pm.Bernoulli("high", 0.3)
+        pe.RandomEffects(
+            "y",
+            effects=lambda: pm.Normal.dist(0, 1.0 + high),
+            emission=lambda u, i: pm.Normal.dist(u, 0.5),
+            groups=[0, 0, 1, 1, 2, 2],
+            observed=[1.2, 1.9, -2.5, -1.3, 0.3, 0.1],
+        )
+    y = np.reshape([1.2, 1.9, -2.5, -1.3, 0.3, 0.1], (3, 2))
+    parts = []
+    for p, s in ((0.7, 1.0), (0.3, 2.0)):
+        each = stats.multivariate_normal(np.zeros(2), s**2 + 0.25 * np.eye(2)).logpdf(y)
+        parts.append(np.log(p) + each.sum())
+    dt = sample(model, draws=4000)
+    assert "bridge" not in dt["log_evidence"]["estimator"].values
+    check(dt, np.logaddexp(*parts))
+    assert set(np.unique(dt["posterior"]["high"])) == {0, 1}
+
+
+def test_two_estimated_variables_and_a_known_one():
+    """Their likelihoods multiply; the sum of all is exact by quadrature over one parameter."""
+    z = np.array([0.4, -0.3])
+    with pm.Model() as model:
+        m = pm.Normal("m", 0, 1)
+        pm.Normal("z", m, 1, observed=z)
+        for name, group in (("one", Y[:6]), ("two", Y[6:12])):
+            pe.RandomEffects(
+                name,
+                effects=lambda: pm.Normal.dist(m, 1.0),
+                emission=lambda u, i: pm.Normal.dist(pt.tanh(u), 0.7),
+                groups=np.arange(6) // 2,
+                observed=group,
+            )
+    u, log_w = np.linspace(-9, 9, 2001), np.log(18 / 2000)
+
+    def log_density(m):
+        total = stats.norm.logpdf(m) + stats.norm.logpdf(z[:, None], m).sum(axis=0)
+        prior = stats.norm.logpdf(u, m[:, None]) + log_w
+        for pair in Y[:12].reshape(6, 2):
+            each = stats.norm.logpdf(pair[:, None], np.tanh(u), 0.7).sum(axis=0)
+            total = total + np.logaddexp.reduce(prior + each, axis=1)
+        return total
+
+    dt = sample(model)
+    assert len(numbers(dt)) == 2
+    check(dt, log_integral(log_density, (-9.0, 9.0), tolerance=1e-8))
+
+
+def test_goes_on_to_a_target():
+    first = pe.log_evidence(linear_run())
+    dt = sample(linear_model(), target_mcse=0.7 * first.mcse)
+    found = check(dt, linear_exact())
+    assert found.mcse <= 0.7 * first.mcse
+
+
+# --- coverage ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("resampling", "renewal"), [("systematic", 1.0), ("ssp", 0.1), (None, 1.0)]
+)
+def test_coverage(resampling, renewal):
+    """60 seeds: with a true coverage of 95 % the rule fails in 0.5 % of cases; of 75 %, it passes
+    in 3 %. The mean of Z over the runs is right, whatever the error bars say."""
+    method = pe.AISEL(resampling=resampling, renewal=renewal)
+    draws, unbiased = (2000, "smc") if resampling else (150, "jarzynski")
+    rows = []
+    for seed in range(60):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pe.EvidenceWarning)
+            dt = sample(linear_model(60), method=method, draws=draws, random_seed=seed)
+        found = pe.log_evidence(dt)
+        mean_weight = pe.log_evidence(dt, estimator=unbiased).value
+        inside = found.lower <= linear_exact() <= found.upper
+        rows.append((found.value, found.mcse, inside, found.status == "ok", mean_weight))
+    value, mcse, covered, ok, mean_weight = np.array(rows).T
+    error, ratio = value - linear_exact(), np.exp(mean_weight - linear_exact())
+    z = (ratio.mean() - 1.0) / (ratio.std(ddof=1) / np.sqrt(len(ratio)))
+    print(
+        f"\n{resampling} {renewal}: covered {covered.mean():.1%}, "
+        f"mean z {np.mean(error / mcse):+.2f}, sd of z {np.std(error / mcse):.2f}, "
+        f"mcse {mcse.mean():.4f}, sd {error.std():.4f}, "
+        f"z(Z) of {unbiased} {z:+.1f}, ok {ok.mean():.0%}"
+    )
+    assert covered.mean() >= 0.86
+    assert ok.mean() >= 0.9
+    assert abs(z) < 4.0
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="the bridge gives every island the same weight")
+def test_bridge_of_small_islands_is_unbiased():
+    """Islands of 63 draws and a variance of 3: those with a low estimate of Z count too much.
+
+    Twelve seeds; measured: 0.145 nats too low at an error of 0.074 each.
+    """
+    errors = []
+    for seed in range(12):
+        dt = sample(linear_model(20), random_seed=100 + seed)
+        errors.append(pe.log_evidence(dt, estimator="bridge").value - linear_exact())
+    assert abs(np.mean(errors)) < 4.0 * np.std(errors, ddof=1) / np.sqrt(12)
