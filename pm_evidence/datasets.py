@@ -1,17 +1,19 @@
 """Real data that examples and tests read; they are not part of the package.
 
 They lie in a folder that the environment variable ``PM_EVIDENCE_DATA`` names, as comma-separated
-files with a header: ``<folder>/small/<name>.csv``.
+files with a header: ``<folder>/small/<name>.csv``, and ``<folder>/svpdx/svpdx.csv``.
 """
 
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ENVIRONMENT_VARIABLE", "data_folder", "load_csv", "radiata_pine"]
+__all__ = ["ENVIRONMENT_VARIABLE", "data_folder", "load_csv", "pound_dollar", "radiata_pine"]
 
 ENVIRONMENT_VARIABLE = "PM_EVIDENCE_DATA"
 
@@ -22,10 +24,19 @@ _SOURCES = {
         "It is examples/data/radiata_pine.dat of github.com/astro-informatics/harmonic, at commit "
         "dbb9feab66a71224a67b001314b926247abb2af3, with the header y,x,z and commas."
     ),
+    "svpdx": (
+        "Its returns are those of tmb_examples/sdv_multi_data.R (column V1, the column "
+        "ret_demeaned here) of github.com/kaskr/adcomp, at commit "
+        "af56b572e124274faee0e4b5d935fc77b2e2fe7c."
+    ),
 }
 _PINE_SHAPE = (42, 3)
 # Row 9 of Friel and Wyse's file; the BUGS examples have (3160, 27.1, 26.3) there.
 _PINE_ROW_9 = (3670.0, 32.3, 29.0)
+_POUND_COLUMNS = ["t", "ret_demeaned", "ret_raw", "ret_dk_floored", "ret_dk_floored_demeaned"]
+_POUND_ROWS = 945
+# Mean and standard deviation of ret_demeaned, and its first value; in percent a day.
+_POUND_FACTS = (0.0, 0.71109, -0.32023)
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -127,6 +138,59 @@ def radiata_pine(folder: str | os.PathLike[str] | None = None) -> "pd.DataFrame"
         raise ValueError(
             f"{name}.csv must have {_PINE_ROW_9} in row 9, got {tuple(data.iloc[8])}: this is "
             f"another version of the data. {_SOURCES[name]}"
+        )
+    return data
+
+
+def pound_dollar(folder: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
+    """Return daily returns of the pound sterling against the US dollar, 1981 to 1985.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    DataFrame
+        945 rows, 1 October 1981 to 28 June 1985, in percent: ``t``, number of the day, from 1;
+        ``ret_demeaned``, log returns less their mean, which is the series that is usually
+        modelled; ``ret_raw``, log returns; ``ret_dk_floored`` and ``ret_dk_floored_demeaned``,
+        the same with returns below 0.01 in size set to 0.01 in size, so that their logs exist.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+
+    Notes
+    -----
+    Harvey, Ruiz and Shephard (1994); Durbin and Koopman (2012). The days have no dates.
+    """
+    path = data_folder(folder) / "svpdx" / "svpdx.csv"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"folder must hold svpdx/svpdx.csv, but there is no {path.absolute()}; name another "
+            f"folder with {ENVIRONMENT_VARIABLE} or folder=, or put the file there. "
+            f"{_SOURCES['svpdx']}"
+        )
+    import pandas as pd
+
+    data = pd.read_csv(path)
+    if list(data.columns) != _POUND_COLUMNS or len(data) != _POUND_ROWS:
+        raise ValueError(
+            f"svpdx.csv must have the columns {', '.join(_POUND_COLUMNS)} and {_POUND_ROWS} rows, "
+            f"got {list(data.columns)} and {len(data)} rows. {_SOURCES['svpdx']}"
+        )
+    returns = data["ret_demeaned"]
+    facts = returns.mean(), returns.std(), returns.iloc[0]
+    if not np.allclose(facts, _POUND_FACTS, atol=1e-5):
+        raise ValueError(
+            "ret_demeaned in svpdx.csv must have mean, standard deviation and first value "
+            f"{_POUND_FACTS}, got {tuple(round(float(fact), 5) for fact in facts)}: these are "
+            f"other returns, or not in percent. {_SOURCES['svpdx']}"
         )
     return data
 

@@ -261,7 +261,14 @@ def simulate_and_certify(
     check_count("draws", draws, 2 * sampler.chain_length)
     seed = resolve_seed(random_seed)
     run = Run(sampler, draws, None, checked_cores(cores), checked_executor(executor), seed)
-    simulated, x = simulate(find_model(target if target is not None else model), seed)
+    model = find_model(target if target is not None else model)
+    if method_of(model) is AISEL:
+        raise ModelError(
+            "simulate_and_certify needs a likelihood that can be evaluated, got a model with "
+            "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
+            "estimate of its own. Use sample_evidence(method=pe.AISEL(resampling=None))."
+        )
+    simulated, x = simulate(model, seed)
     main = target_of(simulated)
     starts = Starts(x, kind="exact")
     with Display(progressbar) as display:
@@ -316,6 +323,11 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     if not isinstance(sampler, AIS) or sampler.reverse_start is None:
         return None
     given = sampler.reverse_start
+    if isinstance(target, EstimatedTarget):
+        raise ValueError(
+            "reverse_start must be left out where the likelihood is estimated: posterior draws "
+            "do not hold the estimates that they came with."
+        )
     if isinstance(target, PyMCTarget):
         draws = posterior_of(given, target.observed_data())
         x = target.unconstrained.values(draws)

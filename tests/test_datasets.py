@@ -98,6 +98,54 @@ def test_radiata_pine_refuses_other_columns_and_lengths(folder):
         datasets.radiata_pine(folder)
 
 
+def write_pound(folder, returns, header="t,ret_demeaned,ret_raw,ret_dk_floored,"):
+    (folder / "svpdx").mkdir(exist_ok=True)
+    lines = [header + "ret_dk_floored_demeaned"]
+    lines += [f"{t},{r},{r},{r},{r}" for t, r in enumerate(returns, 1)]
+    (folder / "svpdx" / "svpdx.csv").write_text("\n".join(lines) + "\n")
+
+
+def like_pound():
+    """Numbers with the mean, standard deviation and first value of the returns."""
+    first, n, deviation = -0.32023, 944, 0.71109
+    # the rest: their mean, plus and minus what is left of the sum of squares
+    mean = -first / n
+    spread = np.sqrt((n * deviation**2 - first**2 - n * mean**2) / n)
+    return [first, *(mean + spread * (-1) ** np.arange(n))]
+
+
+def test_missing_pound_dollar_says_where_to_get_it(folder):
+    with pytest.raises(FileNotFoundError, match=r"hold svpdx/svpdx.csv.*kaskr/adcomp"):
+        datasets.pound_dollar(folder)
+
+
+def test_pound_dollar_refuses_other_columns_lengths_and_units(folder):
+    write_pound(folder, like_pound())
+    assert datasets.pound_dollar(folder).shape == (945, 5)
+    write_pound(folder, like_pound(), header="t,raw,ret_raw,ret_dk_floored,")
+    with pytest.raises(ValueError, match="must have the columns t, ret_demeaned"):
+        datasets.pound_dollar(folder)
+    write_pound(folder, like_pound()[:-1])
+    with pytest.raises(ValueError, match="944 rows"):
+        datasets.pound_dollar(folder)
+    write_pound(folder, np.array(like_pound()) / 100)
+    with pytest.raises(ValueError, match=r"0\.00711.*not in percent"):
+        datasets.pound_dollar(folder)
+
+
+def test_the_real_returns_are_the_published_ones(real_data):
+    data = datasets.pound_dollar(real_data)
+    returns = data["ret_demeaned"]
+    assert returns.mean() == pytest.approx(0, abs=1e-12)
+    assert returns.std() == pytest.approx(0.71109, abs=5e-6)
+    raw = data["ret_raw"]
+    assert (raw.min(), raw.max()) == pytest.approx((-3.296, 4.535), abs=5e-4)
+    assert (raw == 0).sum() == 3
+    changed = abs(raw - data["ret_dk_floored"]) > 1e-9  # the two differ by rounding elsewhere
+    assert changed.sum() == 14
+    assert (abs(raw[~changed]) >= 0.01).all()
+
+
 def test_the_real_file_is_the_published_one(real_data):
     data = datasets.radiata_pine(real_data)
     assert data.shape == (42, 3)

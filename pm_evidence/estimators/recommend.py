@@ -52,7 +52,7 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     """
     if record.of_islands:
         found = _of_islands(record.forward)
-        return [*found, *_integrated(record)] if record.method == "aisel" else found
+        return _of_estimated(record, found) if record.method == "aisel" else found
     work = record.work_forward
     if not record.reverse:
         return [jarzynski(work), lower_bound(work)]
@@ -124,6 +124,27 @@ def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     if len(works) < len(blocks):
         return [smc, alone]
     return [*recommend(smc, bridge(works), works), alone]
+
+
+def _of_estimated(record: RunRecord, found: list[LogEvidence]) -> list[LogEvidence]:
+    """Return the estimates of islands whose likelihood is estimated, and two more.
+
+    Importance sampling from the fitted density (IS squared) needs no draws from the posterior: it
+    is unbiased where the populations that a bridge ends in are too small for their noise. So it is
+    recommended where the fit is good and no few weights dominate.
+    """
+    works = [block.bridge for block in record.forward if block.bridge is not None]
+    integrated = _integrated(record)
+    if len(works) < len(record.forward):
+        return [*found, *integrated]
+    smc = next(estimate for estimate in found if estimate.estimator == "smc")
+    importance = jarzynski(np.concatenate([forward for forward, _ in works]), name="importance")
+    remedy = "the moves do not mix. Use more draws, more particles or longer chains."
+    pair = _agreeing(smc, importance, "annealing from the prior", "importance sampling", remedy)
+    importance = pair[1]
+    fits = importance.status in ("ok", "inconsistent") and fit_share(works) >= _GOOD_FIT
+    first, last = ([importance], []) if fits else ([], [importance])
+    return [*first, *found, *last, *integrated]
 
 
 def _integrated(record: RunRecord) -> list[LogEvidence]:

@@ -1,7 +1,6 @@
 """Annealed importance sampling with an estimated likelihood."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pm_evidence.core.checks import check_choice, check_count, check_share
 from pm_evidence.core.resampling import SCHEMES
@@ -20,7 +19,8 @@ class AISEL:
 
     States are parameters together with the random words of their likelihood estimate, and moves
     are pseudo-marginal. With resampling, particles are annealed in independent islands, the
-    batches of section 3.1, and a bridge to the posterior is built beside them. Without, paths
+    batches of section 3.1, and a density that a pilot fitted to the posterior serves for
+    importance sampling (IS squared) and for a bridge. Without, paths
     are independent and go forward and reverse: on the space of parameters and words the reverse
     run is as valid as for a known likelihood, so Bennett's ratio holds.
 
@@ -46,24 +46,22 @@ class AISEL:
     renewal : float
         Share of its random words that a move renews, up to 1: below, old and new estimates are
         correlated. Worth it where estimates are noisy and the data are many.
-    reverse_start : DataTree, optional
-        As for ``pe.AIS``, without resampling. An earlier result of the same model and method.
 
     Notes
     -----
-    The estimators ``smc`` and ``jarzynski`` are products of mean weights; ``power_posterior`` is
-    the trapezoid of Eq. 9 to 11.
+    The estimators ``smc`` and ``jarzynski`` are products of mean weights; ``importance`` is the
+    mean weight of draws from the fitted density, recommended where that fits; ``power_posterior``
+    is the trapezoid of Eq. 9 to 11.
     """
 
     resampling: str | None = "systematic"
-    islands: int = 16
+    islands: int = 8
     chain_length: int = 5
     resample_below: float = 1.0
     burn_in: int = 0
     ess: float = 0.5
     n_stages: int | None = None
     renewal: float = 1.0
-    reverse_start: Any = None
     name = "aisel"
 
     def __post_init__(self) -> None:
@@ -86,7 +84,6 @@ class AISEL:
                 n_stages=self.n_stages,
                 ess=self.ess,
                 islands=self.islands,
-                reverse_start=self.reverse_start,
             )
         return SMC(
             islands=self.islands,

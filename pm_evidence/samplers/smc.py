@@ -134,7 +134,7 @@ class SMC:
             relative_variance=variance,
             end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
             bridge=bridge,
-            n_evaluations=n + (n if bridge else 0) + tracer.n_evaluations,
+            n_evaluations=n + (len(bridge[0]) if bridge else 0) + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )
 

@@ -13,14 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.logprob.basic import transformed_conditional_logp
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.contracts import LikelihoodEstimator
 from pm_evidence.core.errors import NumericalError
-from pm_evidence.targets.estimated_variable import estimated_variables, estimators_of
+from pm_evidence.targets.estimated_variable import estimated_variables, estimators_of, logp_of
 from pm_evidence.targets.pymc_model import PyMCTarget
 
 __all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget"]
@@ -113,26 +111,10 @@ class EstimatedTarget(PyMCTarget):
         )
         return changed
 
-    def _log_prior(self) -> Variable:
-        return self._logp(self.model.free_RVs)
-
     def _log_likelihood(self) -> Variable:
         estimated = estimated_variables(self.model)
         exact = [rv for rv in self.model.observed_RVs if rv not in estimated]
-        return self.model.potentiallogp + self._logp(exact)
-
-    def _logp(self, rvs: Sequence[Variable]) -> Variable:
-        """Return the summed log density of some variables, as ``Model.logp`` does.
-
-        That asks for the density of all variables, also of those that have none.
-        """
-        estimated = estimated_variables(self.model)
-        known = {rv: v for rv, v in self.model.rvs_to_values.items() if rv not in estimated}
-        transforms = {rv: self.model.rvs_to_transforms[rv] for rv in known}
-        terms = transformed_conditional_logp(
-            list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
-        )
-        return sum((term.sum() for term in terms), pt.constant(0.0))
+        return self.model.potentiallogp + logp_of(self.model, exact)
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> EstimatedParticles:  # type: ignore[override]
         """Return ``n`` independent draws from the normalised prior, with their estimates.

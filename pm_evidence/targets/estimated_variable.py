@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.logprob.abstract import _logprob
+from pymc.logprob.basic import transformed_conditional_logp
 from pymc.model.core import new_or_existing_block_model_access
 from pymc.pytensorf import collect_default_updates
 from pytensor.compile.sharedvalue import SharedVariable
@@ -32,6 +33,7 @@ __all__ = [
     "estimators_of",
     "find_parents",
     "flat_values",
+    "logp_of",
     "numeric_value",
     "register_estimated",
 ]
@@ -264,6 +266,20 @@ def estimators_of(model: pm.Model) -> list[Any]:
         observed = numeric_value(model.rvs_to_values[rv])
         result.append(spec.estimator(rv.name, x, graphs, observed))
     return result
+
+
+def logp_of(model: pm.Model, rvs: Sequence[Variable]) -> Variable:
+    """Return the summed log density of some variables with Jacobians, as ``Model.logp`` does.
+
+    That asks for the densities of all variables, also of those that have none.
+    """
+    estimated = estimated_variables(model)
+    known = {rv: v for rv, v in model.rvs_to_values.items() if rv not in estimated}
+    transforms = {rv: model.rvs_to_transforms[rv] for rv in known}
+    terms = transformed_conditional_logp(
+        list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
+    )
+    return sum((term.sum() for term in terms), pt.constant(0.0))
 
 
 def flat_values(model: pm.Model) -> tuple[Variable, Mapping[Variable, Variable]]:

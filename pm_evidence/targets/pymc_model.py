@@ -26,6 +26,7 @@ from pm_evidence.targets.compile_numba import (
     in_double_precision,
 )
 from pm_evidence.targets.constrain import ConstrainedSpace, UnconstrainedSpace
+from pm_evidence.targets.estimated_variable import logp_of
 from pm_evidence.targets.model_checks import check_model
 from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
@@ -153,7 +154,7 @@ class PyMCTarget:
 
     def _log_prior(self) -> Variable:
         """Return the log prior with Jacobians as a graph of the model's value variables."""
-        return self.model.varlogp
+        return logp_of(self.model, self.model.free_RVs)
 
     def _log_likelihood(self) -> Variable:
         """Return the log likelihood as a graph of the model's value variables."""

@@ -37,7 +37,7 @@ FILTERS = ("bootstrap", "guided", "auxiliary")
 _log = logging.getLogger("pymc.pm_evidence")
 
 # The variance of a log estimate grows with the number of times and falls with that of particles.
-_LEAST_PARTICLES, _MOST_PARTICLES = 64, 1024
+_LEAST_PARTICLES, _MOST_PARTICLES = 32, 512
 
 
 def StateSpace(
@@ -231,7 +231,7 @@ class StateSpaceSpec:
             )
         n_particles = options.n_particles
         if n_particles == "auto":
-            n_particles = int(np.clip(len(data), _LEAST_PARTICLES, _MOST_PARTICLES))
+            n_particles = int(np.clip(len(data) // 4, _LEAST_PARTICLES, _MOST_PARTICLES))
         return ParticleFilter(
             name,
             code,

@@ -59,6 +59,10 @@ class NormalNoise:
     def cost(self):
         return self.fixed_cost, 1.0
 
+    def why_impossible(self, x, seeds, parameters):
+        estimate = self.estimate(x[None], seeds[None])[0]
+        return "" if np.isfinite(estimate) else f"the estimate is {estimate} at {parameters}."
+
 
 @dataclass(frozen=True)
 class Half(NormalNoise):
