@@ -163,7 +163,7 @@ def annealing(rounds: int) -> None:
         ("Potts 32 x 32, detoured", DetouredPath(Potts(32)), ColourHeatBath, 512),
     ):
         # long tasks on both sides, so that a busy machine slows both alike
-        n_stages = 1000 if isinstance(path.target, Ising) and path.target.n_dim < 2000 else 100
+        n_stages = 1000 if isinstance(path.target, Ising) else 100
         for n_sweeps in (1, 10):
             kernel = kind(n_sweeps)
             count = n_stages // n_sweeps

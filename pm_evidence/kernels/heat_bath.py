@@ -140,7 +140,7 @@ def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares,
                 n_left = ROUNDS
             n_left -= 1
             random = words[WORDS + n_left]
-            near, degree = _around(neighbours[i], n_sites)
+            near, degree = _around(neighbours, i, n_sites)
             if field == 0.0:
                 doubtful = draw(x, i, near, favoured, random, table[degree], q)
             else:
@@ -150,9 +150,10 @@ def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares,
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _around(sides, n_sites):
+def _around(neighbours, i, n_sites):
     """Return the neighbours of a site, those that are not there last, and the number of others."""
-    a, b, c, d = sides[0], sides[1], sides[2], sides[3]
+    # no view of the row: threads would wait for each other to count who refers to the array
+    a, b, c, d = neighbours[i, 0], neighbours[i, 1], neighbours[i, 2], neighbours[i, 3]
     if max(max(a, b), max(c, d)) < n_sites:
         return (a, b, c, d), 4
     # along each axis there is one at least

@@ -13,7 +13,9 @@ __all__ = ["move_then_weigh", "stretches", "weigh_then_move"]
 Floats = NDArray[np.float64]
 Weighed = tuple[Passage, Floats, Floats]
 
-_LONGEST = 32  # stages of a stretch: progress is told, and energies are held, by the stretch
+# Stages of a stretch: progress is told, and energies are held, by the stretch. Arrays of 31 by 512
+# doubles are just small enough for memory to be used again, and not given back to the system.
+_LONGEST = 31
 
 
 def stretches(plan: Plan) -> Iterator[tuple[Kernel, Floats]]:

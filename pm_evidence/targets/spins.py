@@ -188,14 +188,14 @@ def _pack(draws, planes):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _unpack(planes, draws):
-    n = draws.shape[0]
+    n, n_sites = draws.shape
+    words = np.empty(n_sites, np.uint64)
     for first in range(0, n, 64):
-        group, word = first // GROUP, first % GROUP // 64
-        for i in range(draws.shape[1]):
-            bits = planes[group, i, word]
-            for c in range(first, min(first + 64, n)):
-                set_ = (bits >> nb.uint64(c - first)) & nb.uint64(1)
-                draws[c, i] = 2 * nb.int8(set_) - 1
+        words[:] = planes[first // GROUP, :n_sites, first % GROUP // 64]
+        for c in range(first, min(first + 64, n)):
+            for i in range(n_sites):
+                set_ = (words[i] >> nb.uint64(c - first)) & nb.uint64(1)
+                draws[c, i] = nb.int8(nb.int8(set_ << nb.uint64(1)) - nb.int8(1))
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
