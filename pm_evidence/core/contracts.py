@@ -150,9 +150,9 @@ class Passage:
     ----------
     state : State
         The population after the last stage.
-    visited : object
-        What the path's ``log_ratio`` and ``energy`` need of the populations after each stage;
-        with inverse temperatures of shape ``(m, 1)`` they return arrays of shape ``(m, n)``.
+    before, after : object
+        What the path's ``log_ratio`` and ``energy`` need of the populations before and after each
+        stage; with inverse temperatures of shape ``(m, 1)`` they return arrays of shape ``(m, n)``.
     acceptance : ndarray, shape (m,)
         Mean acceptance probability of each stage.
     n_evaluations, n_nan : int
@@ -160,7 +160,8 @@ class Passage:
     """
 
     state: Any
-    visited: Any
+    before: Any
+    after: Any
     acceptance: Floats
     n_evaluations: int
     n_nan: int = 0

@@ -79,6 +79,7 @@ class _SpinKernel(VisitKernel):
         # counts before the first stage and after each
         unlike = np.empty((n_stages + 1, len(state)), np.int64)
         up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int64)
+        unlike[0] = state.unlike
         if path.needs_counts:
             up[0] = state.n_up()
         field = path.field(beta)
@@ -87,7 +88,7 @@ class _SpinKernel(VisitKernel):
         edges = np.flatnonzero(np.diff(bias != 0.0)) + 1  # where other code is needed
         for part in np.split(np.arange(n_stages), edges):
             stages = slice(part[0], part[-1] + 1)
-            after = slice(part[0], part[-1] + 2)
+            rows = slice(part[0], part[-1] + 2)
             _pass(
                 planes,
                 (self.heat_bath, self.n_sweeps),
@@ -96,14 +97,16 @@ class _SpinKernel(VisitKernel):
                 target.geometry,
                 (beta[stages] * target.coupling, bias[stages], field[stages]),
                 streams,
-                (unlike[after], up[after], changed[stages]),
+                (unlike[rows], up[rows], changed[stages]),
             )
         n_moves = len(state) * target.n_dim * self.n_sweeps
         acceptance = np.ones(n_stages) if self.heat_bath else changed / n_moves
-        visited = SpinCounts(unlike[1:], up[1:] if path.needs_counts else None)
-        last = visited.up[-1] if visited.up is not None else None
-        moved = Spins(planes, unlike[-1], state.sizes, last)
-        return Passage(moved, visited, acceptance, n_moves * n_stages)
+        before, after = (
+            SpinCounts(unlike[rows], up[rows] if path.needs_counts else None)
+            for rows in (slice(-1), slice(1, None))
+        )
+        moved = Spins(planes, unlike[-1], state.sizes, up[-1] if path.needs_counts else None)
+        return Passage(moved, before, after, acceptance, n_moves * n_stages)
 
     def _form(self, target: Ising, biased: bool) -> "Form":
         """Return what code a lattice needs, with a bias or without."""

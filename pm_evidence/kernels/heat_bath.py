@@ -79,6 +79,7 @@ class ColourHeatBath(VisitKernel):
         # counts before the first stage and after each
         like = np.empty((n_stages + 1, n), np.int64)
         tally = np.empty((n_stages + 1, target.q, n if path.needs_counts else 0), np.int64)
+        like[0] = state.like
         if path.needs_counts:
             tally[0] = state.counts(target)
         wide = len(target.sizes) == 2 and target.coupling >= 0.0
@@ -86,12 +87,13 @@ class ColourHeatBath(VisitKernel):
         go = _pass_wide if wide else _pass_one_by_one
         orders = self.sites(target), self.n_sweeps
         go(sites, target.geometry, orders, target.q, (coupling, field), streams, (like, tally))
-        counted = tally if path.needs_counts else None
-        visited = ColourCounts(like[1:], None if counted is None else counted[1:])
-        last = None if counted is None else counted[-1]
-        moved = Colours(sites, like[-1], state.sizes, last)
+        before, after = (
+            ColourCounts(like[rows], tally[rows] if path.needs_counts else None)
+            for rows in (slice(-1), slice(1, None))
+        )
+        moved = Colours(sites, like[-1], state.sizes, tally[-1] if path.needs_counts else None)
         n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
-        return Passage(moved, visited, np.ones(n_stages), n_evaluations)
+        return Passage(moved, before, after, np.ones(n_stages), n_evaluations)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -91,7 +91,7 @@ class AIS:
         state = path.draw(n, draw_seed)
         log_weight = np.zeros(n)
         tracer = Tracer(block, report)
-        for kernel, beta in stretches(plan):
+        for kernel, beta in stretches(plan, n):
             passage, energy, ratio = weigh_then_move(kernel, path, state, beta, chains)
             log_weights = _accumulate(log_weight, ratio)
             state, log_weight = passage.state, log_weights[-1]
@@ -134,7 +134,7 @@ class AIS:
         for _ in range(n_moves):
             state, info = last.advance(path, state, 1.0, chains)
             n_evaluations += info.n_evaluations
-        for kernel, beta in list(stretches(plan))[::-1]:
+        for kernel, beta in list(stretches(plan, n))[::-1]:
             passage, energy, ratio = move_then_weigh(kernel, path, state, beta, chains)
             works = _accumulate(work, -ratio)
             state, work = passage.state, works[-1]

@@ -13,13 +13,13 @@ __all__ = ["move_then_weigh", "stretches", "weigh_then_move"]
 Floats = NDArray[np.float64]
 Weighed = tuple[Passage, Floats, Floats]
 
-# Stages of a stretch: progress is told, and energies are held, by the stretch. Arrays of 31 by 512
-# doubles are just small enough for memory to be used again, and not given back to the system.
-_LONGEST = 31
+# Stages of a stretch times members: progress is told, and energies are held, by the stretch. Larger
+# arrays of doubles would be given back to the system each time, which costs more than to fill them.
+_LARGEST, _FEWEST = 16_000, 8
 
 
-def stretches(plan: Plan) -> Iterator[tuple[Kernel, Floats]]:
-    """Cut a plan into stretches of stages that one call of a kernel goes through.
+def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:
+    """Cut a plan into stretches of stages that one call of a kernel moves ``n`` members through.
 
     Yields
     ------
@@ -27,11 +27,11 @@ def stretches(plan: Plan) -> Iterator[tuple[Kernel, Floats]]:
     beta : ndarray, shape (m + 1,)
         Inverse temperatures from before the first stage to the last.
     """
-    first = 0
+    most, first = max(_LARGEST // n, _FEWEST), 0
     while first < plan.n_stages:
         kernel, stop = plan.kernels[first], first + 1
         if isinstance(kernel, StageKernel):
-            longest = min(first + _LONGEST, plan.n_stages)
+            longest = min(first + most, plan.n_stages)
             while stop < longest and plan.kernels[stop] is kernel:
                 stop += 1
         yield kernel, plan.beta[first : stop + 1]
@@ -51,17 +51,8 @@ def weigh_then_move(
     log_ratio : ndarray, shape (m, n)
         Change of the log density there, from one inverse temperature to the next.
     """
-    energy, ratio = path.energy(state, beta[0]), path.log_ratio(state, beta[0], beta[1])
     passage = _passage(kernel, path, state, beta[1:], streams)
-    if len(beta) == 2:
-        return passage, energy[None], ratio[None]
-    # what was visited last is weighed in the next stretch
-    start, stop = beta[1:, None], np.append(beta[2:], beta[-1])[:, None]
-    energies, ratios = (
-        path.energy(passage.visited, start),
-        path.log_ratio(passage.visited, start, stop),
-    )
-    return passage, np.vstack([energy, energies[:-1]]), np.vstack([ratio, ratios[:-1]])
+    return passage, *_weighed(path, passage.before, beta[:-1], beta[1:])
 
 
 def move_then_weigh(
@@ -78,12 +69,16 @@ def move_then_weigh(
         Change of the log density there, from that inverse temperature to the one of the move.
     """
     passage = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
-    if len(beta) == 2:
-        state, start, stop = passage.state, beta[0], beta[1]
-        return passage, path.energy(state, start)[None], path.log_ratio(state, start, stop)[None]
-    start, stop = beta[-2::-1, None], beta[:0:-1, None]
-    visited = passage.visited
-    return passage, path.energy(visited, start), path.log_ratio(visited, start, stop)
+    return passage, *_weighed(path, passage.after, beta[-2::-1], beta[:0:-1])
+
+
+def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
+    """Return energies at ``start`` and log ratios from there to ``stop``, a row a stage."""
+    if len(start) == 1:
+        first, last = float(start[0]), float(stop[0])
+        return path.energy(visited, first)[None], path.log_ratio(visited, first, last)[None]
+    start, stop = start[:, None], stop[:, None]
+    return path.energy(visited, start), path.log_ratio(visited, start, stop)
 
 
 def _passage(
@@ -92,5 +87,6 @@ def _passage(
     if len(beta) > 1:
         assert isinstance(kernel, StageKernel)
         return kernel.pass_through(path, state, beta, streams)
-    state, info = kernel.advance(path, state, float(beta[0]), streams)
-    return Passage(state, state, np.array([info.acceptance]), info.n_evaluations, info.n_nan)
+    after, info = kernel.advance(path, state, float(beta[0]), streams)
+    acceptance = np.array([info.acceptance])
+    return Passage(after, state, after, acceptance, info.n_evaluations, info.n_nan)

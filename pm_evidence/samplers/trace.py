@@ -52,7 +52,8 @@ class Tracer:
         carried: Floats | None = None,
     ) -> None:
         """Write down a stage that ended at ``beta`` and began with log weights; none are equal."""
-        passage = Passage(None, None, np.array([info.acceptance]), info.n_evaluations, info.n_nan)
+        rate = np.array([info.acceptance])
+        passage = Passage(None, None, None, rate, info.n_evaluations, info.n_nan)
         if carried is not None and carried.any():
             mean = np.average(energy, weights=normalised(carried))
             var = np.average((energy - mean) ** 2, weights=normalised(carried))
