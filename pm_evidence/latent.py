@@ -41,8 +41,10 @@ def sample_latent(
     -------
     xarray.Dataset
         With the dimensions ``chain`` (of one) and ``draw``. For each ``pe.StateSpace`` named
-        ``y`` the paths ``y_states`` given all data, by ``y_time``; for each ``pe.RandomEffects``
-        the ``y_effects``, by ``y_group``. The parameters of the same draws, too.
+        ``y`` the paths ``y_states`` given all data, by ``y_time``, and of the filters that they
+        come from the effective sample size ``y_ess`` (a share) and ``y_log_density``, in nats, of
+        each observation given those before; for each ``pe.RandomEffects`` the ``y_effects``, by
+        ``y_group``. The parameters of the same draws, too.
 
     Raises
     ------
@@ -104,8 +106,8 @@ def sample_latent(
     for estimator in target.estimators:
         stop = start + estimator.n_blocks
         own = np.ascontiguousarray(words[chosen, start:stop])
-        name, dims, labels, values = estimator.latent(x[chosen], own)
-        variables[name] = (("draw", *dims), values)
+        found, labels = estimator.latent(x[chosen], own)
+        variables |= {name: (("draw", *dims), values) for name, (dims, values) in found.items()}
         coords |= labels
         start = stop
     return xr.Dataset(variables, coords).expand_dims(chain=[0])

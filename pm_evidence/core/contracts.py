@@ -241,19 +241,15 @@ class LikelihoodEstimator(Protocol):
 
     def latent(
         self, x: Floats, seeds: Streams
-    ) -> tuple[str, tuple[str, ...], dict[str, Any], NDArray[Any]]:
+    ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
         """Draw what the likelihood is an integral over, by the weights that an estimate gives.
 
         Returns
         -------
-        name : str
-            Of the draws.
-        dims : tuple of str
-            Of one draw.
+        variables : dict
+            By name, dimensions and values, one for each row of ``x``.
         coords : dict
             Labels of some of these dimensions.
-        draws : ndarray, shape (n, ...)
-            One for each row of ``x``.
         """
         ...
 

@@ -40,7 +40,7 @@ def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
     -----
     The sum over blocks of squared contributions, with Satterthwaite's (1946) degrees of freedom.
     """
-    variance, squares = 0.0, 0.0
+    found: list[tuple[float, int]] = []
     for contributions, blocks in parts:
         if blocks is not None:
             _, index = np.unique(blocks, return_inverse=True)
@@ -48,10 +48,12 @@ def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
         n = len(contributions)
         if n < 2:
             return Spread(float("nan"), 1.0)
-        part = float(np.sum(contributions**2)) * n / (n - 1)
-        variance += part
-        squares += part**2 / (n - 1)
-    dof = variance**2 / squares if squares > 0.0 else 1.0
+        with np.errstate(over="ignore"):  # an error without bounds is infinite
+            found.append((float(np.sum(contributions**2)) * n / (n - 1), n - 1))
+    variance = sum(part for part, _ in found)
+    if not 0.0 < variance < np.inf:
+        return Spread(float(np.sqrt(variance)), 1.0)
+    dof = 1.0 / sum((part / variance) ** 2 / free for part, free in found)
     return Spread(float(np.sqrt(variance)), dof)
 
 

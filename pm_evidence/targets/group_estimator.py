@@ -124,12 +124,12 @@ class GroupEstimator:
 
     def latent(
         self, x: Floats, seeds: Seeds
-    ) -> tuple[str, tuple[str, ...], dict[str, Any], Floats]:
+    ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
         """Draw the effects for every row of ``x``; see ``contracts.LikelihoodEstimator``."""
         effects = self.effects(x, seeds)
         group = f"{self.name}_group"
-        axes = (f"{self.name}_effect_dim_{k}" for k in range(effects.ndim - 2))
-        return f"{self.name}_effects", (group, *axes), {group: self.labels}, effects
+        axes = tuple(f"{self.name}_effect_dim_{k}" for k in range(effects.ndim - 2))
+        return {f"{self.name}_effects": ((group, *axes), effects)}, {group: self.labels}
 
     def with_particles(self, n_particles: int) -> Self:
         """Return the estimator with another number of particles, on the same machine code.

@@ -209,7 +209,9 @@ class ParticleFilter:
             posterior it is an exact draw (Andrieu, Doucet and Holenstein 2010); for given ``x`` it
             is consistent as the number of particles grows.
         """
-        done = self.run(x, seeds)
+        return self._path_of(self.run(x, seeds), seeds)
+
+    def _path_of(self, done: FilterRun, seeds: Any) -> Floats:
         path = np.full((len(self.observed), *self.state_shape), np.nan)
         if not np.isfinite(done.log_likelihood):
             return path
@@ -224,11 +226,26 @@ class ParticleFilter:
 
     def latent(
         self, x: Floats, seeds: Seeds
-    ) -> tuple[str, tuple[str, ...], dict[str, Any], Floats]:
-        """Draw a path for every row of ``x``; see ``contracts.LikelihoodEstimator``."""
-        paths = np.array([self.path(*pair) for pair in zip(x, seeds, strict=True)])
-        axes = (f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
-        return f"{self.name}_states", (f"{self.name}_time", *axes), {}, paths
+    ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
+        """Draw a path for every row of ``x``; see ``contracts.LikelihoodEstimator``.
+
+        With the effective sample size of the filters as a share of the particles, and the log
+        density of each observation given those before.
+        """
+        time = f"{self.name}_time"
+        axes = tuple(f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
+        paths, shares, increments = [], [], []
+        for row, words in zip(x, seeds, strict=True):
+            done = self.run(row, words)
+            paths.append(self._path_of(done, words))
+            shares.append(done.ess / self.n_particles)
+            increments.append(done.log_increments)
+        variables = {
+            f"{self.name}_states": ((time, *axes), np.array(paths)),
+            f"{self.name}_ess": ((time,), np.array(shares)),
+            f"{self.name}_log_density": ((time,), np.array(increments)),
+        }
+        return variables, {}
 
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
         """Return why an estimate is zero or not a number: the time, the data and the states there.

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-import xarray as xr
 from scipy import stats
 from scipy.special import expit, logsumexp
 
@@ -136,10 +135,13 @@ def test_garch_is_the_loop_over_days(returns, name):
 
 
 def test_paths_of_volatility_are_those_of_the_smoother(returns):
-    draws = {name: (("chain", "draw"), np.full((1, 400), value)) for name, value in VALUES.items()}
-    dt = xr.DataTree.from_dict({"posterior": xr.Dataset(draws)})
-    model = example.gaussian_sv(returns)
-    quantiles, runs = example.volatility(model, dt, n_paths=400, n_particles=400)
+    target = EstimatedTarget(example.gaussian_sv(returns))
+    estimator = target.estimators[0].with_particles(400)
+    draws = {name: np.full((1, 400), value) for name, value in VALUES.items()}
+    seeds = np.random.default_rng(SEED).integers(2**53, size=(400, 1), dtype=np.uint64)
+    latent, _ = estimator.latent(target.unconstrained.values(draws), seeds)
+    volatility = np.exp(latent["returns_states"][1] / 2)
+    quantiles = np.quantile(volatility, example.QUANTILES, axis=0)
     h, forward, backward = grid_messages(returns, "SV", VALUES)
     log_density = forward + backward
     cdf = np.cumsum(np.exp(log_density - logsumexp(log_density, axis=1, keepdims=True)), axis=1)
@@ -147,7 +149,7 @@ def test_paths_of_volatility_are_those_of_the_smoother(returns):
         reached = [np.interp(2 * np.log(v), h, row) for v, row in zip(found, cdf, strict=True)]
         # 25 days at 4 standard errors of a share of 400 paths
         assert np.abs(np.array(reached) - level).max() < 4 * np.sqrt(level * (1 - level) / 400)
-    assert all(run.log_increments.shape == (25,) for run in runs)
+    assert latent["returns_log_density"][1].shape == latent["returns_ess"][1].shape == (400, 25)
 
 
 def test_features_of_a_series_are_known():
