@@ -104,6 +104,17 @@ class EstimatedRV(SymbolicRandomVariable):
         super().__init__(inputs, outputs, ndim_supp=outputs[0].type.ndim, **kwargs)
 
 
+class StateSpaceRV(EstimatedRV):
+    """The Op of ``pe.StateSpace``; graphs of a model show the name of the class."""
+
+
+class RandomEffectsRV(EstimatedRV):
+    """The Op of ``pe.RandomEffects``."""
+
+
+_KINDS = {"StateSpace": StateSpaceRV, "RandomEffects": RandomEffectsRV}
+
+
 @_logprob.register(EstimatedRV)
 def _refuse_density(op: EstimatedRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     name = next((v.name for v in values if v.name), op._print_name[0])
@@ -229,7 +240,7 @@ def register_estimated(
     elif data.type.dtype != draw.type.dtype:
         data = data.astype(draw.type.dtype)
     updates = collect_default_updates(inputs=list(spec.parents), outputs=[draw])
-    op = EstimatedRV(
+    op = _KINDS.get(class_name, EstimatedRV)(
         [*spec.parents, *updates.keys()],
         [draw, *updates.values()],
         spec=spec,
