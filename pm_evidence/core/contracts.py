@@ -152,7 +152,8 @@ class Passage:
         The population after the last stage.
     before, after : object
         What the path's ``log_ratio`` and ``energy`` need of the populations before and after each
-        stage; with inverse temperatures of shape ``(m, 1)`` they return arrays of shape ``(m, n)``.
+        stage; from these and inverse temperatures of shape ``(m, 1)`` the path's ``weigh`` returns
+        both, of shape ``(m, n)``.
     acceptance : ndarray, shape (m,)
         Mean acceptance probability of each stage.
     n_evaluations, n_nan : int

@@ -66,6 +66,11 @@ class LatticePath:
         energy: Floats = state.energy(self.target)
         return energy
 
+    def weigh(self, visited: Any, start: Betas, stop: Betas) -> tuple[Floats, Floats]:
+        """Return ``energy`` at ``start`` and ``log_ratio`` together, for less than both cost."""
+        energy: Floats = visited.energy(self.target)
+        return energy, (start - stop) * energy
+
     def order(self, state: Any) -> NDArray[np.int64]:
         """Return the order of the energies."""
         return np.argsort(state.energy(self.target), kind="stable")
@@ -134,44 +139,51 @@ class DetouredPath(LatticePath):
 
     def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
         """Return the change of the log density between two inverse temperatures."""
-        counts = state.counts(self.target)
-        change = _log_sum(self.field(stop), counts) - _log_sum(self.field(start), counts)
-        return (start - stop) * state.energy(self.target) + change
+        return self.weigh(state, start, stop)[1]
 
     def energy(self, state: Any, beta: Betas) -> Floats:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
-        favoured = _mean_favoured(self.field(beta), state.counts(self.target))
-        slope = self.height * pi * np.cos(pi * np.asarray(beta))
-        energy: Floats = state.energy(self.target) - slope * favoured
-        return energy
+        return self.weigh(state, beta, beta)[0]
+
+    def weigh(self, visited: Any, start: Betas, stop: Betas) -> tuple[Floats, Floats]:
+        """Return ``energy`` at ``start`` and ``log_ratio`` together, for less than both cost."""
+        counts = visited.counts(self.target)
+        log_sum, favoured = _favour(self.field(start), counts)
+        change, _ = _favour(self.field(stop), counts, with_mean=False)
+        change -= log_sum
+        energy = visited.energy(self.target)
+        ratio = (start - stop) * energy
+        ratio += change
+        favoured *= self.height * pi * np.cos(pi * np.asarray(start))
+        return energy - favoured, ratio
 
 
-# Colours come first in ``counts``, so that sums over them are sums of whole arrays.
+def _favour(
+    field: Floats, counts: NDArray[np.int64], *, with_mean: bool = True
+) -> tuple[Floats, Floats]:
+    """Return ``log sum_c exp(field n_c)`` of every state, and the mean of ``n_c`` in that sum.
 
-
-def _log_sum(field: Floats, counts: NDArray[np.int64]) -> Floats:
-    """Return ``log sum_c exp(field n_c)`` of every state."""
+    Colours come first in ``counts``, so that sums over them are sums of whole arrays.
+    """
     if len(counts) == 2:
-        total, gap = counts.sum(axis=0), np.abs(counts[1] - counts[0])
-        # of both spins, in a third of the time: half the sum and log(2 cosh) of half the gap
-        rest = np.exp(-field * gap)
+        # of both spins, in a third of the time: half the sum, and log(2 cosh) of half the gap
+        half, gap = 0.5 * (counts[0] + counts[1]), np.abs(counts[1] - counts[0]).astype(float)
+        rest = gap * -field
+        np.exp(rest, out=rest)
+        gap *= 0.5
+        mean = half + gap * ((1.0 - rest) / (1.0 + rest)) if with_mean else half
         rest += 1.0
-        return 0.5 * field * (total + gap) + np.log(rest, out=rest)
+        gap += half
+        gap *= field
+        gap += np.log(rest, out=rest)
+        return gap, mean
     most = counts.max(axis=0)
-    log_sum: Floats = field * most + np.log(_weights(field, counts, most).sum(axis=0))
-    return log_sum
-
-
-def _mean_favoured(field: Floats, counts: NDArray[np.int64]) -> Floats:
-    """Return the mean of ``n_c`` over colours with weights ``exp(field n_c)``."""
-    weight = _weights(field, counts, counts.max(axis=0))
-    total = weight.sum(axis=0)
-    weight *= counts
-    mean: Floats = weight.sum(axis=0) / total
-    return mean
-
-
-def _weights(field: Floats, counts: NDArray[np.int64], most: NDArray[np.int64]) -> Floats:
     weight = (counts - most).astype(float)
     weight *= field
-    return np.exp(weight, out=weight)
+    np.exp(weight, out=weight)
+    total = weight.sum(axis=0)
+    log_sum: Floats = field * most + np.log(total)
+    if not with_mean:
+        return log_sum, total
+    weight *= counts
+    return log_sum, weight.sum(axis=0) / total

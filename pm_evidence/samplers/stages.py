@@ -77,8 +77,8 @@ def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floa
     if len(start) == 1:
         first, last = float(start[0]), float(stop[0])
         return path.energy(visited, first)[None], path.log_ratio(visited, first, last)[None]
-    start, stop = start[:, None], stop[:, None]
-    return path.energy(visited, start), path.log_ratio(visited, start, stop)
+    energy, ratio = path.weigh(visited, start[:, None], stop[:, None])
+    return energy, ratio
 
 
 def _passage(

@@ -98,7 +98,9 @@ class Tracer:
 def _moments(energy: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance of the finite entries of every row; NaN where there are none."""
     if np.isfinite(energy).all():
-        return energy.mean(axis=1), energy.var(axis=1)
+        mean = energy.mean(axis=1)
+        deviation = energy - mean[:, None]
+        return mean, np.einsum("ij,ij->i", deviation, deviation) / energy.shape[1]
     rows = [row[np.isfinite(row)] for row in energy]
     pairs = [(row.mean(), row.var()) if row.size else (np.nan, np.nan) for row in rows]
     mean, var = np.array(pairs).T
