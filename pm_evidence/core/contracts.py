@@ -177,7 +177,10 @@ class StageKernel(Protocol):
     """
 
     def pass_through(self, path: Any, state: Any, beta: Floats, streams: Streams) -> Passage:
-        """Advance at every inverse temperature in turn; the same numbers as ``advance`` gives."""
+        """Advance at every inverse temperature in turn; the same numbers as ``advance`` gives.
+
+        The state is given away: the kernel may move it in place.
+        """
         ...
 
 

@@ -117,7 +117,7 @@ def _declared(module: Any, name: str, kind: Any) -> Any:
 def full_adder(a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """Return sum and carry of three bits, for every bit."""
     half = a ^ b
-    return half ^ c, (a & b) | (half & c)
+    return half ^ c, ((a ^ c) & half) ^ a
 
 
 def next_lanes(generator: list[Lanes]) -> tuple[Lanes, list[Lanes]]:

@@ -2,10 +2,20 @@
 
 from typing import Any
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ess_share", "log_mean_exp", "log_sum_exp", "normalised"]
+from pm_evidence.core.fast_math import fast_exp
+
+__all__ = [
+    "add_up",
+    "ess_share",
+    "log_mean_exp",
+    "log_sum_exp",
+    "moments",
+    "normalised",
+]
 
 Floats = NDArray[np.float64]
 
@@ -46,10 +56,86 @@ def ess_share(log_weight: Floats) -> Any:
 
     Over the last axis; 0 where every weight is zero or one is NaN or infinite.
     """
-    top = np.max(log_weight, axis=-1, keepdims=True)
-    usable = np.isfinite(top)
-    with np.errstate(invalid="ignore"):
-        weight = log_weight - top
-        weight = np.exp(weight, out=weight)
-        share = weight.sum(axis=-1) ** 2 / np.einsum("...i,...i->...", weight, weight)
-    return np.where(usable[..., 0], share / weight.shape[-1], 0.0)[()]
+    shape = log_weight.shape
+    share = np.empty(shape[:-1])
+    _ess_shares(np.ascontiguousarray(log_weight).reshape(-1, shape[-1]), share.reshape(-1))
+    return share[()]
+
+
+def moments(table: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of the finite entries of every row; NaN where there are none."""
+    mean, var = np.empty((2, len(table)))
+    _moments(table, mean, var)
+    return mean, var
+
+
+# Sums may be taken in any order, so that they are taken eight at a time.
+_loops = nb.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"}
+)
+
+
+def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
+    """Add rows of log weights to ``start``, one after another.
+
+    Returns
+    -------
+    log_weight : ndarray, shape (n,)
+        All of them added.
+    share : ndarray, shape (m,)
+        ``ess_share`` after each.
+    """
+    log_weight, share = start.copy(), np.empty(len(steps))
+    _add_up(log_weight, steps, share)
+    return log_weight, share
+
+
+@_loops
+def _add_up(log_weight: Any, steps: Any, share: Any) -> None:
+    for k in range(steps.shape[0]):
+        for c in range(log_weight.size):
+            log_weight[c] += steps[k, c]
+        share[k] = _ess_share(log_weight)
+
+
+@_loops
+def _ess_shares(log_weight: Any, share: Any) -> None:
+    for k in range(log_weight.shape[0]):
+        share[k] = _ess_share(log_weight[k])
+
+
+@_loops
+def _ess_share(log_weight: Any) -> Any:
+    top, n_nan = -np.inf, 0
+    for c in range(log_weight.size):
+        top = max(top, log_weight[c])
+        n_nan += log_weight[c] != log_weight[c]
+    if n_nan or not np.isfinite(top):
+        return 0.0
+    total = squares = 0.0
+    for c in range(log_weight.size):
+        weight = fast_exp(log_weight[c] - top)
+        total += weight
+        squares += weight * weight
+    return total * total / squares / log_weight.size
+
+
+@_loops
+def _moments(table: Any, mean: Any, var: Any) -> None:
+    for k in range(table.shape[0]):
+        row = table[k]
+        centre, spread = _mean_and_var(row)
+        if not np.isfinite(centre):
+            centre, spread = _mean_and_var(row[np.isfinite(row)])
+        mean[k], var[k] = centre, spread
+
+
+@_loops
+def _mean_and_var(row: Any) -> Any:
+    total = squares = 0.0
+    for c in range(row.size):
+        total += row[c]
+    mean = total / row.size
+    for c in range(row.size):
+        squares += (row[c] - mean) ** 2
+    return mean, squares / row.size

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = [
     "block_seeds",
     "fill_normal",
+    "fill_uniform",
     "generator_functions",
     "next_word",
     "resolve_seed",
@@ -82,9 +83,8 @@ def streams(seed: np.random.SeedSequence, n: int) -> NDArray[np.uint64]:
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def next_word(stream: Any) -> Any:
-    """Return the next 64 random bits of ``stream`` (four words), advancing it."""
-    a, b, c, d = stream[0], stream[1], stream[2], stream[3]
+def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the next 64 random bits, and the next four words of a stream."""
     total = a + d
     result = ((total << nb.uint64(23)) | (total >> nb.uint64(41))) + a
     shifted = b << nb.uint64(17)
@@ -94,8 +94,26 @@ def next_word(stream: Any) -> Any:
     a ^= d
     c ^= shifted
     d = (d << nb.uint64(45)) | (d >> nb.uint64(19))
+    return result, a, b, c, d
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def next_word(stream: Any) -> Any:
+    """Return the next 64 random bits of ``stream`` (four words), advancing it."""
+    result, a, b, c, d = _step(stream[0], stream[1], stream[2], stream[3])
     stream[0], stream[1], stream[2], stream[3] = a, b, c, d
     return result
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def fill_uniform(stream: Any, out: Any) -> None:
+    """Fill ``out`` with what as many calls of ``uniform`` would return."""
+    # the words stay in registers, while a call writes them back
+    a, b, c, d = stream[0], stream[1], stream[2], stream[3]
+    for k in range(out.size):
+        word, a, b, c, d = _step(a, b, c, d)
+        out[k] = ((word >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
+    stream[0], stream[1], stream[2], stream[3] = a, b, c, d
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

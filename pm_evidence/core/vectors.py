@@ -4,14 +4,26 @@ Intrinsics written with ``Vector`` emit vectors outright, as those written with 
 here the width of an integer is free. A processor with narrower vectors takes two or more for each.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numba as nb
+import numpy as np
 from llvmlite import ir
 
-__all__ = ["INDEX", "Vector"]
+__all__ = ["INDEX", "Vector", "aligned_zeros"]
 
 INDEX = ir.IntType(64)
+_LINE = 64  # bytes in a line of cache
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def aligned_zeros(n: Any) -> Any:
+    """Return ``n`` bytes that begin with a line of cache, so that no vector lies in two of them."""
+    room = np.zeros(n + _LINE, np.uint8)
+    first = -room.ctypes.data % _LINE
+    return room[first : first + n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +161,12 @@ class Vector:
         """Return the integers followed by as many others."""
         return self._shuffled(other, range(2 * self.value.type.count))
 
-    def _shuffled(self, other: "Vector", order: range) -> "Vector":
+    def interleave(self, other: "Vector") -> "Vector":
+        """Return the integers in turn with as many others."""
+        n = self.value.type.count
+        return self._shuffled(other, [k + side for k in range(n) for side in (0, n)])
+
+    def _shuffled(self, other: "Vector", order: Sequence[int]) -> "Vector":
         index = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
         shuffled = self.builder.shuffle_vector(self.value, other.value, index)
         return Vector(self.builder, shuffled)

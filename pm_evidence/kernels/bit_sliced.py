@@ -6,7 +6,9 @@ after twelve digits nearly all are; the digits go on to 52 for the rest. Chains 
 sites, which is drawn without looking at them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from math import exp
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,8 +19,9 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo, Passage
+from pm_evidence.core.fast_math import fast_exp
 from pm_evidence.core.lanes import WIDTH, WORD, Lanes, next_lanes
-from pm_evidence.core.random import next_word, uniform
+from pm_evidence.core.random import fill_uniform, next_word
 from pm_evidence.kernels.lattice import VisitKernel
 from pm_evidence.targets.lattice import Ising
 from pm_evidence.targets.spins import GROUP, SpinCounts, Spins, count_unlike, count_up
@@ -28,9 +31,9 @@ __all__ = ["SpinHeatBath", "SpinMetropolis"]
 Floats = NDArray[np.float64]
 
 _DIGITS = 52
+_CERTAIN = 40.0  # log odds beyond which a uniform number of 52 bits cannot tell from infinity
 _ROUNDS = 12  # digits that are always compared: of 512 chains one in eight sites needs more
 _ONES = 2**64 - 1
-_CERTAIN = 40.0  # log odds beyond which a uniform number of 53 bits cannot tell from infinity
 
 
 class Form(NamedTuple):
@@ -55,6 +58,21 @@ class Form(NamedTuple):
     undecided: tuple[int, ...]
 
 
+@lru_cache(maxsize=32)
+def _form(target: Ising, heat_bath: bool, biased: bool) -> Form:
+    """Return what code a lattice needs, with a bias or without."""
+    n_sides = target.geometry.neighbours.shape[1]
+    two_kinds = int(biased and not heat_bath)
+    folded = int(not biased and heat_bath and target.periodic)
+    n_undecided = (n_sides + 1) * (1 + two_kinds)
+    if folded:
+        n_undecided = n_sides // 2 + 1
+    elif not biased and not heat_bath and target.coupling >= 0.0:
+        n_undecided = n_sides // 2  # the other flips do not cost energy
+    lengths = n_sides, n_sides // 2, two_kinds, folded, n_undecided
+    return Form(*((0,) * length for length in lengths))
+
+
 @dataclass(frozen=True)
 class _SpinKernel(VisitKernel):
     """What heat bath and Metropolis share; see there."""
@@ -67,6 +85,7 @@ class _SpinKernel(VisitKernel):
         self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Spins, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
+        state = replace(state, planes=state.planes.copy())
         passage = self.pass_through(path, state, np.array([beta]), streams)
         return passage.state, MoveInfo(float(passage.acceptance[0]), passage.n_evaluations)
 
@@ -75,7 +94,7 @@ class _SpinKernel(VisitKernel):
     ) -> Passage:
         """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
         target: Ising = path.target
-        planes, n_stages = state.planes.copy(), len(beta)
+        n_stages = len(beta)
         # counts before the first stage and after each
         unlike = np.empty((n_stages + 1, len(state)), np.int64)
         up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int64)
@@ -85,14 +104,14 @@ class _SpinKernel(VisitKernel):
         field = path.field(beta)
         bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
         changed = np.empty(n_stages)
-        edges = np.flatnonzero(np.diff(bias != 0.0)) + 1  # where other code is needed
-        for part in np.split(np.arange(n_stages), edges):
-            stages = slice(part[0], part[-1] + 1)
-            rows = slice(part[0], part[-1] + 2)
+        biased = bias != 0.0
+        edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # where other code is needed
+        for first, stop in pairwise([0, *edges, n_stages]):
+            stages, rows = slice(first, stop), slice(first, stop + 1)
             _pass(
-                planes,
+                state.planes,
                 (self.heat_bath, self.n_sweeps),
-                self._form(target, bias[part[0]] != 0.0),
+                _form(target, self.heat_bath, bool(biased[first])),
                 self.sites(target),
                 target.geometry,
                 (beta[stages] * target.coupling, bias[stages], field[stages]),
@@ -105,21 +124,8 @@ class _SpinKernel(VisitKernel):
             SpinCounts(unlike[rows], up[rows] if path.needs_counts else None)
             for rows in (slice(-1), slice(1, None))
         )
-        moved = Spins(planes, unlike[-1], state.sizes, up[-1] if path.needs_counts else None)
+        moved = replace(state, unlike=unlike[-1], up=up[-1] if path.needs_counts else None)
         return Passage(moved, before, after, acceptance, n_moves * n_stages)
-
-    def _form(self, target: Ising, biased: bool) -> "Form":
-        """Return what code a lattice needs, with a bias or without."""
-        n_sides = target.geometry.neighbours.shape[1]
-        two_kinds = int(biased and not self.heat_bath)
-        folded = int(not biased and self.heat_bath and target.periodic)
-        n_undecided = (n_sides + 1) * (1 + two_kinds)
-        if folded:
-            n_undecided = n_sides // 2 + 1
-        elif not biased and not self.heat_bath and target.coupling >= 0.0:
-            n_undecided = n_sides // 2  # the other flips do not cost energy
-        lengths = n_sides, n_sides // 2, two_kinds, folded, n_undecided
-        return Form(*((0,) * length for length in lengths))
 
 
 @dataclass(frozen=True)
@@ -179,11 +185,9 @@ def _write_digits(probability, column):
     Row 0 says whether the probability is 1, which no digits after the point can say.
     """
     whole = nb.uint64(round(probability * 2.0**_DIGITS))
-    certain = whole >> nb.uint64(_DIGITS)
-    column[0] = nb.uint64(_ONES) if certain else nb.uint64(0)
-    for k in range(_DIGITS):
-        digit = (whole >> nb.uint64(_DIGITS - 1 - k)) & nb.uint64(1)
-        column[k + 1] = nb.uint64(_ONES) if digit and not certain else nb.uint64(0)
+    for k in range(_DIGITS + 1):
+        digit = (whole >> nb.uint64(_DIGITS - k)) & nb.uint64(1)
+        column[k] = nb.uint64(0) - digit  # no branches: digits are as good as random
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -381,7 +385,8 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
     coupling, bias, field = stages
     unlike, up, changed = out
     changed[:] = 0.0
-    n_classes = len(form.sides) + 1
+    n_classes, n_sites = len(form.sides) + 1, planes.shape[1] - 1
+    visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
     table = np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + len(form.two))), np.uint64)
     degrees = bonds.degree.min(), bonds.degree.max()
     for group in range(planes.shape[0]):
@@ -389,9 +394,9 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
         last = min(first + GROUP, unlike.shape[1])
         own = streams[first:last]
         for k in range(coupling.size):
-            _favour(spins[-1], field[k], spins.shape[0] - 1, up[k, first:last], own)
+            _favour(spins[-1], field[k], n_sites, up[k, first:last], own)
             _fill_table(table, moves[0], coupling[k], bias[k], degrees)
-            n_opposite = _sweep(spins, moves, form, sites, bonds, table, own)
+            n_opposite = _sweep(spins, moves, form, visits, sites.size == 0, bonds, table, own)
             # chains beyond the last member are counted as if they did as the others
             changed[k] += n_opposite * ((last - first) / GROUP)
             count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
@@ -400,16 +405,15 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _sweep(spins, moves, form, sites, bonds, table, streams):
+def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
     """Move the chains of a group in place; return how many sites were renewed otherwise."""
     heat_bath, n_sweeps = moves
     n_sites, generator = spins.shape[0] - 1, np.empty((4, WIDTH), np.uint64)
     neighbours = bonds.ghosted if heat_bath else bonds.neighbours
-    site_stream = _begin(streams, generator, sites.size == 0)
-    visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
+    site_stream = _begin(streams, generator, at_random)
     n_opposite = 0
     for _ in range(n_sweeps):
-        if sites.size == 0:
+        if at_random:
             _draw_sites(site_stream, visits)
         for k in range(n_sites):
             site = visits[k]
@@ -428,12 +432,21 @@ def _favour(row, field, n_sites, up, streams):
     row[:] = 0
     if field == 0.0:
         return
-    for c in range(up.size):
-        log_odds = field * (2 * up[c] - n_sites)
+    drawn = np.empty(64)
+    for first in range(0, up.size, 64):
+        own = up[first : first + 64]
+        least, word = n_sites, nb.uint64(0)
+        for bit in range(own.size):
+            least = min(least, abs(2 * own[bit] - n_sites))
+            word |= nb.uint64(2 * own[bit] > n_sites) << nb.uint64(bit)
         # most are certain to the last digit
-        certain = abs(log_odds) > _CERTAIN
-        if log_odds > 0.0 if certain else uniform(streams[c]) < _logistic(log_odds):
-            row[c // 64] |= nb.uint64(1) << nb.uint64(c % 64)
+        if abs(field) * least < _CERTAIN:
+            fill_uniform(streams[first], drawn)
+            word = nb.uint64(0)
+            for bit in range(own.size):
+                odds = fast_exp(field * (n_sites - 2 * own[bit]))
+                word |= nb.uint64(drawn[bit] * (1.0 + odds) < 1.0) << nb.uint64(bit)
+        row[first // 64] = word
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -4,7 +4,7 @@ On square lattices all 64 colours of a site are drawn at once (see ``colour_draw
 are moved chain by chain.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, expm1
 from typing import Any
 
@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo, Passage
+from pm_evidence.core.fast_math import fast_exp
 from pm_evidence.core.random import uniform
+from pm_evidence.core.vectors import aligned_zeros
 from pm_evidence.kernels.colour_draws import (
     ROUNDS,
     WORDS,
@@ -66,6 +68,7 @@ class ColourHeatBath(VisitKernel):
         self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Colours, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
+        state = replace(state, sites=state.sites.copy())
         passage = self.pass_through(path, state, np.array([beta]), streams)
         return passage.state, MoveInfo(1.0, passage.n_evaluations)
 
@@ -75,7 +78,7 @@ class ColourHeatBath(VisitKernel):
         """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
         target: Potts = path.target
         coupling, field = beta * target.coupling, path.field(beta)
-        sites, n, n_stages = state.sites.copy(), len(state), len(beta)
+        n, n_stages = len(state), len(beta)
         # counts before the first stage and after each
         like = np.empty((n_stages + 1, n), np.int64)
         tally = np.empty((n_stages + 1, target.q, n if path.needs_counts else 0), np.int64)
@@ -85,13 +88,21 @@ class ColourHeatBath(VisitKernel):
         wide = len(target.sizes) == 2 and target.coupling >= 0.0
         wide = wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT
         go = _pass_wide if wide else _pass_one_by_one
-        orders = self.sites(target), self.n_sweeps
-        go(sites, target.geometry, orders, target.q, (coupling, field), streams, (like, tally))
+        orders = self.sites(target), self.n_sweeps, (0,) * len(target.sizes)
+        go(
+            state.sites,
+            target.geometry,
+            orders,
+            target.q,
+            (coupling, field),
+            streams,
+            (like, tally),
+        )
         before, after = (
             ColourCounts(like[rows], tally[rows] if path.needs_counts else None)
             for rows in (slice(-1), slice(1, None))
         )
-        moved = Colours(sites, like[-1], state.sizes, tally[-1] if path.needs_counts else None)
+        moved = replace(state, like=like[-1], tally=tally[-1] if path.needs_counts else None)
         n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
         return Passage(moved, before, after, np.ones(n_stages), n_evaluations)
 
@@ -105,7 +116,8 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
     sites : uint8 array, shape (n_groups, n_sites + 1, 64)
     bonds : Geometry
     orders : tuple
-        Sites in the order of visits, shape (n_sites,), and the number of sweeps.
+        Sites in the order of visits, shape (n_sites,); the number of sweeps; and as many zeros as
+        the lattice has axes, whose number is known when code is compiled.
     q : int
     stages : tuple of two float64 arrays, shape (n_stages,)
         Log weight of a like neighbour, and of the favoured colour.
@@ -116,7 +128,8 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
     """
     coupling, field = stages
     like, tally = counts
-    words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
+    words = aligned_zeros(4 * (WORDS + ROUNDS) * SIDE).view(np.uint32).reshape(-1, SIDE)
+    favoured = aligned_zeros(SIDE)
     tables = [tabulate(q, coupling[k], field[k]) for k in range(coupling.size)]
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
@@ -127,13 +140,15 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
             seed(own, words)
             table, shares = tables[k]
             _sweep_wide(x, bonds.ghosted, orders, q, field[k], favoured, words, table, shares, own)
-            _count(x, bonds.forward, like[k + 1, first:last], tally[k + 1, :, first:last])
+            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
+            if tally.size:
+                count_colours(x, tally[k + 1, :, first:last])
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares, streams):
     """Move 64 chains in place, all at a time."""
-    order, n_sweeps = orders
+    order, n_sweeps, _ = orders
     extra, n_sites, n_left = expm1(field), len(neighbours), 0
     for _ in range(n_sweeps):
         for i in order:
@@ -182,13 +197,15 @@ def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
                 _sweep_one(
                     x[:, c], bonds.ghosted, orders, q, coupling[k], field[k], favoured[c], own[c]
                 )
-            _count(x, bonds.forward, like[k + 1, first:last], tally[k + 1, :, first:last])
+            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
+            if tally.size:
+                count_colours(x, tally[k + 1, :, first:last])
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
     """Move one chain in place."""
-    order, n_sweeps = orders
+    order, n_sweeps, _ = orders
     weight, n_sides = np.empty(q), neighbours.shape[1]
     most = max(coupling * n_sides, 0.0)
     powers = np.array([exp(coupling * k - most) for k in range(n_sides + 1)])
@@ -218,24 +235,19 @@ def _favour(favoured, field, tally, streams):
     if field == 0.0:
         return
     q, n = tally.shape
-    weight = np.empty(q)
+    most, left, weight = np.zeros(n), np.zeros(n), np.empty((q, n))
+    weight[:] = tally
+    for colour in range(q):
+        for k in range(n):
+            most[k] = max(most[k], weight[colour, k])
+    for colour in range(q):
+        for k in range(n):
+            weight[colour, k] = fast_exp(field * (weight[colour, k] - most[k]))
+            left[k] += weight[colour, k]
     for k in range(n):
-        most, total = tally[:, k].max(), 0.0
-        for c in range(q):
-            weight[c] = exp(field * (tally[c, k] - most))
-            total += weight[c]
-        t, c = uniform(streams[k]) * total, 0
-        while c < q - 1:
-            t -= weight[c]
-            if t < 0.0:
-                break
-            c += 1
-        favoured[k] = c
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _count(x, forward, like, tally):
-    """Count like bonds, and colours if ``tally`` has room."""
-    count_like(x, forward, like)
-    if tally.size:
-        count_colours(x, tally)
+        left[k] *= uniform(streams[k])
+        favoured[k] = 0
+    for colour in range(q - 1):
+        for k in range(n):
+            left[k] -= weight[colour, k]
+            favoured[k] += left[k] >= 0.0

@@ -1,6 +1,7 @@
 """What the kernels of lattices share: they have nothing to learn, and visit sites in some order."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -66,15 +67,20 @@ class VisitKernel(SweepKernel):
         ValueError
             If the order is ``"checkerboard"`` on a periodic lattice of odd sizes.
         """
-        if self.order == "random":
-            return np.empty(0, np.int64)
-        sites = np.arange(target.n_dim)
-        if self.order == "checkerboard":
-            if target.periodic and any(size % 2 for size in target.sizes):
-                raise ValueError(
-                    f"order must not be 'checkerboard' on a periodic lattice of odd sizes, got "
-                    f"sizes {target.sizes}, where neighbours have one colour; pass "
-                    "order='sequential', or an even shape."
-                )
-            sites = target.geometry.checkerboard.copy()
-        return np.ascontiguousarray(sites[::-1]) if self.backwards else sites
+        return _visits(target, self.order, self.backwards)
+
+
+@lru_cache(maxsize=32)
+def _visits(target: Any, order: str, backwards: bool) -> NDArray[np.int64]:
+    sites = np.arange(0 if order == "random" else target.n_dim)
+    if order == "checkerboard":
+        if target.periodic and any(size % 2 for size in target.sizes):
+            raise ValueError(
+                f"order must not be 'checkerboard' on a periodic lattice of odd sizes, got "
+                f"sizes {target.sizes}, where neighbours have one colour; pass "
+                "order='sequential', or an even shape."
+            )
+        sites = target.geometry.checkerboard
+    sites = np.array(sites[::-1] if backwards else sites)
+    sites.flags.writeable = False
+    return sites

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from math import pi
 from typing import Any
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_positive
+from pm_evidence.core.fast_math import fast_exp, fast_log
 from pm_evidence.targets.colours import colours_of, draw_colours
 from pm_evidence.targets.lattice import Ising, Potts
 from pm_evidence.targets.spins import draw_spins, pack, spins_of
@@ -16,6 +18,8 @@ __all__ = ["DetouredPath", "LatticePath"]
 
 Floats = NDArray[np.float64]
 Betas = float | NDArray[np.float64]
+
+_NEGLIGIBLE = 40.0  # a term is smaller than another by so many nats where it changes no digit
 
 
 @dataclass(frozen=True)
@@ -147,43 +151,87 @@ class DetouredPath(LatticePath):
 
     def weigh(self, visited: Any, start: Betas, stop: Betas) -> tuple[Floats, Floats]:
         """Return ``energy`` at ``start`` and ``log_ratio`` together, for less than both cost."""
-        counts = visited.counts(self.target)
-        log_sum, favoured = _favour(self.field(start), counts)
-        change, _ = _favour(self.field(stop), counts, with_mean=False)
-        change -= log_sum
         energy = visited.energy(self.target)
         ratio = (start - stop) * energy
-        ratio += change
-        favoured *= self.height * pi * np.cos(pi * np.asarray(start))
-        return energy - favoured, ratio
+        # a row for every pair of inverse temperatures
+        fields = self.field(np.array([np.ravel(start), np.ravel(stop)]))
+        slope = self.height * pi * np.cos(pi * np.ravel(start))
+        rows = energy.reshape(len(slope), -1), ratio.reshape(len(slope), -1)
+        if isinstance(self.target, Ising):
+            up = visited.n_up().reshape(rows[0].shape)
+            _favour_spins(self.target.n_dim, up, fields, slope, *rows)
+        else:
+            counts = np.moveaxis(visited.counts(self.target), 0, -2)
+            counts = np.ascontiguousarray(counts).reshape(len(slope), self.target.q, -1)
+            _favour_colours(counts, fields, slope, *rows)
+        return energy, ratio
 
 
-def _favour(
-    field: Floats, counts: NDArray[np.int64], *, with_mean: bool = True
-) -> tuple[Floats, Floats]:
-    """Return ``log sum_c exp(field n_c)`` of every state, and the mean of ``n_c`` in that sum.
+_loops = nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
-    Colours come first in ``counts``, so that sums over them are sums of whole arrays.
+
+@_loops
+def _favour_spins(n_sites, up, fields, slope, energy, ratio):
+    """Add what fields in favour of either spin add to energies and log ratios.
+
+    Parameters
+    ----------
+    n_sites : int
+    up : int64 array, shape (m, n)
+        Numbers of spins 1.
+    fields : float64 array, shape (2, m)
+        Strengths ``h`` before and after.
+    slope : float64 array, shape (m,)
+        Derivative of ``h`` by beta, before.
+    energy, ratio : float64 arrays, shape (m, n)
+        Energies lose the derivative of ``log(exp(h up) + exp(h down))`` by beta, and log ratios
+        gain its change.
     """
-    if len(counts) == 2:
-        # of both spins, in a third of the time: half the sum, and log(2 cosh) of half the gap
-        half, gap = 0.5 * (counts[0] + counts[1]), np.abs(counts[1] - counts[0]).astype(float)
-        rest = gap * -field
-        np.exp(rest, out=rest)
-        gap *= 0.5
-        mean = half + gap * ((1.0 - rest) / (1.0 + rest)) if with_mean else half
-        rest += 1.0
-        gap += half
-        gap *= field
-        gap += np.log(rest, out=rest)
-        return gap, mean
-    most = counts.max(axis=0)
-    weight = (counts - most).astype(float)
-    weight *= field
-    np.exp(weight, out=weight)
-    total = weight.sum(axis=0)
-    log_sum: Floats = field * most + np.log(total)
-    if not with_mean:
-        return log_sum, total
-    weight *= counts
-    return log_sum, weight.sum(axis=0) / total
+    for k in range(up.shape[0]):
+        own, before, after, least = up[k], fields[0, k], fields[1, k], n_sites
+        for c in range(own.size):
+            gap = abs(2 * own[c] - n_sites)
+            least = min(least, gap)
+            larger = 0.5 * (n_sites + gap)
+            energy[k, c] -= slope[k] * larger
+            ratio[k, c] += (after - before) * larger
+        if min(before, after) * least > _NEGLIGIBLE:
+            continue
+        for c in range(own.size):
+            gap = abs(2 * own[c] - n_sites)
+            # the smaller of the two terms, over the larger
+            first, second = fast_exp(-before * gap), fast_exp(-after * gap)
+            share = 1.0 / (1.0 + first)
+            energy[k, c] += slope[k] * gap * first * share
+            ratio[k, c] += fast_log((1.0 + second) * share)
+
+
+@_loops
+def _favour_colours(counts, fields, slope, energy, ratio):
+    """Add what fields in favour of every colour add; see ``_favour_spins``.
+
+    ``counts`` has shape (m, q, n): sums over colours are sums of whole rows.
+    """
+    n = counts.shape[2]
+    most, first, second, weighted = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for k in range(len(counts)):
+        before, after = fields[0, k], fields[1, k]
+        most[:] = 0.0
+        for colour in range(counts.shape[1]):
+            own = counts[k, colour]
+            for c in range(n):
+                most[c] = max(most[c], own[c])
+        first[:] = 0.0
+        second[:] = 0.0
+        weighted[:] = 0.0
+        for colour in range(counts.shape[1]):
+            own = counts[k, colour]
+            for c in range(n):
+                gap = own[c] - most[c]
+                weight = fast_exp(before * gap)
+                first[c] += weight
+                weighted[c] += weight * gap
+                second[c] += fast_exp(after * gap)
+        for c in range(n):
+            energy[k, c] -= slope[k] * (most[c] + weighted[c] / first[c])
+            ratio[k, c] += (after - before) * most[c] + fast_log(second[c] / first[c])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share
 from pm_evidence.core.contracts import Path, Plan
-from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.numerics import add_up, log_mean_exp
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
@@ -93,9 +93,9 @@ class AIS:
         tracer = Tracer(block, report)
         for kernel, beta in stretches(plan, n):
             passage, energy, ratio = weigh_then_move(kernel, path, state, beta, chains)
-            log_weights = _accumulate(log_weight, ratio)
-            state, log_weight = passage.state, log_weights[-1]
-            tracer.add_many(beta[1:], energy, log_weights, passage, log_mean_exp(log_weight))
+            log_weight, ess = add_up(log_weight, ratio)
+            tracer.add_many(beta[1:], energy, ess, passage, log_mean_exp(log_weight))
+            state = passage.state
         return BlockRecord(
             block=block,
             work=-log_weight,
@@ -136,9 +136,9 @@ class AIS:
             n_evaluations += info.n_evaluations
         for kernel, beta in list(stretches(plan, n))[::-1]:
             passage, energy, ratio = move_then_weigh(kernel, path, state, beta, chains)
-            works = _accumulate(work, -ratio)
-            state, work = passage.state, works[-1]
-            tracer.add_many(beta[:0:-1], energy, works, passage, -log_mean_exp(work))
+            work, ess = add_up(work, -ratio)
+            tracer.add_many(beta[:0:-1], energy, ess, passage, -log_mean_exp(work))
+            state = passage.state
         return BlockRecord(
             block=block,
             work=work,
@@ -147,11 +147,3 @@ class AIS:
             n_evaluations=n_evaluations + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )
-
-
-def _accumulate(start: Floats, steps: Floats) -> Floats:
-    """Return the running sums of rows, shape ``(m, n)``; NumPy's own take three times as long."""
-    sums = np.empty_like(steps)
-    for k, step in enumerate(steps):
-        start = np.add(start, step, out=sums[k])
-    return sums

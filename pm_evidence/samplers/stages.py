@@ -15,7 +15,7 @@ Weighed = tuple[Passage, Floats, Floats]
 
 # Stages of a stretch times members: progress is told, and energies are held, by the stretch. Larger
 # arrays of doubles would be given back to the system each time, which costs more than to fill them.
-_LARGEST, _FEWEST = 16_000, 8
+_LARGEST, _FEWEST = 32_000, 8
 
 
 def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo, Passage, Plan
-from pm_evidence.core.numerics import ess_share, normalised
+from pm_evidence.core.numerics import ess_share, moments, normalised
 from pm_evidence.core.progress import Progress, Report
 from pm_evidence.core.records import StageTrace
 
@@ -57,27 +57,26 @@ class Tracer:
         if carried is not None and carried.any():
             mean = np.average(energy, weights=normalised(carried))
             var = np.average((energy - mean) ** 2, weights=normalised(carried))
-            moments = np.array([mean]), np.array([var])
+            found = np.array([mean]), np.array([var])
         else:
-            moments = _moments(energy[None])
-        self._write(np.array([beta]), moments, log_weight[None], passage, log_z)
+            found = moments(energy[None])
+        self._write(np.array([beta]), found, np.array([ess_share(log_weight)]), passage, log_z)
 
     def add_many(
-        self, beta: Floats, energy: Floats, log_weight: Floats, passage: Passage, log_z: float
+        self, beta: Floats, energy: Floats, ess: Floats, passage: Passage, log_z: float
     ) -> None:
-        """Write down ``m`` stages at once; energies and log weights have shape ``(m, n)``."""
-        self._write(beta, _moments(energy), log_weight, passage, log_z)
+        """Write down ``m`` stages at once; energies have shape ``(m, n)``."""
+        self._write(beta, moments(energy), ess, passage, log_z)
 
     def _write(
         self,
         beta: Floats,
-        moments: tuple[Floats, Floats],
-        log_weight: Floats,
+        mean_and_var: tuple[Floats, Floats],
+        ess: Floats,
         passage: Passage,
         log_z: float,
     ) -> None:
-        mean, var = moments
-        ess = ess_share(log_weight)
+        mean, var = mean_and_var
         self._rows.extend(zip(mean, var, ess, passage.acceptance, strict=True))
         self.n_evaluations += passage.n_evaluations
         self.n_nan += passage.n_nan
@@ -93,18 +92,6 @@ class Tracer:
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
         return StageTrace(*(columns[:, ::-1] if backwards else columns))
-
-
-def _moments(energy: Floats) -> tuple[Floats, Floats]:
-    """Return mean and variance of the finite entries of every row; NaN where there are none."""
-    if np.isfinite(energy).all():
-        mean = energy.mean(axis=1)
-        deviation = energy - mean[:, None]
-        return mean, np.einsum("ij,ij->i", deviation, deviation) / energy.shape[1]
-    rows = [row[np.isfinite(row)] for row in energy]
-    pairs = [(row.mean(), row.var()) if row.size else (np.nan, np.nan) for row in rows]
-    mean, var = np.array(pairs).T
-    return mean, var
 
 
 def kernel_settings(plan: Plan) -> Mapping[str, Floats]:

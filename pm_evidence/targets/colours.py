@@ -31,7 +31,9 @@ Floats = NDArray[np.float64]
 
 SIDE = 64  # chains side by side
 NOBODY = 255  # the colour of what lies beyond a free edge
-_TURNS = 2
+_HALF = SIDE // 2  # longer vectors are compared more slowly
+_LARGEST_BYTE = 255
+_RUN = (0,) * 8  # sites that are counted at once; only the length counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,36 +153,38 @@ def draw_colours(target: Potts, n: int, seed: np.random.SeedSequence) -> Colours
 
 
 def _counted(sites: Bytes, n: int, target: Potts) -> Colours:
-    like, forward = np.empty(n, np.int64), target.geometry.forward
+    like, ghosted = np.empty(n, np.int64), target.geometry.ghosted
+    axes = (0,) * len(target.sizes)
     for group, first in enumerate(range(0, n, SIDE)):
-        count_like(sites[group], forward, like[first : first + SIDE])
+        count_like(sites[group], ghosted, axes, like[first : first + SIDE])
     return Colours(sites, like, target.sizes)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def count_like(sites, forward, out):
+def count_like(sites, ghosted, axes, out):
     """Count the like bonds of the chains of a group.
 
     Parameters
     ----------
     sites : uint8 array, shape (n_sites + 1, 64)
-    forward : int64 array, shape (n_sites, n_axes)
-        A site that is its own neighbour has none there.
+    ghosted : int64 array, shape (n_sites, 2 * n_axes)
+        Neighbours of every site, along each axis the next one first.
+    axes : tuple of n_axes ints
+        Only its length counts.
     out : int64 array, shape (n,)
         Receives the counts; n is at most 64.
     """
-    n_sites, n_axes = forward.shape
-    # sums of their own for some sites in turn, for none to wait for the one before
-    n_sums = _TURNS * n_axes
-    total, few = np.zeros((n_sums, SIDE), np.int64), np.zeros((n_sums, SIDE), np.uint8)
-    for first in range(0, n_sites, 255):
-        for i in range(first, min(first + 255, n_sites)):
-            for axis in range(n_axes):
-                j = forward[i, axis]
-                if j != i:
-                    _add_equal(sites, i, sites, j, few, i % _TURNS * n_axes + axis)
+    total, few = np.zeros((1, SIDE), np.int64), np.zeros((1, SIDE), np.uint8)
+    n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes) // len(_RUN) * len(_RUN)
+    for start in range(0, n_sites, room):
+        stop = min(start + room, n_sites)
+        whole = start + (stop - start) // len(_RUN) * len(_RUN)
+        for site in range(start, whole, len(_RUN)):
+            _add_like(sites, site, ghosted, few, axes, _RUN)
+        for site in range(whole, stop):
+            _add_like(sites, site, ghosted, few, axes, (0,))
         _spill(few, total)
-    out[:] = total.sum(axis=0)[: out.size]
+    out[:] = total[0, : out.size]
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -188,35 +192,85 @@ def count_colours(sites, out):
     """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
     n_sites, q = sites.shape[0] - 1, out.shape[0]
     total, few = np.zeros((q, SIDE), np.int64), np.zeros((q, SIDE), np.uint8)
-    colours = np.empty((q, SIDE), np.uint8)
-    for c in range(q):
-        colours[c] = c
-    for first in range(0, n_sites, 255):
-        for i in range(first, min(first + 255, n_sites)):
-            for c in range(q):
-                _add_equal(sites, i, colours, c, few, c)
+    total[-1] = n_sites  # the last colour has what the others leave
+    room = _LARGEST_BYTE // len(_RUN) * len(_RUN)
+    for start in range(0, n_sites, room):
+        stop = min(start + room, n_sites)
+        whole = start + (stop - start) // len(_RUN) * len(_RUN)
+        for colour in range(q - 1):
+            for site in range(start, whole, len(_RUN)):
+                _add_colour(sites, site, colour, few, _RUN)
+            for site in range(whole, stop):
+                _add_colour(sites, site, colour, few, (0,))
         _spill(few, total)
+    for colour in range(q - 1):
+        total[-1] -= total[colour]
     out[:] = total[:, : out.shape[1]]
 
 
 @intrinsic
-def _add_equal(typingctx: Any, a: Any, i: Any, b: Any, j: Any, few: Any, k: Any) -> Any:
-    """Add 1 to row ``k`` of ``few`` wherever row ``i`` of ``a`` equals row ``j`` of ``b``."""
-    signature = types.void(a, i, b, j, few, k)
+def _add_like(
+    typingctx: Any, sites: Any, first: Any, ghosted: Any, few: Any, axes: Any, run: Any
+) -> Any:
+    """Add the like bonds of a run of sites with their next neighbours to the only row of few."""
+    signature = types.void(sites, first, ghosted, few, axes, run)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        def row(array: int, index: int) -> tuple[Any, Any]:
-            pointer = context.make_array(sig.args[array])(context, builder, args[array]).data
-            number = builder.sext(args[index], INDEX) if sig.args[index].bitwidth < 64 else None
-            return pointer, builder.mul(number or args[index], INDEX(SIDE))
-
-        one, other, sums = (
-            Vector.load(builder, *row(array, array + 1), 8, SIDE) for array in (0, 2, 4)
+        colours, others, sums = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3)
         )
-        (sums + one.equals(other).resized(8)).store(*row(4, 5))
+        pairs = []
+        for k in range(len(sig.args[5])):
+            site = builder.add(args[1], INDEX(k))
+            start = builder.mul(site, INDEX(2 * len(sig.args[4])))
+            for axis in range(len(sig.args[4])):
+                place = builder.add(start, INDEX(2 * axis))
+                pairs.append((site, builder.load(builder.gep(others, [place]))))
+        for first in (0, _HALF):
+            like = [
+                _load(builder, colours, site, first).equals(_load(builder, colours, other, first))
+                for site, other in pairs
+            ]
+            _add_ones(builder, sums, INDEX(0), first, like)
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+@intrinsic
+def _add_colour(typingctx: Any, sites: Any, first: Any, colour: Any, few: Any, run: Any) -> Any:
+    """Add how many of a run of sites have a colour to its row of few."""
+    signature = types.void(sites, first, colour, few, run)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        colours, sums = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 3)
+        )
+        wanted = Vector.spread(builder, args[2], 8, _HALF)
+        sites = [builder.add(args[1], INDEX(k)) for k in range(len(sig.args[4]))]
+        for first in (0, _HALF):
+            like = [_load(builder, colours, site, first).equals(wanted) for site in sites]
+            _add_ones(builder, sums, args[2], first, like)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _load(builder: Any, array: Any, row: Any, first: int) -> Vector:
+    """Return half of a row, from ``first`` on."""
+    return Vector.load(builder, array, _place(builder, row, first), 8, _HALF)
+
+
+def _place(builder: Any, row: Any, first: int) -> Any:
+    return builder.add(builder.mul(row, INDEX(SIDE)), INDEX(first))
+
+
+def _add_ones(builder: Any, few: Any, row: Any, first: int, masks: list[Vector]) -> None:
+    """Add 1 to half of a row of few wherever a mask is set, for all masks."""
+    total = _load(builder, few, row, first)
+    for mask in masks:
+        total = total + mask.resized(8)
+    total.store(few, _place(builder, row, first))
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

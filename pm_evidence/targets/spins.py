@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from pm_evidence.core.lanes import WIDTH, WORD, Lanes, full_adder
+from pm_evidence.core.vectors import INDEX, Vector
 from pm_evidence.targets.lattice import Ising
 
 __all__ = [
@@ -32,10 +33,10 @@ Planes = NDArray[np.uint64]
 
 GROUP = 64 * WIDTH  # chains that are moved together
 # A count is kept in planes: bit p of chain c is bit c of plane p. Sites are first added up in a
-# few low planes, as many as fit, and only then carried to the high ones.
-_LOW, _HIGH = 8, 32
+# few low planes, as many as fit, and only then carried to the high ones, of which few change often.
+_LOW, _OFTEN, _HIGH = 8, 12, 32
 _NUMBER = 16  # planes that are read at once
-_RUN = (0,) * 4  # sites that are added at once; only the length counts
+_RUN = (0,) * 8  # sites that are added at once; only the length counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +278,22 @@ def _carry(typingctx: Any, low: Any, high: Any) -> Any:
             for type_, value in zip(sig.args, args, strict=True)
         )
         zero = carry = Lanes.constant(builder, 0)
-        for p in range(_HIGH):
+
+        def add(planes: range) -> None:
+            nonlocal carry
+            for p in planes:
+                total = Lanes.load(builder, large, WORD(p))
+                (total ^ carry).store(large, WORD(p))
+                carry = total & carry
+
+        for p in range(_LOW):
             total = Lanes.load(builder, large, WORD(p))
-            if p < _LOW:
-                total, carry = full_adder(total, Lanes.load(builder, small, WORD(p)), carry)
-                zero.store(small, WORD(p))
-            else:
-                total, carry = total ^ carry, total & carry
+            total, carry = full_adder(total, Lanes.load(builder, small, WORD(p)), carry)
             total.store(large, WORD(p))
+            zero.store(small, WORD(p))
+        add(range(_LOW, _OFTEN))
+        with builder.if_then(carry.any()):
+            add(range(_OFTEN, _HIGH))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -292,12 +301,7 @@ def _carry(typingctx: Any, low: Any, high: Any) -> Any:
 
 @intrinsic
 def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
-    """Turn 16 planes, from ``first`` on, into numbers of 16 bits.
-
-    Every word of a plane holds four blocks of 16 chains; the 16 by 16 bits of a block in all planes
-    are transposed, so that word ``w`` of row ``r`` holds the numbers of chains ``16 c + r`` with
-    ``c`` from ``4 w`` to ``4 w + 3``.
-    """
+    """Turn 16 planes, from ``first`` on, into 512 numbers of 16 bits."""
     signature = types.void(high, first, out)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -305,6 +309,7 @@ def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
             context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
         )
         rows = [Lanes.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)]
+        # blocks of 16 chains in 16 planes are turned, so that row r has every 16th number, from r
         step = _NUMBER // 2
         while step:
             pattern = sum(1 << bit for bit in range(64) if not bit & step)
@@ -314,8 +319,11 @@ def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
                 change = ((rows[i] >> step) ^ rows[j]) & mask
                 rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
             step //= 2
-        for r, row in enumerate(rows):
-            row.store(numbers, WORD(r))
+        parts = [Vector(builder, row.value).recut(_NUMBER) for row in rows]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [parts[k].interleave(parts[k + half]) for k in range(half)]
+        parts[0].store(numbers, INDEX(0))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -324,13 +332,12 @@ def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _read(high, n_planes, out):
     """Read the counts of the first chains of a group from their planes."""
-    words = np.empty((_NUMBER, WIDTH), np.uint64)
-    numbers = words.view(np.uint16)
+    numbers = np.empty(GROUP, np.uint16)
     out[:] = 0
     for first in range(0, n_planes, _NUMBER):
-        _transpose(high, first, words)
+        _transpose(high, first, numbers)
         for c in range(out.size):
-            out[c] += nb.int64(numbers[c % _NUMBER, c // _NUMBER]) << first
+            out[c] += nb.int64(numbers[c]) << first
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core.numerics import ess_share, log_mean_exp, log_sum_exp, normalised
+from pm_evidence.core.numerics import (
+    add_up,
+    ess_share,
+    log_mean_exp,
+    log_sum_exp,
+    moments,
+    normalised,
+)
 
 INF = np.inf
 
@@ -71,3 +78,28 @@ def test_weights_that_cannot_be_normalised(bad):
 def test_ess_share(log_weight, expected):
     """It decides the schedule: at most 1, 1 / n for one live member, 0 for none."""
     assert ess_share(np.array(log_weight)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_rows_are_added_up_one_after_another():
+    """Log weights after every stage are those of all stages before; the last are handed on."""
+    rng = np.random.default_rng(3)
+    start, steps = rng.normal(size=77), rng.normal(size=(5, 77))
+    steps[2, 4] = -INF
+    kept = start.copy()
+    last, share = add_up(start, steps)
+    sums = start + np.cumsum(steps, axis=0)
+    np.testing.assert_allclose(last, sums[-1], rtol=1e-14)
+    weight = np.exp(sums)
+    np.testing.assert_allclose(share, weight.mean(1) ** 2 / (weight**2).mean(1), rtol=1e-12)
+    np.testing.assert_array_equal(start, kept)
+
+
+def test_moments_are_of_the_finite_entries():
+    """One impossible state must not hide the energies of all others; none leave nothing to say."""
+    table = np.random.default_rng(4).normal(1e6, 1.0, (3, 101))
+    table[1, :2] = INF, np.nan
+    table[2] = INF
+    mean, var = moments(table)
+    np.testing.assert_allclose(mean[:2], [table[0].mean(), table[1, 2:].mean()], rtol=1e-14)
+    np.testing.assert_allclose(var[:2], [table[0].var(), table[1, 2:].var()], rtol=1e-9)
+    assert np.isnan([mean[2], var[2]]).all()

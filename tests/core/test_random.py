@@ -7,6 +7,7 @@ from scipy import stats
 from pm_evidence.core.random import (
     block_seeds,
     fill_normal,
+    fill_uniform,
     next_word,
     resolve_seed,
     streams,
@@ -93,6 +94,15 @@ def test_uniform_is_strictly_inside(word):
     value = uniform(stream)
     assert 0.0 < value < 1.0
     assert abs(value - word / 2**64) < 2**-52
+
+
+def test_many_uniforms_are_those_of_single_calls():
+    """Kernels fill arrays where they can; seeds must mean the same in both ways."""
+    one, many = (streams(np.random.SeedSequence(4), 1)[0] for _ in range(2))
+    filled = np.empty(100)
+    fill_uniform(many, filled)
+    assert filled.tolist() == [uniform(one) for _ in range(100)]
+    assert np.array_equal(one, many)
 
 
 def test_uniform_distribution():

@@ -10,9 +10,9 @@ import numba as nb
 import numpy as np
 import pytest
 
-from pm_evidence.core import lanes
+from pm_evidence.core import lanes, random
 from pm_evidence.kernels import bit_sliced
-from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis
+from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis, _favour
 from pm_evidence.paths.lattice import DetouredPath, LatticePath
 from pm_evidence.targets.lattice import Ising
 from pm_evidence.targets.spins import Spins
@@ -211,3 +211,24 @@ def test_certain_flips_and_strong_couplings():
     flipped, info = SpinMetropolis().advance(path, state, 0.0, fresh_streams(2000))
     assert info.acceptance == 1.0
     assert np.array_equal(flipped.to_draws(), -state.to_draws())
+
+
+@pytest.mark.parametrize("field", [1e-3, 0.05, 0.5])
+def test_favoured_spins_follow_the_state(field):
+    """Where all chains of a word are certain no numbers are drawn; where one is not, all are."""
+    n_sites, n = 1024, 512
+    up = np.random.default_rng(1).integers(0, n_sites + 1, n)
+    up[:64] = 900  # certain in the two stronger fields
+    up[64:128] = n_sites // 2 + np.arange(-32, 32) // 8  # in doubt in all of them
+    row, total, draws = np.empty(8, np.uint64), np.zeros(n), 400
+    own = random.streams(np.random.SeedSequence(2), n)
+    for _ in range(draws):
+        _favour(row, field, n_sites, up, own)
+        total += np.unpackbits(row.view(np.uint8), bitorder="little")
+    probability = 1.0 / (1.0 + np.exp(-field * (2 * up - n_sites)))
+    sd = np.sqrt(draws * probability * (1.0 - probability))
+    assert np.all(np.abs(total - draws * probability) <= 5.0 * sd + 1e-6)
+    doubtful = sd > 1.0
+    assert doubtful.sum() >= 64
+    z = (total - draws * probability)[doubtful] / sd[doubtful]
+    assert np.abs(np.mean(z**2) - 1.0) < 5.0 * np.sqrt(2.0 / doubtful.sum())
