@@ -96,8 +96,8 @@ class _SpinKernel(VisitKernel):
         target: Ising = path.target
         n_stages = len(beta)
         # counts before the first stage and after each
-        unlike = np.empty((n_stages + 1, len(state)), np.int64)
-        up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int64)
+        unlike = np.empty((n_stages + 1, len(state)), np.int32)
+        up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int32)
         unlike[0] = state.unlike
         if path.needs_counts:
             up[0] = state.n_up()

@@ -80,8 +80,8 @@ class ColourHeatBath(VisitKernel):
         coupling, field = beta * target.coupling, path.field(beta)
         n, n_stages = len(state), len(beta)
         # counts before the first stage and after each
-        like = np.empty((n_stages + 1, n), np.int64)
-        tally = np.empty((n_stages + 1, target.q, n if path.needs_counts else 0), np.int64)
+        like = np.empty((n_stages + 1, n), np.int32)
+        tally = np.empty((n_stages + 1, target.q, n if path.needs_counts else 0), np.int32)
         like[0] = state.like
         if path.needs_counts:
             tally[0] = state.counts(target)
@@ -122,7 +122,7 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
     stages : tuple of two float64 arrays, shape (n_stages,)
         Log weight of a like neighbour, and of the favoured colour.
     streams : uint64 array, shape (n, 4)
-    counts : tuple of int64 arrays
+    counts : tuple of int32 arrays
         Like bonds, shape (n_stages + 1, n), the first row left alone; sites of each colour, shape
         (n_stages + 1, q, n) with the first given, or (n_stages + 1, q, 0) where nobody asked.
     """

@@ -177,7 +177,7 @@ def _favour_spins(n_sites, up, fields, slope, energy, ratio):
     Parameters
     ----------
     n_sites : int
-    up : int64 array, shape (m, n)
+    up : int32 array, shape (m, n)
         Numbers of spins 1.
     fields : float64 array, shape (2, m)
         Strengths ``h`` before and after.

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Bytes = NDArray[np.uint8]
-Counts = NDArray[np.int64]
+Counts = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 SIDE = 64  # chains side by side
@@ -42,9 +42,9 @@ class ColourCounts:
 
     Parameters
     ----------
-    like : ndarray of int64, shape (..., n)
+    like : ndarray of int32, shape (..., n)
         Number of bonds between like colours, for every chain.
-    tally : ndarray of int64, shape (..., q, n), optional
+    tally : ndarray of int32, shape (..., q, n), optional
         Number of sites of each colour; None where nobody asked.
     """
 
@@ -72,11 +72,11 @@ class Colours:
     sites : ndarray of uint8, shape (n_groups, n_sites + 1, 64)
         Colours; the last axis holds chains. The last row lies beyond free edges. The last group may
         hold chains beyond the last member, which nothing reads.
-    like : ndarray of int64, shape (n,)
+    like : ndarray of int32, shape (n,)
         Number of bonds between like colours, for every chain.
     sizes : tuple of ints
         Number of sites along each axis.
-    tally : ndarray of int64, shape (q, n), optional
+    tally : ndarray of int32, shape (q, n), optional
         Number of sites of each colour; None where nobody asked.
     """
 
@@ -117,7 +117,7 @@ class Colours:
         """Return the number of sites of each colour, shape ``(q, n)``."""
         if self.tally is not None:
             return self.tally
-        tally = np.empty((target.q, len(self)), np.int64)
+        tally = np.empty((target.q, len(self)), np.int32)
         for group, first in enumerate(range(0, len(self), SIDE)):
             count_colours(self.sites[group], tally[:, first : first + SIDE])
         return tally
@@ -153,7 +153,7 @@ def draw_colours(target: Potts, n: int, seed: np.random.SeedSequence) -> Colours
 
 
 def _counted(sites: Bytes, n: int, target: Potts) -> Colours:
-    like, ghosted = np.empty(n, np.int64), target.geometry.ghosted
+    like, ghosted = np.empty(n, np.int32), target.geometry.ghosted
     axes = (0,) * len(target.sizes)
     for group, first in enumerate(range(0, n, SIDE)):
         count_like(sites[group], ghosted, axes, like[first : first + SIDE])
@@ -171,10 +171,10 @@ def count_like(sites, ghosted, axes, out):
         Neighbours of every site, along each axis the next one first.
     axes : tuple of n_axes ints
         Only its length counts.
-    out : int64 array, shape (n,)
+    out : int32 array, shape (n,)
         Receives the counts; n is at most 64.
     """
-    total, few = np.zeros((1, SIDE), np.int64), np.zeros((1, SIDE), np.uint8)
+    total, few = np.zeros((1, SIDE), np.int32), np.zeros((1, SIDE), np.uint8)
     n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes) // len(_RUN) * len(_RUN)
     for start in range(0, n_sites, room):
         stop = min(start + room, n_sites)
@@ -191,7 +191,7 @@ def count_like(sites, ghosted, axes, out):
 def count_colours(sites, out):
     """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
     n_sites, q = sites.shape[0] - 1, out.shape[0]
-    total, few = np.zeros((q, SIDE), np.int64), np.zeros((q, SIDE), np.uint8)
+    total, few = np.zeros((q, SIDE), np.int32), np.zeros((q, SIDE), np.uint8)
     total[-1] = n_sites  # the last colour has what the others leave
     room = _LARGEST_BYTE // len(_RUN) * len(_RUN)
     for start in range(0, n_sites, room):
@@ -277,5 +277,5 @@ def _add_ones(builder: Any, few: Any, row: Any, first: int, masks: list[Vector])
 def _spill(few, total):
     for k in range(few.shape[0]):
         for c in range(SIDE):
-            total[k, c] += nb.int64(few[k, c])
+            total[k, c] += nb.int32(few[k, c])
             few[k, c] = 0

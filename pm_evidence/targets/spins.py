@@ -27,7 +27,7 @@ __all__ = [
     "unpack",
 ]
 
-Counts = NDArray[np.int64]
+Counts = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Planes = NDArray[np.uint64]
 
@@ -45,9 +45,9 @@ class SpinCounts:
 
     Parameters
     ----------
-    unlike : ndarray of int64, shape (..., n)
+    unlike : ndarray of int32, shape (..., n)
         Number of bonds between unlike spins, for every chain.
-    up : ndarray of int64, shape (..., n), optional
+    up : ndarray of int32, shape (..., n), optional
         Number of spins that are 1; None where nobody asked.
     """
 
@@ -84,11 +84,11 @@ class Spins:
         Bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group of 512; set means spin 1. The
         last row is scratch of the kernels. The last group may hold chains beyond the last member,
         which nothing reads.
-    unlike : ndarray of int64, shape (n,)
+    unlike : ndarray of int32, shape (n,)
         Number of bonds between unlike spins, for every chain.
     sizes : tuple of ints
         Number of sites along each axis.
-    up : ndarray of int64, shape (n,), optional
+    up : ndarray of int32, shape (n,), optional
         Number of spins that are 1; None where nobody asked.
     """
 
@@ -137,7 +137,7 @@ class Spins:
         """Return the number of spins that are 1, shape ``(n,)``."""
         if self.up is not None:
             return self.up
-        up = np.empty(len(self), np.int64)
+        up = np.empty(len(self), np.int32)
         for group, first in enumerate(range(0, len(self), GROUP)):
             count_up(self.planes[group], up[first : first + GROUP])
         return up
@@ -150,7 +150,7 @@ def empty_planes(n: int, n_sites: int) -> Planes:
 
 def spins_of(planes: Planes, n: int, target: Ising) -> Spins:
     """Return the population of the first ``n`` chains, with its counts."""
-    unlike, forward = np.empty(n, np.int64), target.geometry.forward
+    unlike, forward = np.empty(n, np.int32), target.geometry.forward
     for group, first in enumerate(range(0, n, GROUP)):
         part = slice(first, first + GROUP)
         count_unlike(planes[group], forward, (0,) * forward.shape[1], unlike[part])
@@ -337,7 +337,7 @@ def _read(high, n_planes, out):
     for first in range(0, n_planes, _NUMBER):
         _transpose(high, first, numbers)
         for c in range(out.size):
-            out[c] += nb.int64(numbers[c]) << first
+            out[c] += nb.int32(numbers[c]) << first
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -350,7 +350,7 @@ def count_unlike(planes, forward, axes, out):
     forward : int64 array, shape (n_sites, n_axes)
     axes : tuple of n_axes ints
         Only its length counts.
-    out : int64 array, shape (n,)
+    out : int32 array, shape (n,)
         Receives the counts; n is at most 512.
     """
     low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)

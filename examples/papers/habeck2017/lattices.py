@@ -25,13 +25,18 @@ import matplotlib as mpl
 import numba as nb
 import numpy as np
 import pandas as pd
+from numba.core import types
+from numba.extending import intrinsic
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.random import next_word
+from pm_evidence.core.vectors import INDEX, Vector
 from pm_evidence.kernels.bit_sliced import SpinMetropolis
+from pm_evidence.kernels.colour_draws import ROUNDS, WORDS, fill, seed
 from pm_evidence.paths.lattice import LatticePath
 from pm_evidence.schedules.fixed import linear
+from pm_evidence.targets.colours import SIDE, Colours
 from pm_evidence.targets.ground import ground_states
 from pm_evidence.testing.lattices import POTTS_32_LOG_EVIDENCE, kaufman
 
@@ -76,7 +81,6 @@ BLUE, GREEN = "#1f78b4", "#33a02c"
 
 # --- the kernel of the Potts lattice, which the package has no need of ---
 
-_LANES = 16  # chains are padded to a multiple of this many
 _ALWAYS = 2**32 - 1
 
 
@@ -91,16 +95,12 @@ class ColourMetropolis:
     n_steps: int
 
     def advance(self, path, state, beta, streams):
-        target = path.target
-        draws = state.to_draws()
-        n = len(draws)
-        lanes = np.zeros((target.n_dim, -(-n // _LANES) * _LANES), np.uint8)
-        lanes[:, :n] = draws.reshape(n, -1).T
+        target, sites = path.target, state.sites.copy()
         limit = [int(2**32 * exp(-beta * target.coupling * lost)) for lost in range(1, 5)]
         limit = np.minimum(limit, _ALWAYS).astype(np.uint32)
-        _walk(lanes, target.geometry.neighbours, self.n_steps, target.q, limit, streams)
-        moved = path.at(np.ascontiguousarray(lanes[:, :n].T).reshape(draws.shape))
-        return moved, MoveInfo(float("nan"), n * self.n_steps)
+        _walk(sites, target.geometry.neighbours, self.n_steps, target.q, limit, streams)
+        moved = path.at(Colours(sites, state.like, state.sizes).to_draws())
+        return moved, MoveInfo(float("nan"), len(state) * self.n_steps)
 
     def reversed(self):
         return self
@@ -110,56 +110,68 @@ class ColourMetropolis:
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _walk(lanes, neighbours, n_steps, q, limit, streams):
-    n_sites, n = lanes.shape
-    words, state = np.empty(2 * n, np.uint32), np.empty((4, 2 * n), np.uint32)
-    for k in range(n):
-        own = streams[min(k, len(streams) - 1)]
-        for row in range(4):
-            word = next_word(own)
-            state[row, k], state[row, n + k] = nb.uint32(word), nb.uint32(word >> nb.uint64(32))
-        state[0, k] |= nb.uint32(1)  # all zeros is the only fixed point
-        state[0, n + k] |= nb.uint32(1)
-    for _ in range(n_steps):
-        high = next_word(streams[0]) >> nb.uint64(32)
-        i = nb.int64(high * nb.uint64(n_sites) >> nb.uint64(32))
-        _draw_words(state, words)
-        a, b = lanes[neighbours[i, 0]], lanes[neighbours[i, 1]]
-        c, d = lanes[neighbours[i, 2]], lanes[neighbours[i, 3]]
-        _propose(lanes[i], a, b, c, d, words, nb.uint64(q), limit[0], limit[1], limit[2], limit[3])
+def _walk(lanes, neighbours, n_steps, q, limits, streams):
+    n_sides, n_sites = lanes.shape[0], len(neighbours)
+    # two generators a chain: for colours, and for whether they are accepted
+    words = np.empty((n_sides, 2, WORDS + ROUNDS, SIDE), np.uint32)
+    for side in range(n_sides):
+        seed(streams[side * SIDE : (side + 1) * SIDE], words[side, 0])
+        seed(streams[side * SIDE : (side + 1) * SIDE], words[side, 1])
+    sites = np.empty(ROUNDS, np.int64)
+    for first in range(0, n_steps, ROUNDS):
+        n_rounds = min(ROUNDS, n_steps - first)
+        for k in range(n_rounds):
+            high = next_word(streams[0]) >> nb.uint64(32)
+            sites[k] = nb.int64(high * nb.uint64(n_sites) >> nb.uint64(32))
+        for side in range(n_sides):
+            x, colours, chances = lanes[side], words[side, 0], words[side, 1]
+            fill(colours)
+            fill(chances)
+            for k in range(n_rounds):
+                _propose(x, sites[k], neighbours, colours, chances, WORDS + k, q, limits)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _propose(x, a, b, c, d, words, q, limit_1, limit_2, limit_3, limit_4):
-    """Propose a colour to every chain; the limits are for 1 to 4 like neighbours lost."""
-    n = x.size
-    one, two, three, four = nb.int8(1), nb.int8(2), nb.int8(3), nb.int8(4)
-    for k in range(n):
-        old, new = x[k], nb.uint8(nb.uint64(words[k]) * q >> nb.uint64(32))
-        before = nb.int8(a[k] == old) + nb.int8(b[k] == old)
-        before += nb.int8(c[k] == old) + nb.int8(d[k] == old)
-        after = nb.int8(a[k] == new) + nb.int8(b[k] == new)
-        after += nb.int8(c[k] == new) + nb.int8(d[k] == new)
-        lost, limit = nb.int8(before - after), nb.uint32(_ALWAYS)
-        limit = limit_1 if lost == one else limit
-        limit = limit_2 if lost == two else limit
-        limit = limit_3 if lost == three else limit
-        limit = limit_4 if lost == four else limit
-        x[k] = new if words[n + k] <= limit else old
+@intrinsic
+def _propose(typingctx, sites, site, neighbours, colours, chances, row, q, limits):
+    """Propose a colour to 64 chains at a site; the limits are for 1 to 4 like neighbours lost."""
+    signature = types.void(sites, site, neighbours, colours, chances, row, q, limits)
 
+    def codegen(context, builder, sig, args):
+        x, others, words, more, limit = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3, 4, 7)
+        )
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _draw_words(state, words):
-    """Draw 32 random bits of every stream: xoshiro128++ (Blackman and Vigna 2021)."""
-    for k in range(words.size):
-        a, b, c, d = state[0, k], state[1, k], state[2, k], state[3, k]
-        total = nb.uint32(a + d)
-        rolled = nb.uint32(nb.uint32(total << nb.uint32(7)) | nb.uint32(total >> nb.uint32(25)))
-        words[k] = nb.uint32(rolled + a)
-        c, d = nb.uint32(c ^ a), nb.uint32(d ^ b)
-        state[0, k], state[1, k] = nb.uint32(a ^ d), nb.uint32(b ^ c)
-        state[2, k] = nb.uint32(c ^ nb.uint32(b << nb.uint32(9)))
-        state[3, k] = nb.uint32(nb.uint32(d << nb.uint32(11)) | nb.uint32(d >> nb.uint32(21)))
+        def load(i):
+            return Vector.load(builder, x, builder.mul(i, INDEX(SIDE)), 8, SIDE)
+
+        def load_word(array, first):
+            place = builder.add(builder.mul(args[5], INDEX(SIDE)), INDEX(first))
+            return Vector.load(builder, array, place, 32, 16)
+
+        start = builder.mul(args[1], INDEX(4))
+        near = [builder.load(builder.gep(others, [builder.add(start, INDEX(k))])) for k in range(4)]
+        near, old = [load(i) for i in near], load(args[1])
+        n_colours = Vector.spread(builder, args[6], 32, 16)
+        quarters = [load_word(words, k).high_product(n_colours).resized(8) for k in (0, 16, 32, 48)]
+        new = quarters[0].join(quarters[1]).join(quarters[2].join(quarters[3]))
+        lost = old.like(0)
+        for other in near:
+            lost = lost + other.equals(old).resized(8) - other.equals(new).resized(8)
+        accepted = []
+        for first in range(0, SIDE, 16):
+            part = lost.part(first, 16)
+            most = part.resized(32).like(_ALWAYS)
+            for k in range(4):
+                bound = builder.load(builder.gep(limit, [INDEX(k)]))
+                bound = Vector.spread(builder, builder.zext(bound, INDEX), 32, 16)
+                most = part.equals(part.like(k + 1)).choose(bound, most)
+            accepted.append(~most.below(load_word(more, first)))
+        a, b, c, d = accepted
+        x_new = a.join(b).join(c.join(d)).choose(new, old)
+        x_new.store(x, builder.mul(args[1], INDEX(SIDE)))
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 # --- simulation ---
@@ -333,28 +345,25 @@ def ising(
 # --- Figure 4, A and B ---
 
 
-def potts_runs(target, n_stages, n_steps, repetitions, store, *, stored=False):
-    """Return the work of both directions and the seconds of every repetition.
+def stored_run(target, n_stages, n_steps, repetition, store):
+    """Return the file of a repetition, there or not yet."""
+    name = f"L{target.sizes[0]}_K{n_stages}_N{n_steps}_M{POTTS_PATHS}_{repetition}.npz"
+    return Path(store) / name
 
-    What is in the store is not made again; with ``stored`` nothing else is made.
-    """
-    found = []
-    for repetition in range(repetitions):
-        name = f"L{target.sizes[0]}_K{n_stages}_N{n_steps}_M{POTTS_PATHS}_{repetition}.npz"
-        file = Path(store) / name
-        if not file.exists():
-            if stored:
-                continue
-            started, kernel = time.perf_counter(), ColourMetropolis(n_steps)
-            blocks = simulate(target, kernel, n_stages, POTTS_PATHS, n_steps, repetition)
-            work = {key: b.work for key, b in zip(("forward", "reverse"), blocks, strict=True)}
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_suffix(".part.npz")
-            np.savez(partial, **work, seconds=time.perf_counter() - started)
-            partial.rename(file)  # a run that is cut off leaves no half of a file
-        with np.load(file) as kept:
-            found.append(((kept["forward"], kept["reverse"]), float(kept["seconds"])))
-    return found
+
+def potts_run(target, n_stages, n_steps, repetition, store):
+    """Return the work of both directions and the seconds of a repetition, made or stored."""
+    file = stored_run(target, n_stages, n_steps, repetition, store)
+    if not file.exists():
+        started, kernel = time.perf_counter(), ColourMetropolis(n_steps)
+        blocks = simulate(target, kernel, n_stages, POTTS_PATHS, n_steps, repetition)
+        work = {key: b.work for key, b in zip(("forward", "reverse"), blocks, strict=True)}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(".part.npz")
+        np.savez(partial, **work, seconds=time.perf_counter() - started)
+        partial.rename(file)  # a run that is cut off leaves no half of a file
+    with np.load(file) as kept:
+        return (kept["forward"], kept["reverse"]), float(kept["seconds"])
 
 
 def posterior(work, label):
@@ -412,10 +421,15 @@ def potts(
     store = out / "potts"
     found, seconds = [], {}
     for n_stages in stages:
-        runs = potts_runs(target, n_stages, budget // n_stages, repetitions, store, stored=stored)
-        for repetition, (work, _) in enumerate(runs):
+        taken = []
+        for repetition in range(repetitions):
+            setting = target, n_stages, budget // n_stages, repetition, store
+            if stored and not stored_run(*setting).exists():
+                continue
+            work, of_run = potts_run(*setting)
+            taken.append(of_run)
             found += rows(work, K=n_stages, repetition=repetition)
-        seconds[n_stages] = np.mean([taken for _, taken in runs])
+        seconds[n_stages] = np.mean(taken)
     table = pd.DataFrame(found)
 
     print(f"Potts {size} x {size}: K N = {budget:.0e}, M = {POTTS_PATHS}; log Z = {exact:.3f}\n")
@@ -427,7 +441,7 @@ def potts(
     print(f"\nPosterior of log Z at K = {posterior_stages}, first repetition, and of the last run")
     posteriors = {}
     for n_steps in (budget // posterior_stages // part for part in (10, 1)):
-        work, _ = potts_runs(target, posterior_stages, n_steps, 1, store)[0]
+        work, _ = potts_run(target, posterior_stages, n_steps, 0, store)
         label = f"N = {n_steps:.0e}"
         posteriors[label] = posterior(work, label)
     work = [dt["work"][direction].to_numpy() for direction in ("forward", "reverse")]
