@@ -37,7 +37,7 @@ _NOISY_PILOT, _NOISY_PATHS = 200, 16
 _LEAST_STAGES, _LATTICE_PATHS = 1000, 512
 # Height of the field on the way round a transition; stages per site, as the variance of the work is
 # in proportion to sites over stages; and the stages times sites that the default stops at.
-_SPIN_DETOUR, _COLOUR_DETOUR = (0.5, 44, 47_000_000), (0.8, 3, 12_000_000)
+_SPIN_DETOUR, _COLOUR_DETOUR = (0.5, 64, 67_000_000), (0.8, 3, 12_000_000)
 _CLUSTERS = {"swendsen_wang": SwendsenWang, "wolff": Wolff}
 _SPIN_KERNELS = {"heat_bath": SpinHeatBath, "metropolis": SpinMetropolis, **_CLUSTERS}
 _COLOUR_KERNELS = {"heat_bath": ColourHeatBath, **_CLUSTERS}

@@ -1,7 +1,7 @@
 """Vectors of small integers in compiled code, with Python's operators.
 
-Intrinsics written with ``Vector`` emit vectors outright, as those written with ``lanes`` do;
-here the width of an integer is free. A processor with narrower vectors takes two or more for each.
+LLVM turns few loops into vector instructions by itself. Intrinsics written with ``Vector`` emit
+vectors outright; a processor with narrower ones takes two or more for each.
 """
 
 from collections.abc import Sequence
@@ -44,6 +44,11 @@ class Vector:
     value: Any
 
     @classmethod
+    def constant(cls, builder: Any, number: int, bits: int, n: int) -> Self:
+        """Return ``n`` copies of a constant."""
+        return cls(builder, ir.Constant(ir.VectorType(ir.IntType(bits), n), [number] * n))
+
+    @classmethod
     def load(cls, builder: Any, pointer: Any, index: Any, bits: int, n: int) -> Self:
         """Return the ``n`` integers of ``bits`` bits from ``pointer[index]`` on."""
         value = builder.load(_at(builder, pointer, index, ir.VectorType(ir.IntType(bits), n)))
@@ -66,9 +71,12 @@ class Vector:
 
     def like(self, number: int) -> "Vector":
         """Return as many copies of a constant."""
-        kind = self.value.type
-        word = number % 2**kind.element.width
-        return Vector(self.builder, ir.Constant(kind, [word] * kind.count))
+        bits, n = self.value.type.element.width, self.value.type.count
+        return Vector.constant(self.builder, number % 2**bits, bits, n)
+
+    def phi(self) -> "Vector":
+        """Return such a vector that depends on where control came from."""
+        return Vector(self.builder, self.builder.phi(self.value.type))
 
     def __and__(self, other: "Vector") -> "Vector":
         return Vector(self.builder, self.builder.and_(self.value, other.value))
@@ -153,6 +161,16 @@ class Vector:
         """Return, this being a mask, one integer with a bit for each of its own."""
         return self.builder.bitcast(self.value, ir.IntType(self.value.type.count))
 
+    def any(self) -> Any:
+        """Return whether any bit of any of the integers is set."""
+        return self.builder.icmp_unsigned("!=", self._reduced("or"), self.value.type.element(0))
+
+    def popcount(self) -> Any:
+        """Return the number of bits set in all of the integers."""
+        kind = ir.FunctionType(self.value.type, [self.value.type])
+        count = self._declared("llvm.ctpop", kind)
+        return Vector(self.builder, self.builder.call(count, [self.value]))._reduced("add")
+
     def part(self, first: int, n: int) -> "Vector":
         """Return ``n`` of the integers."""
         return self._shuffled(self, range(first, first + n))
@@ -165,6 +183,17 @@ class Vector:
         """Return the integers in turn with as many others."""
         n = self.value.type.count
         return self._shuffled(other, [k + side for k in range(n) for side in (0, n)])
+
+    def _reduced(self, operation: str) -> Any:
+        kind = ir.FunctionType(self.value.type.element, [self.value.type])
+        reduce = self._declared(f"llvm.vector.reduce.{operation}", kind)
+        return self.builder.call(reduce, [self.value])
+
+    def _declared(self, name: str, kind: Any) -> Any:
+        """Return one of LLVM's own functions of such vectors."""
+        module = self.builder.module
+        name = f"{name}.v{self.value.type.count}i{self.value.type.element.width}"
+        return module.globals.get(name) or ir.Function(module, kind, name)
 
     def _shuffled(self, other: "Vector", order: Sequence[int]) -> "Vector":
         index = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))

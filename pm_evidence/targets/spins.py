@@ -10,7 +10,8 @@ from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from pm_evidence.core.lanes import WIDTH, WORD, Lanes, full_adder
+from pm_evidence.core import lanes
+from pm_evidence.core.lanes import WIDTH, WORD
 from pm_evidence.core.vectors import INDEX, Vector
 from pm_evidence.targets.lattice import Ising
 
@@ -225,11 +226,11 @@ def _add_unlike(
         n_axes, unlike = len(sig.args[4]), []
         for k in range(len(sig.args[5])):
             site = builder.add(args[1], WORD(k))
-            own = Lanes.load(builder, spins, site)
+            own = lanes.load(builder, spins, site)
             start = builder.mul(site, WORD(n_axes))
             for axis in range(n_axes):
                 other = builder.load(builder.gep(others, [builder.add(start, WORD(axis))]))
-                unlike.append(own ^ Lanes.load(builder, spins, other))
+                unlike.append(own ^ lanes.load(builder, spins, other))
         _add_bits(builder, counts, unlike)
         return context.get_dummy_value()
 
@@ -246,24 +247,24 @@ def _add_up(typingctx: Any, planes: Any, first: Any, low: Any, run: Any) -> Any:
             context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
         )
         rows = [builder.add(args[1], WORD(k)) for k in range(len(sig.args[3]))]
-        _add_bits(builder, counts, [Lanes.load(builder, spins, row) for row in rows])
+        _add_bits(builder, counts, [lanes.load(builder, spins, row) for row in rows])
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def _add_bits(builder: Any, counts: Any, bits: list[Lanes]) -> None:
+def _add_bits(builder: Any, counts: Any, bits: list[Vector]) -> None:
     """Add some bits of every chain to the low planes."""
     for p in range(_LOW):
-        column, carries = [*bits, Lanes.load(builder, counts, WORD(p))], []
+        column, carries = [*bits, lanes.load(builder, counts, WORD(p))], []
         while len(column) > 2:
-            total, carry = full_adder(*column[:3])
+            total, carry = lanes.full_adder(*column[:3])
             column = [*column[3:], total]
             carries.append(carry)
         if len(column) == 2:
             carries.append(column[0] & column[1])
             column = [column[0] ^ column[1]]
-        column[0].store(counts, WORD(p))
+        lanes.store(column[0], counts, WORD(p))
         bits = carries
 
 
@@ -277,20 +278,20 @@ def _carry(typingctx: Any, low: Any, high: Any) -> Any:
             context.make_array(type_)(context, builder, value).data
             for type_, value in zip(sig.args, args, strict=True)
         )
-        zero = carry = Lanes.constant(builder, 0)
+        zero = carry = lanes.constant(builder, 0)
 
         def add(planes: range) -> None:
             nonlocal carry
             for p in planes:
-                total = Lanes.load(builder, large, WORD(p))
-                (total ^ carry).store(large, WORD(p))
+                total = lanes.load(builder, large, WORD(p))
+                lanes.store(total ^ carry, large, WORD(p))
                 carry = total & carry
 
         for p in range(_LOW):
-            total = Lanes.load(builder, large, WORD(p))
-            total, carry = full_adder(total, Lanes.load(builder, small, WORD(p)), carry)
-            total.store(large, WORD(p))
-            zero.store(small, WORD(p))
+            total = lanes.load(builder, large, WORD(p))
+            total, carry = lanes.full_adder(total, lanes.load(builder, small, WORD(p)), carry)
+            lanes.store(total, large, WORD(p))
+            lanes.store(zero, small, WORD(p))
         add(range(_LOW, _OFTEN))
         with builder.if_then(carry.any()):
             add(range(_OFTEN, _HIGH))
@@ -308,18 +309,18 @@ def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
         planes, numbers = (
             context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
         )
-        rows = [Lanes.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)]
+        rows = [lanes.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)]
         # blocks of 16 chains in 16 planes are turned, so that row r has every 16th number, from r
         step = _NUMBER // 2
         while step:
             pattern = sum(1 << bit for bit in range(64) if not bit & step)
-            mask = Lanes.constant(builder, pattern)
+            mask = lanes.constant(builder, pattern)
             for i in (i for i in range(_NUMBER) if not i & step):
                 j = i | step
                 change = ((rows[i] >> step) ^ rows[j]) & mask
                 rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
             step //= 2
-        parts = [Vector(builder, row.value).recut(_NUMBER) for row in rows]
+        parts = [row.recut(_NUMBER) for row in rows]
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [parts[k].interleave(parts[k + half]) for k in range(half)]

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pm_evidence.core import lanes, random
-from pm_evidence.kernels import bit_sliced
+from pm_evidence.core.vectors import Vector
+from pm_evidence.kernels import bit_sliced, spin_draws
 from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis, _favour
 from pm_evidence.paths.lattice import DetouredPath, LatticePath
 from pm_evidence.targets.lattice import Ising
@@ -176,11 +177,10 @@ def test_shared_words_are_caught(monkeypatch):
 
     def shared(generator):
         word, after = lanes.next_lanes(generator)
-        builder = word.builder
-        sign = builder.ashr(word.value, lanes.Lanes.constant(builder, 63).value)
-        return lanes.Lanes(builder, sign), after
+        sign = word.builder.ashr(word.value, word.like(63).value)
+        return Vector(word.builder, sign), after
 
-    monkeypatch.setattr(bit_sliced, "next_lanes", shared)
+    monkeypatch.setattr(spin_draws, "next_lanes", shared)
     for name in ("_sweep", "_pass"):  # the latter calls the former
         anew = nb.njit(nogil=True, error_model="numpy")(getattr(bit_sliced, name).py_func)
         monkeypatch.setattr(bit_sliced, name, anew)
