@@ -162,15 +162,16 @@ def annealing(rounds: int) -> None:
         ("Potts 32 x 32", LatticePath(Potts(32)), ColourHeatBath, 512),
         ("Potts 32 x 32, detoured", DetouredPath(Potts(32)), ColourHeatBath, 512),
     ):
-        # long tasks on both sides, so that a busy machine slows both alike
-        n_stages = 1000 if isinstance(path.target, Ising) else 100
+        # long tasks on both sides, so that a busy machine slows both alike; defaults have 65,536
+        # stages and 3072
+        n_stages = 4000 if isinstance(path.target, Ising) else 400
         for n_sweeps in (1, 10):
             kernel = kind(n_sweeps)
             count = n_stages // n_sweeps
             plan = Plan(np.linspace(0.0, 1.0, count + 1), (kernel,) * count)
             flips = n * path.target.n_dim * n_sweeps * count
             tasks = {
-                "raw": moves(path, kind(n_stages), n, 0.5),
+                "raw": moves(path, kind(n_stages // 4), n, 0.5),
                 "run": (lambda p=path, w=plan, m=n: AIS().run_block(p, w, 0, m, 1), flips),
             }
             found = rates(tasks, rounds)
