@@ -5,7 +5,7 @@ it can. They follow Cody and Waite (1980): a power of two is split off, and a sh
 rest, to an error of one unit in the last place or two.
 """
 
-from math import factorial
+from math import factorial, inf
 from typing import Any
 
 import numba as nb
@@ -56,13 +56,14 @@ def _series(x: Any, coefficients: Any) -> Any:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def fast_exp(x: Any) -> Any:
-    """Return ``exp(x)`` of a number that is not NaN, cut to -708 and 709."""
-    x = min(max(x, _SMALLEST), _LARGEST)
+    """Return ``exp(x)``; 0 below -708, infinity above 709."""
     shifted = x * _LOG2_E + _ROUND
     whole = shifted - _ROUND
     rest = (x - whole * _LOG_2) - whole * _LOG_2_REST
     power = _as_double((_as_word(shifted) + _BIAS) << 52)
-    return _series(rest, _EXP) * power
+    found = _series(rest, _EXP) * power
+    found = 0.0 if x < _SMALLEST else found
+    return inf if x > _LARGEST else found
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})

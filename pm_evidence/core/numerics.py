@@ -106,18 +106,18 @@ def _ess_shares(log_weight: Any, share: Any) -> None:
 
 @_loops
 def _ess_share(log_weight: Any) -> Any:
-    top, n_nan = -np.inf, 0
+    top = -np.inf
     for c in range(log_weight.size):
         top = max(top, log_weight[c])
-        n_nan += log_weight[c] != log_weight[c]
-    if n_nan or not np.isfinite(top):
+    if not np.isfinite(top):
         return 0.0
     total = squares = 0.0
     for c in range(log_weight.size):
         weight = fast_exp(log_weight[c] - top)
         total += weight
         squares += weight * weight
-    return total * total / squares / log_weight.size
+    share = total * total / squares / log_weight.size
+    return share if share > 0.0 else 0.0  # one is NaN
 
 
 @_loops

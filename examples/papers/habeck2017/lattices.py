@@ -51,6 +51,7 @@ ISING_STAGES, ISING_PATHS, SWEEPS = 1000, 1000, (1, 2, 3, 5, 10, 20)
 POTTS_PATHS, POTTS_STAGES, BUDGET = 100, (1000, 10_000, 100_000), 10**9
 FEW_STAGES = (100, 1000, 10_000)  # where the budget is small
 POSTERIOR_STAGES, POSTERIOR_DRAWS = 1000, 20_000
+POSTERIOR_STEPS = (10**5, 10**6, 10**7)  # and 10**8 in the paper, which takes hours
 PAPER_POTTS = 1742.0  # its reference value, from parallel tempering
 # Before reverse paths set off, ordered states relax for so many sweeps at beta 1.
 RELAXING_SWEEPS = 100
@@ -411,6 +412,7 @@ def potts(
     budget=BUDGET // 100,
     stages=FEW_STAGES,
     posterior_stages=POSTERIOR_STAGES,
+    posterior_steps=None,
     size=SIZE,
     exact=POTTS_32_LOG_EVIDENCE,
     stored=False,
@@ -440,8 +442,12 @@ def potts(
     *_, dt = [own(target, exact, **options) for options in own_potts]
     print(f"\nPosterior of log Z at K = {posterior_stages}, first repetition, and of the last run")
     posteriors = {}
-    for n_steps in (budget // posterior_stages // part for part in (10, 1)):
-        work, _ = potts_run(target, posterior_stages, n_steps, 0, store)
+    whole = budget // posterior_stages
+    for n_steps in posterior_steps or (whole // 10, whole):
+        setting = target, posterior_stages, n_steps, 0, store
+        if stored and not stored_run(*setting).exists():
+            continue
+        work, _ = potts_run(*setting)
         label = f"N = {n_steps:.0e}"
         posteriors[label] = posterior(work, label)
     work = [dt["work"][direction].to_numpy() for direction in ("forward", "reverse")]
@@ -463,7 +469,7 @@ def main():
     parser.add_argument("--budget", type=float, default=BUDGET // 100, help="Potts: K times N")
     parser.add_argument("--stages", type=int, nargs="+", default=FEW_STAGES, help="Potts: K")
     parser.add_argument("--paper", action="store_true", help="Potts: the paper's budget and K")
-    parser.add_argument("--stored", action="store_true", help="Potts: make no more of Figure 4A")
+    parser.add_argument("--stored", action="store_true", help="Potts: make no more runs")
     given = parser.parse_args()
     mpl.use("Agg")
     if given.lattice == "ising":
@@ -473,7 +479,7 @@ def main():
     budget, stages = int(given.budget), given.stages
     if given.paper:
         budget, stages = BUDGET, POTTS_STAGES
-        kwargs["own_potts"] = OWN_POTTS
+        kwargs |= {"own_potts": OWN_POTTS, "posterior_steps": POSTERIOR_STEPS}
     potts(given.out, budget=budget, stages=stages, **kwargs)
 
 
