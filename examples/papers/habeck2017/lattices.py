@@ -7,7 +7,7 @@ itself, a heat bath on a path that goes round the phase transition.
 
     python examples/papers/habeck2017/lattices.py ising          # the paper's setting; 2 minutes
     python examples/papers/habeck2017/lattices.py potts          # a hundredth of its budget
-    python examples/papers/habeck2017/lattices.py potts --paper  # all of it: 3 hours
+    python examples/papers/habeck2017/lattices.py potts --paper  # all of it: 2 hours
 
 Both print tables and draw a figure. The Potts runs are stored one by one and not made again, so
 that they may be made in several sittings.
@@ -58,7 +58,7 @@ RELAXING_SWEEPS = 100
 # What the package does by itself: in the time of one repetition of the paper's setting, about, and
 # as it comes.
 OWN_ISING: tuple[dict[str, Any], ...] = ({"method": pe.AIS(n_stages=1000)}, {})
-OWN_POTTS: tuple[dict[str, Any], ...] = ({"method": pe.AIS(n_stages=32_768)}, {})
+OWN_POTTS: tuple[dict[str, Any], ...] = ({"method": pe.AIS(n_stages=65_536)}, {})
 
 ESTIMATORS = {
     "lower_bound": "lower bound",
