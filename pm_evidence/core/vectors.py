@@ -8,22 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numba as nb
-import numpy as np
 from llvmlite import ir
 
-__all__ = ["INDEX", "Vector", "aligned_zeros"]
+__all__ = ["INDEX", "Vector"]
 
 INDEX = ir.IntType(64)
-_LINE = 64  # bytes in a line of cache
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def aligned_zeros(n: Any) -> Any:
-    """Return ``n`` bytes that begin with a line of cache, so that no vector lies in two of them."""
-    room = np.zeros(n + _LINE, np.uint8)
-    first = -room.ctypes.data % _LINE
-    return room[first : first + n]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.core.vectors import INDEX, Vector, aligned_zeros
+from pm_evidence.core.vectors import INDEX, Vector
 from pm_evidence.targets.colours import NOBODY, SIDE
 
 __all__ = [
@@ -84,9 +84,7 @@ def tabulate(q, coupling, field):
     shares : ndarray, shape (5,)
         Share of a neighbour whose colour that many have, on the scale of the weights.
     """
-    shape = _SIDES + 1, 4, _N_CLASSES, _HALF
-    table = aligned_zeros(2 * shape[0] * shape[1] * shape[2] * shape[3]).view(np.uint16)
-    table = table.reshape(shape)
+    table = np.zeros((_SIDES + 1, 4, _N_CLASSES, _HALF), np.uint16)
     shares = np.array([expm1(coupling * k) / max(k, 1) for k in range(_SIDES + 1)])
     extra, codes = expm1(field), _PLAIN_ROWS if field == 0.0 else _IN_FIELD_ROWS
     for degree in range(_SIDES + 1):

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import MoveInfo, Passage
 from pm_evidence.core.fast_math import fast_exp
 from pm_evidence.core.random import uniform
-from pm_evidence.core.vectors import aligned_zeros
 from pm_evidence.kernels.colour_draws import (
     ROUNDS,
     WORDS,
@@ -128,8 +127,7 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
     """
     coupling, field = stages
     like, tally = counts
-    words = aligned_zeros(4 * (WORDS + ROUNDS) * SIDE).view(np.uint32).reshape(-1, SIDE)
-    favoured = aligned_zeros(SIDE)
+    words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
     tables = [tabulate(q, coupling[k], field[k]) for k in range(coupling.size)]
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
