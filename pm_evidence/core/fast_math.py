@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["fast_exp", "fast_log", "sums_in_any_order"]
+__all__ = ["fast_exp", "fast_log"]
 
 # log 2 in two parts, the first of so few digits that its multiples are exact
 _LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -23,11 +23,6 @@ _SMALLEST, _LARGEST = -708.0, 709.0  # whose exponentials are normal numbers
 _BIAS = 1023  # of the exponents of doubles
 _EXP = tuple(1.0 / factorial(k) for k in range(13, -1, -1))
 _ATANH = tuple(2.0 / (2 * k + 1) for k in range(10, -1, -1))
-
-# Compiles loops whose sums may be taken in any order, and so eight at a time.
-sums_in_any_order = nb.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"}
-)
 
 
 @intrinsic

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.fast_math import fast_exp, sums_in_any_order
+from pm_evidence.core.fast_math import fast_exp
 
 __all__ = [
     "add_up",
@@ -68,6 +69,12 @@ def moments(table: Floats) -> tuple[Floats, Floats]:
     return mean, var
 
 
+# Sums may be taken in any order, so that they are taken eight at a time.
+_loops = nb.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"}
+)
+
+
 def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
     """Add rows of log weights to ``start``, one after another.
 
@@ -83,7 +90,7 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
     return log_weight, share
 
 
-@sums_in_any_order
+@_loops
 def _add_up(log_weight: Any, steps: Any, share: Any) -> None:
     for k in range(steps.shape[0]):
         for c in range(log_weight.size):
@@ -91,13 +98,13 @@ def _add_up(log_weight: Any, steps: Any, share: Any) -> None:
         share[k] = _ess_share(log_weight)
 
 
-@sums_in_any_order
+@_loops
 def _ess_shares(log_weight: Any, share: Any) -> None:
     for k in range(log_weight.shape[0]):
         share[k] = _ess_share(log_weight[k])
 
 
-@sums_in_any_order
+@_loops
 def _ess_share(log_weight: Any) -> Any:
     top = -np.inf
     for c in range(log_weight.size):
@@ -113,7 +120,7 @@ def _ess_share(log_weight: Any) -> Any:
     return share if share > 0.0 else 0.0  # one is NaN
 
 
-@sums_in_any_order
+@_loops
 def _moments(table: Any, mean: Any, var: Any) -> None:
     for k in range(table.shape[0]):
         row = table[k]
@@ -123,7 +130,7 @@ def _moments(table: Any, mean: Any, var: Any) -> None:
         mean[k], var[k] = centre, spread
 
 
-@sums_in_any_order
+@_loops
 def _mean_and_var(row: Any) -> Any:
     total = squares = 0.0
     for c in range(row.size):

@@ -9,7 +9,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from pm_evidence.core.fast_math import fast_exp, sums_in_any_order
+from pm_evidence.core.fast_math import fast_exp
 from pm_evidence.core.native import call_frame
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.core.resampling import count_uniforms, resample_into
@@ -35,6 +35,12 @@ Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "
 
 # Normalised weights; those carried into a time; those to resample by; new log weights; ancestors.
 Swarm = namedtuple("Swarm", ["weight", "carried", "v", "log_weight", "index"])
+
+
+# Sums over particles may be taken in any order, so that they are taken eight at a time.
+_loops = nb.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"}
+)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -149,7 +155,7 @@ def _keep(t: Any, h: Any, swarm: Any, increment: Any, ess: Any, record: Any) -> 
     record.ess[t] = ess
 
 
-@sums_in_any_order
+@_loops
 def _weigh(swarm: Any) -> Any:
     """Normalise new weights; return the log of their sum, and their effective sample size."""
     weight, carried, log_weight = swarm.weight, swarm.carried, swarm.log_weight
@@ -172,7 +178,7 @@ def _weigh(swarm: Any) -> Any:
     return top + np.log(total), total * total / squares if total > 0.0 else 0.0
 
 
-@sums_in_any_order
+@_loops
 def _tilt(swarm: Any) -> Any:
     """Write normalised resampling weights into ``v``; return their effective sample size."""
     weight, log_tilt, v = swarm.weight, swarm.log_weight, swarm.v
