@@ -13,6 +13,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from pm_evidence.core.sums import fused
+
 __all__ = ["fast_exp", "fast_log"]
 
 # log 2 in two parts, the first of so few digits that its multiples are exact
@@ -45,28 +47,28 @@ def _as_double(typingctx: Any, word: Any) -> Any:
     return types.float64(types.int64), codegen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _series(x: Any, coefficients: Any) -> Any:
     """Return a polynomial, coefficients of high powers first."""
     total = coefficients[0]
     for coefficient in coefficients[1:]:
-        total = total * x + coefficient
+        total = fused(total, x, coefficient)
     return total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def fast_exp(x: Any) -> Any:
     """Return ``exp(x)``; 0 below -708, infinity above 709."""
-    shifted = x * _LOG2_E + _ROUND
+    shifted = fused(x, _LOG2_E, _ROUND)
     whole = shifted - _ROUND
-    rest = (x - whole * _LOG_2) - whole * _LOG_2_REST
+    rest = fused(-whole, _LOG_2_REST, fused(-whole, _LOG_2, x))
     power = _as_double((_as_word(shifted) + _BIAS) << 52)
     found = _series(rest, _EXP) * power
     found = 0.0 if x < _SMALLEST else found
     return inf if x > _LARGEST else found
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def fast_log(x: Any) -> Any:
     """Return ``log(x)`` of a positive normal number."""
     # x = 2**whole * rest with rest between 0.7 and 1.4
@@ -75,4 +77,4 @@ def fast_log(x: Any) -> Any:
     rest = _as_double(word - (power << 52))
     whole = _as_double(power + _as_word(_ROUND)) - _ROUND
     s = (rest - 1.0) / (rest + 1.0)
-    return whole * _LOG_2 + (s * _series(s * s, _ATANH) + whole * _LOG_2_REST)
+    return fused(whole, _LOG_2, fused(s, _series(s * s, _ATANH), whole * _LOG_2_REST))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.fast_math import fast_exp
+from pm_evidence.core.sums import dot, total
 
 __all__ = [
     "add_up",
@@ -18,6 +19,8 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+
+_compiled = nb.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def log_sum_exp(log_terms: Floats) -> float:
@@ -65,14 +68,8 @@ def ess_share(log_weight: Floats) -> Any:
 def moments(table: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance of the finite entries of every row; NaN where there are none."""
     mean, var = np.empty((2, len(table)))
-    _moments(table, mean, var)
+    _moments(np.ascontiguousarray(table), mean, var)
     return mean, var
-
-
-# Sums may be taken in any order, so that they are taken eight at a time.
-_loops = nb.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"}
-)
 
 
 def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
@@ -90,52 +87,47 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
     return log_weight, share
 
 
-@_loops
+@_compiled
 def _add_up(log_weight: Any, steps: Any, share: Any) -> None:
+    weight = np.empty(log_weight.size)
     for k in range(steps.shape[0]):
         for c in range(log_weight.size):
             log_weight[c] += steps[k, c]
-        share[k] = _ess_share(log_weight)
+        share[k] = _ess_share(log_weight, weight)
 
 
-@_loops
+@_compiled
 def _ess_shares(log_weight: Any, share: Any) -> None:
+    weight = np.empty(log_weight.shape[1])
     for k in range(log_weight.shape[0]):
-        share[k] = _ess_share(log_weight[k])
+        share[k] = _ess_share(log_weight[k], weight)
 
 
-@_loops
-def _ess_share(log_weight: Any) -> Any:
+@_compiled
+def _ess_share(log_weight: Any, weight: Any) -> Any:
+    """Return the share, and leave the weights in ``weight``, the largest of them 1."""
     top = -np.inf
     for c in range(log_weight.size):
         top = max(top, log_weight[c])
     if not np.isfinite(top):
         return 0.0
-    total = squares = 0.0
     for c in range(log_weight.size):
-        weight = fast_exp(log_weight[c] - top)
-        total += weight
-        squares += weight * weight
-    share = total * total / squares / log_weight.size
+        weight[c] = fast_exp(log_weight[c] - top)
+    share = total(weight) ** 2 / dot(weight, weight) / log_weight.size
     return share if share > 0.0 else 0.0  # one is NaN
 
 
-@_loops
+@_compiled
 def _moments(table: Any, mean: Any, var: Any) -> None:
     for k in range(table.shape[0]):
         row = table[k]
-        centre, spread = _mean_and_var(row)
-        if not np.isfinite(centre):
-            centre, spread = _mean_and_var(row[np.isfinite(row)])
-        mean[k], var[k] = centre, spread
+        mean[k], var[k] = _mean_and_var(row)
+        if not np.isfinite(mean[k]):
+            mean[k], var[k] = _mean_and_var(row[np.isfinite(row)])
 
 
-@_loops
+@_compiled
 def _mean_and_var(row: Any) -> Any:
-    total = squares = 0.0
-    for c in range(row.size):
-        total += row[c]
-    mean = total / row.size
-    for c in range(row.size):
-        squares += (row[c] - mean) ** 2
-    return mean, squares / row.size
+    mean = total(row) / row.size
+    rest = row - mean
+    return mean, dot(rest, rest) / row.size

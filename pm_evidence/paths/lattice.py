@@ -167,10 +167,7 @@ class DetouredPath(LatticePath):
         return energy, ratio
 
 
-_loops = nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-
-
-@_loops
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _favour_spins(n_sites, up, fields, slope, energy, ratio):
     """Add what fields in favour of either spin add to energies and log ratios.
 
@@ -206,7 +203,7 @@ def _favour_spins(n_sites, up, fields, slope, energy, ratio):
             ratio[k, c] += fast_log((1.0 + second) * share)
 
 
-@_loops
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _favour_colours(counts, fields, slope, energy, ratio):
     """Add what fields in favour of every colour add; see ``_favour_spins``.
 

@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 from numba.core.errors import NumbaError, NumbaPerformanceWarning
 from numpy.typing import NDArray
 from pymc.distributions.discrete import DiscreteUniformRV
+from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
@@ -33,6 +34,7 @@ from pytensor.tensor.random.basic import integers
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
 from pm_evidence.core.native import DENSITY_SIGNATURE, call_density, view_address
+from pm_evidence.targets.ordered_sums import with_ordered_sums
 
 __all__ = [
     "CompiledDensity",
@@ -250,9 +252,19 @@ def _quietly() -> Iterator[None]:
         yield
 
 
+def _exactly() -> Any:
+    """Let numba change no order of operations, so that all processes get the same digits.
+
+    Under PyTensor's default a process that compiles a function, and one that finds it on disk,
+    differ in the last digit; its speed is had by ``ordered_sums``.
+    """
+    return pytensor.config.change_flags(numba__fastmath=False)
+
+
 def _compile(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
-    with _quietly():
-        return pm.compile(inputs, outputs, mode="NUMBA", on_unused_input="ignore", **kwargs)
+    with _quietly(), _exactly():
+        mode = with_ordered_sums(get_mode("NUMBA"))
+        return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
 
 
 def _jit(
@@ -276,10 +288,10 @@ def _jit(
     from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache, numba_njit
 
     fgraph, lifted = _lift_constants(function.maker.fgraph)
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _exactly():
         warnings.simplefilter("always")
         convertible, key = numba_funcify_ensure_cache(fgraph)
-    inner = numba_njit(convertible.py_func, final_function=True, cache=key is not None)
+        inner = numba_njit(convertible.py_func, final_function=True, cache=key is not None)
     key = CACHED_SRC_FUNCTIONS.get(inner.py_func) if key is not None else None
     slow_ops = {str(w.message) for w in caught if "object mode" in str(w.message)}
     names = {message.split("'s perform")[0].split("to run ")[-1] for message in slow_ops}

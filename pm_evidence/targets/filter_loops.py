@@ -13,6 +13,7 @@ from pm_evidence.core.fast_math import fast_exp
 from pm_evidence.core.native import call_frame
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.core.resampling import count_uniforms, resample_into
+from pm_evidence.core.sums import dot, total
 from pm_evidence.targets.compile_calls import GENERATOR_SLOTS
 from pm_evidence.targets.curve import order_along_curve
 
@@ -35,12 +36,6 @@ Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "
 
 # Normalised weights; those carried into a time; those to resample by; new log weights; ancestors.
 Swarm = namedtuple("Swarm", ["weight", "carried", "v", "log_weight", "index"])
-
-
-# Sums over particles may be taken in any order, so that they are taken eight at a time.
-_loops = nb.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"}
-)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -93,7 +88,7 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
     frames[START:, N] = n
     frames[START:, PARAMETERS] = hoisted.ctypes.data
     frames[START:, WEIGHT] = swarm.log_weight.ctypes.data
-    total, ess = 0.0, float(n)
+    log_likelihood, ess = 0.0, float(n)
     for t in range(n_times):
         seed = seeds[t * seeds.size // n_times]
         frames[START:, T] = t
@@ -125,12 +120,12 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
             return np.nan
         h, other = other, h
         increment, ess = _weigh(swarm)
-        total += increment
+        log_likelihood += increment
         if record.increments.size:
             _keep(t, h, swarm, increment, ess, record)
         if not increment > -np.inf:  # impossible, or NaN
-            return total
-    return total
+            return log_likelihood
+    return log_likelihood
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -155,7 +150,7 @@ def _keep(t: Any, h: Any, swarm: Any, increment: Any, ess: Any, record: Any) -> 
     record.ess[t] = ess
 
 
-@_loops
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _weigh(swarm: Any) -> Any:
     """Normalise new weights; return the log of their sum, and their effective sample size."""
     weight, carried, log_weight = swarm.weight, swarm.carried, swarm.log_weight
@@ -166,19 +161,17 @@ def _weigh(swarm: Any) -> Any:
     if not top > -np.inf or top == np.inf:
         undefined = top == np.inf or np.isnan(log_weight).any()
         return (np.nan if undefined else -np.inf), 0.0
-    total = squares = 0.0
     for i in range(n):
-        w = carried[i] * fast_exp(log_weight[i] - top)
-        weight[i] = w
-        total += w
-        squares += w * w
+        weight[i] = carried[i] * fast_exp(log_weight[i] - top)
+    sum_of_weights, squares = total(weight), dot(weight, weight)
     for i in range(n):
-        weight[i] /= total
+        weight[i] /= sum_of_weights
     # what carried no weight before may leave nothing
-    return top + np.log(total), total * total / squares if total > 0.0 else 0.0
+    ess = sum_of_weights**2 / squares if sum_of_weights > 0.0 else 0.0
+    return top + np.log(sum_of_weights), ess
 
 
-@_loops
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _tilt(swarm: Any) -> Any:
     """Write normalised resampling weights into ``v``; return their effective sample size."""
     weight, log_tilt, v = swarm.weight, swarm.log_weight, swarm.v
@@ -187,19 +180,17 @@ def _tilt(swarm: Any) -> Any:
     for i in range(n):
         if weight[i] > 0.0:
             top = max(top, log_tilt[i])
-    total = 0.0
+    tilted = 0.0
     if -np.inf < top < np.inf:
         for i in range(n):
             tilt = fast_exp(log_tilt[i] - top)
             # a look-ahead that is not a number has nothing to say
             v[i] = weight[i] * tilt if tilt >= 0.0 else 0.0
-            total += v[i]
-    squares = 0.0
+        tilted = total(v)
     for i in range(n):
-        tilted = v[i] / total if total > 0.0 else weight[i]
-        v[i] = (1.0 - _DEFENSIVE) * tilted + _DEFENSIVE * weight[i]
-        squares += v[i] * v[i]
-    return 1.0 / squares
+        share = v[i] / tilted if tilted > 0.0 else weight[i]
+        v[i] = (1.0 - _DEFENSIVE) * share + _DEFENSIVE * weight[i]
+    return 1.0 / dot(v, v)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

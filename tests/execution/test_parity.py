@@ -122,6 +122,58 @@ def test_dask(model, cluster):
     assert_same_bits(run(model, executor=cluster.get_executor()), run(model, cores=1))
 
 
+ANY_PROCESS = """
+import hashlib, warnings
+warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
+import numpy as np, pymc as pm, pm_evidence as pe
+
+rng = np.random.default_rng(3)
+with pm.Model() as continuous:
+    mu, sigma = pm.Normal("mu", 0, 2), pm.HalfNormal("sigma", 1)
+    pm.Normal("y", mu, sigma, observed=rng.normal(size=300))
+with pm.Model() as estimated:
+    mu = pm.Normal("mu", 0, 1)
+    pe.StateSpace(
+        "y",
+        init=lambda: pm.Normal.dist(mu, 1.0),
+        transition=lambda h, t: pm.Normal.dist(0.8 * h, 0.6),
+        emission=lambda h, t: pm.Normal.dist(h, 0.5),
+        observed=rng.normal(size=10),
+        n_particles=40,
+    )
+digest = hashlib.sha256()
+for model in (continuous, estimated, pe.Ising(8)):
+    method = pe.AIS(n_stages=30) if model is not estimated else pe.AISEL()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
+        dt = pe.sample_evidence(model, method=method, draws=200, random_seed=4, progressbar=False)
+    for group in ("log_evidence", "work", "annealing"):
+        for name, values in sorted(dt[group].dataset.data_vars.items()):
+            if values.dtype.kind in "fiu":
+                digest.update(np.ascontiguousarray(values.values).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_process_that_compiles(tmp_path):
+    """It gets what later ones get, which find its machine code on disk, and other addresses."""
+    environ = os.environ | {
+        "NUMBA_CACHE_DIR": str(tmp_path / "ours"),
+        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
+    }
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", ANY_PROCESS],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()[-1]
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+
+
 @on_dask
 def test_model_error_in_a_worker(pool, cluster, continuous):
     """An error of the kernel itself is raised here as it was there, and is not tried again."""
