@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import numba as nb
@@ -46,6 +47,8 @@ __all__ = [
 
 # Below this size a constant is cheaper embedded in the code than read through a pointer.
 _LIFT_SIZE = 32
+
+_flag = RLock()
 
 
 @dataclass(frozen=True)
@@ -252,13 +255,16 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _exactly() -> Any:
+@contextmanager
+def _exactly() -> Iterator[None]:
     """Let numba change no order of operations, so that all processes get the same digits.
 
     Under PyTensor's default a process that compiles a function, and one that finds it on disk,
-    differ in the last digit; its speed is had by ``ordered_sums``.
+    differ in the last digit. What that default gains, ``ordered_sums`` has without it.
     """
-    return pytensor.config.change_flags(numba__fastmath=False)
+    # the flag is one for all threads, and the last to leave must find what the first did
+    with _flag, pytensor.config.change_flags(numba__fastmath=False):
+        yield
 
 
 def _compile(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:

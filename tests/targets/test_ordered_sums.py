@@ -32,7 +32,7 @@ def compiled(inputs, output):
         (lambda x, s: (((SHORT - x[0]) / s) ** 2).sum(), False),
         (lambda x, s: (RNG.normal(size=(20, 15)) * x[0]).sum(axis=1).max() / s, False),
         (lambda x, s: (LONG * x[RNG.integers(3, size=300)] / s).sum(), False),
-        (lambda x, s: (LONG > x[0]).sum() + s, False),
+        (lambda x, s: (x[0] < LONG).sum() + s, False),
     ],
     ids=["long", "matrix", "transposed", "unknown", "short", "rows", "indexed", "whole numbers"],
 )
