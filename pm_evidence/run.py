@@ -13,7 +13,6 @@ from pm_evidence.core.contracts import Line, Path, Plan
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
-from pm_evidence.estimators.jarzynski import jarzynski
 from pm_evidence.estimators.recommend import estimates, missing
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
@@ -240,7 +239,7 @@ class Run:
         if fit is None:
             return found
         work, _ = path.bridge_work(fit, start, _PEAK_DRAWS, rng)
-        return [missing(estimate, jarzynski(work, name="peak")) for estimate in found]
+        return [missing(estimate, work) for estimate in found]
 
     def _extended(
         self,

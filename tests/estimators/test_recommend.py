@@ -349,21 +349,29 @@ def whole(value=-10.0, mcse=0.1, status="ok"):
     return LogEvidence(value, mcse, "smc", status, value - 2 * mcse, value + 2 * mcse)
 
 
+def peak(value, heaviest=()):
+    """Work of 500 draws with a mean weight of ``exp(value)``, but for the heaviest."""
+    log_weight = np.full(500, float(value))
+    for place, weight in heaviest:
+        log_weight[place] = weight + np.log(250)  # the mean weight of its half
+    return -log_weight
+
+
 @pytest.mark.parametrize(
-    ("value", "mcse", "status", "noticed"),
+    ("work", "noticed"),
     [
-        (-10.3, 0.1, "ok", False),  # a part of the whole
-        (-9.5, 0.1, "ok", False),  # 3.5 errors
-        (-9.0, 0.1, "ok", True),  # 7 errors
-        (-6.0, 5.0, "dominated", False),  # 3.8 beyond the interval: chance leaves it in 2 %
-        (-5.5, 5.0, "dominated", True),  # 4.3 beyond it
-        (-INF, np.nan, "no_support", False),
+        (peak(-10.3), False),  # a part of the whole
+        (peak(-9.6), False),  # 4 errors
+        (peak(-9.4), True),  # 6 errors
+        (peak(-10.3, [(7, -3.0)]), False),  # a single draw
+        (peak(-10.3, [(7, -3.0), (400, -7.0)]), False),  # 2.8 beyond the interval, and 6.8
+        (peak(-10.3, [(7, -3.0), (400, -6.5)]), True),  # 3.3 beyond it: chance does not do that
+        (peak(-INF), False),
     ],
 )
-def test_a_peak_alone(value, mcse, status, noticed):
+def test_a_peak_alone(work, noticed):
     """What a peak holds cannot exceed the whole, by errors or by Markov's inequality."""
-    peak = LogEvidence(value, mcse, "peak", status, value - 2 * mcse, value + 2 * mcse)
-    found = missing(whole(), peak)
+    found = missing(whole(), work)
     assert found.status == ("missed_mass" if noticed else "ok")
     assert (found.value, found.mcse) == (-10.0, 0.1)
     assert ("reverse_start=" in found.message) == noticed
@@ -371,8 +379,7 @@ def test_a_peak_alone(value, mcse, status, noticed):
 
 def test_a_peak_leaves_other_verdicts():
     """A status that is there already says what is wrong."""
-    peak = LogEvidence(0.0, 0.1, "peak", "ok", -0.2, 0.2)
-    assert missing(whole(status="dominated"), peak) == whole(status="dominated")
+    assert missing(whole(status="dominated"), peak(0.0)) == whole(status="dominated")
 
 
 # --- the whole, by repetition ---
