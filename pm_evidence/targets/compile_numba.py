@@ -260,7 +260,7 @@ def _exactly() -> Iterator[None]:
     """Let numba change no order of operations, so that all processes get the same digits.
 
     Under PyTensor's default a process that compiles a function, and one that finds it on disk,
-    differ in the last digit. What that default gains, ``ordered_sums`` has without it.
+    differ in the last digit. ``ordered_sums`` has most of what that default gains.
     """
     # the flag is one for all threads, and the last to leave must find what the first did
     with _flag, pytensor.config.change_flags(numba__fastmath=False):

@@ -91,4 +91,4 @@ def _register() -> None:
 
     @register_funcify_default_op_cache_key(OrderedSum)
     def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return _ordered_sum, 1
+        return _ordered_sum, 1  # part of the key on disk: raise it when core.sums changes
