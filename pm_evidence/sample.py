@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.arguments import (
+    TARGET_MCSE,
     Sampler,
     checked_cores,
     checked_executor,
@@ -58,14 +59,14 @@ def sample_evidence(
     target: Any = None,
     *,
     method: str | SMC | AIS = "auto",
-    draws: int = 1000,
+    draws: int | None = None,
     schedule: str | Sequence[float] | Floats = "adaptive",
     kernel: str | Kernel = "auto",
     reference: str = "prior",
     potentials: str = "likelihood",
     cores: int | None = None,
     executor: Executor | None = None,
-    target_mcse: float | None = None,
+    target_mcse: float | None = TARGET_MCSE,
     max_time: float | None = None,
     max_draws: int | None = None,
     random_seed: int | np.random.Generator | None = None,
@@ -84,8 +85,10 @@ def sample_evidence(
         ``"auto"`` (the best for this kind of target), ``"smc"`` (sequential Monte Carlo on
         independent islands), ``"ais"`` (annealed importance sampling, forward and reverse), or a
         sampler with its own options such as ``pe.SMC(islands=32)``.
-    draws : int
-        SMC: particles per island. AIS: number of paths in each direction.
+    draws : int, optional
+        How many posterior draws, or paths in each direction, the first round makes in all: 3,200
+        by default for SMC (200 on each of 16 islands), 1,000 for annealed paths and for estimated
+        likelihoods.
     schedule : str or array_like
         ``"adaptive"``, ``"linear"``, ``"sm08"``, or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
@@ -102,13 +105,15 @@ def sample_evidence(
     executor : concurrent.futures.Executor, optional
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
-        Go on in rounds until the error of log evidence (nats) is at most this.
+        Rounds follow until the error of log evidence is at most so many nats, and its status
+        ``"ok"``; None for one round.
     max_time : float, optional
-        With ``target_mcse``: no round starts that would not end within so many seconds.
+        Rounds stop where the next one would end later than after so many seconds.
     max_draws : int, optional
-        With ``target_mcse``: draws not to exceed, over all islands, or paths in each direction;
-        1,000 times the first round's by default. The status is then ``"max_time"`` or
-        ``"max_draws"``.
+        Rounds stop at so many draws, over all islands, or paths in each direction. Where this or
+        ``max_time`` comes before an error that was asked for, the status says so. With the default
+        error and without limits a run stops at 10 times the draws of its first round, whatever
+        its error is; with an error of your own at 1,000 times.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``.
     progressbar : bool
@@ -157,7 +162,6 @@ def sample_evidence(
     native = isinstance(given, NativeTarget)
     best = method_of(given if native else find_model(given))
     chosen = chosen_sampler(method, best)
-    check_count("draws", draws, 2 * getattr(chosen, "chain_length", 1))
     sampler, draws = _annealer(chosen, draws)
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
@@ -171,7 +175,7 @@ def sample_evidence(
         cores=checked_cores(cores),
         executor=checked_executor(executor),
         seed=resolve_seed(random_seed),
-        **limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
+        limits=limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
     main, constant = _targets(given, potentials, for_compiler)
     starts = _starts(main, sampler)
@@ -277,13 +281,12 @@ def simulate_and_certify(
     return result_of(run, main, record, evidence, "likelihood", idata_options(None))
 
 
-def _annealer(chosen: Sampler, draws: int) -> tuple[SMC | AIS, int]:
+def _annealer(chosen: Sampler, draws: int | None) -> tuple[SMC | AIS, int]:
     """Return what anneals, and with how many particles per island, or paths."""
-    if not isinstance(chosen, AISEL):
-        return chosen, draws
-    annealer = chosen.annealer
+    draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
+    annealer = chosen.annealer if isinstance(chosen, AISEL) else chosen
     if isinstance(annealer, SMC):
-        draws = max(-(-draws // chosen.islands), 2 * chosen.chain_length)
+        draws = max(-(-draws // annealer.islands), 2 * annealer.chain_length)
     return annealer, draws
 
 

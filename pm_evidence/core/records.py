@@ -100,6 +100,10 @@ class BlockRecord:
     bridge : tuple of two ndarray, or None
         Work from a fitted density to the target in nats: at draws from the fitted density, and at
         draws from the target.
+    fit_draws : ndarray, shape (n_fit_draws, ...), or None
+        The draws from the fitted density that the first of these belongs to.
+    visited : ndarray, shape (n_visited, ...), or None
+        A few states that the block passed at lower inverse temperatures.
     origin : ndarray of int64, shape (n_paths,), or None
         For reverse paths, which group of posterior draws each started from: paths of different
         groups are independent.
@@ -117,6 +121,8 @@ class BlockRecord:
     relative_variance: float = float("nan")
     end: tuple[float, float] = (float("nan"), float("nan"))
     bridge: tuple[Floats, Floats] | None = None
+    fit_draws: Floats | None = None
+    visited: NDArray[Any] | None = None
     origin: NDArray[np.int64] | None = None
     n_evaluations: int = 0
     n_nan: int = 0

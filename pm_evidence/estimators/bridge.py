@@ -13,10 +13,6 @@ from pm_evidence.estimators.jarzynski import checked_work
 
 __all__ = ["bridge", "fit_share"]
 
-# With a smaller effective share of the fitted density's draws, the bridge rests on its tails.
-_LEAST_FIT_SHARE = 0.01
-
-
 def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     """Estimate log Z from the work between a fitted density and the target.
 
@@ -46,22 +42,13 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
         raise ValueError("works must hold at least one block, got none; run the sampler.")
     forward = [np.asarray(values, dtype=float) for values, _ in works]
     reverse = [np.asarray(values, dtype=float) for _, values in works]
-    found = bar(
+    return bar(
         np.concatenate(forward),
         np.concatenate(reverse),
         forward_blocks=_blocks(forward),
         reverse_blocks=_blocks(reverse),
         name="bridge",
     )
-    share = fit_share(works)
-    if found.status != "ok" or share >= _LEAST_FIT_SHARE:
-        return found
-    message = (
-        f"the fitted density is a poor image of the target (effective share {share:.4f} of its "
-        "draws): its error is not to be trusted; use another estimator."
-    )
-    nan = float("nan")
-    return replace(found, mcse=nan, lower=nan, upper=nan, status="low_overlap", message=message)
 
 
 def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:

@@ -59,6 +59,7 @@ class AIS:
     reverse_start: Any = None
     islands: int = 16
     name = "ais"
+    default_draws = 1000
     chain_length = 5  # of the pilot
 
     def __post_init__(self) -> None:
