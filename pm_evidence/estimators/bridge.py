@@ -1,7 +1,6 @@
 """A bridge between a fitted density and the target."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +11,7 @@ from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.jarzynski import checked_work
 
 __all__ = ["bridge", "fit_share"]
+
 
 def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     """Estimate log Z from the work between a fitted density and the target.

@@ -5,13 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.numerics import log_mean_exp
-
 __all__ = ["is_heavy", "pareto_k"]
 
 _FEWEST_WEIGHTS, _FEWEST_VALUES = 30, 5
-# The largest weight has to exceed the mean by this factor (as a log).
-_LIGHT = np.log(10.0)
 
 
 def pareto_k(log_weight: NDArray[np.float64]) -> float:
@@ -25,16 +21,13 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float:
     Notes
     -----
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), from arviz-stats. NaN for fewer than 30 weights
-    above zero, or where the largest take a few values only or are below ten times the mean: there
-    is no tail to speak of then, and a fit to one may say anything.
+    above zero, or where the largest take a few values only: there is no tail to speak of then.
     """
     # ArviZ is imported where it is used: estimators otherwise need NumPy alone
     from arviz_stats.base import array_stats
 
     alive = log_weight[np.isfinite(log_weight)]
     if alive.size < _FEWEST_WEIGHTS:
-        return float("nan")
-    if alive.max() - log_mean_exp(log_weight) < _LIGHT:
         return float("nan")
     n_tail = int(min(0.2 * alive.size, 3.0 * np.sqrt(alive.size)))
     if len(np.unique(np.sort(alive)[-n_tail - 1 :])) <= _FEWEST_VALUES:

@@ -147,21 +147,19 @@ def _compared(
     Markov's inequality they seldom exceed it by much, but may well fall short of it, where all
     islands missed a mode. So the larger of the two is believed.
     """
-    if drawn.status == "ok":
-        smc = _short_of(smc, drawn)
-        bridged = _short_of(bridged, drawn)
-        remedy = "the fitted density leaves out what the islands met. Use more draws."
-        smc, drawn = _agreeing(smc, drawn, "annealing from the prior", "importance sampling", remedy)
-        remedy = "the islands hold modes in other shares than the fitted density. Use importance."
-        if bridged.status == "ok" and _apart(bridged, drawn):
-            bridged, _ = _agreeing(bridged, drawn, "the bridge", "importance sampling", remedy)
-    else:
+    route, other = "annealing from the prior", "importance sampling"
+    if drawn.status != "ok":
         remedy = "the fitted density has a heavy tail, or the run missed a mode. Use more draws."
         if drawn.status != "no_support" and _apart(smc, drawn) and smc.value < drawn.value:
-            smc = _doubted(smc, drawn, remedy)
-            bridged = _doubted(bridged, drawn, remedy)
+            smc, bridged = (_doubted(estimate, drawn, remedy) for estimate in (smc, bridged))
         remedy = "the moves do not mix. Use more draws, longer chains or another kernel."
-        smc, bridged = _agreeing(smc, bridged, "annealing from the prior", "the bridge", remedy)
+        return *_agreeing(smc, bridged, route, "the bridge", remedy), drawn
+    smc, bridged = _short_of(smc, drawn), _short_of(bridged, drawn)
+    remedy = "the islands hold modes in other shares than the fitted density. Use importance."
+    bridged, _ = _agreeing(bridged, drawn, "the bridge", other, remedy)
+    remedy = "the fitted density leaves out what the islands met. Use more draws."
+    _, bridged = _agreeing(smc, bridged, route, "the bridge", remedy)
+    smc, drawn = _agreeing(smc, drawn, route, other, remedy)
     return smc, bridged, drawn
 
 
@@ -232,9 +230,7 @@ def _one_sided(record: RunRecord) -> list[LogEvidence]:
     return [mean, lower_bound(work), *drawn]
 
 
-def _with_check(
-    estimate: LogEvidence, record: RunRecord
-) -> tuple[LogEvidence, list[LogEvidence]]:
+def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
     """Return an estimate, judged by importance sampling from a fitted density where there is one.
 
     And the estimates of the islands that reverse paths started from, or of the fitted density.

@@ -13,6 +13,7 @@ __all__ = ["StudentFit", "student_dof"]
 
 Floats = NDArray[np.float64]
 
+
 @dataclass(frozen=True, slots=True)
 class StudentFit:
     """A multivariate Student-t density.

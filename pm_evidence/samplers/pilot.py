@@ -97,11 +97,11 @@ class Pilot:
             return replace(plan, population=state)
         population, spent = self._more(path, kernel.frozen(), state, chains)
         fit = path.fit(population)
-        return replace(
-            plan, fit=fit, population=population, n_evaluations=n_evaluations + spent
-        )
+        return replace(plan, fit=fit, population=population, n_evaluations=n_evaluations + spent)
 
-    def _more(self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]) -> tuple[Any, int]:
+    def _more(
+        self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]
+    ) -> tuple[Any, int]:
         """Return the last population and more of its kind, and what that cost."""
         states, spent = [state], 0
         last = state.take(np.arange(len(state) - len(chains), len(state)))

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 _FIRST, _LONG = 60, 600
 # Ascents take this share of the budget, and start from batches of so many positions on the way and
 # of as many prior draws: these are independent, and hold basins that populations soon lose.
-_SHARE_OF_ASCENTS, _BATCH = 0.5, 32
+_SHARE_OF_ASCENTS, _BATCH = 0.5, 96
 # Ascents of posterior draws that look for ridges.
 _FOLLOWED = 8
 # The population is contracted towards each of its centres as if annealed to powers between these.

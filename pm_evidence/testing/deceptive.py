@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 # Six groups of five values with real scatter between the groups.
 _GROUPS, _MEMBERS = 6, 5
 import os
+
 FUNNEL_SEED = int(os.environ.get("FS", 8))
 _MU_SD, _SCALE = np.float64(10.0), np.float64(2.0)
 
@@ -64,7 +65,10 @@ class Spike:
 
         parts = [
             np.log(weight) + self.dims * np.log(ndtr((0.5 - m) / sd) - ndtr((-0.5 - m) / sd))
-            for weight, m, sd in ((1.0, 0.0, self.slab_sd), (self.weight, self.centre, self.spike_sd))
+            for weight, m, sd in (
+                (1.0, 0.0, self.slab_sd),
+                (self.weight, self.centre, self.spike_sd),
+            )
         ]
         return float(np.logaddexp(*parts))
 
