@@ -32,7 +32,7 @@ _GROSS = 1.5
 _DISAGREEMENT = 5.0
 _ROUNDING = 1e-9  # nats
 # Variance of the islands' log evidence over the one that they state of themselves.
-_UNLIKE = 6.0
+_UNLIKE = 4.5
 # Fewer effective paths than this, as the other direction tells, may hide the heaviest.
 _LEAST_EFFECTIVE_PATHS = 50.0
 # Standard errors by which an estimate may differ from Bennett's, and the least such error in its.

@@ -1,5 +1,7 @@
 """The density that importance sampling and the bridge draw from."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,14 +18,16 @@ Proposal = StudentFit | StudentMixture
 
 # Numbers of components that a population is fitted by, the next where the one before falls short
 # of this effective share of its draws.
-_COMPONENTS, _GOOD_SHARE = (1, 4, 8), 0.4
+_COMPONENTS, _GOOD_SHARE = (1, 4, 8), 0.6
 # Beyond this dimension covariances of several components cannot be learnt from a population, and
 # each needs so many draws per dimension below.
 _MOST_DIMENSIONS, _DRAWS_PER_DIMENSION, _MOST_DRAWS = 60, 10, 3000
 # Weights are adapted in so many rounds of so many draws; a single draw counts as so many at most.
 _ROUNDS, _DRAWS, _LARGEST_SHARE = 3, 1000, 0.02
-# Share of the weight that is spread evenly, for no component to be lost by chance.
-_EVEN = 0.02
+# Share of the weight that is spread evenly, for no component to be lost by chance, and that of a
+# wide one with heavy tails, which bounds the weights (Hesterberg 1995).
+_EVEN, _WIDE = 0.02, 0.05
+_SCALE_OF_WIDE, _DOF_OF_WIDE = 1.5, 4
 
 
 def fit_proposal(
@@ -64,16 +68,21 @@ def fit_proposal(
     whole = StudentFit.to(draws)
     if d > _MOST_DIMENSIONS and not found.components:
         return whole, 0
+    wide = StudentFit(
+        replace(whole.shape, factor=_SCALE_OF_WIDE * whole.shape.factor), _DOF_OF_WIDE
+    )
     best, best_share, spent = None, -1.0, 0
     for k in _COMPONENTS:
-        parts = [whole]
+        parts: list[StudentFit] = [whole]
         if k > 1:
             if d > _MOST_DIMENSIONS or n < _DRAWS_PER_DIMENSION * k * d:
                 break
             some = draws[rng.permutation(n)[:_MOST_DRAWS]]
             parts = fit_components(some, k, rng)
-        log_mass = np.concatenate([np.full(k, log_evidence - np.log(k)), found.log_mass])
-        mixture = StudentMixture.of([*parts, *found.components], log_mass)
+        log_mass = np.concatenate(
+            [[log_evidence + np.log(_WIDE)], np.full(k, log_evidence - np.log(k)), found.log_mass]
+        )
+        mixture = StudentMixture.of([wide, *parts, *found.components], log_mass)
         mixture, share = _adapted(posterior, mixture, rng)
         spent += _ROUNDS * _DRAWS
         if share > best_share:
@@ -87,7 +96,10 @@ def fit_proposal(
 def _adapted(
     posterior: Posterior, mixture: StudentMixture, rng: np.random.Generator
 ) -> tuple[StudentMixture, float]:
-    """Return the mixture with better weights, and the effective share of the last draws."""
+    """Return the mixture with better weights, and the effective share of the last draws.
+
+    The first component keeps a share of its own.
+    """
     share = 0.0
     for _ in range(_ROUNDS):
         x = mixture.draw(_DRAWS, rng)
@@ -101,5 +113,7 @@ def _adapted(
         weight = np.minimum(weight / weight.sum(), _LARGEST_SHARE)
         of_component = np.exp(log_parts - log_density) @ (weight / weight.sum())
         even = _EVEN / len(of_component)
-        mixture = mixture.reweighted((1.0 - _EVEN) * of_component + even)
+        of_component = (1.0 - _EVEN) * of_component + even
+        of_component[0] = max(of_component[0], _WIDE)
+        mixture = mixture.reweighted(of_component)
     return mixture, share
