@@ -78,7 +78,7 @@ def jarzynski(
     effective = float(n**2 / np.sum(relative**2))
     k = pareto_k(log_weight)
     status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 def _of_normal(log_weight: Floats) -> float:

@@ -148,6 +148,7 @@ def log_evidence(dt: xr.DataTree, *, estimator: str | None = None) -> LogEvidenc
         lower=float(row["lower"]),
         upper=float(row["upper"]),
         message=str(row["message"].item()),
+        dof=float(row["dof"]) if "dof" in row else float("inf"),  # older files have none
     )
 
 

@@ -27,7 +27,7 @@ def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Data
     dim = schema.ESTIMATOR
     variables: dict[str, Any] = {
         field: (dim, np.array([getattr(estimate, field) for estimate in evidence], np.float64))
-        for field in ("value", "mcse", "lower", "upper")
+        for field in ("value", "mcse", "lower", "upper", "dof")
     }
     for field in ("status", "message"):
         texts = [getattr(estimate, field) for estimate in evidence]
