@@ -106,9 +106,10 @@ def compare(
     EvidenceTable
         A DataFrame. Index: name of the model. ``rank`` counts from 1; ``log_evidence`` and
         ``mcse`` in nats; ``log_bf`` (at most 0) and ``bf`` against the best model,
-        ``log_bf_mcse`` in nats; ``prob`` and ``prob_mcse`` are posterior model probabilities; then ``estimator``,
-        ``status`` and ``warning``, which is empty when there is nothing to warn of. It shows few
-        of them, with the digits that the errors leave; ``pandas.DataFrame(table)`` shows all.
+        ``log_bf_mcse`` in nats; ``prob`` and ``prob_mcse`` are posterior model
+        probabilities; then ``estimator``, ``status`` and ``warning``, which is empty when there
+        is nothing to warn of. It shows few of them, with the digits that the errors leave;
+        ``pandas.DataFrame(table)`` shows all.
 
     Raises
     ------
@@ -122,9 +123,10 @@ def compare(
     difference leaves out zero: Student's, with the degrees of freedom of Welch and Satterthwaite;
     those of each model are in ``table.attrs["dof"]``. The errors of two evidences add in
     quadrature; the error of a probability follows by the delta method, so distrust it where
-    ``mcse`` is not small against one nat. Rank follows the evidence, not the probability: the two differ when prior
-    probabilities do. A model whose evidence is not known (NaN, or plus infinity) comes last and
-    leaves the probability of every model undefined; leave it out to compare the others.
+    ``mcse`` is not small against one nat. Rank follows the evidence, not the
+    probability: the two differ when prior probabilities do. A model whose evidence is not
+    known (NaN, or plus infinity) comes last and leaves the probability of every model
+    undefined; leave it out to compare the others.
 
     Examples
     --------

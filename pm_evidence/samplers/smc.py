@@ -106,7 +106,8 @@ class SMC:
         log_z, variance, carried = 0.0, 0.0, np.zeros(n)
         tracer = Tracer(block, report)
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
-            log_weight = carried + path.log_ratio(state, start, beta)
+            ratio = path.log_ratio(state, start, beta)
+            log_weight = carried + ratio
             energy = path.energy(state, start)
             log_z += log_mean_exp(log_weight) - log_mean_exp(carried)
             if not np.isfinite(log_z):
@@ -119,7 +120,7 @@ class SMC:
                 variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
                 state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
                 carried = np.zeros(n)
-            tracer.add(beta, energy, log_weight, info, log_z, before)
+            tracer.add(beta, energy, ratio, info, log_z, before)
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
         bridge = None
