@@ -179,16 +179,20 @@ class Run:
             settings=kernel_settings(plan),
             info={"reverse_start": kind},
         )
-        draws = self.sampler.first_round(self.draws)
+        draws, number = self.sampler.first_round(self.draws), 1
+        display.round(number, self.target_mcse, None)
         while True:
             record = self._extended(record, line, coarse, plan, draws, display, starts)
             found = estimates(record)
             draws, reason = self._more(found[0], self._done(record), time.perf_counter() - started)
             if not draws:
                 break
+            number += 1
+            display.round(number, self.target_mcse, found[0])
         if reason:
             found[0] = _unfinished(found[0], reason, self.target_mcse)
         found = self._beside_the_peak(line.path, record, found)
+        display.round(number, self.target_mcse, found[0])
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
             "tuning_time": planned - started,
@@ -311,7 +315,7 @@ class Run:
             _Reverse(self.sampler, line.path, plan, first + i, starts.take(part), self.seed)
             for i, part in enumerate(np.split(chosen, ends))
         ]
-        made = self._run("Reverse", tasks, plan, display, -1)
+        made = self._run("Reverse", tasks, plan, display)
         return replace(record, reverse=(*record.reverse, *made))
 
     def _sizes(self, draws: int, line: Line) -> list[int]:
@@ -321,9 +325,9 @@ class Run:
         return [size] * full + [rest] * (rest > 0)
 
     def _run(
-        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display, sign: int = 1
+        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display
     ) -> tuple[BlockRecord, ...]:
-        display.begin(name, len(tasks), plan.n_stages, sign)
+        display.begin(name, len(tasks), plan.n_stages)
         return tuple(
             run_blocks(
                 tasks,

@@ -173,16 +173,11 @@ def sample_evidence(
         seed=resolve_seed(random_seed),
         **limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
-    main, constant = _targets(given, potentials, for_compiler)
-    starts = _starts(main, sampler)
-    if isinstance(main, EstimatedTarget) and (
-        options.get("log_likelihood") or options.get("log_prior")
-    ):
-        raise ValueError(
-            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
-            "estimated, as PyMC cannot evaluate it; leave them out."
-        )
     with Display(progressbar) as display:
+        with display.compiling():
+            main, constant = _targets(given, potentials, for_compiler)
+        starts = _starts(main, sampler)
+        _check_groups(main, options)
         if isinstance(main, EstimatedTarget):
             main, kernel = _settled(run, main, kernel, chosen, display)
         record, evidence = _anneal(run, main, kernel, display, starts)
@@ -268,10 +263,11 @@ def simulate_and_certify(
             "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
             "estimate of its own. Use sample_evidence(method=pe.AISEL(resampling=None))."
         )
-    simulated, x = simulate(model, seed)
-    main = target_of(simulated)
-    starts = Starts(x, kind="exact")
     with Display(progressbar) as display:
+        with display.compiling():
+            simulated, x = simulate(model, seed)
+            main = target_of(simulated)
+        starts = Starts(x, kind="exact")
         record, evidence = _anneal(run, main, kernel, display, starts)
     _warn(evidence[0], record)
     return result_of(run, main, record, evidence, "likelihood", idata_options(None))
@@ -298,6 +294,16 @@ def _settled(
         n_particles, _ = zip(*target.settings(), strict=True)
         target = target.with_settings([(n, chosen.n_blocks) for n in n_particles])
     return choose_particles(target, moves, run.seed, display.pilot), moves
+
+
+def _check_groups(target: Target, options: Mapping[str, Any]) -> None:
+    """Raise ValueError if the user asks for pointwise densities that nobody can evaluate."""
+    asked = options.get("log_likelihood") or options.get("log_prior")
+    if asked and isinstance(target, EstimatedTarget):
+        raise ValueError(
+            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
+            "estimated, as PyMC cannot evaluate it; leave them out."
+        )
 
 
 def _targets(
@@ -364,7 +370,9 @@ def _anneal(
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    record, evidence = run.anneal(line_of(target, kernel), display, starts)
+    with display.compiling():  # a gradient, where the kernel wants one
+        line = line_of(target, kernel)
+    record, evidence = run.anneal(line, display, starts)
     if isinstance(target, EstimatedTarget):
         record, evidence = _with_precision(run, target, record, evidence)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
