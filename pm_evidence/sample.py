@@ -30,6 +30,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.lines import line_of, method_of
 from pm_evidence.outcome import posterior_draws, result_of
+from pm_evidence.results.given_draws import doubt_of_draws
 from pm_evidence.results.observed import posterior_of
 from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
@@ -337,6 +338,7 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     if isinstance(target, PyMCTarget):
         draws = posterior_of(given, target.observed_data())
         x = target.unconstrained.values(draws)
+        _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs})
         n_chains, n_draws = next(iter(draws.values())).shape[:2]
         kind = "given"
     else:
@@ -349,6 +351,18 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     part = np.arange(n_draws) * parts // n_draws
     group = (np.arange(n_chains)[:, None] * parts + part).ravel()
     return Starts(x, group, kind=kind)
+
+
+def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
+    doubt = doubt_of_draws(given, draws)
+    if doubt:
+        warnings.warn(
+            f"reverse_start must hold draws from the posterior, but {doubt}: reverse paths from "
+            "there may miss a part of it. Sample again with a non-centred model, a higher "
+            "target_accept or longer chains, or leave reverse_start out.",
+            EvidenceWarning,
+            stacklevel=4,
+        )
 
 
 def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
