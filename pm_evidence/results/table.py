@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from html import escape
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -22,6 +23,7 @@ _SHOWN = {
     "prob": "probability",
     "status": "status",
 }
+_WIDTH = 80  # of text where pandas names none
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -45,7 +47,12 @@ class EvidenceTable(pd.DataFrame):
         shown = self._texts().to_string()
         hidden = len(self.columns) - len(_SHOWN)
         note = f"[{hidden} more columns: see table.columns, or pandas.DataFrame(table)]"
-        warnings = [f"{name}: {text}" for name, text in self["warning"].items() if text]
+        width = pd.get_option("display.width") or _WIDTH
+        warnings = [
+            fill(f"{name}: {text}", width, subsequent_indent="  ", break_long_words=False)
+            for name, text in self["warning"].items()
+            if text
+        ]
         return "\n".join([shown, note, *warnings])
 
     def _repr_html_(self) -> str | None:
