@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 
@@ -47,8 +48,8 @@ def plot_energy(
 
     Paths lag behind the temperature: their energy is too high on the way to the posterior, and
     too low on the way back. The gap between the directions is this hysteresis. The title gives
-    its area in nats, and from what area on it is too large for the number of paths; then the run
-    needs more stages or a better kernel.
+    its area in nats, how many paths overlap in spite of it, and whether that is too large a gap;
+    then the run needs more stages or a better kernel.
 
     Parameters
     ----------
@@ -81,11 +82,11 @@ def plot_energy(
     Notes
     -----
     The area between the lines is about the gap between the upper and the lower bound of log Z
-    (Habeck 2017, Eq. 11 and Fig. 3B). Where work is normal it is the variance of the work, so it
-    tells how many paths lie where both directions have been: ``bar`` needs ten, and the area at
-    which fewer are expected of this number of paths is the one that the title calls too large. Work
-    with a long tail overlaps better than its mean says: ``pe.plot_work`` shows it. Each population
-    is drawn at the inverse temperature that it was last moved at: the beginning of its stage on the
+    (Habeck 2017, Eq. 11 and Fig. 3B). It is too large where fewer than ten paths lie where both
+    directions have been, as ``bar`` counts them. Where work is normal the area is its variance and
+    tells that number; the title gives the area at which ten are left. A few paths that are stuck
+    far out make the area large and do no harm: ``pe.plot_work`` shows them. Each population is
+    drawn at the inverse temperature that it was last moved at: the beginning of its stage on the
     way forward, the end on the way back.
 
     Energies that span decades get a logarithmic axis, or, where some are negative, one that is
@@ -248,12 +249,18 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
     )
     terms = (there - back) * np.diff(beta)
     area = float(terms[np.isfinite(terms)].sum())
-    text = f"its area: {area:.3g} nats".replace("-", layout.MINUS)
+    text = f"\nits area: {area:.3g} nats".replace("-", layout.MINUS)
     if schema.WORK not in dt.children:
         return text
-    work = dt[schema.WORK].to_dataset()
-    n = min(work[name].size for name in (schema.FORWARD, schema.REVERSE))
-    return f"{text} (too large for {n} paths: from {_largest_variance(n):.2g} nats on)"
+    group = dt[schema.WORK].to_dataset()
+    work = [group[name].to_numpy() for name in (schema.FORWARD, schema.REVERSE)]
+    n, shared = min(map(len, work)), overlap(*work)
+    needed = min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common)
+    verdict = "not too large" if shared.n_common >= needed else "too large"
+    return (
+        f"{text}; {shared.n_common:.0f} of {n} paths overlap: {verdict}\n"
+        f"(too large: fewer than {needed:.0f}, or normal work with {_largest_variance(n):.2g} nats)"
+    )
 
 
 def _largest_variance(n: int) -> float:
@@ -281,7 +288,7 @@ def _draw_frame(
     directions = [str(name) for name in data[schema.DIRECTION].values]
     title = "Mean energy along the path"
     if len(directions) > 1:
-        title = f"Mean energy: a gap between the directions is hysteresis\n{gap}"
+        title = f"Mean energy: a gap between the directions is hysteresis{gap}"
     layout.draw_labels(collection, "energy", visuals, title=title, **scales.labels())
     legend = layout.visual_arguments(visuals, "legend")
     if legend is None:

@@ -112,10 +112,25 @@ def test_a_change_of_scale_is_marked(energy, label, heights):
 def test_the_title_tells_the_gap_and_how_large_it_may_be():
     """The area between the lines is the difference of the mean works, here 3, 2 and 2 nats."""
     rng = np.random.default_rng(1)
-    run = make_run(forward=rng.normal(32, 1, 500), reverse=rng.normal(31, 1, 400))
+    # 3 / 4 + 2 / 4 + 2 / 2 nats of energy
+    for gap, verdict in ((2.25, "not too large"), (40.0, "too large")):
+        work = (rng.normal(31 + side * gap / 2, np.sqrt(gap), 400) for side in (1, -1))
+        run = make_run(**dict(zip(("forward", "reverse"), work, strict=True)))
+        title = drawn(only_plot(plot_energy(run, backend="none")), "title")[0]["string"]
+        assert "its area: 2.25 nats; " in title
+        assert f"of 400 paths overlap: {verdict}\n" in title
+        assert "(too large: fewer than 10, or normal work with 18 nats)" in title
+
+
+def test_a_few_paths_far_out_do_not_make_a_gap_too_large():
+    """Stuck prior draws of a heavy-tailed model carry no weight, and most of the area."""
+    rng = np.random.default_rng(1)
+    forward, reverse = rng.normal(31.5, 1, 200), rng.normal(30.5, 1, 200)
+    forward[:15] = 5000.0
+    run = make_run(forward=forward, reverse=reverse, energy=(3 * (400.0,), 3 * (30.0,)))
     title = drawn(only_plot(plot_energy(run, backend="none")), "title")[0]["string"]
-    # 3 / 4 + 2 / 4 + 2 / 2
-    assert "its area: 2.25 nats (too large for 400 paths: from 18 nats on)" in title
+    assert "its area: 370 nats" in title
+    assert "paths overlap: not too large" in title
 
 
 @pytest.mark.parametrize("n", [100, 1000])
