@@ -104,7 +104,7 @@ class Display:
     def pilot(self, progress: BlockProgress) -> None:
         """Show the pilot's progress along the path."""
         row = self._rows.get("Pilot")
-        if row is None:
+        if row is None or progress.stage == 1:  # there is a second one where a prior is normalised
             row = self._add("Pilot", total=1.0)
             # it began before it could tell of its first stage
             self._progress.tasks[-1].start_time = self._idle_since
@@ -128,6 +128,7 @@ class Display:
         with self._lock:
             self._reached[block] = self._n_stages
             self._update()
+            self._idle_since = self._progress.get_time()
 
     def round(self, number: int, target_mcse: float | None, estimate: LogEvidence | None) -> None:
         """Show the round that is under way, its aim, and what would be recommended so far.

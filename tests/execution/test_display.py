@@ -97,6 +97,24 @@ def test_compiling_is_shown_with_its_time(wide, capsys, monkeypatch):
         assert all("0:00:01" in line for line in found)
 
 
+def test_a_second_pilot_has_a_clock_of_its_own(wide, capsys, monkeypatch):
+    """A prior with potentials is normalised by a second run, which takes its own time."""
+    clock = [0.0]
+    display = Display(True)
+    monkeypatch.setattr(display._progress, "get_time", lambda: clock[0])
+    with display:
+        for seconds in (5.0, 3.0):
+            for stage in (1, 2):
+                clock[0] += seconds
+                display.pilot(Progress(-1, stage, stage / 2, 1.0, 1.0, 0.0))
+            display.begin("SMC", 1, 2)
+            clock[0] += 60.0
+            display.done(0, record(0, 1.0))
+    _, pilot, smc = shown_lines(capsys)
+    assert "0:00:06" in pilot
+    assert "0:01:00" in smc
+
+
 def test_an_error_while_compiling_is_passed_on(capsys):
     with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
         raise KeyboardInterrupt
