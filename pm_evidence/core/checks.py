@@ -18,6 +18,7 @@ __all__ = [
     "check_text",
     "described",
     "float_array",
+    "plain_array",
     "real_number",
     "whole_array",
 ]
@@ -191,24 +192,36 @@ def whole_array(name: str, values: Any) -> NDArray[np.int64]:
     return _numbers(name, values, _WHOLE_DTYPES, "whole numbers", "int").astype(np.int64)
 
 
-def _numbers(name: str, values: Any, kinds: str, what: str, dtype: str) -> NDArray[Any]:
+def plain_array(name: str, values: Any) -> NDArray[Any]:
+    """Return an array_like as it is.
+
+    Raises
+    ------
+    ValueError
+        If it is ragged, or has masked entries.
+    """
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
         raise ValueError(
-            f"{name} must hold {what} only, got a masked array with "
+            f"{name} must have no missing entries, got a masked array with "
             f"{int(np.ma.getmaskarray(values).sum())} masked entries; leave them out, or fill them."
         )
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except Exception as error:  # whatever a value does that is asked to become an array
         raise ValueError(
-            f"{name} must be an array of {what}, got {described(values)}, which is none: {error}; "
-            "give all rows one length."
+            f"{name} must be an array, got {described(values)}, which cannot become one; give all "
+            "rows one length, and pass numbers."
         ) from error
+
+
+def _numbers(name: str, values: Any, kinds: str, what: str, dtype: str) -> NDArray[Any]:
+    array = plain_array(name, values)
     if array.size == 0 and array.dtype.kind == "f":  # an empty list has the dtype of floats
         return array
     if array.dtype.kind not in kinds:
+        found = "" if isinstance(values, np.ndarray) else f", of dtype {array.dtype}"
         raise ValueError(
-            f"{name} must hold {what}, got {described(values)} (dtype {array.dtype}); convert it "
-            f"with .astype({dtype}), or look for what is not a number."
+            f"{name} must hold {what}, got {described(values)}{found}; convert it with "
+            f".astype({dtype}), or look for what is not a number."
         )
     return array

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_text, described, real_number
+
 __all__ = ["BlockRecord", "LogEvidence", "RunRecord", "StageTrace"]
 
 Floats = NDArray[np.float64]
@@ -34,6 +36,13 @@ class LogEvidence:
         95 % interval in nats.
     message : str
         What the status means here, and what to do about it; empty when ``status`` is ``"ok"``.
+
+    Raises
+    ------
+    ValueError
+        If a number is none, ``mcse`` is negative or ``lower`` exceeds ``upper``.
+    TypeError
+        If a text is none.
     """
 
     value: float
@@ -43,6 +52,25 @@ class LogEvidence:
     lower: float = float("nan")
     upper: float = float("nan")
     message: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("value", "mcse", "lower", "upper"):
+            if real_number(getattr(self, name)) is None:
+                raise ValueError(
+                    f"{name} must be a number of nats, got {described(getattr(self, name))}; pass "
+                    'float("nan") where it is not known.'
+                )
+        for name in ("estimator", "status", "message"):
+            check_text(name, getattr(self, name))
+        if self.mcse < 0.0:
+            raise ValueError(
+                f"mcse must not be negative, got {self.mcse}; pass the standard error, or "
+                'float("nan") where it is not known.'
+            )
+        if self.lower > self.upper:
+            raise ValueError(
+                f"lower must not exceed upper, got {self.lower} and {self.upper}; exchange them."
+            )
 
     def __repr__(self) -> str:
         digits = 3 if not np.isfinite(self.mcse) or self.mcse >= 0.0095 else 4

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pm_evidence.core.checks import check_kind
 from pm_evidence.core.records import LogEvidence
 
 __all__ = ["difference"]
@@ -20,7 +21,14 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     LogEvidence
         With the first status that is not ``"ok"``. The interval takes each half width as it is,
         in quadrature.
+
+    Raises
+    ------
+    TypeError
+        If one of them is no LogEvidence.
     """
+    for name, estimate in (("minuend", minuend), ("subtrahend", subtrahend)):
+        check_kind(name, estimate, LogEvidence, "pass an estimate, for example pe.log_evidence(dt)")
     value = minuend.value - subtrahend.value
     mcse = float(np.hypot(minuend.mcse, subtrahend.mcse))
     half = float(np.hypot(minuend.upper - minuend.value, subtrahend.upper - subtrahend.value))
