@@ -335,9 +335,14 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
         kind = "given"
     else:
         # of a native target states alone may be given, and moves there are cheap
-        states = given[None] if isinstance(given, np.ndarray) else _states_of(given, target)
-        n_chains, n_draws = states.shape[:2]
-        x = target.check(states.reshape(n_chains * n_draws, *states.shape[2:]))
+        if isinstance(given, np.ndarray):
+            x = target.check(given, "reverse_start")
+            n_chains, n_draws = 1, len(x)
+        else:
+            states = _states_of(given, target)
+            n_chains, n_draws = states.shape[:2]
+            rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+            x = target.check(rows, "reverse_start")
         kind = "relaxed"
     parts = max(_START_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws

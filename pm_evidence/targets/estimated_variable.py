@@ -24,6 +24,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.errors import ModelError
+from pm_evidence.targets.user_input import check_call, numeric_value
 
 __all__ = [
     "EstimatedRV",
@@ -34,7 +35,6 @@ __all__ = [
     "find_parents",
     "flat_values",
     "logp_of",
-    "numeric_value",
     "register_estimated",
 ]
 
@@ -142,11 +142,7 @@ def call_user(what: str, function: Callable[..., Any], *arguments: Variable) -> 
     TypeError
         If it is no function, or returns no distribution.
     """
-    if not callable(function):
-        raise TypeError(
-            f"{what} must be a function that returns a distribution, got {function!r}; "
-            f"write {what}=lambda ...: pm.Normal.dist(...)."
-        )
+    check_call(what, function, *arguments)
     with new_or_existing_block_model_access(
         error_msg_on_access=f"{what} must return a distribution without a name: write "
         'pm.Normal.dist(...) in place of pm.Normal("name", ...).'
@@ -309,14 +305,3 @@ def flat_values(model: pm.Model) -> tuple[Variable, Mapping[Variable, Variable]]
         values[variable] = value.astype(variable.dtype)
         start = stop
     return x, values
-
-
-def numeric_value(variable: Any) -> NDArray[Any]:
-    """Return the array that a constant, a ``pm.Data`` or an array holds."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value())
-    if isinstance(variable, Variable):
-        return np.asarray(variable.eval())
-    return np.asarray(variable)
