@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.arguments import (
     Sampler,
+    check_memory,
     checked_cores,
     checked_executor,
     chosen_sampler,
@@ -110,7 +111,8 @@ def sample_evidence(
         1,000 times the first round's by default. The status is then ``"max_time"`` or
         ``"max_draws"``.
     random_seed : int or numpy.random.Generator, optional
-        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``.
+        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
+        a stored result holds as its ``random_seed`` can be passed as it is, digits included.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
@@ -119,7 +121,8 @@ def sample_evidence(
         ``coords``, ``dims`` to add to the model's, and ``log_likelihood=True`` or
         ``log_prior=True`` for the pointwise groups.
     compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``.
+        Passed on to ``pymc.compile``, ``profile`` for instance. Models are always compiled with
+        numba, so that ``mode`` may be left out or ``"NUMBA"``.
 
     Returns
     -------
@@ -159,6 +162,7 @@ def sample_evidence(
     chosen = chosen_sampler(method, best)
     check_count("draws", draws, 2 * getattr(chosen, "chain_length", 1))
     sampler, draws = _annealer(chosen, draws)
+    check_memory(sampler.first_round(draws))
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
     options = idata_options(idata_kwargs)
@@ -174,6 +178,7 @@ def sample_evidence(
         **limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
     main, constant = _targets(given, potentials, for_compiler)
+    check_memory(sampler.first_round(draws), main.n_dim, bytes_each=1 if native else 8)
     starts = _starts(main, sampler)
     if isinstance(main, EstimatedTarget) and (
         options.get("log_likelihood") or options.get("log_prior")
@@ -259,6 +264,7 @@ def simulate_and_certify(
         raise TypeError("target and model are two names of one argument; pass only one of them.")
     sampler = AIS(n_stages=n_stages)
     check_count("draws", draws, 2 * sampler.chain_length)
+    check_memory(draws)
     seed = resolve_seed(random_seed)
     run = Run(sampler, draws, None, checked_cores(cores), checked_executor(executor), seed)
     model = find_model(target if target is not None else model)
@@ -330,7 +336,7 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
         )
     if isinstance(target, PyMCTarget):
         draws = posterior_of(given, target.observed_data())
-        x = target.unconstrained.values(draws)
+        x = target.rows_of(draws, "reverse_start")
         n_chains, n_draws = next(iter(draws.values())).shape[:2]
         kind = "given"
     else:

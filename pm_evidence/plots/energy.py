@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
+from pm_evidence.results.stored import group_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -103,7 +104,7 @@ def plot_energy(
 
 def _drawn(dt: xr.DataTree) -> xr.Dataset:
     """Return where each energy was recorded, its mean, and one standard deviation around it."""
-    group = layout.group_of(dt, schema.ANNEALING)
+    group = group_of(dt, schema.ANNEALING)
     beta = group["beta"].to_numpy()
     places = {schema.FORWARD: beta[:-1], schema.REVERSE: beta[1:]}
     directions = [str(name) for name in group[schema.DIRECTION].values]

@@ -8,6 +8,7 @@ import xarray as xr
 
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
+from pm_evidence.results.stored import group_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -105,7 +106,7 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
 
 def _drawn(name: str, run: Any) -> xr.Dataset:
     parameter = f"dt[{name!r}]" if name else "dt"
-    data = layout.group_of(run, schema.ANNEALING, parameter)[list(_PANELS)]
+    data = group_of(run, schema.ANNEALING, parameter)[list(_PANELS)]
     # A direction for beta, too: arviz-plots gives a variable without it a legend entry of its own.
     data["beta"] = data["beta"].expand_dims({schema.DIRECTION: data[schema.DIRECTION]})
     return data.where(np.isfinite(data)).drop_attrs()

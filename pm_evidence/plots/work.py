@@ -12,6 +12,7 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import log_evidence
+from pm_evidence.results.stored import group_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -122,7 +123,7 @@ def plot_work(
 
 def _checked(dt: xr.DataTree) -> dict[str, Floats]:
     """Return the work of each direction."""
-    group = layout.group_of(dt, schema.WORK)
+    group = group_of(dt, schema.WORK)
     there = [name for name in _DIRECTIONS if name in group]
     if len(there) < len(_DIRECTIONS):
         raise ValueError(

@@ -134,7 +134,7 @@ def test_native_targets(target, options, message):
 )
 def test_states_of_native_targets(target, states):
     """Compiled loops index by colours, and count on spins of -1 and 1."""
-    with pytest.raises(ValueError, match="^starts must"):
+    with pytest.raises(ValueError, match=r"^starts must"):
         target.check(states, "starts")
 
 
