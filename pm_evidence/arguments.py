@@ -41,6 +41,9 @@ _COMPILE_KWARGS = (
     "trust_input",
 )
 _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
+_MOST_CORES = 10_000
+_ADDRESSES = 2**47  # bytes that a process can address
+_ABSURD = 10**12  # GiB
 _NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
 # Without a limit of the user's, this many times the draws of the first round.
 _MOST_ROUNDS = 1000
@@ -76,7 +79,7 @@ def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: SMC | AIS
 def checked_cores(cores: int | None) -> int:
     """Return the number of threads."""
     if cores is not None:
-        return check_count("cores", cores, 1)
+        return check_count("cores", cores, 1, _MOST_CORES)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -171,16 +174,21 @@ def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
     if needed > there:
         raise ValueError(
             f"draws must fit into memory, got so many that states of {n_dim} numbers would take "
-            f"{needed / 2**30:,.0f} GiB of {there / 2**30:,.0f} GiB; pass fewer draws."
+            f"{_gib(needed)} GiB of {_gib(there)} GiB; pass fewer draws."
         )
 
 
-def _memory() -> float:
-    """Return the bytes of memory of this machine; infinity where it does not tell."""
+def _gib(n_bytes: int) -> str:
+    gib = n_bytes // 2**30
+    return f"{gib:,}" if gib < _ABSURD else f"more than {_ABSURD:,}"
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine; those it can address where it does not tell."""
     try:
-        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # on Windows
-        return float("inf")
+        return _ADDRESSES
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:

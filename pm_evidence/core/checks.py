@@ -44,13 +44,16 @@ def described(value: Any) -> str:
 
 
 def real_number(value: Any) -> float | None:
-    """Return a real number as a float, NaN and infinities among them; None for anything else."""
+    """Return a real number as a float, NaN and infinities among them; None for anything else.
+
+    An int beyond the floats is none.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return None
     try:
         return float(value)
-    except OverflowError:  # an int beyond the floats
-        return float("inf") if value > 0 else -float("inf")
+    except OverflowError:
+        return None
 
 
 def check_count(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -153,7 +153,7 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     if variance.shape != log_weight.shape:
         raise ValueError(
             f"relative_variance must have one value per island, got shape {variance.shape} for "
-            f"{log_weight.size} islands."
+            f"work of {log_weight.size} islands; pass both of the same islands."
         )
     bad = np.flatnonzero(~(variance >= 0.0))
     if bad.size:

@@ -49,7 +49,7 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
             "kernel='hmc' needs a gradient, and this model has none; use kernel='random_walk'."
         )
     if not isinstance(kernel, str) and target.continuous.size:
-        kernel.check(target)
+        check_moves(kernel, target, all_of=target.continuous)
     parts = [_mover(target, kernel)] if target.continuous.size else []
     parts += _discrete_parts(target)
     return parts[0] if len(parts) == 1 else Cycle(tuple(parts))

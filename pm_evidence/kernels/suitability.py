@@ -49,8 +49,17 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
     return found
 
 
-def check_moves(kernel: Any, target: Any) -> None:
+def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = None) -> None:
     """Refuse a kernel that does not fit a target, or that leaves some of its coordinates alone.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel; one without a method ``check`` answers for itself.
+    target : object
+        The target.
+    all_of : ndarray of int64, optional
+        The coordinates that it has to move; all by default.
 
     Raises
     ------
@@ -58,9 +67,13 @@ def check_moves(kernel: Any, target: Any) -> None:
         Naming the kernel's field, or the coordinates that nothing moves.
     """
     check = getattr(kernel, "check", None)
-    if not callable(check):  # a kernel of the user's own, who answers for it
+    if not callable(check):
         return
-    left = np.setdiff1d(np.arange(target.n_dim), check(target))
+    try:
+        moved = check(target)
+    except ValueError as error:
+        raise ValueError(f"kernel must fit the target, but {error}") from error
+    left = np.setdiff1d(np.arange(target.n_dim) if all_of is None else all_of, moved)
     if left.size:
         raise ValueError(
             f"kernel must move all {target.n_dim} coordinates, got {described(kernel)} that leaves "

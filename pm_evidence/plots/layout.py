@@ -112,9 +112,14 @@ def checked_visuals(visuals: Visuals | None, valid: tuple[str, ...]) -> Visuals:
 
 
 def check_mapping(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a mapping."""
+    """Refuse what is neither None nor a mapping of names."""
     if value is not None and not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping, got {described(value)}; leave it out for none.")
+    for key in value or ():
+        if not isinstance(key, str):
+            raise TypeError(
+                f"{name} must have names as keys, got {described(key)}; put it in quotes."
+            )
 
 
 def figure_arguments(

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import described, float_array
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import schema
-from pm_evidence.results.datatree import log_evidence
-from pm_evidence.results.stored import evidence_of
+from pm_evidence.results.stored import estimate_of, evidence_of
 
 __all__ = ["BayesFactor", "bayes_factor", "compare"]
 
@@ -216,7 +215,7 @@ def _entry(parameter: str, model: Source) -> _Entry:
         doubt = "Its data are not known: make sure that all models have the same."
     else:
         group = evidence_of(model, parameter)
-        evidence = log_evidence(model)
+        evidence = estimate_of(model, parameter)
         fingerprint = str(group.attrs.get(schema.FINGERPRINT, ""))
         doubt = "It has no observed data to check: make sure that all models have the same."
     doubts = [] if fingerprint else [doubt]

@@ -10,11 +10,10 @@ from typing import Any
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import described
 from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.results import arviz_groups, evidence_groups, schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
-from pm_evidence.results.stored import estimator_names, evidence_of, not_a_tree
+from pm_evidence.results.stored import estimate_of, evidence_of, not_a_tree
 
 __all__ = ["attach_evidence", "log_evidence", "to_datatree"]
 
@@ -136,24 +135,7 @@ def log_evidence(dt: xr.DataTree, *, estimator: str | None = None) -> LogEvidenc
         If it has no group ``log_evidence`` or an incomplete one, other observed data than those
         that the evidence was computed from, or no estimator of that name.
     """
-    group = evidence_of(dt, "dt")
-    names = estimator_names(group)
-    name = group.attrs[schema.RECOMMENDED] if estimator is None else estimator
-    if name not in names:
-        raise ValueError(
-            f"estimator must be one of {', '.join(map(repr, names))}, got "
-            f"{described(name)}; leave it out for the recommended one."
-        )
-    row = group.isel({schema.ESTIMATOR: names.index(name)})
-    return LogEvidence(
-        value=float(row["value"]),
-        mcse=float(row["mcse"]),
-        estimator=str(name),
-        status=str(row["status"].item()),
-        lower=float(row["lower"]),
-        upper=float(row["upper"]),
-        message=str(row["message"].item()),
-    )
+    return estimate_of(dt, "dt", estimator)
 
 
 def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:

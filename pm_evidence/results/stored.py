@@ -5,10 +5,12 @@ from typing import Any
 
 import xarray as xr
 
+from pm_evidence.core.checks import described
+from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
 
-__all__ = ["estimator_names", "evidence_of", "group_of", "not_a_tree"]
+__all__ = ["estimate_of", "evidence_of", "group_of", "not_a_tree"]
 
 _PER_STAGE = (schema.DIRECTION, schema.STAGE)
 # What readers need of each group: variables with their dimensions. Those with an index have labels.
@@ -59,6 +61,8 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
     needed |= {key: dims for key, dims in _OPTIONAL.get(name, {}).items() if key in group}
     for key, dims in needed.items():
         _check_variable(group, name, key, dims, parameter)
+        if not group[key].size:
+            raise ValueError(_incomplete(parameter, name, f"an entry of {key!r}"))
     label = _LABELLED.get(name)
     if label is not None and (label not in group.coords or group[label].dtype.kind not in "UTO"):
         raise ValueError(_incomplete(parameter, name, f"labels of {label!r}"))
@@ -95,7 +99,7 @@ def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
         if name not in group.attrs:
             raise ValueError(_incomplete(parameter, schema.LOG_EVIDENCE, f"the attribute {name!r}"))
     _check_version(group.attrs[schema.SCHEMA], parameter)
-    recommended, names = str(group.attrs[schema.RECOMMENDED]), estimator_names(group)
+    recommended, names = str(group.attrs[schema.RECOMMENDED]), _estimators(group)
     if recommended not in names:
         raise ValueError(
             f"{parameter} must hold the estimate that it recommends, {recommended!r}, got "
@@ -112,7 +116,49 @@ def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
     return group
 
 
-def estimator_names(group: xr.Dataset) -> list[str]:
+def estimate_of(dt: Any, parameter: str, estimator: str | None = None) -> LogEvidence:
+    """Return an estimate that a result holds, the recommended one by default.
+
+    Parameters
+    ----------
+    dt : DataTree
+        A stored result.
+    parameter : str
+        Name of the argument, for the error.
+    estimator : str, optional
+        Name of an estimator.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `evidence_of`; or if there is no estimator of that name.
+    """
+    group = evidence_of(dt, parameter)
+    names = _estimators(group)
+    name = str(group.attrs[schema.RECOMMENDED]) if estimator is None else estimator
+    if not isinstance(name, str) or name not in names:
+        raise ValueError(
+            f"estimator must be one of {', '.join(map(repr, names))}, got {described(name)}; "
+            "leave it out for the recommended one."
+        )
+    row = group.isel({schema.ESTIMATOR: names.index(name)})
+    try:
+        return LogEvidence(
+            value=float(row["value"]),
+            mcse=float(row["mcse"]),
+            estimator=name,
+            status=str(row["status"].item()),
+            lower=float(row["lower"]),
+            upper=float(row["upper"]),
+            message=str(row["message"].item()),
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{parameter} must hold estimates as sample_evidence wrote them, but {error}"
+        ) from error
+
+
+def _estimators(group: xr.Dataset) -> list[str]:
     """Return the names of the estimates, in their order."""
     return [str(name) for name in group[schema.ESTIMATOR].values]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share, described
 from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.numerics import add_up, log_mean_exp
 from pm_evidence.core.progress import Report, silent
@@ -68,6 +68,12 @@ class AIS:
             check_count("n_stages", self.n_stages, 1, MOST_STAGES)
         check_count("islands", self.islands, 2, MOST_ISLANDS)
         check_share("ess", self.ess, 0.5)
+        given = self.reverse_start
+        if not (given is None or isinstance(given, np.ndarray) or hasattr(given, "children")):
+            raise TypeError(
+                "reverse_start must be a DataTree with posterior draws, or an array of states of a "
+                f"native target, got {described(given)}; pass what pm.sample returned."
+            )
 
     def first_round(self, draws: int) -> int:
         """Return how many paths to begin with, in each direction."""

@@ -23,6 +23,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_evidence.core.checks import described
 from pm_evidence.core.errors import ModelError
 from pm_evidence.targets.user_input import check_call, numeric_value
 
@@ -229,6 +230,12 @@ def register_estimated(
         The variable, in ``model.observed_RVs``.
     """
     model = pm.modelcontext(model)
+    names = (dims,) if isinstance(dims, str) else dims
+    if names is not None and len(names) != draw.type.ndim:
+        raise ValueError(
+            f"dims must name each of the {draw.type.ndim} dimensions of the data, got "
+            f"{described(dims)}; leave it out for none."
+        )
     data = observed if isinstance(observed, Variable) else pt.constant(observed)
     # PyMC wants one type for both; NaN needs a float
     if draw.type.dtype.startswith(("int", "uint", "bool")) and data.type.dtype.startswith("float"):
@@ -249,7 +256,7 @@ def register_estimated(
         data.name = rv.name
     rv.tag.observations = data
     model.create_value_var(rv, transform=None, default_transform=None, value_var=data)
-    model.add_named_variable(rv, (dims,) if isinstance(dims, str) else dims)
+    model.add_named_variable(rv, names)
     model.observed_RVs.append(rv)
     return rv
 

@@ -148,7 +148,7 @@ class _Lattice(NativeTarget):
                 f"{described(self.shape)}; try 32 or (16, 16, 16)."
             )
         for size in shape:
-            check_count("shape", size, 2)
+            check_count("shape", size, 2, _MOST_SITES)
         sizes = tuple(int(size) for size in shape)
         if prod(sizes) > _MOST_SITES:
             raise ValueError(

@@ -33,7 +33,7 @@ def observations(observed: Any) -> Floats:
         raise ValueError(
             f"observed must be numeric, got dtype {values.dtype}; encode it as numbers."
         )
-    data = np.ascontiguousarray(values, np.float64)
+    data = np.array(values, np.float64, order="C")
     if data.ndim not in (1, 2) or data.size == 0:
         raise ValueError(
             f"observed must have shape (n_times,) or (n_times, k) with at least one entry, got "

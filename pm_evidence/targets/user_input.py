@@ -26,7 +26,7 @@ def check_call(what: str, function: Any, *arguments: Any) -> None:
     """
     names = ", ".join(getattr(argument, "name", None) or "..." for argument in arguments)
     example = f"write {what}=lambda {names}: pm.Normal.dist(...)".replace("lambda :", "lambda:")
-    if not callable(function):
+    if not callable(function) or isinstance(function, type):
         raise TypeError(
             f"{what} must be a function that returns a distribution, got {described(function)}; "
             f"{example}."

@@ -149,7 +149,10 @@ def test_prior_probabilities_that_are_none(prior):
         ({"backend": "gnuplot"}, r"^backend must be one of 'matplotlib', .*got 'gnuplot'"),
         ({"backend": 5}, r"^backend must be one of"),
         ({"visuals": 5}, r"^visuals must be a mapping, got 5"),
-        ({"visuals": {"xlabel": 5}}, r"^visuals\['xlabel'\] must be a mapping of arguments or False"),
+        (
+            {"visuals": {"xlabel": 5}},
+            r"^visuals\['xlabel'\] must be a mapping of arguments or False",
+        ),
         ({"figure_kwargs": "wide"}, r"^figure_kwargs must be a mapping, got 'wide'"),
     ],
 )
