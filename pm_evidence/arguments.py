@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.core.checks import check_choice, check_count, check_positive, described
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
 
 __all__ = [
+    "check_memory",
     "checked_cores",
     "checked_executor",
     "chosen_sampler",
@@ -27,7 +28,22 @@ __all__ = [
 Floats = NDArray[np.float64]
 Sampler = SMC | AIS | AISEL
 
+# What pymc.compile takes and a density of one vector can be compiled with.
+_COMPILE_KWARGS = (
+    "mode",
+    "name",
+    "profile",
+    "random_seed",
+    "accept_inplace",
+    "allow_input_downcast",
+    "no_default_updates",
+    "rebuild_strict",
+    "trust_input",
+)
 _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
+_MOST_CORES = 10_000
+_ADDRESSES = 2**47  # bytes that a process can address
+_ABSURD = 10**12  # GiB
 _NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
 # Without a limit of the user's, this many times the draws of the first round.
 _MOST_ROUNDS = 1000
@@ -48,7 +64,7 @@ def chosen_sampler(method: Any, best: type[Sampler]) -> Sampler:
     if not isinstance(method, str):
         raise TypeError(
             f"method must be a name ({', '.join(map(repr, methods))}) or a sampler such as "
-            f"pe.SMC(islands=32), got {method!r}."
+            f"pe.SMC(islands=32), got {described(method)}."
         )
     return chosen_sampler(methods[check_choice("method", method, methods)], best)
 
@@ -63,7 +79,7 @@ def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: SMC | AIS
 def checked_cores(cores: int | None) -> int:
     """Return the number of threads."""
     if cores is not None:
-        return check_count("cores", cores, 1)
+        return check_count("cores", cores, 1, _MOST_CORES)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -76,7 +92,7 @@ def checked_executor(executor: Any) -> Executor | None:
     if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
         raise TypeError(
             f"executor must have a submit method as concurrent.futures executors do, got "
-            f"{executor!r}; pass for example ProcessPoolExecutor(4)."
+            f"{described(executor)}; pass for example ProcessPoolExecutor(4)."
         )
     return executor
 
@@ -89,8 +105,8 @@ def limits(
         for name, value in (("max_time", max_time), ("max_draws", max_draws)):
             if value is not None:
                 raise ValueError(
-                    f"{name} needs target_mcse, got {name}={value!r} alone; pass the error to go "
-                    "on to as well, or draws."
+                    f"{name} needs target_mcse, got {name}={described(value)} alone; pass the "
+                    "error to go on to as well, or draws."
                 )
         return {}
     check_positive("target_mcse", target_mcse)
@@ -120,17 +136,62 @@ def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return ``compile_kwargs`` as a dict."""
+    """Return ``compile_kwargs`` as a dict, without a mode that goes without saying."""
     options = dict(_mapping("compile_kwargs", compile_kwargs))
-    if "mode" in options:
+    for name in options:
+        if name not in _COMPILE_KWARGS:
+            raise ValueError(
+                f"compile_kwargs must hold only {', '.join(map(repr, _COMPILE_KWARGS))}, got "
+                f"{name!r}; leave it out."
+            )
+    mode = options.pop("mode", None)
+    if not (mode is None or (isinstance(mode, str) and mode.upper() == "NUMBA")):
         raise ValueError(
-            f"compile_kwargs must not hold 'mode', got {options['mode']!r}: models are compiled "
-            "with numba; leave it out."
+            f"compile_kwargs must not hold another 'mode' than 'NUMBA', got {described(mode)}: "
+            "models are compiled with numba; leave it out."
         )
     return options
 
 
+def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
+    """Refuse draws that no memory of this machine can hold.
+
+    Parameters
+    ----------
+    draws : int
+        States that the run keeps in all.
+    n_dim : int
+        Numbers in a state.
+    bytes_each : int
+        Bytes of each number.
+
+    Raises
+    ------
+    ValueError
+        If the states alone would take more memory than there is.
+    """
+    needed, there = draws * n_dim * bytes_each, _memory()
+    if needed > there:
+        raise ValueError(
+            f"draws must fit into memory, got so many that states of {n_dim} numbers would take "
+            f"{_gib(needed)} GiB of {_gib(there)} GiB; pass fewer draws."
+        )
+
+
+def _gib(n_bytes: int) -> str:
+    gib = n_bytes // 2**30
+    return f"{gib:,}" if gib < _ABSURD else f"more than {_ABSURD:,}"
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine; those it can address where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # on Windows
+        return _ADDRESSES
+
+
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a dict, got {value!r}; leave it out for none.")
+        raise TypeError(f"{name} must be a dict, got {described(value)}; leave it out for none.")
     return value or {}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.arguments import (
     Sampler,
+    check_memory,
     checked_cores,
     checked_executor,
     chosen_sampler,
@@ -111,7 +112,8 @@ def sample_evidence(
         1,000 times the first round's by default. The status is then ``"max_time"`` or
         ``"max_draws"``.
     random_seed : int or numpy.random.Generator, optional
-        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``.
+        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
+        a stored result holds as its ``random_seed`` can be passed as it is, digits included.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
@@ -120,7 +122,8 @@ def sample_evidence(
         ``coords``, ``dims`` to add to the model's, and ``log_likelihood=True`` or
         ``log_prior=True`` for the pointwise groups.
     compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``.
+        Passed on to ``pymc.compile``, ``profile`` for instance. Models are always compiled with
+        numba, so that ``mode`` may be left out or ``"NUMBA"``.
 
     Returns
     -------
@@ -160,6 +163,7 @@ def sample_evidence(
     chosen = chosen_sampler(method, best)
     check_count("draws", draws, 2 * getattr(chosen, "chain_length", 1))
     sampler, draws = _annealer(chosen, draws)
+    check_memory(sampler.first_round(draws))
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
     options = idata_options(idata_kwargs)
@@ -177,6 +181,7 @@ def sample_evidence(
     with Display(progressbar) as display:
         with display.compiling():
             main, constant = _targets(given, potentials, for_compiler)
+        check_memory(sampler.first_round(draws), main.n_dim, bytes_each=1 if native else 8)
         starts = _starts(main, sampler)
         _check_groups(main, options)
         if isinstance(main, EstimatedTarget):
@@ -255,6 +260,7 @@ def simulate_and_certify(
         raise TypeError("target and model are two names of one argument; pass only one of them.")
     sampler = AIS(n_stages=n_stages)
     check_count("draws", draws, 2 * sampler.chain_length)
+    check_memory(draws)
     seed = resolve_seed(random_seed)
     run = Run(sampler, draws, None, checked_cores(cores), checked_executor(executor), seed)
     model = find_model(target if target is not None else model)
@@ -337,15 +343,20 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
         )
     if isinstance(target, PyMCTarget):
         draws = posterior_of(given, target.observed_data())
-        x = target.unconstrained.values(draws)
+        x = target.rows_of(draws, "reverse_start")
         _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs})
         n_chains, n_draws = next(iter(draws.values())).shape[:2]
         kind = "given"
     else:
         # of a native target states alone may be given, and moves there are cheap
-        states = given[None] if isinstance(given, np.ndarray) else _states_of(given, target)
-        n_chains, n_draws = states.shape[:2]
-        x = target.check(states.reshape(n_chains * n_draws, *states.shape[2:]))
+        if isinstance(given, np.ndarray):
+            x = target.check(given, "reverse_start")
+            n_chains, n_draws = 1, len(x)
+        else:
+            states = _states_of(given, target)
+            n_chains, n_draws = states.shape[:2]
+            rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+            x = target.check(rows, "reverse_start")
         kind = "relaxed"
     parts = max(_START_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws

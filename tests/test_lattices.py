@@ -116,8 +116,8 @@ def test_starts_of_the_user_must_be_its_states():
     for start, error, message in (
         (3, TypeError, "reverse_start must be a DataTree"),
         (earlier, ValueError, "reverse_start must hold states of Ising.*got draws with coupling"),
-        (np.zeros((5, 4, 4)), ValueError, "draws must hold the values -1 or 1 only, got"),
-        (np.ones((5, 3, 4)), ValueError, r"draws must have shape \(n, 4, 4\)"),
+        (np.zeros((5, 4, 4)), ValueError, "reverse_start must hold the values -1 or 1 only, got"),
+        (np.ones((5, 3, 4)), ValueError, r"reverse_start must have shape \(n, 4, 4\)"),
     ):
         with pytest.raises(error, match=message):
             sample(pe.Ising(4), method=pe.AIS(reverse_start=start))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_text, described, real_number
 from pm_evidence.core.concise import concise, decimals
 from pm_evidence.core.html import facts
 
@@ -43,6 +44,14 @@ class LogEvidence:
         Degrees of freedom of Student's t that ``mcse`` was estimated with; infinite where the
         error is that of a normal distribution.
 
+    Raises
+    ------
+    ValueError
+        If a number is none, ``mcse`` is negative, ``dof`` is not positive or ``lower`` exceeds
+        ``upper``.
+    TypeError
+        If a text is none.
+
     Notes
     -----
     ``str`` gives value and error as ``-31.036(8)``, where the digits in parentheses are the error
@@ -58,6 +67,30 @@ class LogEvidence:
     upper: float = float("nan")
     message: str = ""
     dof: float = float("inf")
+
+    def __post_init__(self) -> None:
+        for name in ("value", "mcse", "lower", "upper"):
+            if real_number(getattr(self, name)) is None:
+                raise ValueError(
+                    f"{name} must be a number of nats, got {described(getattr(self, name))}; pass "
+                    'float("nan") where it is not known.'
+                )
+        for name in ("estimator", "status", "message"):
+            check_text(name, getattr(self, name))
+        if self.mcse < 0.0:
+            raise ValueError(
+                f"mcse must not be negative, got {self.mcse}; pass the standard error, or "
+                'float("nan") where it is not known.'
+            )
+        if real_number(self.dof) is None or not self.dof > 0.0:
+            raise ValueError(
+                f"dof must be a positive number, got {described(self.dof)}; leave it out where the "
+                "error is that of a normal distribution."
+            )
+        if self.lower > self.upper:
+            raise ValueError(
+                f"lower must not exceed upper, got {self.lower} and {self.upper}; exchange them."
+            )
 
     def __repr__(self) -> str:
         digits = 3 if not np.isfinite(self.mcse) or self.mcse >= 0.0095 else 4

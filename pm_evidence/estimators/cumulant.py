@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import check_flag
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.bar import checked_pair
 from pm_evidence.estimators.errors import Spread, checked_blocks, spread
@@ -77,6 +78,7 @@ def upper_bound(
     starts from an exact draw of the target, as on simulated data (`simulate_and_certify`); from
     draws of MCMC or SMC the bound holds as far as those have converged.
     """
+    check_flag("exact", exact)
     values = checked_work(work, finite=True)
     message = "a strict bound: expected to lie above log Z, whatever the kernels do."
     if not exact:

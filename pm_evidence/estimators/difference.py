@@ -1,5 +1,6 @@
 """The ratio of two independently estimated evidences."""
 
+from pm_evidence.core.checks import check_kind
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.errors import Spread, combined
 from pm_evidence.estimators.intervals import interval
@@ -20,7 +21,14 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     LogEvidence
         With the first status that is not ``"ok"``, and a Student interval whose degrees of freedom
         are those of Welch and Satterthwaite.
+
+    Raises
+    ------
+    TypeError
+        If one of them is no LogEvidence.
     """
+    for name, estimate in (("minuend", minuend), ("subtrahend", subtrahend)):
+        check_kind(name, estimate, LogEvidence, "pass an estimate, for example pe.log_evidence(dt)")
     value = minuend.value - subtrahend.value
     found = combined(*(Spread(each.mcse, each.dof) for each in (minuend, subtrahend)))
     worst = minuend if minuend.status != "ok" else subtrahend

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import plain_array
+
 __all__ = ["Spread", "checked_blocks", "combined", "spread"]
 
 Floats = NDArray[np.float64]
@@ -82,7 +84,7 @@ def checked_blocks(name: str, blocks: ArrayLike | None, work: Floats) -> NDArray
     """Return the blocks of the paths as integers; raise ValueError if they do not fit the work."""
     if blocks is None:
         return None
-    index: NDArray[np.int64] = np.asarray(blocks)
+    index: NDArray[np.int64] = plain_array(name, blocks)
     if index.shape != work.shape or not np.issubdtype(index.dtype, np.integer):
         raise ValueError(
             f"{name} must have one integer per path, shape {work.shape}, got shape {index.shape} "

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import check_kind
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.bridge import bridge, fit_share
+from pm_evidence.estimators.bridge import bridge, checked_works, fit_share
 from pm_evidence.estimators.cumulant import (
     cumulant,
     cumulant_forward,
@@ -80,6 +81,9 @@ def recommend(
     errors both get the status ``"inconsistent"``.
     """
     remedy = "the moves do not mix. Use more draws, longer chains or another kernel."
+    for name, estimate in (("smc", smc), ("bridge", bridge)):
+        check_kind(name, estimate, LogEvidence, "pass an estimate, for example bar(...)")
+    checked_works(works)
     smc, bridge = _agreeing(smc, bridge, "annealing from the prior", "the bridge", remedy)
     fits = not np.isnan(bridge.mcse) and fit_share(works) >= _GOOD_FIT
     return [bridge, smc] if fits else [smc, bridge]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
+from pm_evidence.results.stored import group_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -117,7 +118,7 @@ def plot_energy(
 
 def _drawn(dt: xr.DataTree) -> xr.Dataset:
     """Return where each energy was recorded, its mean, and one standard deviation around it."""
-    group = layout.group_of(dt, schema.ANNEALING)
+    group = group_of(dt, schema.ANNEALING)
     beta = group["beta"].to_numpy()
     places = {schema.FORWARD: beta[:-1], schema.REVERSE: beta[1:]}
     directions = [str(name) for name in group[schema.DIRECTION].values]
@@ -242,7 +243,7 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
     """Return in words how large the gap between the directions is, and what is too large."""
     if data.sizes[schema.DIRECTION] < 2:
         return ""
-    beta = layout.group_of(dt, schema.ANNEALING)["beta"].to_numpy()
+    beta = group_of(dt, schema.ANNEALING)["beta"].to_numpy()
     there, back = (
         data["energy"].sel({schema.DIRECTION: name, "plot_axis": "y"}).to_numpy()
         for name in (schema.FORWARD, schema.REVERSE)
@@ -252,7 +253,7 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
     text = f"\nits area: {area:.3g} nats".replace("-", layout.MINUS)
     if schema.WORK not in dt.children:
         return text
-    group = dt[schema.WORK].to_dataset()
+    group = group_of(dt, schema.WORK)
     work = [group[name].to_numpy() for name in (schema.FORWARD, schema.REVERSE)]
     n, shared = min(map(len, work)), overlap(*work)
     needed = min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common)

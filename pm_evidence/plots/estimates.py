@@ -8,8 +8,10 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import described, real_number
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
+from pm_evidence.results.stored import evidence_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -136,16 +138,17 @@ def plot_estimates(
 
 
 def _check_reference(reference: float | None) -> None:
-    if reference is not None and not np.isfinite(reference):
+    number = 0.0 if reference is None else real_number(reference)
+    if number is None or not np.isfinite(number):
         raise ValueError(
-            f"reference must be a finite log evidence in nats, got {reference!r}; leave it out "
-            "if there is none."
+            f"reference must be a finite log evidence in nats, got {described(reference)}; leave "
+            "it out if there is none."
         )
 
 
 def _table(dt: xr.DataTree) -> pd.DataFrame:
     """Return the estimates from top to bottom, with the ends of their intervals and their kind."""
-    group = layout.group_of(dt, schema.LOG_EVIDENCE)
+    group = evidence_of(dt, "dt")
     if "dof" not in group:  # of an older file
         group = group.assign(dof=group["mcse"] * 0.0 + np.inf)
     columns = ["value", "mcse", "lower", "upper", "dof", "status"]

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_choice, described
 from pm_evidence.core.concise import concise, decimals
 from pm_evidence.estimators.errors import Spread
 from pm_evidence.estimators.intervals import half_width
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
 __all__ = [
+    "BACKENDS",
     "MINUS",
     "Visuals",
     "add_legend",
     "backend_name",
     "backend_of",
+    "check_mapping",
     "checked_visuals",
     "draw",
     "draw_labels",
     "figure_arguments",
     "frame_of",
-    "group_of",
     "half_widths",
     "new_collection",
     "number",
@@ -42,14 +44,31 @@ __all__ = [
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 
+BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
 MINUS = "\N{MINUS SIGN}"
 
 
 def backend_name(backend: str | None) -> str:
-    """Return the name of the backend: ArviZ's default unless one is asked for."""
+    """Return the name of the backend: ArviZ's default unless one is asked for.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name, or the library that it draws with is not installed.
+    """
     from arviz_base import rcParams
 
-    return str(rcParams["plot.backend"] if backend is None else backend)
+    name = check_choice(
+        "backend", rcParams["plot.backend"] if backend is None else backend, BACKENDS
+    )
+    try:
+        plot_backend(name)
+    except ImportError as error:
+        raise ValueError(
+            f"backend must be one whose library is installed, got {name!r} ({error}); install "
+            f"{name}, or pass backend='matplotlib'."
+        ) from error
+    return name
 
 
 def plot_backend(backend: str) -> Any:
@@ -76,17 +95,44 @@ def new_collection(data: Any, **arguments: Any) -> "PlotCollection":
 
 
 def checked_visuals(visuals: Visuals | None, valid: tuple[str, ...]) -> Visuals:
-    """Return ``visuals``; raise ValueError where it names a part that is not in ``valid``."""
+    """Return ``visuals``.
+
+    Raises
+    ------
+    TypeError
+        If it is no mapping, or a part of it neither a mapping nor a bool.
+    ValueError
+        If it names a part that is not in ``valid``.
+    """
+    check_mapping("visuals", visuals)
     unknown = [name for name in visuals or {} if name not in valid]
     if unknown:
         raise ValueError(f"visuals must name some of {list(valid)}, got {unknown}; rename them.")
+    for name, given in (visuals or {}).items():
+        if not isinstance(given, Mapping | bool):
+            raise TypeError(
+                f"visuals[{name!r}] must be a mapping of arguments or False, got "
+                f"{described(given)}; pass for example {{'color': 'C1'}}."
+            )
     return visuals or {}
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a mapping of names."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, got {described(value)}; leave it out for none.")
+    for key in value or ():
+        if not isinstance(key, str):
+            raise TypeError(
+                f"{name} must have names as keys, got {described(key)}; put it in quotes."
+            )
 
 
 def figure_arguments(
     given: Mapping[str, Any] | None, backend: str, rows: int, cols: int
 ) -> dict[str, Any]:
     """Return the arguments of the figure, with a size for ``rows`` by ``cols`` panels."""
+    check_mapping("figure_kwargs", given)
     arguments = dict(given or {})
     if backend == "matplotlib":
         # Leaves room for long labels and for the legend, which arviz-plots puts outside.
@@ -107,22 +153,6 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
     if given is False:
         return None
     return {**defaults, **(given if isinstance(given, Mapping) else {})}
-
-
-def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
-    """Return the group ``name`` of a run; ``parameter`` names the culprit in the error."""
-    if not isinstance(dt, xr.DataTree):
-        raise TypeError(
-            f"{parameter} must be an xarray.DataTree, got {type(dt).__name__}; pass what "
-            "sample_evidence returned."
-        )
-    if name not in dt.children:
-        raise ValueError(
-            f"{parameter} must have the group {name!r}, got the groups "
-            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or add the "
-            "group with attach_evidence."
-        )
-    return dt[name].to_dataset()
 
 
 def frame_of(name: str) -> dict[str, Any]:

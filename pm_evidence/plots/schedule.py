@@ -8,6 +8,7 @@ import xarray as xr
 
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
+from pm_evidence.results.stored import group_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -125,7 +126,7 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
 def _drawn(name: str, run: Any) -> xr.Dataset:
     """Return each quantity where it belongs between stage 0, before the first, and the last."""
     parameter = f"dt[{name!r}]" if name else "dt"
-    group = layout.group_of(run, schema.ANNEALING, parameter)
+    group = group_of(run, schema.ANNEALING, parameter)
     data = group[list(_PANELS)]
     data = data.where(np.isfinite(data)).drop_attrs()
     beta, stages = data["beta"], data.drop_vars("beta")

@@ -14,6 +14,7 @@ from pm_evidence.estimators.intervals import half_width
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import log_evidence
+from pm_evidence.results.stored import group_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -124,7 +125,7 @@ def plot_work(
 
 def _checked(dt: xr.DataTree) -> dict[str, Floats]:
     """Return the work of each direction."""
-    group = layout.group_of(dt, schema.WORK)
+    group = group_of(dt, schema.WORK)
     there = [name for name in _DIRECTIONS if name in group]
     if len(there) < len(_DIRECTIONS):
         raise ValueError(

@@ -8,13 +8,14 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import described, float_array
 from pm_evidence.core.concise import concise
 from pm_evidence.core.html import facts
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.errors import Spread, combined
 from pm_evidence.estimators.intervals import half_width, interval
 from pm_evidence.results import schema
-from pm_evidence.results.datatree import evidence_of, log_evidence
+from pm_evidence.results.stored import estimate_of, evidence_of
 from pm_evidence.results.table import EvidenceTable
 
 __all__ = ["BayesFactor", "bayes_factor", "compare"]
@@ -113,9 +114,11 @@ def compare(
 
     Raises
     ------
+    TypeError
+        If ``models`` is no mapping, or holds anything but DataTree and LogEvidence.
     ValueError
-        If there is no model, the observed data differ, a model has no evidence, or the prior
-        probabilities do not fit the models.
+        If there is no model, the observed data differ, a model has no evidence or an incomplete
+        one, or the prior probabilities do not fit the models.
 
     Notes
     -----
@@ -140,9 +143,14 @@ def compare(
     >>> table["log_bf"].round(2).to_dict()
     {'slope': 0.0, 'flat': -2.3}
     """
-    entries = {name: _entry(name, model) for name, model in models.items()}
-    if not entries:
+    if not isinstance(models, Mapping) or isinstance(models, xr.DataTree | xr.Dataset):
+        raise TypeError(
+            f"models must be a mapping of names to results, got {described(models)}; pass for "
+            'example {"pooled": dt1, "hierarchical": dt2}.'
+        )
+    if not models:
         raise ValueError("models must name at least one model, got none; pass a mapping.")
+    entries = {name: _entry(f"models[{name!r}]", model) for name, model in models.items()}
     _check_same_data(entries)
     prior = _prior(list(entries), prior_probs)
     table = _table(entries, prior).sort_values(
@@ -169,6 +177,8 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
 
     Raises
     ------
+    TypeError
+        If one is neither a DataTree nor a LogEvidence.
     ValueError
         If the observed data differ or one has no evidence.
 
@@ -217,13 +227,13 @@ def _in_words(log_bf: float) -> str:
     return f"{word} evidence for the {favoured} model"
 
 
-def _entry(name: str, model: Source) -> _Entry:
+def _entry(parameter: str, model: Source) -> _Entry:
     if isinstance(model, LogEvidence):
         evidence, fingerprint = model, ""
         doubt = "Its data are not known: make sure that all models have the same."
     else:
-        group = evidence_of(model, f"model {name!r}")
-        evidence = log_evidence(model)
+        group = evidence_of(model, parameter)
+        evidence = estimate_of(model, parameter)
         fingerprint = str(group.attrs.get(schema.FINGERPRINT, ""))
         doubt = "It has no observed data to check: make sure that all models have the same."
     doubts = [] if fingerprint else [doubt]
@@ -261,7 +271,7 @@ def _prior(names: list[str], prior_probs: Mapping[str, float] | Sequence[float] 
                 f"missing: {missing}, unknown: {unknown}; the models are {names}."
             )
         prior_probs = [prior_probs[name] for name in names]
-    weights = np.asarray(prior_probs, dtype=np.float64)
+    weights = float_array("prior_probs", prior_probs)
     if weights.shape != (len(names),):
         raise ValueError(
             f"prior_probs must have one entry per model, {len(names)}, got shape "

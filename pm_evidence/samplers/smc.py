@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
@@ -14,6 +14,7 @@ from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.samplers.moves import grow_chains
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.trace import FORWARD, Tracer
 
 __all__ = ["SMC"]
@@ -64,12 +65,12 @@ class SMC:
     name = "smc"
 
     def __post_init__(self) -> None:
-        check_count("islands", self.islands, 2)
-        check_count("chain_length", self.chain_length, 1)
-        check_count("n_stages", self.n_stages, 1)
+        check_count("islands", self.islands, 2, MOST_ISLANDS)
+        check_count("chain_length", self.chain_length, 1, MOST_MOVES)
+        check_count("n_stages", self.n_stages, 1, MOST_STAGES)
         check_share("ess", self.ess, 0.5)
         check_choice("resampling", self.resampling, SCHEMES)
-        if self.resample_below != 1.0:
+        if real_number(self.resample_below) != 1.0:
             check_share("resample_below", self.resample_below, 0.5)
             if self.chain_length != 1:
                 raise ValueError(

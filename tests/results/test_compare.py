@@ -162,10 +162,13 @@ def test_models_of_different_data_are_refused_by_name():
 
 
 def test_a_planted_fingerprint_is_refused():
+    """The data beside the evidence decide, and without them what is stored of them."""
     wrong = make_tree(-2.0)
     wrong["log_evidence"].attrs["fingerprint"] = "0" * 64
-    with pytest.raises(ValueError, match=r"\{'right'\} from \{'wrong'\}"):
+    with pytest.raises(ValueError, match=r"models\['wrong'\] must hold the observed data that its"):
         compare({"right": make_tree(-1.0), "wrong": wrong})
+    with pytest.raises(ValueError, match=r"\{'right'\} from \{'wrong'\}"):
+        compare({"right": make_tree(-1.0), "wrong": wrong.drop_nodes("observed_data")})
 
 
 def test_names_of_the_likelihood_do_not_matter():
@@ -192,9 +195,9 @@ def test_what_is_no_model_is_refused():
     with pytest.raises(ValueError, match="models must name at least one model, got none"):
         compare({})
     bare = make_tree(-1.0).drop_nodes("log_evidence")
-    with pytest.raises(ValueError, match="model 'b' must have the group 'log_evidence'"):
+    with pytest.raises(ValueError, match=r"models\['b'\] must have the group 'log_evidence'"):
         compare({"a": make_tree(-1.0), "b": bare})
-    with pytest.raises(TypeError, match=r"model 'a' must be an xarray\.DataTree, got float"):
+    with pytest.raises(TypeError, match=r"models\['a'\] must be an xarray\.DataTree, got float"):
         compare({"a": -1.0})
 
 
