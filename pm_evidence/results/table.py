@@ -118,7 +118,8 @@ class EvidenceTable(pd.DataFrame):
             ]
             for name in errors
         }
-        texts["log_bf"][0] = "0" if self["log_bf"].iloc[0] == 0.0 else texts["log_bf"][0]
+        best = (self["log_bf"] == 0.0) & (self["log_bf_mcse"] == 0.0)
+        texts["log_bf"] = ["0" if b else t for t, b in zip(texts["log_bf"], best, strict=True)]
         return pd.DataFrame({**texts, "status": list(self["status"])}, index=self.index)
 
 

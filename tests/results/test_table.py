@@ -9,6 +9,7 @@ import pytest
 
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import bayes_factor, compare
+from pm_evidence.results.table import EvidenceTable
 
 COLUMNS = 11
 MODELS = {
@@ -59,6 +60,13 @@ def test_a_table_with_columns_taken_away_is_still_shown(table):
     assert "3 rows x 10 columns" in repr(table)
     assert "log_bf" in table._repr_html_()
     assert "rank" in table.to_latex()
+
+
+def test_a_table_in_another_order_reads_as_before(table):
+    text = str(EvidenceTable(table.sort_index()))
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines()[2:5]}
+    assert list(rows) == ["flat_line", "never", "slope"]
+    assert rows["slope"] == ["-30.812(8)", "0", "0.9078(18)", "ok"]
 
 
 def test_it_can_be_pickled_with_its_degrees_of_freedom(table):
