@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_positive, described
+from pm_evidence.core.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_positive,
+    check_text,
+    described,
+    plain_array,
+)
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
@@ -40,6 +48,7 @@ _COMPILE_KWARGS = (
     "rebuild_strict",
     "trust_input",
 )
+_DIMENSIONS_OF_DRAWS = ("chain", "draw")
 _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
 _MOST_CORES = 10_000
 _ADDRESSES = 2**47  # bytes that a process can address
@@ -132,6 +141,22 @@ def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
             )
     for name in ("coords", "dims"):
         options[name] = dict(_mapping(f"idata_kwargs[{name!r}]", options.get(name)))
+    for name, labels in options["coords"].items():
+        check_text("keys of idata_kwargs['coords']", name)
+        if name in _DIMENSIONS_OF_DRAWS or plain_array(f"idata_kwargs[{name!r}]", labels).ndim != 1:
+            raise ValueError(
+                f"idata_kwargs['coords'] must hold a row of labels for each dimension but chain "
+                f"and draw, got {described(labels)} for {name!r}; pass for example ['a', 'b']."
+            )
+    for name, dims in options["dims"].items():
+        check_text("keys of idata_kwargs['dims']", name)
+        if not isinstance(dims, list | tuple) or not all(isinstance(d, str | None) for d in dims):
+            raise ValueError(
+                f"idata_kwargs['dims'] must hold a list of names for each variable, got "
+                f"{described(dims)} for {name!r}; pass for example ['group']."
+            )
+    for name in ("log_likelihood", "log_prior"):
+        check_flag(f"idata_kwargs[{name!r}]", options.get(name, False))
     return options
 
 

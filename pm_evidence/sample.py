@@ -379,13 +379,19 @@ def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
 def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
     """Return the states of an earlier run of a native target, shape ``(chains, draws, ...)``."""
     posterior = posterior_of(dt, target.observed_data())
+    constants = dt["constant_data"].to_dataset() if "constant_data" in dt.children else {}
     for name, value in target.constant_data().items():
-        found = dt["constant_data"][name].values if "constant_data" in dt.children else None
+        found = constants[name].values if name in constants else None
         if found is None or not np.array_equal(found, value):
             raise ValueError(
                 f"reverse_start must hold states of {target!r}, got draws with {name}={found}; "
                 "pass a result for this target, or an array of states."
             )
+    if "x" not in posterior:
+        raise ValueError(
+            f"reverse_start must hold states of {target!r} as 'x', got draws of "
+            f"{', '.join(posterior)}; pass a result for this target, or an array of states."
+        )
     return posterior["x"]
 
 
