@@ -1,20 +1,25 @@
 """What the evidence was integrated over: hidden states and random effects, given all data."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count
+from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results import schema
-from pm_evidence.results.datatree import evidence_of
 from pm_evidence.results.observed import posterior_of
+from pm_evidence.results.stored import evidence_of
 from pm_evidence.targets.at_hand import find_model, target_of
 from pm_evidence.targets.estimated import WORDS, EstimatedTarget
+from pm_evidence.targets.user_input import MOST_PARTICLES
 
 __all__ = ["sample_latent"]
+
+_MOST_DRAWS = 10_000_000
 
 
 def sample_latent(
@@ -76,7 +81,7 @@ def sample_latent(
     >>> latent["y_states"].dims
     ('chain', 'draw', 'y_time')
     """
-    check_count("draws", draws, 1)
+    check_count("draws", draws, 1, _MOST_DRAWS)
     target = target_of(find_model(model))
     facts = evidence_of(dt, "dt").attrs
     stats = dt[schema.SAMPLE_STATS].to_dataset() if schema.SAMPLE_STATS in dt.children else {}
@@ -85,11 +90,10 @@ def sample_latent(
             "dt must hold estimates of the likelihood of a model with pe.StateSpace or "
             "pe.RandomEffects, got none; pass the result of sample_evidence for such a model."
         )
-    numbers = (json.loads(facts[name]) for name in ("n_particles", "n_blocks"))
-    target = target.with_settings(list(zip(*numbers, strict=True)))
-    posterior = posterior_of(dt, target.observed_data())
-    x = target.unconstrained.values(posterior)
-    words = stats[WORDS].values.reshape(len(x), -1).astype(np.uint64)
+    target = target.with_settings(_settings(facts, target))
+    posterior = posterior_of(dt, target.observed_data(), "dt")
+    x = target.rows_of(posterior, "dt")
+    words = _words(stats[WORDS], len(x), target.n_seeds)
     rng = np.random.default_rng(resolve_seed(random_seed))
     chosen = rng.choice(len(x), draws, replace=draws > len(x))
     group = dt[schema.POSTERIOR].to_dataset()
@@ -111,6 +115,41 @@ def sample_latent(
         coords |= labels
         start = stop
     return xr.Dataset(variables, coords).expand_dims(chain=[0])
+
+
+def _settings(facts: Mapping[str, Any], target: EstimatedTarget) -> list[tuple[int, int]]:
+    """Return numbers of particles and of blocks of every estimator, as a run left them."""
+    found = []
+    for name, least in (("n_particles", 2), ("n_blocks", 1)):
+        try:
+            numbers = json.loads(facts.get(name, ""))
+        except (TypeError, ValueError):  # neither a text, nor one of JSON
+            numbers = None
+        if not isinstance(numbers, list) or len(numbers) != len(target.estimators):
+            raise ValueError(
+                f"dt must hold {name!r} for each of the {len(target.estimators)} estimated "
+                f"likelihoods of the model, got {described(facts.get(name))}; pass the result of "
+                "sample_evidence for this model."
+            )
+        found.append([check_count(f"{name} in dt", n, least, MOST_PARTICLES) for n in numbers])
+    return list(zip(*found, strict=True))
+
+
+def _words(variable: xr.DataArray, n: int, n_words: int) -> NDArray[np.uint64]:
+    """Return the random words of the estimates, shape ``(n, n_words)``.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer: the estimators would read beyond their end.
+    """
+    if variable.dtype.kind not in "iu" or variable.size != n * n_words:
+        raise ValueError(
+            f"dt must hold {n_words} whole numbers for each of {n} draws as {WORDS!r}, got "
+            f"{variable.size} in all, of dtype {variable.dtype}; pass the result of "
+            "sample_evidence for this model."
+        )
+    return variable.values.reshape(n, n_words).astype(np.uint64)
 
 
 def _dims(variable: xr.DataArray) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial, singledispatch
 from typing import Any
 
-from pm_evidence.core.checks import check_choice
+from pm_evidence.core.checks import check_choice, described
 from pm_evidence.core.contracts import Kernel, Line
 from pm_evidence.kernels.autoregression import Autoregression
 from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis
@@ -14,6 +14,7 @@ from pm_evidence.kernels.cluster import SwendsenWang, Wolff
 from pm_evidence.kernels.heat_bath import ColourHeatBath
 from pm_evidence.kernels.lattice import VisitKernel
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
+from pm_evidence.kernels.suitability import check_moves
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.paths.lattice import DetouredPath, LatticePath
@@ -67,21 +68,24 @@ def _(target: PyMCTarget, kernel: str | Kernel) -> Line:
 
 @line_of.register
 def _(target: EstimatedTarget, kernel: str | Kernel) -> Line:
-    if kernel in ("auto", "random_walk"):
+    if isinstance(kernel, str) and kernel in ("auto", "random_walk"):
         kernel = PseudoMarginal()
     if not isinstance(kernel, PseudoMarginal):
         raise ValueError(
             "kernel must be 'auto' or a pe.PseudoMarginal where the likelihood is estimated, got "
-            f"{kernel!r}: estimates have no gradient."
+            f"{described(kernel)}: estimates have no gradient."
         )
+    check_moves(kernel, target)
     n_pilot = max(_NOISY_PILOT, _PILOT_PARTICLES_PER_DIMENSION * target.n_dim)
     return Line(EstimatedPath(target), kernel, n_pilot=n_pilot, n_paths=_NOISY_PATHS)
 
 
 @line_of.register
 def _(target: Gaussian, kernel: str | Kernel) -> Line:
-    if kernel != "auto" and not isinstance(kernel, Autoregression):
-        raise ValueError(f"kernel must be 'auto' for a Gaussian, got {kernel!r}; set its tau.")
+    if not (isinstance(kernel, Autoregression) or (isinstance(kernel, str) and kernel == "auto")):
+        raise ValueError(
+            f"kernel must be 'auto' for a Gaussian, got {described(kernel)}; set its tau."
+        )
     return Line(MovingGaussian(target), Autoregression())
 
 
@@ -110,8 +114,9 @@ def _lattice(
     else:
         raise ValueError(
             f"kernel must be one of auto, {', '.join(kernels)} or such a kernel object, got "
-            f"{kernel!r}."
+            f"{described(kernel)}."
         )
+    check_moves(chosen, target)
     # a straight path meets a phase transition; clusters grow in no field
     spins = isinstance(target, Ising)
     field = target.field if isinstance(target, Ising) else 0.0

@@ -1,7 +1,7 @@
 """From a target to a record: pilot, islands, forward and reverse blocks, until the error is met."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Line, Path, Plan
-from pm_evidence.core.numerics import normalised
+from pm_evidence.core.limits import Limits
+from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.resampling import resample
 from pm_evidence.estimators.recommend import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
@@ -41,28 +43,6 @@ _SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
 # A round makes at most so many times the draws of all rounds before it: the error that the number
 # is computed from is an estimate itself.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When the rounds of a run end.
-
-    Parameters
-    ----------
-    target_mcse : float or None
-        Error in nats to go on to; None: one round.
-    max_time : float
-        Seconds after which no further round starts.
-    max_draws : float
-        Number of draws beyond which no further round starts.
-    asked : bool
-        Whether the user set any of them, and is to hear where the error was not reached.
-    """
-
-    target_mcse: float | None = None
-    max_time: float = np.inf
-    max_draws: float = np.inf
-    asked: bool = True
 
 
 @dataclass(frozen=True)
@@ -195,8 +175,9 @@ class Run:
             settings=kernel_settings(plan),
             info={"reverse_start": kind},
         )
-        draws = self.sampler.first_round(self.draws)
+        draws, number = self.sampler.first_round(self.draws), 1
         bridging = Bridging(line.path, self.seed)
+        display.round(number, self.limits.target_mcse, None)
         while True:
             record = self._extended(record, line, coarse, plan, draws, display, starts)
             record = self._bridged(record, bridging, display)
@@ -204,8 +185,11 @@ class Run:
             draws, reason = self._more(found[0], self._done(record), time.perf_counter() - started)
             if not draws:
                 break
+            number += 1
+            display.round(number, self.limits.target_mcse, found[0])
         if reason and self.limits.asked:
             found[0] = _unfinished(found[0], reason, self.limits.target_mcse)
+        display.round(number, self.limits.target_mcse, found[0])
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
             "tuning_time": planned - started,
@@ -215,9 +199,8 @@ class Run:
             + sum(block.n_evaluations for block in blocks),
             "n_nan": sum(block.n_nan for block in blocks),
         }
-        if not record.reverse:
-            del record.info["reverse_start"]
-        return replace(record, info=record.info | info), found
+        kept = record.info if record.reverse else _without_start(record.info)
+        return replace(record, info={**kept, **info}), found
 
     def _plans(self, line: Line, display: Display) -> tuple[Plan, Plan]:
         """Return the pilot's plan, and the one that blocks follow."""
@@ -243,18 +226,33 @@ class Run:
 
     def _bridged(self, record: RunRecord, bridging: Bridging, display: Display) -> RunRecord:
         """Return the record with a bridge to every island, and with what a survey found."""
-        name = "islands" if record.islands else "forward"
-        islands = getattr(record, name)
         if not record.islands and not record.of_islands:
-            return record
+            return self._checked(record, bridging)
 
         def run(tasks: Sequence[Task]) -> Sequence[Any]:
             return run_blocks(tasks, cores=self.cores, executor=self.executor)
 
-        islands = bridging.extend(islands, run)
+        islands = bridging.extend(record.islands or record.forward, run)
         found = bridging.found
         facts = {} if found is None else {"n_peaks": found.n_peaks, "unbounded": found.unbounded}
-        return replace(record, **{name: islands, "info": {**record.info, **facts}})
+        info = {**record.info, **facts}
+        if record.islands:
+            return replace(record, islands=islands, info=info)
+        return replace(record, forward=islands, info=info)
+
+    def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
+        """Return a record of paths alone with a check by importance sampling, once."""
+        if bridging.found is not None or not bridging.possible:
+            return record
+        log_weight = np.concatenate([block.log_weight for block in record.forward])
+        if not np.isfinite(log_weight.max()):
+            return record
+        draws = np.concatenate([np.asarray(block.draws) for block in record.forward])
+        rng = self._generator(2**31)
+        chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
+        work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
+        first = replace(record.forward[0], bridge=(work, np.empty(0)))
+        return replace(record, forward=(first, *record.forward[1:]))
 
     def _extended(
         self,
@@ -326,7 +324,7 @@ class Run:
             _Reverse(self.sampler, line.path, plan, first + i, starts.take(part), self.seed)
             for i, part in enumerate(np.split(chosen, ends))
         ]
-        made = self._run("Reverse", tasks, plan, display, -1)
+        made = self._run("Reverse", tasks, plan, display)
         return replace(record, reverse=(*record.reverse, *made))
 
     def _sizes(self, draws: int, line: Line) -> list[int]:
@@ -336,9 +334,9 @@ class Run:
         return [size] * full + [rest] * (rest > 0)
 
     def _run(
-        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display, sign: int = 1
+        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display
     ) -> tuple[BlockRecord, ...]:
-        display.begin(name, len(tasks), plan.n_stages, sign)
+        display.begin(name, len(tasks), plan.n_stages)
         return tuple(
             run_blocks(
                 tasks,
@@ -373,6 +371,10 @@ class Run:
         unit = self.draws if isinstance(self.sampler, SMC) else 1
         draws -= draws % unit
         return (draws, "") if draws > 0 else (0, "max_draws")
+
+
+def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fact for name, fact in info.items() if name != "reverse_start"}
 
 
 def _unfinished(found: LogEvidence, reason: str, target_mcse: float | None) -> LogEvidence:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pm_evidence.arguments import (
     TARGET_MCSE,
     Sampler,
+    check_memory,
     checked_cores,
     checked_executor,
     chosen_sampler,
@@ -31,6 +32,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.lines import line_of, method_of
 from pm_evidence.outcome import posterior_draws, result_of
+from pm_evidence.results.given_draws import doubt_of_draws
 from pm_evidence.results.observed import posterior_of
 from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
@@ -115,7 +117,8 @@ def sample_evidence(
         error and without limits a run stops at 10 times the draws of its first round, whatever
         its error is; with an error of your own at 1,000 times.
     random_seed : int or numpy.random.Generator, optional
-        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``.
+        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
+        a stored result holds as its ``random_seed`` can be passed as it is, digits included.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
@@ -124,7 +127,8 @@ def sample_evidence(
         ``coords``, ``dims`` to add to the model's, and ``log_likelihood=True`` or
         ``log_prior=True`` for the pointwise groups.
     compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``.
+        Passed on to ``pymc.compile``, ``profile`` for instance. Models are always compiled with
+        numba, so that ``mode`` may be left out or ``"NUMBA"``.
 
     Returns
     -------
@@ -163,6 +167,7 @@ def sample_evidence(
     best = method_of(given if native else find_model(given))
     chosen = chosen_sampler(method, best)
     sampler, draws = _annealer(chosen, draws)
+    check_memory(sampler.first_round(draws))
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
     options = idata_options(idata_kwargs)
@@ -177,16 +182,12 @@ def sample_evidence(
         seed=resolve_seed(random_seed),
         limits=limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
-    main, constant = _targets(given, potentials, for_compiler)
-    starts = _starts(main, sampler)
-    if isinstance(main, EstimatedTarget) and (
-        options.get("log_likelihood") or options.get("log_prior")
-    ):
-        raise ValueError(
-            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
-            "estimated, as PyMC cannot evaluate it; leave them out."
-        )
     with Display(progressbar) as display:
+        with display.compiling():
+            main, constant = _targets(given, potentials, for_compiler)
+        check_memory(sampler.first_round(draws), main.n_dim, bytes_each=1 if native else 8)
+        starts = _starts(main, sampler)
+        _check_groups(main, options)
         if isinstance(main, EstimatedTarget):
             main, kernel = _settled(run, main, kernel, chosen, display)
         record, evidence = _anneal(run, main, kernel, display, starts)
@@ -263,6 +264,7 @@ def simulate_and_certify(
         raise TypeError("target and model are two names of one argument; pass only one of them.")
     sampler = AIS(n_stages=n_stages)
     check_count("draws", draws, 2 * sampler.chain_length)
+    check_memory(draws)
     seed = resolve_seed(random_seed)
     run = Run(sampler, draws, None, checked_cores(cores), checked_executor(executor), seed)
     model = find_model(target if target is not None else model)
@@ -272,10 +274,11 @@ def simulate_and_certify(
             "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
             "estimate of its own. Use sample_evidence(method=pe.AISEL(resampling=None))."
         )
-    simulated, x = simulate(model, seed)
-    main = target_of(simulated)
-    starts = Starts(x, kind="exact")
     with Display(progressbar) as display:
+        with display.compiling():
+            simulated, x = simulate(model, seed)
+            main = target_of(simulated)
+        starts = Starts(x, kind="exact")
         record, evidence = _anneal(run, main, kernel, display, starts)
     _warn(evidence[0], record)
     return result_of(run, main, record, evidence, "likelihood", idata_options(None))
@@ -301,6 +304,16 @@ def _settled(
         n_particles, _ = zip(*target.settings(), strict=True)
         target = target.with_settings([(n, chosen.n_blocks) for n in n_particles])
     return choose_particles(target, moves, run.seed, display.pilot), moves
+
+
+def _check_groups(target: Target, options: Mapping[str, Any]) -> None:
+    """Raise ValueError if the user asks for pointwise densities that nobody can evaluate."""
+    asked = options.get("log_likelihood") or options.get("log_prior")
+    if asked and isinstance(target, EstimatedTarget):
+        raise ValueError(
+            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
+            "estimated, as PyMC cannot evaluate it; leave them out."
+        )
 
 
 def _targets(
@@ -333,14 +346,20 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
         )
     if isinstance(target, PyMCTarget):
         draws = posterior_of(given, target.observed_data())
-        x = target.unconstrained.values(draws)
+        x = target.rows_of(draws, "reverse_start")
+        _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs})
         n_chains, n_draws = next(iter(draws.values())).shape[:2]
         kind = "given"
     else:
         # of a native target states alone may be given, and moves there are cheap
-        states = given[None] if isinstance(given, np.ndarray) else _states_of(given, target)
-        n_chains, n_draws = states.shape[:2]
-        x = target.check(states.reshape(n_chains * n_draws, *states.shape[2:]))
+        if isinstance(given, np.ndarray):
+            x = target.check(given, "reverse_start")
+            n_chains, n_draws = 1, len(x)
+        else:
+            states = _states_of(given, target)
+            n_chains, n_draws = states.shape[:2]
+            rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+            x = target.check(rows, "reverse_start")
         kind = "relaxed"
     parts = max(_START_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws
@@ -348,16 +367,34 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     return Starts(x, group, kind=kind)
 
 
+def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
+    doubt = doubt_of_draws(given, draws)
+    if doubt:
+        warnings.warn(
+            f"reverse_start must hold draws from the posterior, but {doubt}: reverse paths from "
+            "there may miss a part of it. Sample again with a non-centred model, a higher "
+            "target_accept or longer chains, or leave reverse_start out.",
+            EvidenceWarning,
+            stacklevel=4,
+        )
+
+
 def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
     """Return the states of an earlier run of a native target, shape ``(chains, draws, ...)``."""
     posterior = posterior_of(dt, target.observed_data())
+    constants = dt["constant_data"].to_dataset() if "constant_data" in dt.children else {}
     for name, value in target.constant_data().items():
-        found = dt["constant_data"][name].values if "constant_data" in dt.children else None
+        found = constants[name].values if name in constants else None
         if found is None or not np.array_equal(found, value):
             raise ValueError(
                 f"reverse_start must hold states of {target!r}, got draws with {name}={found}; "
                 "pass a result for this target, or an array of states."
             )
+    if "x" not in posterior:
+        raise ValueError(
+            f"reverse_start must hold states of {target!r} as 'x', got draws of "
+            f"{', '.join(posterior)}; pass a result for this target, or an array of states."
+        )
     return posterior["x"]
 
 
@@ -367,7 +404,9 @@ def _anneal(
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    record, evidence = run.anneal(line_of(target, kernel), display, starts)
+    with display.compiling():  # a gradient, where the kernel wants one
+        line = line_of(target, kernel)
+    record, evidence = run.anneal(line, display, starts)
     if isinstance(target, EstimatedTarget):
         record, evidence = _with_precision(run, target, record, evidence)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence

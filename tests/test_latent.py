@@ -1,8 +1,11 @@
 """Hidden states and random effects given all data, against closed forms."""
 
+import json
+
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import pm_evidence as pe
 
@@ -96,3 +99,30 @@ def test_models_without_an_estimate_are_refused():
     for model in (plain, walk()):
         with pytest.raises(ValueError, match="dt must hold estimates of the likelihood"):
             pe.sample_latent(dt, model)
+
+
+def test_results_that_are_not_whole_are_refused():
+    """Estimators would read as many words as the model says, and not as many as there are."""
+    model = walk()
+    dt = pe.sample_evidence(model, draws=50, random_seed=1, progressbar=False)
+    stats, facts = dt["sample_stats"].to_dataset(), dt["log_evidence"].attrs
+    words = next(name for name in stats if "word" in name)
+    cases = [
+        ({"sample_stats": stats.isel(draw=slice(5))}, f"dt must hold 1 whole numbers .*'{words}'"),
+        ({"sample_stats": stats.drop_vars(words)}, "dt must hold estimates of the likelihood"),
+        ({"posterior": dt["posterior"].to_dataset() * np.nan}, "dt must lie inside the support"),
+        ({"posterior": dt["posterior"].to_dataset().isel(draw=slice(0))}, "dt must hold draws"),
+    ]
+    for groups, message in cases:
+        broken = dt.copy()
+        for name, group in groups.items():
+            broken[name] = xr.DataTree(group)
+        with pytest.raises(ValueError, match=message):
+            pe.sample_latent(broken, model)
+    for value in ("x", "[]", "[1, 2]", json.dumps([10**13]), "[-1]"):
+        broken = dt.copy()
+        broken["log_evidence"].attrs = {**facts, "n_particles": value}
+        with pytest.raises(
+            ValueError, match=r"n_particles.* in dt must|dt must hold 'n_particles'"
+        ):
+            pe.sample_latent(broken, model)

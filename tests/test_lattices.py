@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.kernels.bit_sliced import SpinHeatBath
@@ -116,11 +117,35 @@ def test_starts_of_the_user_must_be_its_states():
     for start, error, message in (
         (3, TypeError, "reverse_start must be a DataTree"),
         (earlier, ValueError, "reverse_start must hold states of Ising.*got draws with coupling"),
-        (np.zeros((5, 4, 4)), ValueError, "draws must hold the values -1 or 1 only, got"),
-        (np.ones((5, 3, 4)), ValueError, r"draws must have shape \(n, 4, 4\)"),
+        (np.zeros((5, 4, 4)), ValueError, "reverse_start must hold the values -1 or 1 only, got"),
+        (np.ones((5, 3, 4)), ValueError, r"reverse_start must have shape \(n, 4, 4\)"),
     ):
         with pytest.raises(error, match=message):
             sample(pe.Ising(4), method=pe.AIS(reverse_start=start))
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "message"),
+    [
+        ("constant_data", "coupling", "got draws with coupling=None"),
+        ("posterior", "x", "reverse_start must hold draws"),
+    ],
+)
+def test_starts_of_a_result_that_is_not_whole(group, name, message):
+    """A KeyError says neither which argument nor what to pass."""
+    target = pe.Ising(4, coupling=0.4)
+    broken = sample(target, method=pe.AIS(n_stages=20), draws=64)
+    broken[group] = xr.DataTree(broken[group].to_dataset().drop_vars(name))
+    with pytest.raises(ValueError, match=message):
+        sample(target, method=pe.AIS(reverse_start=broken))
+
+
+def test_starts_that_are_draws_of_something_else():
+    """Both have no observed data, so that their fingerprints agree."""
+    draws = np.zeros((1, 20))
+    other = xr.DataTree.from_dict({"posterior": xr.Dataset({"mu": (("chain", "draw"), draws)})})
+    with pytest.raises(ValueError, match=r"reverse_start must hold states of Gaussian\(.*as 'x'"):
+        sample(pe.Gaussian(), method=pe.AIS(reverse_start=other))
 
 
 @pytest.mark.slow

@@ -127,6 +127,24 @@ def test_starts_from_the_users_posterior(idata):
     assert 8 <= len(np.unique(origin)) <= 16
 
 
+def test_starts_that_contradict_themselves_give_a_warning(idata):
+    """Reverse paths from there would certify what they have not seen; sound ones pass above."""
+    doubtful = idata.copy(deep=True)
+    diverging = doubtful["sample_stats"]["diverging"]
+    doubtful["sample_stats"]["diverging"] = diverging.where(diverging["draw"] >= 3, True)
+    n_chains, n = diverging.sizes["chain"], diverging.size
+    with pytest.warns(
+        pe.EvidenceWarning,
+        match=rf"but {3 * n_chains} of {n} draws ended in a divergence: .* non-centred model",
+    ):
+        sample(normal_mean(), method=pe.AIS(reverse_start=doubtful))
+    apart = idata.copy(deep=True)
+    moved = apart["posterior"]["mu"]
+    apart["posterior"]["mu"] = moved.where(moved["chain"] > 0, moved + 0.4)
+    with pytest.warns(pe.EvidenceWarning, match=r"but R-hat of 'mu' is 1\.\d\d, above 1\.05"):
+        sample(normal_mean(), method=pe.AIS(reverse_start=apart))
+
+
 @pytest.mark.parametrize("name", ["ordered_three", "dirichlet_multinomial", "von_mises"])
 def test_users_draws_are_mapped_back(name):
     """To the unconstrained scale and forth again they are the same."""

@@ -1,26 +1,77 @@
 """Checks of arguments, in one form: parameter, rule, value, remedy."""
 
 from collections.abc import Iterable
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["check_choice", "check_count", "check_positive", "check_share"]
+__all__ = [
+    "check_choice",
+    "check_count",
+    "check_finite",
+    "check_flag",
+    "check_kind",
+    "check_positive",
+    "check_share",
+    "check_text",
+    "described",
+    "float_array",
+    "plain_array",
+    "real_number",
+    "whole_array",
+]
+
+Floats = NDArray[np.float64]
+
+_SHORT = Repr(maxlevel=3, maxstring=60, maxother=60, maxlong=60)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), list, tuple, dict, set, np.generic)
+_REAL_DTYPES, _WHOLE_DTYPES = "iuf", "iu"
 
 
-def check_count(name: str, value: Any, least: int) -> int:
+def described(value: Any) -> str:
+    """Return a short text for a value in a message, however large the value is."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, _PLAIN):
+        return _SHORT.repr(value)
+    return f"an object of type {type(value).__name__}"
+
+
+def real_number(value: Any) -> float | None:
+    """Return a real number as a float, NaN and infinities among them; None for anything else.
+
+    An int beyond the floats is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def check_count(name: str, value: Any, least: int, most: int | None = None) -> int:
     """Return ``value`` as an int.
 
     Raises
     ------
     ValueError
-        If it is not a whole number of at least ``least``.
+        If it is not a whole number of at least ``least``, and at most ``most``.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
         raise ValueError(
-            f"{name} must be a whole number of at least {least}, got {value!r}; "
+            f"{name} must be a whole number of at least {least}, got {described(value)}; "
             f"pass {name}={max(least, 1000) if name == 'draws' else least} or more."
         )
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {described(value)}; pass fewer.")
     return int(value)
 
 
@@ -32,9 +83,24 @@ def check_positive(name: str, value: Any) -> float:
     ValueError
         If it is not a finite number above 0.
     """
-    if not isinstance(value, int | float | np.number) or not 0.0 < value < np.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {value!r}; try 1.")
-    return float(value)
+    number = real_number(value)
+    if number is None or not 0.0 < number < np.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {described(value)}; try 1.")
+    return number
+
+
+def check_finite(name: str, value: Any, usual: float) -> float:
+    """Return ``value`` as a float.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number.
+    """
+    number = real_number(value)
+    if number is None or not np.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {described(value)}; try {usual:g}.")
+    return number
 
 
 def check_share(name: str, value: Any, usual: float) -> float:
@@ -45,9 +111,23 @@ def check_share(name: str, value: Any, usual: float) -> float:
     ValueError
         If it is not a number strictly between 0 and 1.
     """
-    if not isinstance(value, int | float | np.number) or not 0.0 < value < 1.0:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}; try {usual}.")
-    return float(value)
+    number = real_number(value)
+    if number is None or not 0.0 < number < 1.0:
+        raise ValueError(f"{name} must lie between 0 and 1, got {described(value)}; try {usual}.")
+    return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool.
+
+    Raises
+    ------
+    ValueError
+        If it is neither True nor False.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {described(value)}; pass one of them.")
+    return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
@@ -62,5 +142,89 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         named = ", ".join(map(repr, choices))
         rule = f"be one of {named}" if len(choices) > 1 else f"be {named}"
-        raise ValueError(f"{name} must {rule}, got {value!r}.")
+        raise ValueError(f"{name} must {rule}, got {described(value)}.")
     return value
+
+
+def check_text(name: str, value: Any) -> str:
+    """Return ``value``.
+
+    Raises
+    ------
+    TypeError
+        If it is not a string.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {described(value)}; put it in quotes.")
+    return value
+
+
+def check_kind(name: str, value: Any, kind: type, remedy: str) -> None:
+    """Refuse a value of another class.
+
+    Raises
+    ------
+    TypeError
+        If ``value`` is no instance of ``kind``.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"{name} must be of type {kind.__name__}, got {described(value)}; {remedy}."
+        )
+
+
+def float_array(name: str, values: Any) -> Floats:
+    """Return an array_like of real numbers as float64, of any shape.
+
+    Raises
+    ------
+    ValueError
+        If it is ragged, masked, or holds anything but real numbers.
+    """
+    return _numbers(name, values, _REAL_DTYPES, "real numbers", "float").astype(np.float64)
+
+
+def whole_array(name: str, values: Any) -> NDArray[np.int64]:
+    """Return an array_like of whole numbers as int64, of any shape.
+
+    Raises
+    ------
+    ValueError
+        If it is ragged, masked, or its dtype is not that of whole numbers.
+    """
+    return _numbers(name, values, _WHOLE_DTYPES, "whole numbers", "int").astype(np.int64)
+
+
+def plain_array(name: str, values: Any) -> NDArray[Any]:
+    """Return an array_like as it is.
+
+    Raises
+    ------
+    ValueError
+        If it is ragged, or has masked entries.
+    """
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        raise ValueError(
+            f"{name} must have no missing entries, got a masked array with "
+            f"{int(np.ma.getmaskarray(values).sum())} masked entries; leave them out, or fill them."
+        )
+    try:
+        return np.asarray(values)
+    except Exception as error:  # whatever a value does that is asked to become an array
+        raise ValueError(
+            f"{name} must be an array, got {described(values)}, which cannot become one; give all "
+            "rows one length, and pass numbers."
+        ) from error
+
+
+def _numbers(name: str, values: Any, kinds: str, what: str, dtype: str) -> NDArray[Any]:
+    array = plain_array(name, values)
+    if array.size == 0 and array.dtype.kind == "f":  # an empty list has the dtype of floats
+        return array
+    if array.dtype.kind not in kinds:
+        found = "" if isinstance(values, np.ndarray) else f", of dtype {array.dtype}"
+        raise ValueError(
+            f"{name} must hold {what}, got {described(values)}{found}; convert it with "
+            f".astype({dtype}), or look for what is not a number."
+        )
+    return array

@@ -14,6 +14,8 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import described
+
 __all__ = [
     "block_seeds",
     "fill_normal",
@@ -34,8 +36,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _TAIL = 3.6541528853610088
 
 
-def resolve_seed(random_seed: int | np.random.Generator | None) -> int:
+def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
     """Return the integer that stands for ``random_seed`` in the record.
+
+    Parameters
+    ----------
+    random_seed : int, str, numpy.random.Generator or None
+        The digits of an int are as good as the int: stored results keep large ones so.
 
     Raises
     ------
@@ -48,10 +55,12 @@ def resolve_seed(random_seed: int | np.random.Generator | None) -> int:
         return entropy
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
+    if isinstance(random_seed, str) and random_seed.isdecimal() and random_seed.isascii():
+        return int(random_seed)
     if isinstance(random_seed, bool) or not isinstance(random_seed, int | np.integer):
         raise ValueError(
             f"random_seed must be None, a non-negative integer or a numpy Generator, got "
-            f"{random_seed!r}; pass for example random_seed=1."
+            f"{described(random_seed)}; pass for example random_seed=1."
         )
     if random_seed < 0:
         raise ValueError(f"random_seed must not be negative, got {random_seed}; drop the sign.")

@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_text, described, real_number
+from pm_evidence.core.concise import concise, decimals
+from pm_evidence.core.html import facts
+
 __all__ = ["BlockRecord", "LogEvidence", "RunRecord", "StageTrace"]
 
 Floats = NDArray[np.float64]
+
+_NUMBERS = tuple("eEfFgG%n")  # what the format of a float ends with
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,23 @@ class LogEvidence:
         95 % interval in nats.
     message : str
         What the status means here, and what to do about it; empty when ``status`` is ``"ok"``.
+    dof : float
+        Degrees of freedom of Student's t that ``mcse`` was estimated with; infinite where the
+        error is that of a normal distribution.
+
+    Raises
+    ------
+    ValueError
+        If a number is none, ``mcse`` is negative, ``dof`` is not positive or ``lower`` exceeds
+        ``upper``.
+    TypeError
+        If a text is none.
+
+    Notes
+    -----
+    ``str`` gives value and error as ``-31.036(8)``, where the digits in parentheses are the error
+    in units of the last digit, and a status other than ``"ok"`` in brackets. In an f-string a
+    format for numbers, such as ``:.2f``, is that of the value.
     """
 
     value: float
@@ -43,6 +66,31 @@ class LogEvidence:
     lower: float = float("nan")
     upper: float = float("nan")
     message: str = ""
+    dof: float = float("inf")
+
+    def __post_init__(self) -> None:
+        for name in ("value", "mcse", "lower", "upper"):
+            if real_number(getattr(self, name)) is None:
+                raise ValueError(
+                    f"{name} must be a number of nats, got {described(getattr(self, name))}; pass "
+                    'float("nan") where it is not known.'
+                )
+        for name in ("estimator", "status", "message"):
+            check_text(name, getattr(self, name))
+        if self.mcse < 0.0:
+            raise ValueError(
+                f"mcse must not be negative, got {self.mcse}; pass the standard error, or "
+                'float("nan") where it is not known.'
+            )
+        if real_number(self.dof) is None or not self.dof > 0.0:
+            raise ValueError(
+                f"dof must be a positive number, got {described(self.dof)}; leave it out where the "
+                "error is that of a normal distribution."
+            )
+        if self.lower > self.upper:
+            raise ValueError(
+                f"lower must not exceed upper, got {self.lower} and {self.upper}; exchange them."
+            )
 
     def __repr__(self) -> str:
         digits = 3 if not np.isfinite(self.mcse) or self.mcse >= 0.0095 else 4
@@ -50,6 +98,23 @@ class LogEvidence:
             f"LogEvidence(value={self.value:.{digits}f}, mcse={self.mcse:.{digits}f}, "
             f'estimator="{self.estimator}", status="{self.status}")'
         )
+
+    def __str__(self) -> str:
+        text = concise(self.value, self.mcse)
+        return text if self.status == "ok" else f"{text} [{self.status}]"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value if spec[-1:] in _NUMBERS else str(self), spec)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("log evidence", f"{concise(self.value, self.mcse)} nats"),
+            ("95 % interval", _interval(self.lower, self.upper, self.mcse)),
+            ("estimator", self.estimator),
+            ("status", self.status),
+            ("message", self.message),
+        ]
+        return facts("LogEvidence", rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +245,11 @@ class RunRecord:
 
 def _join(blocks: Sequence[BlockRecord]) -> Floats:
     return np.concatenate([block.work for block in blocks]) if blocks else np.empty(0)
+
+
+def _interval(lower: float, upper: float, error: float) -> str:
+    """Return an interval with the digits that the error leaves; empty where it is not known."""
+    if not np.isfinite([lower, upper]).all():
+        return ""
+    digits = max(decimals(error), 0)
+    return f"{lower:.{digits}f} to {upper:.{digits}f} nats"

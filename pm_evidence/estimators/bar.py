@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.errors import Spread, checked_blocks, spread
@@ -73,6 +74,7 @@ def bar(
     >>> bar(rng.normal(3.0, 2.0, 1000), rng.normal(-1.0, 2.0, 1000))  # exactly -1
     LogEvidence(value=-1.046, mcse=0.058, estimator="bar", status="ok")
     """
+    check_text("name", name)
     forward, reverse = checked_pair(work_forward, work_reverse)
     blocks = (
         checked_blocks("forward_blocks", forward_blocks, forward),
@@ -87,7 +89,7 @@ def bar(
         return LogEvidence(value, float("nan"), name, "no_overlap", message=_no_overlap(0.0))
     found = spread(*zip(shared.contributions(), blocks, strict=True))
     status, message = _verdict(shared, found, shared.misfit(*blocks))
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ def bar_log_evidence(work_forward: Floats, work_reverse: Floats) -> float:
 def checked_pair(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floats, Floats]:
     """Return the work of both directions as vectors; raise ValueError where it is unusable."""
     for name, values in (("work_forward", work_forward), ("work_reverse", work_reverse)):
-        if np.size(values) == 0:
+        if float_array(name, values).size == 0:
             raise ValueError(
                 f"{name} must have at least one path, got none: this estimator needs both "
                 "directions. Run with direction='both', or use jarzynski or jarzynski_reverse."

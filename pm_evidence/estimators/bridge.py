@@ -1,16 +1,20 @@
 """A bridge between a fitted density and the target."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import described, plain_array
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.jarzynski import checked_work
 
-__all__ = ["bridge", "fit_share"]
+__all__ = ["bridge", "checked_works", "fit_share"]
+
+Floats = NDArray[np.float64]
 
 
 def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
@@ -31,17 +35,15 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     Raises
     ------
     ValueError
-        If there is no work, or some of it is NaN.
+        If there is no work on one side, some of it is NaN, or that of the target's draws infinite.
 
     Notes
     -----
     Meng and Wong (1996) with the optimal bridge, which is Bennett's (1976) ratio. Distrust it where
     posterior draws miss a mode, as they then do in every estimate made from them.
     """
-    if not works:
-        raise ValueError("works must hold at least one block, got none; run the sampler.")
-    forward = [np.asarray(values, dtype=float) for values, _ in works]
-    reverse = [np.asarray(values, dtype=float) for _, values in works]
+    checked = checked_works(works)
+    forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
     return bar(
         np.concatenate(forward),
         np.concatenate(reverse),
@@ -49,6 +51,35 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
         reverse_blocks=_blocks(reverse),
         name="bridge",
     )
+
+
+def checked_works(works: Any) -> list[tuple[Floats, ...]]:
+    """Return the work of every block; raise ValueError where there is none, or no pair."""
+    if not isinstance(works, list | tuple) or not works:
+        raise ValueError(
+            f"works must be a list of at least one pair (forward, reverse), got "
+            f"{described(works)}; run the sampler."
+        )
+    found: list[tuple[Floats, ...]] = []
+    for i, pair in enumerate(works):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(
+                f"works[{i}] must be a pair (forward, reverse), got {described(pair)}; pass the "
+                "work at draws of the fitted density, and of the target."
+            )
+        found.append(tuple(_checked_side(f"works[{i}][{k}]", pair[k]) for k in (0, 1)))
+    for k, side in enumerate(("forward", "reverse")):
+        if not sum(len(pair[k]) for pair in found):
+            raise ValueError(
+                f"works must hold {side} work of at least one block, got none; run the sampler."
+            )
+    return found
+
+
+def _checked_side(name: str, values: ArrayLike) -> Floats:
+    if np.shape(plain_array(name, values)) == (0,):  # a block may have nothing to add on one side
+        return np.empty(0)
+    return checked_work(values, name=name)
 
 
 def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import check_flag
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.bar import checked_pair
 from pm_evidence.estimators.errors import Spread, checked_blocks, spread
@@ -77,6 +78,7 @@ def upper_bound(
     starts from an exact draw of the target, as on simulated data (`simulate_and_certify`); from
     draws of MCMC or SMC the bound holds as far as those have converged.
     """
+    check_flag("exact", exact)
     values = checked_work(work, finite=True)
     message = "a strict bound: expected to lie above log Z, whatever the kernels do."
     if not exact:
@@ -218,7 +220,7 @@ def _expanded(
             f"the work is not known to be normal: the next cumulant may move log Z by "
             f"{abs(cut) + noise:.2g} nats. Use bar, or more stages."
         )
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 def _bound(work: Floats, blocks: NDArray[np.int64] | None, name: str, message: str) -> LogEvidence:
@@ -226,4 +228,6 @@ def _bound(work: Floats, blocks: NDArray[np.int64] | None, name: str, message: s
     if not np.isfinite(value):
         return LogEvidence(value, float("nan"), name, "bound", message=message)
     found = spread(((-value - work) / work.size, blocks))
-    return LogEvidence(value, found.mcse, name, "bound", *interval(value, found), message)
+    return LogEvidence(
+        value, found.mcse, name, "bound", *interval(value, found), message, found.dof
+    )

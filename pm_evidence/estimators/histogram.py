@@ -14,6 +14,7 @@ __all__ = ["histogram", "histogram_draws", "histogram_posterior", "work_density"
 Floats = NDArray[np.float64]
 
 _BURN_IN = 200
+_MOST_DRAWS = 10_000_000
 
 
 def work_density(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floats, Floats]:
@@ -140,7 +141,7 @@ def histogram_draws(
     overlap; Bennett's status says so.
     """
     forward, reverse = checked_pair(work_forward, work_reverse)
-    check_count("draws", draws, 1)
+    check_count("draws", draws, 1, _MOST_DRAWS)
     rng = np.random.default_rng(resolve_seed(random_seed))
     work = np.concatenate([forward, reverse])
     log_p = _log_probability(work, len(forward), _log_evidence(forward, reverse))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.errors import Spread, checked_blocks, spread
@@ -62,7 +63,9 @@ def jarzynski(
     >>> jarzynski(work)  # exactly -2.5 + 0.5
     LogEvidence(value=-2.006, mcse=0.013, estimator="jarzynski", status="ok")
     """
+    check_text("name", name)
     log_weight = -checked_work(work)
+    blocks = checked_blocks("blocks", blocks, log_weight)
     n = log_weight.size
     value = log_mean_exp(log_weight)
     if value == -np.inf:
@@ -75,14 +78,14 @@ def jarzynski(
         message = "one path has no error estimate; use at least two."
         return LogEvidence(value, float("nan"), name, "no_error", message=message)
     relative = np.exp(log_weight - value)
-    found = spread(((relative - 1.0) / n, checked_blocks("blocks", blocks, log_weight)))
+    found = spread(((relative - 1.0) / n, blocks))
     effective = float(n**2 / np.sum(relative**2))
     # of thousands of weights the largest is below ten times the mean: they have no tail, and a fit
     # to what varies among the largest may say anything
     light = n >= _MANY and relative.max() < _LIGHT
     k = float("nan") if light else pareto_k(log_weight)
     status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 def _of_normal(log_weight: Floats) -> float:
@@ -150,11 +153,11 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     4.2): distrust it where ``jarzynski`` of the same work has a much larger error.
     """
     log_weight = -checked_work(work)
-    variance = np.asarray(relative_variance, dtype=float)
+    variance = float_array("relative_variance", relative_variance)
     if variance.shape != log_weight.shape:
         raise ValueError(
             f"relative_variance must have one value per island, got shape {variance.shape} for "
-            f"{log_weight.size} islands."
+            f"work of {log_weight.size} islands; pass both of the same islands."
         )
     bad = np.flatnonzero(~(variance >= 0.0))
     if bad.size:
@@ -174,7 +177,7 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
 
 def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -> Floats:
     """Return work as a vector; raise ValueError if it is empty or not a number (or infinite)."""
-    values = np.asarray(work, dtype=float)
+    values = float_array(name, work)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(
             f"{name} must be a non-empty vector, got shape {values.shape}; pass one value per path."

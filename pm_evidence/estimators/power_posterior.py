@@ -1,13 +1,16 @@
 """The power-posterior estimate: the mean log likelihood, integrated along the path."""
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import float_array
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.errors import spread
 from pm_evidence.estimators.intervals import interval
 
 __all__ = ["power_posterior"]
+
+Floats = NDArray[np.float64]
 
 # In standard errors: a larger error of the trapezoid than this is not covered by the interval.
 _COARSE = 1.0
@@ -36,7 +39,8 @@ def power_posterior(
     Raises
     ------
     ValueError
-        If shapes do not fit, or a value is not finite.
+        If inverse temperatures do not rise, shapes do not fit, a value is not finite, or a variance
+        is negative.
 
     Notes
     -----
@@ -51,18 +55,7 @@ def power_posterior(
     >>> round(power_posterior(beta, np.stack([3.0 - beta, 3.1 - beta])).value, 6)
     -2.55
     """
-    beta, energy = np.asarray(beta, float), np.asarray(energy, float)
-    if energy.ndim != 2 or energy.shape[1] != beta.size:
-        raise ValueError(
-            f"energy must have shape (n_islands, {beta.size}), one value for each inverse "
-            f"temperature, got {energy.shape}; transpose it, or pass the same beta."
-        )
-    for name, values in (("beta", beta), ("energy", energy)):
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"{name} must be finite, got {values[~np.isfinite(values)][0]}; find out why those "
-                "stages failed."
-            )
+    beta, energy, variance = _checked(beta, energy, variance)
     step = np.diff(beta)
     each = -(step * 0.5 * (energy[:, 1:] + energy[:, :-1])).sum(axis=1)
     value = float(each.mean())
@@ -72,7 +65,7 @@ def power_posterior(
     if not np.isfinite(error.mcse):
         status, message = "no_error", "one population has no error estimate; use at least two."
     elif variance is not None:
-        mean = np.asarray(variance, float).mean(axis=0)
+        mean = variance.mean(axis=0)
         correction = -float((step**2 * np.diff(mean)).sum() / 12.0)
         if abs(correction) > _COARSE * error.mcse:
             status = "coarse_schedule"
@@ -80,4 +73,48 @@ def power_posterior(
                 f"the trapezoid between {step.size} stages is off by about {-correction:.2g} nats, "
                 "which the error does not count; use more stages, or smc from the same run."
             )
-    return LogEvidence(value, error.mcse, "power_posterior", status, lower, upper, message)
+    return LogEvidence(
+        value, error.mcse, "power_posterior", status, lower, upper, message, error.dof
+    )
+
+
+def _checked(
+    beta: ArrayLike, energy: ArrayLike, variance: ArrayLike | None
+) -> tuple[Floats, Floats, Floats | None]:
+    """Return the arrays; raise ValueError where one is unusable."""
+    beta = float_array("beta", beta)
+    if beta.ndim != 1 or beta.size < 2:
+        raise ValueError(
+            f"beta must be a row of at least two inverse temperatures, got shape {beta.shape}; "
+            "pass for example [0, 0.5, 1]."
+        )
+    _check_finite("beta", beta)
+    given = {"energy": float_array("energy", energy)}
+    if variance is not None:
+        given["variance"] = float_array("variance", variance)
+    for name, values in given.items():
+        if values.ndim != 2 or values.shape[1] != beta.size or not len(values):
+            raise ValueError(
+                f"{name} must have shape (n_islands, {beta.size}), one value for each inverse "
+                f"temperature, got {values.shape}; transpose it, or pass the same beta."
+            )
+        _check_finite(name, values)
+    if not (np.diff(beta) > 0.0).all():
+        raise ValueError(
+            f"beta must rise, got {beta[np.argmin(np.diff(beta))]} before a value that is not "
+            "larger; sort the stages."
+        )
+    if variance is not None and given["variance"].min() < 0.0:
+        raise ValueError(
+            f"variance must not be negative, got {given['variance'].min()}; pass variances of the "
+            "energy, or leave it out."
+        )
+    return beta, given["energy"], given.get("variance")
+
+
+def _check_finite(name: str, values: Floats) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"{name} must be finite, got {values[~np.isfinite(values)][0]}; find out why those "
+            "stages failed."
+        )

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators.bar import bar
@@ -82,6 +84,7 @@ def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
     beforehand, but for gross differences, does not choose estimates for an error that happens to
     be too small.
     """
+    _check_found(found)
     ranked = sorted(found, key=lambda estimate: _ORDER.index(estimate.estimator))
     usable = [estimate for estimate in ranked if estimate.status == "ok"]
     if not usable:
@@ -104,6 +107,17 @@ def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
     return [first, *(e for e in ranked if e.estimator != first.estimator)]
 
 
+def _check_found(found: Any) -> None:
+    if not isinstance(found, list | tuple) or not found:
+        raise ValueError(
+            f"found must be a list of estimates, got {described(found)}; pass for example "
+            "[bridge(...), jarzynski(..., name='smc')]."
+        )
+    for i, estimate in enumerate(found):
+        check_kind(f"found[{i}]", estimate, LogEvidence, "pass an estimate, for example bar(...)")
+        check_choice(f"found[{i}].estimator", estimate.estimator, _ORDER)
+
+
 def importance(forward: ArrayLike) -> LogEvidence:
     """Estimate log Z by importance sampling from a fitted density.
 
@@ -114,7 +128,8 @@ def importance(forward: ArrayLike) -> LogEvidence:
 
     Notes
     -----
-    The mean weight is unbiased for Z; see ``jarzynski`` for its error and when to distrust it.
+    The mean weight is unbiased for Z; see ``jarzynski`` for its error, for what is raised, and for
+    when to distrust it.
     """
     return jarzynski(forward, name="importance")
 

@@ -33,6 +33,7 @@ class _SpinKernel(VisitKernel):
     """What heat bath and Metropolis share; see there."""
 
     orders = ("checkerboard", "sequential", "random")
+    lattices = (Ising,)
 
     heat_bath: ClassVar[bool]
 

@@ -10,6 +10,7 @@ from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import MAX_GIBBS_SUPPORT, DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
+from pm_evidence.kernels.suitability import check_moves, checked_kernel
 
 __all__ = ["KERNELS", "choose_kernel"]
 
@@ -32,15 +33,13 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
     Raises
     ------
     ValueError
-        If the name is unknown, or HMC is asked for where there is no gradient.
+        If the name is unknown, the object is no kernel or does not fit the target, or HMC is asked
+        for where there is no gradient.
     """
     if not isinstance(kernel, str):
-        if isinstance(kernel, type) or not callable(getattr(kernel, "advance", None)):
-            raise ValueError(
-                f"kernel must be one of {', '.join(KERNELS)} or a kernel object such as "
-                f"pe.HMC(), got {kernel!r}."
-            )
+        kernel = checked_kernel("kernel", kernel, KERNELS)
         if not isinstance(kernel, HMC | RandomWalk):
+            check_moves(kernel, target)
             return kernel
     else:
         check_choice("kernel", kernel, KERNELS)
@@ -49,6 +48,8 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
         raise ValueError(
             "kernel='hmc' needs a gradient, and this model has none; use kernel='random_walk'."
         )
+    if not isinstance(kernel, str) and target.continuous.size:
+        check_moves(kernel, target, all_of=target.continuous)
     parts = [_mover(target, kernel)] if target.continuous.size else []
     parts += _discrete_parts(target)
     return parts[0] if len(parts) == 1 else Cycle(tuple(parts))

@@ -24,6 +24,23 @@ Population = Spins | Colours
 class _ClusterKernel(SweepKernel):
     """What both cluster kernels share; see there."""
 
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the sites that it moves: all.
+
+        Raises
+        ------
+        ValueError
+            If the target is no lattice, there is a field, or neighbours repel each other.
+        """
+        moved = super().check(target)
+        if target.coupling < 0.0:
+            raise ValueError(
+                f"coupling must not be negative for cluster moves, got {target.coupling}; use the "
+                "heat bath."
+            )
+        _check_no_field(target.field if isinstance(target, Ising) else 0.0)
+        return moved
+
     def _start(self, path: Any, state: Population, beta: float) -> tuple[NDArray[np.uint8], float]:
         """Return a chain a row as colours, and the probability that a like bond holds.
 
@@ -33,24 +50,15 @@ class _ClusterKernel(SweepKernel):
             If there is a field, or neighbours repel each other.
         """
         target = path.target
-        ising = isinstance(target, Ising)
-        field = target.field if ising else 0.0
-        if field or path.field(beta):
-            raise ValueError(
-                "target and path must have no field for cluster moves, got field="
-                f"{field or path.field(beta):.3g}; use the heat bath."
-            )
-        if target.coupling < 0.0:
-            raise ValueError(
-                f"coupling must not be negative for cluster moves, got {target.coupling}; use the "
-                "heat bath."
-            )
+        self.check(target)
+        _check_no_field(path.field(beta))
         if isinstance(state, Spins):
             rows = (unpack(state.planes, len(state)) > 0).astype(np.uint8)
         else:
             rows = np.array(state.rows(), order="C")
         # E = -2 coupling sum delta, but for a constant, of spins
-        return rows, -expm1(-beta * target.coupling * (2.0 if ising else 1.0))
+        per_bond = 2.0 if isinstance(target, Ising) else 1.0
+        return rows, -expm1(-beta * target.coupling * per_bond)
 
     def _end(self, path: Any, rows: NDArray[np.uint8]) -> Population:
         if isinstance(path.target, Ising):
@@ -113,6 +121,14 @@ class Wolff(_ClusterKernel):
             rows, bonds.neighbours, probability, target.n_colours, self.n_sweeps, streams
         )
         return self._end(path, rows), MoveInfo(1.0, int(moved))
+
+
+def _check_no_field(field: float) -> None:
+    if field:
+        raise ValueError(
+            f"target and path must have no field for cluster moves, got field={field:.3g}; use the "
+            "heat bath."
+        )
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -6,7 +6,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import described
 from pm_evidence.core.contracts import Kernel, MoveInfo
+from pm_evidence.kernels.suitability import checked_kernel
 
 __all__ = ["Cycle"]
 
@@ -18,14 +20,37 @@ class Cycle:
     Parameters
     ----------
     parts : tuple of Kernel
-        The kernels, in the order of their application.
+        The kernels, in the order of their application; a cycle may be one of them.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or a part is no kernel object.
     """
 
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
-        if not self.parts:
-            raise ValueError("parts must hold at least one kernel, got none; pass (HMC(),).")
+        if not isinstance(self.parts, tuple | list) or not self.parts:
+            raise ValueError(
+                f"parts must be a tuple of at least one kernel, got {described(self.parts)}; pass "
+                "for example (pe.HMC(),)."
+            )
+        parts = (checked_kernel(f"parts[{i}]", part) for i, part in enumerate(self.parts))
+        object.__setattr__(self, "parts", tuple(parts))
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the coordinates that it moves; all where a part does not say.
+
+        Raises
+        ------
+        ValueError
+            If a part does not fit the target.
+        """
+        everything = np.arange(target.n_dim)
+        checks = [getattr(part, "check", None) for part in self.parts]
+        moved = [check(target) if callable(check) else everything for check in checks]
+        return np.unique(np.concatenate(moved))
 
     def advance(
         self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]

@@ -8,10 +8,12 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_positive
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.native import call_density
 from pm_evidence.core.random import uniform
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.suitability import check_positions, checked_coordinates, checked_row
 from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.targets.particles import Particles
 
@@ -19,6 +21,9 @@ __all__ = ["MAX_GIBBS_SUPPORT", "DiscreteGibbs", "IntegerWalk"]
 
 # A Gibbs draw evaluates the density at every value; beyond this a walk is cheaper.
 MAX_GIBBS_SUPPORT = 32
+# With more values than this a draw of one coordinate takes minutes.
+_MOST_VALUES = 100_000
+_LARGEST_WHOLE = 2.0**53  # beyond it floats leave out whole numbers
 _TARGET_ACCEPTANCE = 0.4
 
 
@@ -31,12 +36,59 @@ class DiscreteGibbs:
     coordinates : ndarray of int64, shape (n_coordinates,)
         Positions in the flat vector, in the order of the sweep; the reversal runs backwards.
     lower, upper : ndarray of float64, shape (n_coordinates,)
-        Least and greatest value of each.
+        Least and greatest value of each, whole numbers. A coordinate whose value lies outside is
+        left alone, so that the sweep is valid, but mixes only within these bounds.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are not distinct positions, or bounds not whole numbers in order.
     """
 
     coordinates: NDArray[np.int64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        coordinates = checked_coordinates(self.coordinates)
+        bounds = {name: getattr(self, name) for name in ("lower", "upper")}
+        for name, values in bounds.items():
+            bounds[name] = _whole_bounds(name, values, len(coordinates))
+        bad = np.flatnonzero(bounds["lower"] > bounds["upper"])
+        if bad.size:
+            at = bad[0]
+            raise ValueError(
+                f"lower must not exceed upper, got lower={bounds['lower'][at]:g} and "
+                f"upper={bounds['upper'][at]:g} at index {at}; exchange them."
+            )
+        n_values = (bounds["upper"] - bounds["lower"]).max() + 1.0
+        if n_values > _MOST_VALUES:
+            raise ValueError(
+                f"lower and upper must leave at most {_MOST_VALUES:,} values, got {n_values:.0f}; "
+                "use pe.IntegerWalk, which does not try them all."
+            )
+        for name, values in (("coordinates", coordinates), *bounds.items()):
+            object.__setattr__(self, name, values)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the coordinates that it moves.
+
+        Raises
+        ------
+        ValueError
+            If one is not a discrete coordinate of the target, or a bound exceeds the target's own.
+        """
+        where = check_positions(self.coordinates, target)
+        wrong = (self.lower < target.lower[where]) | (self.upper > target.upper[where])
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            own = f"{target.lower[where[at]]:g} to {target.upper[where[at]]:g}"
+            raise ValueError(
+                f"lower and upper must lie within the variable's own bounds, {own}, got "
+                f"{self.lower[at]:g} to {self.upper[at]:g} for coordinate {self.coordinates[at]}; "
+                "a model may index an array by the value. Pass the variable's bounds."
+            )
+        return self.coordinates
 
     def advance(
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
@@ -50,9 +102,10 @@ class DiscreteGibbs:
             x,
             log_density,
             beta,
-            self.coordinates,
-            self.lower,
-            self.upper,
+            # copies can be written: compiled code is made for such arrays
+            self.coordinates.copy(),
+            self.lower.copy(),
+            self.upper.copy(),
             streams,
         )
         share = changed / max(len(x) * len(self.coordinates), 1)
@@ -100,11 +153,39 @@ class IntegerWalk:
         Typical distance of a proposal before scaling, at least 1; learnt from the population.
     scale : float
         Common factor of all distances.
+
+    Raises
+    ------
+    ValueError
+        If coordinates are not distinct positions, or a distance is not a number of at least 1.
     """
 
     coordinates: NDArray[np.int64]
     spread: NDArray[np.float64]
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        coordinates = checked_coordinates(self.coordinates)
+        spread = checked_row("spread", self.spread, len(coordinates))
+        if spread.min() < 1.0:
+            raise ValueError(
+                "spread must be at least 1, the least step of a whole number, got "
+                f"{spread.min():g}; pass 1 where you know none."
+            )
+        check_positive("scale", self.scale)
+        object.__setattr__(self, "coordinates", coordinates)
+        object.__setattr__(self, "spread", spread)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the coordinates that it moves.
+
+        Raises
+        ------
+        ValueError
+            If one is not a discrete coordinate of the target.
+        """
+        check_positions(self.coordinates, target)
+        return self.coordinates
 
     def advance(
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
@@ -121,7 +202,7 @@ class IntegerWalk:
             x,
             log_density,
             beta,
-            self.coordinates,
+            self.coordinates.copy(),  # can be written, as compiled code wants it
             lower,
             upper,
             np.maximum(self.scale * self.spread, 1.0),
@@ -156,6 +237,17 @@ class IntegerWalk:
         return {"integer_scale": self.scale}
 
 
+def _whole_bounds(name: str, values: Any, n: int) -> NDArray[np.float64]:
+    found = checked_row(name, values, n)
+    bad = np.flatnonzero((found != np.floor(found)) | (np.abs(found) > _LARGEST_WHOLE))
+    if bad.size:
+        raise ValueError(
+            f"{name} must hold whole numbers, got {found[bad[0]]:g} at index {bad[0]}; pass the "
+            "least and the greatest value that the variable can take."
+        )
+    return found
+
+
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper, streams):
     """Move every row in place; return the changes, the evaluations and the count of NaN."""
@@ -173,6 +265,8 @@ def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper,
         for c in range(coordinates.size):
             k = coordinates[c]
             old = x[i, k]
+            if old < lower[c] or old > upper[c]:  # nothing here says how likely it is
+                continue
             n_values = int(upper[c] - lower[c]) + 1
             top = -np.inf
             for v in range(n_values):

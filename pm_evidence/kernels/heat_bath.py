@@ -63,6 +63,8 @@ class ColourHeatBath(VisitKernel):
     negative couplings are moved chain by chain, twenty times slower.
     """
 
+    lattices = (Potts,)
+
     def advance(
         self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Colours, MoveInfo]:

@@ -7,12 +7,13 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_positive
+from pm_evidence.core.checks import check_flag, check_positive
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
 from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
 from pm_evidence.targets.particles import Particles
@@ -48,6 +49,11 @@ class HMC:
         Whether the metric holds correlations; by default where the population is large enough.
     exploring : bool
         Whether members try two path lengths for ``adjust`` to compare. A frozen kernel does not.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of the wrong type or out of range.
     """
 
     step_size: float = 0.7
@@ -59,6 +65,26 @@ class HMC:
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_positive("path_length", self.path_length)
+        check_shape_kind(self.shape)
+        check_dense(self.dense)
+        check_flag("exploring", self.exploring)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the coordinates that it moves, all continuous ones.
+
+        Raises
+        ------
+        ValueError
+            If the target has no gradient or no continuous coordinate, or ``shape`` does not fit.
+        """
+        if not target.continuous.size or target.differentiable is None:
+            raise ValueError(
+                "kernel HMC needs a gradient and continuous variables, and this target has none; "
+                "use kernel='auto'."
+            )
+        check_shape(self.shape, target.continuous.size)
+        moved: NDArray[np.int64] = target.continuous
+        return moved
 
     def advance(
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
@@ -97,7 +123,7 @@ class HMC:
         return Particles(target.wrap(x), log_density, gradient), info
 
     def _n_leapfrogs(self, n: int) -> NDArray[np.int64]:
-        steps = self.path_length / self.step_size
+        steps = min(self.path_length / self.step_size, _MAX_LEAPFROGS)
         if not self.exploring:
             return np.full(n, np.clip(round(steps), 1, _MAX_LEAPFROGS), np.int64)
         n_leapfrogs = np.full(n, np.clip(int(steps), 1, _MAX_LEAPFROGS), np.int64)

@@ -7,10 +7,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count
+from pm_evidence.core.checks import check_choice, check_count, check_flag
 from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.targets.lattice import Ising, Potts
 
 __all__ = ["SweepKernel", "VisitKernel"]
+
+_MOST_SWEEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,27 @@ class SweepKernel:
     """A kernel that does the same ``n_sweeps`` times, and satisfies detailed balance."""
 
     n_sweeps: int = 1
+    lattices: ClassVar[tuple[type, ...]] = (Ising, Potts)
 
     def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1)
+        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the sites that it moves: all.
+
+        Raises
+        ------
+        ValueError
+            If the target is no lattice that it can move.
+        """
+        n_sites: int = getattr(target, "n_dim", 0)
+        if not isinstance(target, self.lattices):
+            names = " or ".join(f"pe.{kind.__name__}" for kind in self.lattices)
+            raise ValueError(
+                f"kernel {type(self).__name__} must move a {names}, got a target of type "
+                f"{type(target).__name__}; pass kernel='auto'."
+            )
+        return np.arange(n_sites)
 
     def learn(self, path: Any, state: Any) -> Self:
         """Return the kernel itself: there is nothing to learn."""
@@ -54,6 +75,13 @@ class VisitKernel(SweepKernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("order", self.order, self.orders)
+        check_flag("backwards", self.backwards)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the sites that it moves: all; see ``SweepKernel`` and ``sites``."""
+        moved = super().check(target)
+        self.sites(target)
+        return moved
 
     def reversed(self) -> Self:
         """Return the kernel that visits sites in the opposite order."""

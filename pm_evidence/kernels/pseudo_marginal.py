@@ -7,13 +7,14 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_positive, check_share
+from pm_evidence.core.checks import check_count, check_positive, check_share, real_number
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, next_word, uniform
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
-from pm_evidence.kernels.tuning import move_towards
-from pm_evidence.targets.estimated import SEED_BITS, EstimatedParticles
+from pm_evidence.kernels.suitability import check_shape, check_shape_kind, checked_row
+from pm_evidence.kernels.tuning import MOST_STEPS, move_towards
+from pm_evidence.targets.estimated import SEED_BITS, EstimatedParticles, EstimatedTarget
 
 __all__ = ["PseudoMarginal"]
 
@@ -62,15 +63,42 @@ class PseudoMarginal:
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
-        check_count("n_steps", self.n_steps, 1)
-        if self.renewal != 1.0:
+        check_count("n_steps", self.n_steps, 1, MOST_STEPS)
+        if real_number(self.renewal) != 1.0:
             check_share("renewal", self.renewal, 0.1)
+        check_shape_kind(self.shape)
+        if self.spread is not None:
+            spread = checked_row("spread", self.spread, None)
+            if (spread < 1.0).any():
+                raise ValueError(
+                    f"spread must be at least 1, the least step of a whole number, got "
+                    f"{spread.min():g}; leave it out to have it learnt."
+                )
+            object.__setattr__(self, "spread", spread)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the coordinates that it moves: all.
+
+        Raises
+        ------
+        ValueError
+            If the target's likelihood is not estimated, or ``shape`` or ``spread`` does not fit.
+        """
+        if not isinstance(target, EstimatedTarget):
+            raise ValueError(
+                "kernel PseudoMarginal needs a likelihood that is estimated, and this target's is "
+                "known; use kernel='auto', or write a pe.StateSpace or pe.RandomEffects."
+            )
+        check_shape(self.shape, target.continuous.size)
+        if self.spread is not None:
+            checked_row("spread", self.spread, target.discrete.size)
+        return np.arange(target.n_dim)
 
     def advance(
         self, path: Any, state: EstimatedParticles, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[EstimatedParticles, MoveInfo]:
         """Make ``n_steps`` proposals for every member at ``beta``; see ``contracts.Kernel``."""
-        kernel = self if self.shape is not None else self.learn(path, state)
+        kernel = self._complete(path, state)
         acceptance, n_evaluations, n_nan = 0.0, 0, 0
         for _ in range(self.n_steps):
             proposal = kernel._propose(path.target, state, streams)
@@ -89,13 +117,24 @@ class PseudoMarginal:
         info = MoveInfo(acceptance / (self.n_steps * len(state)), n_evaluations, n_nan)
         return state, info
 
+    def _complete(self, path: Any, state: EstimatedParticles) -> Self:
+        """Return the kernel with what was not given learnt from a population."""
+        if self.shape is not None and self.spread is not None:
+            return self
+        learnt = self.learn(path, state)
+        return replace(
+            self,
+            shape=learnt.shape if self.shape is None else self.shape,
+            spread=learnt.spread if self.spread is None else self.spread,
+        )
+
     def _propose(
         self, target: Any, state: EstimatedParticles, streams: NDArray[np.uint64]
     ) -> EstimatedParticles:
         assert self.shape is not None and self.spread is not None
         x, seeds = state.x.copy(), state.seeds.copy()
         factor = self.scale * _OPTIMAL_SCALE / np.sqrt(max(target.continuous.size, 1))
-        discrete = target.discrete, target.lower, target.upper, self.spread
+        discrete = target.discrete, target.lower, target.upper, self.spread.copy()
         _propose(x, target.continuous, factor * self.shape.factor, discrete, streams)
         _renew(seeds, self.renewal, streams)
         proposal: EstimatedParticles = target.estimated(target.wrap(x), seeds)

@@ -13,7 +13,8 @@ from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
-from pm_evidence.kernels.tuning import move_towards
+from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
+from pm_evidence.kernels.tuning import MOST_STEPS, move_towards
 from pm_evidence.targets.particles import Particles
 
 __all__ = ["RandomWalk"]
@@ -38,6 +39,11 @@ class RandomWalk:
         Location and scale of the continuous coordinates; learnt from the population if left out.
     dense : bool, optional
         Whether proposals are correlated; by default where the population is large enough.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of the wrong type or out of range.
     """
 
     scale: float = 1.0
@@ -47,7 +53,26 @@ class RandomWalk:
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
-        check_count("n_steps", self.n_steps, 1)
+        check_count("n_steps", self.n_steps, 1, MOST_STEPS)
+        check_shape_kind(self.shape)
+        check_dense(self.dense)
+
+    def check(self, target: Any) -> NDArray[np.int64]:
+        """Return the coordinates that it moves, all continuous ones.
+
+        Raises
+        ------
+        ValueError
+            If the target has no continuous coordinate, or ``shape`` does not fit.
+        """
+        if not target.continuous.size:
+            raise ValueError(
+                "kernel RandomWalk needs continuous variables, and this target has none; use "
+                "kernel='auto'."
+            )
+        check_shape(self.shape, target.continuous.size)
+        moved: NDArray[np.int64] = target.continuous
+        return moved
 
     def advance(
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]

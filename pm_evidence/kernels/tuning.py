@@ -2,7 +2,9 @@
 
 import numpy as np
 
-__all__ = ["move_towards"]
+__all__ = ["MOST_STEPS", "move_towards"]
+
+MOST_STEPS = 1_000_000  # proposals in one advance: more is a mistake, and would seem to hang
 
 
 def move_towards(scale: float, acceptance: float, target: float, gain: float = 1.0) -> float:

@@ -9,40 +9,66 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, described
+from pm_evidence.core.concise import concise, decimals
+from pm_evidence.estimators.errors import Spread
+from pm_evidence.estimators.intervals import half_width
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
 __all__ = [
-    "NORMAL_95",
+    "BACKENDS",
+    "MINUS",
     "Visuals",
     "add_legend",
     "backend_name",
     "backend_of",
+    "check_mapping",
     "checked_visuals",
     "draw",
     "draw_labels",
     "figure_arguments",
     "frame_of",
-    "group_of",
+    "half_widths",
     "new_collection",
     "number",
     "plot_backend",
     "set_yticks",
     "visual_arguments",
+    "with_error",
     "write_out_numbers",
 ]
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 
-NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
+MINUS = "\N{MINUS SIGN}"
 
 
 def backend_name(backend: str | None) -> str:
-    """Return the name of the backend: ArviZ's default unless one is asked for."""
+    """Return the name of the backend: ArviZ's default unless one is asked for.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name, or the library that it draws with is not installed.
+    """
     from arviz_base import rcParams
 
-    return str(rcParams["plot.backend"] if backend is None else backend)
+    name = check_choice(
+        "backend", rcParams["plot.backend"] if backend is None else backend, BACKENDS
+    )
+    try:
+        plot_backend(name)
+    except ImportError as error:
+        raise ValueError(
+            f"backend must be one whose library is installed, got {name!r} ({error}); install "
+            f"{name}, or pass backend='matplotlib'."
+        ) from error
+    return name
 
 
 def plot_backend(backend: str) -> Any:
@@ -69,17 +95,44 @@ def new_collection(data: Any, **arguments: Any) -> "PlotCollection":
 
 
 def checked_visuals(visuals: Visuals | None, valid: tuple[str, ...]) -> Visuals:
-    """Return ``visuals``; raise ValueError where it names a part that is not in ``valid``."""
+    """Return ``visuals``.
+
+    Raises
+    ------
+    TypeError
+        If it is no mapping, or a part of it neither a mapping nor a bool.
+    ValueError
+        If it names a part that is not in ``valid``.
+    """
+    check_mapping("visuals", visuals)
     unknown = [name for name in visuals or {} if name not in valid]
     if unknown:
         raise ValueError(f"visuals must name some of {list(valid)}, got {unknown}; rename them.")
+    for name, given in (visuals or {}).items():
+        if not isinstance(given, Mapping | bool):
+            raise TypeError(
+                f"visuals[{name!r}] must be a mapping of arguments or False, got "
+                f"{described(given)}; pass for example {{'color': 'C1'}}."
+            )
     return visuals or {}
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a mapping of names."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, got {described(value)}; leave it out for none.")
+    for key in value or ():
+        if not isinstance(key, str):
+            raise TypeError(
+                f"{name} must have names as keys, got {described(key)}; put it in quotes."
+            )
 
 
 def figure_arguments(
     given: Mapping[str, Any] | None, backend: str, rows: int, cols: int
 ) -> dict[str, Any]:
     """Return the arguments of the figure, with a size for ``rows`` by ``cols`` panels."""
+    check_mapping("figure_kwargs", given)
     arguments = dict(given or {})
     if backend == "matplotlib":
         # Leaves room for long labels and for the legend, which arviz-plots puts outside.
@@ -102,22 +155,6 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
     return {**defaults, **(given if isinstance(given, Mapping) else {})}
 
 
-def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
-    """Return the group ``name`` of a run; ``parameter`` names the culprit in the error."""
-    if not isinstance(dt, xr.DataTree):
-        raise TypeError(
-            f"{parameter} must be an xarray.DataTree, got {type(dt).__name__}; pass what "
-            "sample_evidence returned."
-        )
-    if name not in dt.children:
-        raise ValueError(
-            f"{parameter} must have the group {name!r}, got the groups "
-            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or add the "
-            "group with attach_evidence."
-        )
-    return dt[name].to_dataset()
-
-
 def frame_of(name: str) -> dict[str, Any]:
     """Return the arguments of ``map`` for what is set once per plot: labels, limits, ticks."""
     return {"data": xr.Dataset({name: 0.0}), "ignore_aes": "all", "store_artist": False}
@@ -137,11 +174,19 @@ def draw_labels(collection: Any, name: str, visuals: Visuals, **texts: str) -> N
 
 
 def number(value: float, error: float) -> str:
-    """Return ``value`` with as many digits as leave two of its error, and a typographic minus."""
-    digits = 2
-    if np.isfinite(error) and error > 0:
-        digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 6))
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    """Return ``value`` with the digits that its error leaves, and a typographic minus."""
+    digits = decimals(error)
+    return f"{round(value, digits):.{max(digits, 0)}f}".replace("-", MINUS)
+
+
+def with_error(value: float, error: float) -> str:
+    """Return ``value`` with its error in parentheses, and a typographic minus."""
+    return concise(value, error).replace("-", MINUS)
+
+
+def half_widths(mcse: Sequence[float], dof: Sequence[float]) -> NDArray[np.float64]:
+    """Return half the lengths of the 95 % intervals of estimates with these errors."""
+    return np.array([half_width(Spread(*each)) for each in zip(mcse, dof, strict=True)])
 
 
 def set_yticks(da: Any, target: Any, values: Any, labels: list[str], **arguments: Any) -> Any:

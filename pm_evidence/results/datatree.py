@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.results import arviz_groups, evidence_groups, schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
+from pm_evidence.results.stored import estimate_of, evidence_of, not_a_tree
 
-__all__ = ["attach_evidence", "evidence_of", "log_evidence", "to_datatree"]
+__all__ = ["attach_evidence", "log_evidence", "to_datatree"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -50,7 +51,8 @@ def to_datatree(
     fingerprint : str
         Of the observed data, as `fingerprint` returns it; empty when nothing is observed.
     random_seed : any
-        What the user gave, or the entropy that was used instead; stored as text.
+        What the user gave, or the entropy that was used instead; stored as a number where 64 bits
+        hold it, else as text.
     versions : mapping of str to str
         Versions of packages by name; ``"pm_evidence"`` is also the inference library's.
     sample_stats : mapping of str to ndarray, shape (n_chains, n_draws, ...), optional
@@ -100,7 +102,8 @@ def to_datatree(
         schema.SCHEMA: schema.SCHEMA_VERSION,
         schema.RECOMMENDED: recommended,
         schema.METHOD: record.method,
-        schema.RANDOM_SEED: str(random_seed),
+        # an int as it is where 64 bits hold it, else as text: both can be passed again
+        schema.RANDOM_SEED: random_seed,
         schema.FINGERPRINT: fingerprint,
     }
     groups[schema.LOG_EVIDENCE].attrs = facts
@@ -129,26 +132,10 @@ def log_evidence(dt: xr.DataTree, *, estimator: str | None = None) -> LogEvidenc
     TypeError
         If ``dt`` is not a DataTree.
     ValueError
-        If it has no group ``log_evidence``, or no estimator of that name.
+        If it has no group ``log_evidence`` or an incomplete one, other observed data than those
+        that the evidence was computed from, or no estimator of that name.
     """
-    group = evidence_of(dt, "dt")
-    names = [str(name) for name in group[schema.ESTIMATOR].values]
-    name = group.attrs[schema.RECOMMENDED] if estimator is None else estimator
-    if name not in names:
-        raise ValueError(
-            f"estimator must be one of {', '.join(map(repr, names))}, got {name!r}; "
-            "leave it out for the recommended one."
-        )
-    row = group.isel({schema.ESTIMATOR: names.index(name)})
-    return LogEvidence(
-        value=float(row["value"]),
-        mcse=float(row["mcse"]),
-        estimator=str(name),
-        status=str(row["status"].item()),
-        lower=float(row["lower"]),
-        upper=float(row["upper"]),
-        message=str(row["message"].item()),
-    )
+    return estimate_of(dt, "dt", estimator)
 
 
 def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
@@ -172,12 +159,13 @@ def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
     TypeError
         If either is not a DataTree.
     ValueError
-        If ``evidence`` holds no evidence, or the groups ``observed_data`` of the two differ.
+        If ``evidence`` holds no evidence or an incomplete one, or the observed data of the two
+        differ.
     """
-    evidence_of(evidence, "evidence")
+    stored = evidence_of(evidence, "evidence").attrs[schema.FINGERPRINT]
     if not isinstance(idata, xr.DataTree):
-        raise TypeError(_not_a_tree("idata", idata))
-    if observed_fingerprint(idata) != observed_fingerprint(evidence):
+        raise TypeError(not_a_tree("idata", idata))
+    if observed_fingerprint(idata) != stored:
         raise ValueError(
             "idata and evidence must come from the same observed data, but idata has "
             f"{describe_observed(idata)} and evidence has {describe_observed(evidence)}, "
@@ -188,24 +176,3 @@ def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
         if name in evidence.children:
             out[name] = xr.DataTree(evidence[name].to_dataset())
     return out
-
-
-def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
-    """Return the group ``log_evidence``; ``parameter`` names the culprit in the error."""
-    if not isinstance(dt, xr.DataTree):
-        raise TypeError(_not_a_tree(parameter, dt))
-    if schema.LOG_EVIDENCE not in dt.children:
-        raise ValueError(
-            f"{parameter} must have the group {schema.LOG_EVIDENCE!r}, got the groups "
-            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or add the "
-            "group with attach_evidence."
-        )
-    return dt[schema.LOG_EVIDENCE].to_dataset()
-
-
-def _not_a_tree(parameter: str, value: Any) -> str:
-    return (
-        f"{parameter} must be an xarray.DataTree, got {type(value).__name__}; "
-        "pass what sample_evidence or pm.sample returned, or open its file with "
-        "xarray.open_datatree."
-    )

@@ -66,7 +66,9 @@ def describe_observed(dt: xr.DataTree) -> str:
     return ", ".join(f"{name} {var.shape}" for name, var in variables) or "no observed variable"
 
 
-def posterior_of(dt: Any, observed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def posterior_of(
+    dt: Any, observed: Mapping[str, NDArray[Any]], parameter: str = "reverse_start"
+) -> dict[str, NDArray[Any]]:
     """Return the posterior draws of a DataTree, if they are given the same observed data.
 
     Parameters
@@ -75,6 +77,8 @@ def posterior_of(dt: Any, observed: Mapping[str, NDArray[Any]]) -> dict[str, NDA
         With the groups ``posterior`` and, unless nothing is observed, ``observed_data``.
     observed : mapping of str to ndarray
         Observed data of the model that the draws are wanted for.
+    parameter : str
+        Name of the argument, for the error.
 
     Returns
     -------
@@ -89,27 +93,33 @@ def posterior_of(dt: Any, observed: Mapping[str, NDArray[Any]]) -> dict[str, NDA
     """
     if not isinstance(dt, xr.DataTree):
         raise TypeError(
-            f"reverse_start must be a DataTree with posterior draws, got {type(dt).__name__}; pass "
+            f"{parameter} must be a DataTree with posterior draws, got {type(dt).__name__}; pass "
             "what pm.sample returned."
         )
     if schema.POSTERIOR not in dt.children:
         groups = ", ".join(dt.children) or "(none)"
         raise ValueError(
-            f"reverse_start must have the group 'posterior', got the groups {groups}; pass what "
+            f"{parameter} must have the group 'posterior', got the groups {groups}; pass what "
             "pm.sample returned."
         )
     if observed_fingerprint(dt) != fingerprint(observed):
         raise ValueError(
-            f"reverse_start must hold the posterior given the model's own data, got draws given "
+            f"{parameter} must hold the posterior given the model's own data, got draws given "
             f"{describe_observed(dt)}, whose values or shapes differ; sample this model with "
             "pm.sample, and pass the whole result."
         )
     group = dt[schema.POSTERIOR].to_dataset()
-    return {
+    draws = {
         str(name): group[name].transpose(*schema.SAMPLE_DIMS, ...).values
         for name in group.data_vars
         if set(schema.SAMPLE_DIMS) <= set(group[name].dims)
     }
+    if not any(values.size for values in draws.values()):
+        raise ValueError(
+            f"{parameter} must hold draws with the dimensions {' and '.join(schema.SAMPLE_DIMS)} "
+            "in its group 'posterior', got none; pass what pm.sample returned."
+        )
+    return draws
 
 
 def _digest(name: str, values: Any) -> bytes:

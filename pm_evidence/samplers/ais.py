@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share, described
 from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.numerics import add_up, log_mean_exp
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_STAGES
 from pm_evidence.samplers.stages import move_then_weigh, stretches, weigh_then_move
 from pm_evidence.samplers.trace import FORWARD, REVERSE, Tracer
 from pm_evidence.schedules.fixed import refine
@@ -46,9 +47,10 @@ class AIS:
         Effective sample size that the pilot's stages keep, as a share.
     reverse_start : DataTree or ndarray, optional
         Posterior draws of the same model and data, from ``pm.sample`` say, that reverse paths
-        start from. By default they come from independent islands of sequential Monte Carlo. For a
-        native target a result of an earlier run, or an array of states, shape ``(n, ...)``; each
-        path moves a hundred times at the target before it sets off.
+        start from. Divergences among them, or an R-hat above 1.05, give a warning. By default
+        they come from independent islands of sequential Monte Carlo. For a native target a result
+        of an earlier run, or an array of states, shape ``(n, ...)``; each path moves a hundred
+        times at the target before it sets off.
     islands : int
         Number of these islands, at least 2.
     """
@@ -65,9 +67,15 @@ class AIS:
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("both", "forward"))
         if self.n_stages is not None:
-            check_count("n_stages", self.n_stages, 1)
-        check_count("islands", self.islands, 2)
+            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
+        check_count("islands", self.islands, 2, MOST_ISLANDS)
         check_share("ess", self.ess, 0.5)
+        given = self.reverse_start
+        if not (given is None or isinstance(given, np.ndarray) or hasattr(given, "children")):
+            raise TypeError(
+                "reverse_start must be a DataTree with posterior draws, or an array of states of a "
+                f"native target, got {described(given)}; pass what pm.sample returned."
+            )
 
     def first_round(self, draws: int) -> int:
         """Return how many paths to begin with, in each direction."""

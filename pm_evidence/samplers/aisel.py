@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.smc import SMC
 
 __all__ = ["AISEL"]
@@ -68,13 +69,15 @@ class AISEL:
     def __post_init__(self) -> None:
         if self.resampling is not None:
             check_choice("resampling", self.resampling, SCHEMES)
-        check_count("islands", self.islands, 2)
-        check_count("chain_length", self.chain_length, 1)
-        check_count("burn_in", self.burn_in, 0)
+        check_count("islands", self.islands, 2, MOST_ISLANDS)
+        check_count("chain_length", self.chain_length, 1, MOST_MOVES)
+        check_count("burn_in", self.burn_in, 0, MOST_MOVES)
         check_share("ess", self.ess, 0.5)
         if self.n_stages is not None:
-            check_count("n_stages", self.n_stages, 1)
-        if self.renewal != 1.0:
+            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
+        # these two belong together by the rule of SMC
+        SMC(chain_length=self.chain_length, resample_below=self.resample_below)
+        if real_number(self.renewal) != 1.0:
             check_share("renewal", self.renewal, 0.1)
 
     @property

@@ -54,6 +54,10 @@ class _Bridge:
         return forward, reverse, x
 
 
+def _one_by_one(tasks: Sequence[Any]) -> list[Any]:
+    return [task() for task in tasks]
+
+
 def _n_draws(block: BlockRecord) -> int:
     """Return how many draws from the fitted density an island is bridged with."""
     affordable = int(_SHARE_OF_ISLAND * block.n_evaluations)
@@ -90,12 +94,10 @@ class Bridging:
         run : callable
             Runs tasks and returns their results in order.
         """
-        alive = all(block.draws is not None for block in blocks)
-        posterior = self.path.posterior() if isinstance(self.path, GeometricPath) else None
-        if posterior is None or not self.path.refines or not alive:
+        if not self.possible or any(block.draws is None for block in blocks):
             return tuple(blocks)
         with threadpool_limits(limits=1):
-            proposals = self._proposals(posterior, blocks)
+            proposals = self._proposals(self.path.posterior(), blocks)
         new = [block for block in blocks if block.bridge is None]
         tasks = [
             _Bridge(
@@ -120,7 +122,16 @@ class Bridging:
         }
         return tuple(made.get(block.block, block) for block in blocks)
 
-    def check(self, draws: Floats, log_evidence: float, run: Runner) -> Floats | None:
+    @property
+    def possible(self) -> bool:
+        """Whether there is a density in R^d that another can be fitted to."""
+        return (
+            isinstance(self.path, GeometricPath)
+            and self.path.refines
+            and (self.path.posterior() is not None)
+        )
+
+    def check(self, draws: Floats, log_evidence: float) -> Floats:
         """Return the work of draws from a density fitted to weighted paths, for a check of these.
 
         Parameters
@@ -129,17 +140,12 @@ class Bridging:
             Draws from the posterior, of equal weight.
         log_evidence : float
             Of the run, in nats.
-        run : callable
-            Runs tasks and returns their results in order.
         """
-        posterior = self.path.posterior() if isinstance(self.path, GeometricPath) else None
-        if posterior is None or not self.path.refines:
-            return None
         blocks = [
             BlockRecord(i, np.array([-log_evidence]), _NO_TRACE, draws=part)
             for i, part in enumerate(np.array_split(draws, 2))
         ]
-        works = [block.bridge for block in self.extend(blocks, run)]
+        works = [block.bridge for block in self.extend(blocks, _one_by_one)]
         return np.concatenate([work[0] for work in works if work is not None])
 
     def _proposals(self, posterior: Any, blocks: Sequence[BlockRecord]) -> list[Proposal]:

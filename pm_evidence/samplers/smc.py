@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
@@ -14,6 +14,7 @@ from pm_evidence.core.random import block_seeds, streams
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.samplers.moves import grow_chains
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.trace import FORWARD, Tracer
 
 __all__ = ["SMC"]
@@ -69,12 +70,12 @@ class SMC:
     default_draws = 3200
 
     def __post_init__(self) -> None:
-        check_count("islands", self.islands, 2)
-        check_count("chain_length", self.chain_length, 1)
-        check_count("n_stages", self.n_stages, 1)
+        check_count("islands", self.islands, 2, MOST_ISLANDS)
+        check_count("chain_length", self.chain_length, 1, MOST_MOVES)
+        check_count("n_stages", self.n_stages, 1, MOST_STAGES)
         check_share("ess", self.ess, 0.5)
         check_choice("resampling", self.resampling, SCHEMES)
-        if self.resample_below != 1.0:
+        if real_number(self.resample_below) != 1.0:
             check_share("resample_below", self.resample_below, 0.5)
             if self.chain_length != 1:
                 raise ValueError(
@@ -112,7 +113,8 @@ class SMC:
         tracer = Tracer(block, report)
         visited = []
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
-            log_weight = carried + path.log_ratio(state, start, beta)
+            ratio = path.log_ratio(state, start, beta)
+            log_weight = carried + ratio
             energy = path.energy(state, start)
             log_z += log_mean_exp(log_weight) - log_mean_exp(carried)
             if not np.isfinite(log_z):
@@ -125,7 +127,7 @@ class SMC:
                 variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
                 state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
                 carried = np.zeros(n)
-            tracer.add(beta, energy, log_weight, info, log_z, before)
+            tracer.add(beta, energy, ratio, info, log_z, before)
             kept = _VISITED if 2 * tracer.n_stages <= plan.n_stages else _VISITED_LATER
             visited.append(state.take(rng.integers(n, size=kept)).to_draws())
         ended = np.isfinite(log_z)

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import described, float_array
+
 __all__ = ["fixed_schedule", "linear", "refine", "sm08"]
 
 Floats = NDArray[np.float64]
@@ -55,8 +57,8 @@ def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> F
             raise ValueError(_not_a_schedule(schedule))
         return named[schedule](n_stages)
     try:
-        beta = np.asarray(schedule, dtype=float)
-    except (TypeError, ValueError) as error:
+        beta = float_array("schedule", schedule)
+    except ValueError as error:
         raise ValueError(_not_a_schedule(schedule)) from error
     if beta.ndim == 0:
         raise ValueError(_not_a_schedule(schedule))
@@ -82,5 +84,5 @@ def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> F
 def _not_a_schedule(schedule: Any) -> str:
     return (
         "schedule must be 'adaptive', 'linear', 'sm08' or an array of inverse temperatures, got "
-        f"{schedule!r}; [0, 0.5, 1] is a short one."
+        f"{described(schedule)}; [0, 0.5, 1] is a short one."
     )

@@ -123,13 +123,15 @@ class UnconstrainedSpace:
             points = [self._point(*row) for row in zip(*columns, strict=True)]
         return np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
 
-    def values(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
+    def values(self, draws: Mapping[str, NDArray[Any]], parameter: str = "reverse_start") -> Floats:
         """Return posterior draws as rows.
 
         Parameters
         ----------
         draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
             At least all free variables of the model.
+        parameter : str
+            Name of the argument that they come from, for the error.
 
         Returns
         -------
@@ -146,16 +148,30 @@ class UnconstrainedSpace:
             if rv.name not in draws or draws[rv.name].shape[2:] != shape:
                 found = f"shape {draws[rv.name].shape[2:]}" if rv.name in draws else "none"
                 raise ValueError(
-                    f"reverse_start must hold draws of {rv.name!r} of shape {shape}, got {found}: "
+                    f"{parameter} must hold draws of {rv.name!r} of shape {shape}, got {found}: "
                     "they belong to another model. Sample this model with pm.sample."
                 )
-            columns.append(draws[rv.name].reshape(-1, *shape).astype(rv.dtype))
+            columns.append(_as_dtype(draws[rv.name], rv, parameter).reshape(-1, *shape))
         x = self._rows(columns)
         bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
         if bad.size:
             raise ValueError(
-                f"reverse_start must lie inside the support of the priors, got {bad.size} of "
+                f"{parameter} must lie inside the support of the priors, got {bad.size} of "
                 f"{len(x)} draws outside, first draw {bad[0]}: they belong to another model. "
                 "Sample this model with pm.sample."
             )
         return x
+
+
+def _as_dtype(draws: NDArray[Any], rv: Any, parameter: str) -> NDArray[Any]:
+    """Return draws in a variable's dtype; what is no number of it would become another one."""
+    if draws.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore"):
+            converted = draws.astype(rv.dtype)
+        if converted.dtype.kind == "f" or np.array_equal(converted, draws):
+            return converted
+    raise ValueError(
+        f"{parameter} must hold numbers of type {rv.dtype} as draws of {rv.name!r}, got dtype "
+        f"{draws.dtype} with other values: they belong to another model. Sample this model with "
+        "pm.sample."
+    )

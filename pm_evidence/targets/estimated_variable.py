@@ -23,7 +23,9 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_evidence.core.checks import described
 from pm_evidence.core.errors import ModelError
+from pm_evidence.targets.user_input import check_call, numeric_value
 
 __all__ = [
     "EstimatedRV",
@@ -34,7 +36,6 @@ __all__ = [
     "find_parents",
     "flat_values",
     "logp_of",
-    "numeric_value",
     "register_estimated",
 ]
 
@@ -142,11 +143,7 @@ def call_user(what: str, function: Callable[..., Any], *arguments: Variable) -> 
     TypeError
         If it is no function, or returns no distribution.
     """
-    if not callable(function):
-        raise TypeError(
-            f"{what} must be a function that returns a distribution, got {function!r}; "
-            f"write {what}=lambda ...: pm.Normal.dist(...)."
-        )
+    check_call(what, function, *arguments)
     with new_or_existing_block_model_access(
         error_msg_on_access=f"{what} must return a distribution without a name: write "
         'pm.Normal.dist(...) in place of pm.Normal("name", ...).'
@@ -233,6 +230,12 @@ def register_estimated(
         The variable, in ``model.observed_RVs``.
     """
     model = pm.modelcontext(model)
+    names = (dims,) if isinstance(dims, str) else dims
+    if names is not None and len(names) != draw.type.ndim:
+        raise ValueError(
+            f"dims must name each of the {draw.type.ndim} dimensions of the data, got "
+            f"{described(dims)}; leave it out for none."
+        )
     data = observed if isinstance(observed, Variable) else pt.constant(observed)
     # PyMC wants one type for both; NaN needs a float
     if draw.type.dtype.startswith(("int", "uint", "bool")) and data.type.dtype.startswith("float"):
@@ -253,7 +256,7 @@ def register_estimated(
         data.name = rv.name
     rv.tag.observations = data
     model.create_value_var(rv, transform=None, default_transform=None, value_var=data)
-    model.add_named_variable(rv, (dims,) if isinstance(dims, str) else dims)
+    model.add_named_variable(rv, names)
     model.observed_RVs.append(rv)
     return rv
 
@@ -309,14 +312,3 @@ def flat_values(model: pm.Model) -> tuple[Variable, Mapping[Variable, Variable]]
         values[variable] = value.astype(variable.dtype)
         start = stop
     return x, values
-
-
-def numeric_value(variable: Any) -> NDArray[Any]:
-    """Return the array that a constant, a ``pm.Data`` or an array holds."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value())
-    if isinstance(variable, Variable):
-        return np.asarray(variable.eval())
-    return np.asarray(variable)

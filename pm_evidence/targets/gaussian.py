@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_positive
+from pm_evidence.core.checks import (
+    check_finite,
+    check_positive,
+    described,
+    float_array,
+    real_number,
+)
 from pm_evidence.targets.native import NativeTarget
 
 __all__ = ["Gaussian"]
@@ -54,17 +60,15 @@ class Gaussian(NativeTarget):
 
     def __post_init__(self) -> None:
         for name in ("start_mean", "mean"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-                raise ValueError(f"{name} must be a finite number, got {value!r}; try 0.")
+            check_finite(name, getattr(self, name), 0.0)
         check_positive("start_sd", self.start_sd)
         check_positive("sd", self.sd)
         ends = self.tau if isinstance(self.tau, tuple) else (self.tau, self.tau)
-        numbers = all(isinstance(end, int | float | np.number) for end in ends)
-        if len(ends) != 2 or not numbers or not all(0.0 <= end < 1.0 for end in ends):
+        numbers = [real_number(end) for end in ends]
+        if len(ends) != 2 or not all(end is not None and 0.0 <= end < 1.0 for end in numbers):
             raise ValueError(
-                f"tau must be a number from 0 to below 1, or two of them, got {self.tau!r}; try "
-                "0.5."
+                f"tau must be a number from 0 to below 1, or two of them, got "
+                f"{described(self.tau)}; try 0.5."
             )
 
     @property
@@ -85,14 +89,14 @@ class Gaussian(NativeTarget):
         ends = np.broadcast_to(np.asarray(self.tau, dtype=float), 2)
         return float(ends[0] + beta * (ends[1] - ends[0]))
 
-    def check(self, draws: NDArray[Any]) -> NDArray[Any]:
+    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return points, shape ``(n,)``, as draws, shape ``(n, 1)``."""
-        draws = np.asarray(draws, dtype=float)
-        if draws.ndim != 1 or not np.isfinite(draws).all():
+        points = float_array(name, draws)
+        if points.ndim != 1 or not points.size or not np.isfinite(points).all():
             raise ValueError(
-                f"draws must be finite numbers in one row, got shape {draws.shape}; look for NaN."
+                f"{name} must be finite numbers in one row, got shape {points.shape}; look for NaN."
             )
-        return draws[:, None]
+        return points[:, None]
 
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the variable ``x``, shape ``(n,)``."""

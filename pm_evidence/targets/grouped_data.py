@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.errors import ModelError
-from pm_evidence.targets.estimated_variable import numeric_value
+from pm_evidence.targets.user_input import given_value
 
 __all__ = ["GroupedData"]
 
@@ -89,9 +89,9 @@ class GroupedData:
 
 
 def _values(name: str, observed: Any) -> NDArray[Any]:
-    if isinstance(observed, np.ma.MaskedArray):
+    if isinstance(observed, np.ma.MaskedArray) and observed.dtype.kind in "biuf":
         observed = np.where(np.ma.getmaskarray(observed), np.nan, observed.data)
-    values = numeric_value(observed)
+    values = given_value(f"observed of {name!r}", observed)
     if values.dtype.kind not in "biuf" or values.ndim == 0 or len(values) == 0:
         raise TypeError(
             f"observed of {name!r} must be numbers, one row for every observation, got "
@@ -119,7 +119,7 @@ def _missing_rows(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    groups = numeric_value(groups)
+    groups = given_value("groups", groups)
     if groups.shape != (n_obs,):
         raise ValueError(
             f"groups must give the group of each of the {n_obs} observations, got shape "
@@ -129,6 +129,11 @@ def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]
         raise ValueError(
             "groups must be whole numbers or labels, got "
             f"{groups[groups != np.floor(groups)][0]}; every observation needs a group."
+        )
+    if groups.dtype.kind not in "biufUSOM":
+        raise ValueError(
+            f"groups must be whole numbers or labels, got dtype {groups.dtype}; pass one label for "
+            "every row of observed."
         )
     if groups.dtype.kind == "O":
         if not all(isinstance(label, str) for label in groups):

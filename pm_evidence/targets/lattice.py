@@ -2,19 +2,27 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite, log, prod
+from math import log, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count
+from pm_evidence.core.checks import (
+    check_count,
+    check_finite,
+    check_flag,
+    described,
+    plain_array,
+)
 from pm_evidence.targets.native import NativeTarget
 
 __all__ = ["Geometry", "Ising", "Potts", "geometry"]
 
 Floats = NDArray[np.float64]
 _LARGEST_Q = 250  # colours are bytes, and some bytes mean "no neighbour"
+_MOST_SITES = 100_000_000  # bonds are counted in 32 bits
+_LARGEST_STRENGTH = 1e6  # in nats a bond; beyond it sums of energies lose all digits of a change
 
 
 class Geometry(NamedTuple):
@@ -136,34 +144,46 @@ class _Lattice(NativeTarget):
         shape = self.shape if isinstance(self.shape, tuple | list) else (self.shape,) * 2
         if len(shape) not in (2, 3):
             raise ValueError(
-                f"shape must have two or three sizes, or be one number, got {self.shape!r}; try 32 "
-                "or (16, 16, 16)."
+                f"shape must have two or three sizes, or be one number, got "
+                f"{described(self.shape)}; try 32 or (16, 16, 16)."
             )
         for size in shape:
-            check_count("shape", size, 2)
-        object.__setattr__(self, "shape", tuple(int(size) for size in shape))
-        _check_finite("coupling", self.coupling, 1.0)
-        if not isinstance(self.periodic, bool | np.bool_):
-            raise ValueError(f"periodic must be True or False, got {self.periodic!r}.")
+            check_count("shape", size, 2, _MOST_SITES)
+        sizes = tuple(int(size) for size in shape)
+        if prod(sizes) > _MOST_SITES:
+            raise ValueError(
+                f"shape must make at most {_MOST_SITES:,} sites, got {prod(sizes):.3g}, whose "
+                f"bonds would take {prod(sizes) * len(sizes) * 40 / 1e9:.3g} GB; try 32."
+            )
+        object.__setattr__(self, "shape", sizes)
+        _check_strength("coupling", self.coupling, 1.0)
+        check_flag("periodic", self.periodic)
 
-    def check_draws(self, draws: NDArray[Any], values: NDArray[np.int8]) -> NDArray[Any]:
+    def check_draws(self, draws: NDArray[Any], values: NDArray[np.int8], name: str) -> NDArray[Any]:
         """Return states as an array, shape ``(n, *sizes)``.
 
         Raises
         ------
         ValueError
-            If they have another shape or other values than ``values``.
+            If there is none, or they have another shape or other values than ``values``.
         """
-        draws = np.asarray(draws)
-        if draws.shape[1:] != self.sizes:
+        draws = plain_array(name, draws)
+        if draws.shape[1:] != self.sizes or not len(draws):
             raise ValueError(
-                f"draws must have shape (n, {', '.join(map(str, self.sizes))}), got "
+                f"{name} must have shape (n, {', '.join(map(str, self.sizes))}), got "
                 f"{draws.shape}; reshape them."
             )
-        if draws.size and not np.isin(draws, values).all():
+        allowed = "-1 or 1" if len(values) == 2 and values[0] < 0 else f"0 to {values[-1]}"
+        if draws.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name} must hold the values {allowed} only, got dtype {draws.dtype}; convert "
+                "them to whole numbers."
+            )
+        if not np.isin(draws, values).all():
             wrong = draws[~np.isin(draws, values)][0]
-            allowed = "-1 or 1" if len(values) == 2 and values[0] < 0 else f"0 to {values[-1]}"
-            raise ValueError(f"draws must hold the values {allowed} only, got {wrong!r}; map them.")
+            raise ValueError(
+                f"{name} must hold the values {allowed} only, got {wrong!r}; map them."
+            )
         return draws
 
 
@@ -202,7 +222,7 @@ class Ising(_Lattice):
 
     def __post_init__(self) -> None:
         self._check_lattice()
-        _check_finite("field", self.field, 0.0)
+        _check_strength("field", self.field, 0.0)
 
     @property
     def n_colours(self) -> int:
@@ -217,9 +237,9 @@ class Ising(_Lattice):
         up = x.sum(axis=1, dtype=np.int64)
         return -self.coupling * aligned - self.field * up
 
-    def check(self, draws: NDArray[Any]) -> NDArray[Any]:
+    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states as an array; see ``check_draws``."""
-        return self.check_draws(draws, np.array([-1, 1], np.int8))
+        return self.check_draws(draws, np.array([-1, 1], np.int8), name)
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return coupling and field, and the log of the number of states."""
@@ -267,7 +287,9 @@ class Potts(_Lattice):
         self._check_lattice()
         check_count("q", self.q, 2)
         if self.q > _LARGEST_Q:
-            raise ValueError(f"q must be at most {_LARGEST_Q}, got {self.q}; merge colours.")
+            raise ValueError(
+                f"q must be at most {_LARGEST_Q}, got {described(self.q)}; merge colours."
+            )
 
     @property
     def n_colours(self) -> int:
@@ -280,9 +302,9 @@ class Potts(_Lattice):
         like = _like_bonds(x, self.geometry.forward)
         return -self.coupling * like
 
-    def check(self, draws: NDArray[Any]) -> NDArray[Any]:
+    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states as an array; see ``check_draws``."""
-        return self.check_draws(draws, np.arange(self.q).astype(np.uint8))
+        return self.check_draws(draws, np.arange(self.q).astype(np.uint8), name)
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return the coupling, and the log of the number of states."""
@@ -302,8 +324,9 @@ def _like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
     return like
 
 
-def _check_finite(name: str, value: Any, usual: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise ValueError(f"{name} must be a finite number, got {value!r}; try {usual:g}.")
-    if not isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}; try {usual:g}.")
+def _check_strength(name: str, value: Any, usual: float) -> None:
+    if abs(check_finite(name, value, usual)) > _LARGEST_STRENGTH:
+        raise ValueError(
+            f"{name} must be at most {_LARGEST_STRENGTH:g} in size, got {value}, at which nothing "
+            f"moves; try {usual:g}."
+        )

@@ -16,6 +16,7 @@ from pm_evidence.core.errors import ModelError
 
 __all__ = ["check_model"]
 
+_DIMENSIONS_OF_DRAWS = ("chain", "draw")
 _IMPROPER = {  # and what to use instead
     FlatRV: ("pm.Flat", "pm.Normal with a wide sigma"),
     HalfFlatRV: ("pm.HalfFlat", "pm.HalfNormal with a wide sigma"),
@@ -31,6 +32,7 @@ def check_model(model: pm.Model) -> None:
     ModelError
         Naming the variable, the reason and the remedy.
     """
+    _check_names(model)
     if not model.observed_RVs and not model.potentials:
         raise ModelError(
             "model must have at least one observed variable or pm.Potential, got none: there are "
@@ -42,6 +44,16 @@ def check_model(model: pm.Model) -> None:
         _check_likelihood(term)
     for rv in model.observed_RVs:
         _check_normalised(rv)
+
+
+def _check_names(model: pm.Model) -> None:
+    """Refuse names that posterior draws cannot be stored under."""
+    for name in (variable.name for variable in (*model.free_RVs, *model.deterministics)):
+        if name in _DIMENSIONS_OF_DRAWS:
+            raise ModelError(
+                f"no variable must be called {name!r}, which is a dimension of all posterior "
+                f"draws, got one of this name; call it '{name}_' or otherwise."
+            )
 
 
 def _check_proper(rv: Variable) -> None:

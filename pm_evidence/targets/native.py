@@ -13,13 +13,13 @@ class NativeTarget:
     n_dim: int
     log_prior_mass = 0.0
 
-    def check(self, draws: NDArray[Any]) -> NDArray[Any]:
-        """Return states that a user gives as draws, shape ``(n, ...)``.
+    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
+        """Return states that a user gives as ``name``, as draws of shape ``(n, ...)``.
 
         Raises
         ------
         ValueError
-            If they have another shape or values that no state has.
+            If there is none, or they have another shape or values that no state has.
         """
         raise NotImplementedError
 

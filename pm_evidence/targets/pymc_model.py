@@ -137,6 +137,27 @@ class PyMCTarget:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
         return Particles(x, *self.density.evaluate(x))
 
+    def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
+        """Return posterior draws as points, shape ``(n_chains * n_draws, n_dim)``.
+
+        Raises
+        ------
+        ValueError
+            If a free variable is missing, has another shape, or lies outside its support;
+            ``parameter`` names the argument that the draws come from.
+        """
+        x = self.unconstrained.values(draws, parameter)
+        outside = (x[:, self.discrete] < self.lower) | (x[:, self.discrete] > self.upper)
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            raise ValueError(
+                f"{parameter} must lie inside the support of the priors, got the discrete value "
+                f"{x[row, self.discrete[column]]:g} in draw {row}, outside {self.lower[column]:g} "
+                f"to {self.upper[column]:g}: it belongs to another model. Sample this model with "
+                "pm.sample."
+            )
+        return x
+
     def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
         """Return the flat vector, and log prior and log likelihood as graphs of it."""
         model = self.model

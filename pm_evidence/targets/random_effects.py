@@ -20,14 +20,11 @@ from pytensor.graph.replace import clone_replace
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.errors import ModelError
 from pm_evidence.targets.compile_groups import compile_groups
-from pm_evidence.targets.estimated_variable import (
-    call_user,
-    find_parents,
-    register_estimated,
-)
+from pm_evidence.targets.estimated_variable import call_user, find_parents, register_estimated
 from pm_evidence.targets.group_estimator import DRAWS, GroupEstimator
 from pm_evidence.targets.grouped_data import GroupedData
 from pm_evidence.targets.hoist import depends_on, evaluated_shapes
+from pm_evidence.targets.user_input import MOST_PARTICLES, model_of
 
 __all__ = ["RandomEffects"]
 
@@ -117,9 +114,9 @@ def RandomEffects(
     section 3.4, take their cost model from. Where the density of a group has several modes the
     estimate stays unbiased, but ``q`` covers one of them: its variance is then large.
     """
-    model = pm.modelcontext(model)
-    if n_particles != "auto":
-        n_particles = check_count("n_particles", n_particles, 2)
+    model = model_of(name, model, dims)
+    if not (isinstance(n_particles, str) and n_particles == "auto"):
+        n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
     check_choice("draws", draws, DRAWS)
     if draws == "antithetic" and n_particles != "auto" and n_particles % 2:
         raise ValueError(

@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
-from pm_evidence.core.checks import check_choice, check_count, check_share
+from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.targets.compile_filter import compile_filter
-from pm_evidence.targets.estimated_variable import (
-    find_parents,
-    register_estimated,
-)
+from pm_evidence.targets.estimated_variable import find_parents, register_estimated
 from pm_evidence.targets.particle_filter import ParticleFilter
 from pm_evidence.targets.simulate_states import SimulateOp
 from pm_evidence.targets.state_space_checks import (
@@ -29,6 +26,7 @@ from pm_evidence.targets.state_space_checks import (
     trace,
 )
 from pm_evidence.targets.state_space_graphs import StateSpaceGraphs, row_kinds
+from pm_evidence.targets.user_input import MOST_PARTICLES, model_of
 
 __all__ = ["StateSpace", "StateSpaceSpec"]
 
@@ -133,7 +131,7 @@ def StateSpace(
     that a look-ahead that is wrong costs precision only. The estimate is unbiased for every filter
     and scheme (Del Moral 2004; Pitt, Silva, Giordani and Kohn 2012).
     """
-    model = pm.modelcontext(model)
+    model = model_of(name, model, dims)
     options = FilterOptions.checked(n_particles, filter, resampling, ess)
     _check_filter(filter, proposal, init_proposal, look_ahead)
     data = observations(observed)
@@ -174,11 +172,11 @@ class FilterOptions:
     @classmethod
     def checked(cls, n_particles: Any, filter: Any, resampling: Any, ess: Any) -> "FilterOptions":
         """Return options, or raise."""
-        if n_particles != "auto":
-            n_particles = check_count("n_particles", n_particles, 2)
+        if not (isinstance(n_particles, str) and n_particles == "auto"):
+            n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
         check_choice("filter", filter, FILTERS)
         check_choice("resampling", resampling, SCHEMES)
-        if ess != 1.0:  # resampling at every time
+        if real_number(ess) != 1.0:  # resampling at every time
             ess = check_share("ess", ess, 0.5)
         return cls(n_particles, filter, resampling, float(ess))
 

@@ -14,9 +14,10 @@ from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 
 from pm_evidence.core.errors import ModelError
 from pm_evidence.targets.batch import inline_symbolic
-from pm_evidence.targets.estimated_variable import call_user, numeric_value
+from pm_evidence.targets.estimated_variable import call_user
 from pm_evidence.targets.hoist import evaluated_shapes
 from pm_evidence.targets.state_space_graphs import StateSpaceGraphs
+from pm_evidence.targets.user_input import check_call, given_value
 
 __all__ = ["check_densities", "check_rows", "check_time_indices", "observations", "trace"]
 
@@ -25,14 +26,14 @@ Floats = NDArray[np.float64]
 
 def observations(observed: Any) -> Floats:
     """Return the data as floats, NaN where missing."""
-    if np.ma.isMaskedArray(observed):
+    if np.ma.isMaskedArray(observed) and observed.dtype.kind in "biuf":
         observed = np.ma.filled(observed.astype(float), np.nan)
-    values = numeric_value(observed)
+    values = given_value("observed", observed)
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"observed must be numeric, got dtype {values.dtype}; encode it as numbers."
         )
-    data = np.ascontiguousarray(values, np.float64)
+    data = np.array(values, np.float64, order="C")
     if data.ndim not in (1, 2) or data.size == 0:
         raise ValueError(
             f"observed must have shape (n_times,) or (n_times, k) with at least one entry, got "
@@ -89,6 +90,7 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
             further[name] = call_user(name, functions[name], *arguments)
             _check_state(name, further[name], h)
     if functions["look_ahead"] is not None:
+        check_call("look_ahead", functions["look_ahead"], h, t, y)
         further["look_ahead"] = _scalar(functions["look_ahead"](h, t, y))
     graphs = StateSpaceGraphs(h, t, y, init, transition, emission, **further)
     check_rows(graphs, data)

@@ -159,7 +159,7 @@ def _log_one_way() -> float:
     def log_density(log_tau: Floats, log_sigma: Floats) -> Floats:
         log_tau, log_sigma = np.broadcast_arrays(log_tau, log_sigma)
         tau, variance = np.exp(log_tau), np.exp(2 * log_sigma)
-        total = 0.0
+        total = np.zeros(tau.shape)
         for scale in (tau, np.exp(log_sigma)):
             total = total + np.log(2 * scale / (np.pi * _SCALE)) - np.log1p((scale / _SCALE) ** 2)
         # what is known of a group's mean, and the scatter about it

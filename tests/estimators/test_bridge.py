@@ -124,11 +124,11 @@ def test_fit_share():
 
 def test_bad_work():
     """NaN, nothing on one side: the message names the side."""
-    with pytest.raises(ValueError, match="work_forward must be a number or inf, got nan"):
+    with pytest.raises(ValueError, match=r"works\[0\]\[0\] must be a number or inf, got nan"):
         bridge([(np.array([np.nan, 1.0]), np.zeros(2))] * 2)
     with pytest.raises(ValueError, match="work_reverse must be finite, got inf"):
         bridge([(np.zeros(2), np.array([INF, 1.0]))] * 2)
-    with pytest.raises(ValueError, match="work_reverse must have at least one path, got none"):
+    with pytest.raises(ValueError, match="works must hold reverse work of at least one block"):
         bridge([(np.zeros(2), np.zeros(0))] * 2)
 
 

@@ -179,7 +179,7 @@ def test_islands_that_differ_more_than_they_state():
 
 
 def test_islands_that_missed_a_mode():
-    """Importance sampling finds twice the evidence: it is right, and all others are told. Seed 5."""
+    """Importance sampling finds twice the evidence: it is right, the others say so. Seed 5."""
     found = found_of(bridged(np.random.default_rng(5), forward_shift=LOG2))
     first = next(iter(found.values()))
     assert (first.estimator, first.status) == ("importance", "ok")
@@ -424,7 +424,7 @@ def test_bennetts_verdict_passes_on():
 
 
 def test_modes_that_both_directions_missed():
-    """Islands whose fitted density covers a mode more: it is recommended, with its reason. Seed 23."""
+    """A fitted density that covers a mode more: importance sampling is recommended. Seed 23."""
     rng = np.random.default_rng(23)
     forward, reverse = gaussian_pair(rng, 0.5, 400)
     islands = bridged(rng, forward_shift=LOG2)

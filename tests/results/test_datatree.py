@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.results import attach_evidence, fingerprint, log_evidence, to_datatree
 
@@ -114,7 +115,8 @@ def test_attributes_say_where_the_evidence_comes_from():
     ].attrs
     assert attrs["recommended"] == "bar"
     assert attrs["method"] == "ais"
-    assert attrs["random_seed"] == str(2**100 + 1)
+    assert attrs["random_seed"] == str(2**100 + 1)  # too large for a number in a file
+    assert resolve_seed(attrs["random_seed"]) == 2**100 + 1
     assert attrs["pymc_version"] == "6.4.0"
     assert attrs["fingerprint"] == fingerprint(OBSERVED)
     assert attrs["schema_version"] == "1"
@@ -292,6 +294,18 @@ def test_log_evidence_returns_the_recommended_estimate_or_the_one_asked_for():
     assert type(other.status) is str
 
 
+def test_degrees_of_freedom_are_stored_and_older_files_have_none(tmp_path):
+    """Intervals that are made again from a file are those of the run."""
+    estimate = LogEvidence(-1.0, 0.1, "smc", dof=15.0)
+    dt = make_tree(evidence=(estimate,), recommended="smc")
+    dt.to_netcdf(tmp_path / "run.nc")
+    with xr.open_datatree(tmp_path / "run.nc") as again:
+        assert log_evidence(again).dof == 15.0
+    older = dt.copy()
+    older["log_evidence"] = xr.DataTree(dt["log_evidence"].to_dataset().drop_vars("dof"))
+    assert log_evidence(older).dof == np.inf
+
+
 def test_log_evidence_says_what_is_there():
     dt = make_tree()
     with pytest.raises(ValueError, match="must be one of 'bar', 'jarzynski', got 'mbar'; leave"):
@@ -345,7 +359,7 @@ def test_attach_evidence_refuses_other_data():
 def test_a_planted_fingerprint_does_not_get_other_data_past_attach_evidence():
     """The data themselves decide, not what an attribute claims of them."""
     changed = {"y": np.array([9.0])}
-    with pytest.raises(ValueError, match="same observed data"):
+    with pytest.raises(ValueError, match="evidence must hold the observed data that its evidence"):
         attach_evidence(make_idata(changed), make_tree(fingerprint=fingerprint(changed)))
 
 

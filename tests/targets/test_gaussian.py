@@ -224,5 +224,5 @@ def test_reverse_starts_of_the_user():
     target = pe.Gaussian()
     found = pe.log_evidence(sample(target, method=pe.AIS(reverse_start=states, n_stages=100)))
     assert abs(found.value - target.log_evidence) < 4.0 * found.mcse
-    with pytest.raises(ValueError, match="draws must be finite numbers in one row"):
+    with pytest.raises(ValueError, match="reverse_start must be finite numbers in one row"):
         sample(target, method=pe.AIS(reverse_start=states[:, None]))

@@ -79,6 +79,14 @@ REFUSED = {
         partly_observed_mvnormal,
         r"missing values must .* got y_unobserved of a multivariate .*marginal distribution",
     ),
+    "called_chain": (
+        lambda: pm.Normal("y", pm.Normal("chain"), 1, observed=Y),
+        r"no variable must be called 'chain', which is a dimension .*call it 'chain_'",
+    ),
+    "called_draw": (
+        lambda: pm.Deterministic("draw", pm.Normal("y", pm.Normal("a"), 1, observed=Y)),
+        r"no variable must be called 'draw'",
+    ),
     "observed_car": (
         observed_car,
         r"normalised density, got y ~ pm\.CAR, .*log\(2 pi\).*Write it as pm\.MvNormal",

@@ -1,0 +1,200 @@
+"""What makes an object a kernel, and a kernel one for a target: checked before it moves anything.
+
+Compiled loops take positions and sizes on trust, so that a kernel that does not fit its target
+would read and write memory that is not its own.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_flag, check_kind, described, float_array, whole_array
+from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.shape import Shape
+
+__all__ = [
+    "check_dense",
+    "check_moves",
+    "check_positions",
+    "check_shape",
+    "check_shape_kind",
+    "checked_coordinates",
+    "checked_kernel",
+    "checked_row",
+]
+
+_METHODS = ("advance", "learn", "adjust", "frozen", "reversed", "settings")
+
+
+def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
+    """Return ``kernel``; ``names`` are what could be passed in its place, for the message.
+
+    Raises
+    ------
+    ValueError
+        If it is no object with the methods of a kernel; a class has none of its own.
+    """
+    missing = [method for method in _METHODS if not callable(getattr(kernel, method, None))]
+    if isinstance(kernel, type) or missing:
+        lacks = f" without {', '.join(missing)}" if missing and len(missing) < len(_METHODS) else ""
+        choice = f"one of {', '.join(names)} or " if names else ""
+        raise ValueError(
+            f"{name} must be {choice}a kernel object such as pe.HMC(), got {described(kernel)}"
+            f"{lacks}; "
+            "pass an object with the methods of pm_evidence.core.contracts.Kernel."
+        )
+    found: Kernel = kernel
+    return found
+
+
+def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = None) -> None:
+    """Refuse a kernel that does not fit a target, or that leaves some of its coordinates alone.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel; one without a method ``check`` answers for itself.
+    target : object
+        The target.
+    all_of : ndarray of int64, optional
+        The coordinates that it has to move; all by default.
+
+    Raises
+    ------
+    ValueError
+        Naming the kernel's field, or the coordinates that nothing moves.
+    """
+    check = getattr(kernel, "check", None)
+    if not callable(check):
+        return
+    try:
+        moved = check(target)
+    except ValueError as error:
+        raise ValueError(f"kernel must fit the target, but {error}") from error
+    left = np.setdiff1d(np.arange(target.n_dim) if all_of is None else all_of, moved)
+    if left.size:
+        raise ValueError(
+            f"kernel must move all {target.n_dim} coordinates, got {described(kernel)} that leaves "
+            f"{left.size} alone, the first at position {left[0]}; put a kernel for them beside it "
+            "in a pe.Cycle."
+        )
+
+
+def checked_coordinates(values: Any) -> NDArray[np.int64]:
+    """Return positions in a flat vector as an array that cannot be changed, shape ``(n,)``.
+
+    Raises
+    ------
+    ValueError
+        If they are not distinct whole numbers of at least 0, one at least.
+    """
+    found = whole_array("coordinates", values)
+    if found.ndim != 1 or not found.size:
+        raise ValueError(
+            f"coordinates must be a row of at least one position, got shape {found.shape}; pass "
+            "for example [0]."
+        )
+    if found.min() < 0 or len(np.unique(found)) < found.size:
+        raise ValueError(
+            f"coordinates must be distinct positions of at least 0, got {found.tolist()[:20]}; "
+            "count from the first coordinate, and drop repeats."
+        )
+    return _read_only(found.astype(np.int64))
+
+
+def checked_row(name: str, values: Any, n: int | None) -> NDArray[np.float64]:
+    """Return finite numbers as an array that cannot be changed, shape ``(n,)``.
+
+    Raises
+    ------
+    ValueError
+        If there is another number of them, or one is not finite.
+    """
+    found = float_array(name, values)
+    if found.ndim != 1 or (n is not None and found.size != n):
+        length = "one number" if n is None else f"{n}, one number"
+        raise ValueError(
+            f"{name} must be a row of {length} for each coordinate, got shape {found.shape}; pass "
+            "as many as there are coordinates."
+        )
+    bad = np.flatnonzero(~np.isfinite(found))
+    if bad.size:
+        raise ValueError(
+            f"{name} must be finite, got {found[bad[0]]} at index {bad[0]}; pass a number."
+        )
+    return _read_only(found)
+
+
+def check_positions(coordinates: NDArray[np.int64], target: Any) -> NDArray[np.int64]:
+    """Return where among the target's discrete coordinates some coordinates are.
+
+    Raises
+    ------
+    ValueError
+        If one of them does not exist, or is continuous.
+    """
+    wrong = coordinates[coordinates >= target.n_dim]
+    if wrong.size:
+        raise ValueError(
+            f"coordinates must be below {target.n_dim}, the number of coordinates of the target, "
+            f"got {wrong[0]}; count them from 0."
+        )
+    continuous = np.setdiff1d(coordinates, target.discrete)
+    if continuous.size:
+        raise ValueError(
+            f"coordinates must be those of discrete variables, at {target.discrete.tolist()[:20]}, "
+            f"got {continuous[0]}, which is continuous; move it with pe.HMC or pe.RandomWalk."
+        )
+    return np.searchsorted(target.discrete, coordinates)
+
+
+def check_shape_kind(shape: Any) -> None:
+    """Refuse what is neither None nor a Shape."""
+    if shape is not None:
+        check_kind("shape", shape, Shape, "leave it out, and it is learnt from the population")
+
+
+def check_dense(dense: Any) -> None:
+    """Refuse what is neither None, True nor False."""
+    if dense is not None:
+        check_flag("dense", dense)
+
+
+def check_shape(shape: Shape | None, d: int) -> None:
+    """Refuse a shape that does not fit ``d`` continuous coordinates.
+
+    Raises
+    ------
+    ValueError
+        Naming the part of the shape.
+    """
+    if shape is None:
+        return
+    sizes = {"mean": ((d,),), "factor": ((d, d), (d, 1))}
+    for part, allowed in sizes.items():
+        values = getattr(shape, part)
+        fits = isinstance(values, np.ndarray) and values.dtype == np.float64
+        if not fits or values.shape not in allowed:
+            raise ValueError(
+                f"shape.{part} must be an array of float64 of shape "
+                f"{' or '.join(map(str, allowed))}, as the target has {d} continuous coordinates, "
+                f"got {described(values)}; leave shape out to have it learnt."
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"shape.{part} must be finite, got {values[~np.isfinite(values)][0]}; leave shape "
+                "out to have it learnt."
+            )
+    scale = np.diag(shape.factor) if shape.is_dense else shape.factor
+    if not (scale > 0.0).all():
+        raise ValueError(
+            f"shape.factor must have standard deviations above 0, got {float(scale.min())}; leave "
+            "shape out to have it learnt."
+        )
+
+
+def _read_only[T: np.generic](array: NDArray[T]) -> NDArray[T]:
+    array.setflags(write=False)
+    return array

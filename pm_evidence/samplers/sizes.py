@@ -1,0 +1,7 @@
+"""Sizes beyond which an option is a mistake: the run would fill memory, or seem to hang."""
+
+__all__ = ["MOST_ISLANDS", "MOST_MOVES", "MOST_STAGES"]
+
+MOST_ISLANDS = 100_000
+MOST_MOVES = 1_000_000  # of one state at one stage
+MOST_STAGES = 1_000_000

@@ -1,0 +1,122 @@
+"""Arrays that are none are refused by name, and not in the words of NumPy."""
+
+import numpy as np
+import pytest
+
+from pm_evidence import LogEvidence, estimators
+
+GOOD = np.linspace(1.0, 2.0, 20)
+EVIDENCE = LogEvidence(-1.0, 0.1, "bar")
+BLOCKS = np.arange(20) // 2
+
+WRONG_ARRAYS = {
+    "none": None,
+    "text": "abc",
+    "texts": ["a", "b"],
+    "complex": GOOD + 1j,
+    "objects": np.array([1.0, None], dtype=object),
+    "ragged": [[1.0], [1.0, 2.0]],
+    "matrix": np.ones((3, 3)),
+    "number": 1.0,
+    "empty": [],
+    "nan": [1.0, np.nan],
+    "minus infinity": [1.0, -np.inf],
+    "masked": np.ma.masked_array([1.0, 2.0], [False, True]),
+    "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
+    "truth values": [True, False],
+    "class": np.ndarray,
+}
+ARRAYS = {
+    "bar": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "bridge": {"works": [(GOOD, GOOD - 1.0)] * 2},
+    "cumulant": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "cumulant_forward": {"work": GOOD},
+    "cumulant_reverse": {"work": GOOD},
+    "histogram": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "histogram_draws": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "histogram_posterior": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "jarzynski": {"work": GOOD},
+    "jarzynski_reverse": {"work": GOOD},
+    "lower_bound": {"work": GOOD},
+    "upper_bound": {"work": GOOD},
+    "power_posterior": {"beta": np.linspace(0, 1, 20), "energy": np.ones((2, 20))},
+    "single_run": {"work": GOOD, "relative_variance": np.ones(20)},
+    "work_density": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+}
+
+
+def test_every_estimator_is_here():
+    """A new estimator has to be checked, too."""
+    assert set(ARRAYS) | {"difference", "recommend"} == set(estimators.__all__)
+
+
+@pytest.mark.parametrize("wrong", WRONG_ARRAYS)
+@pytest.mark.parametrize(
+    ("name", "parameter"), [(name, parameter) for name in ARRAYS for parameter in ARRAYS[name]]
+)
+def test_wrong_arrays_are_refused_by_name(name, parameter, wrong):
+    """Whatever is wrong with an array, the message begins with the parameter's name."""
+    with pytest.raises(ValueError, match=rf"^{parameter}(\[0\])* must"):
+        getattr(estimators, name)(**{**ARRAYS[name], parameter: WRONG_ARRAYS[wrong]})
+
+
+@pytest.mark.parametrize("wrong", ["text", "ragged", "matrix", "masked", "class", "objects"])
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("bar", "forward_blocks"),
+        ("bar", "reverse_blocks"),
+        ("cumulant", "reverse_blocks"),
+        ("cumulant_forward", "blocks"),
+        ("histogram", "forward_blocks"),
+        ("jarzynski", "blocks"),
+        ("jarzynski_reverse", "blocks"),
+        ("lower_bound", "blocks"),
+        ("upper_bound", "blocks"),
+        ("power_posterior", "variance"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(name, parameter, wrong):
+    with pytest.raises(ValueError, match=rf"^{parameter} must"):
+        getattr(estimators, name)(**ARRAYS[name], **{parameter: WRONG_ARRAYS[wrong]})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("power_posterior", {"beta": np.linspace(1, 0, 20)}, "beta must rise"),
+        ("power_posterior", {"variance": np.full((2, 20), -1.0)}, "variance must not be negative"),
+        ("power_posterior", {"energy": np.ones((0, 20))}, r"energy must have shape \(n_islands"),
+        ("histogram_draws", {"draws": 10**13}, "draws must be at most"),
+        ("bar", {"name": None}, "name must be a string"),
+        ("jarzynski", {"name": 5}, "name must be a string"),
+        ("upper_bound", {"exact": "yes"}, "exact must be True or False"),
+        ("bridge", {"works": [(GOOD,)]}, r"works\[0\] must be a pair"),
+    ],
+)
+def test_other_arguments(name, options, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        getattr(estimators, name)(**{**ARRAYS[name], **options})
+
+
+def test_what_is_no_estimate():
+    with pytest.raises(TypeError, match=r"^subtrahend must be of type LogEvidence, got 1"):
+        estimators.difference(EVIDENCE, 1.0)
+    with pytest.raises(TypeError, match=r"^bridge must be of type LogEvidence, got None"):
+        estimators.recommend(EVIDENCE, None, ARRAYS["bridge"]["works"])
+    with pytest.raises(ValueError, match=r"^works must be a list"):
+        estimators.recommend(EVIDENCE, EVIDENCE, [])
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.float32, np.int64])
+def test_whatever_is_an_array_of_numbers_is_taken(kind):
+    """Lists, tuples and other widths of numbers are as good."""
+    plain = np.arange(20.0)
+    given = (
+        plain.astype(kind)
+        if isinstance(kind, type) and kind in (np.float32, np.int64)
+        else (kind(plain))
+    )
+    assert estimators.jarzynski(given) == estimators.jarzynski(plain)
+    blocks = BLOCKS.astype(np.uint8).tolist()
+    assert estimators.jarzynski(given, blocks=blocks) == estimators.jarzynski(plain, blocks=BLOCKS)

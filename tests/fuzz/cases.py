@@ -1,0 +1,400 @@
+"""Calls of every public name, each with one argument, or two, that somebody gave by mistake."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+import pm_evidence as pe
+from pm_evidence import estimators
+from tests.fuzz.values import VALUES, broken_trees, kernels
+
+__all__ = ["Call", "calls", "covered", "pairs"]
+
+WORK = np.linspace(1.0, 2.0, 20)
+BOTH = {"work_forward": WORK, "work_reverse": WORK - 1.0}
+BLOCKS = {"forward_blocks": None, "reverse_blocks": None}
+EVIDENCE = VALUES["evidence"]
+PLOT = {"backend": "none", "visuals": None, "figure_kwargs": None}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call with wrong arguments.
+
+    Parameters
+    ----------
+    name : str
+        What is called.
+    function : callable
+        What does it.
+    arguments : mapping
+        All arguments.
+    wrong : mapping of str to str
+        Which of them are wrong, and how.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any] = field(repr=False)
+    wrong: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}: {what}' for key, what in self.wrong.items())})"
+
+
+def state_space(**arguments):
+    """``pe.StateSpace`` in a model of its own."""
+    with pm.Model(coords={"time": range(5)}):
+        return pe.StateSpace(**arguments)
+
+
+def random_effects(**arguments):
+    """``pe.RandomEffects`` in a model of its own."""
+    with pm.Model(coords={"time": range(5)}):
+        return pe.RandomEffects(**arguments)
+
+
+def sample(target=None, *, method="auto", draws=40, **options):
+    """A run that is over in an instant where nothing is wrong with it."""
+    if isinstance(method, str):
+        methods = {"auto": pe.AIS(n_stages=10), "smc": pe.SMC(islands=2)}
+        method = methods.get(method, method)
+    return pe.sample_evidence(
+        pe.Gaussian() if target is None else target,
+        method=method,
+        draws=draws,
+        **{"random_seed": 1, "progressbar": False, "cores": 1, **options},
+    )
+
+
+def sample_from(target, reverse_start):
+    """A short run whose reverse paths start from what is given."""
+    return sample(target, method=pe.AIS(n_stages=3, reverse_start=reverse_start), draws=10)
+
+
+@cache
+def model():
+    """Two continuous coordinates, one of bounds 0 to 2 and one without an upper bound."""
+    with pm.Model() as built:
+        x = pm.Normal("x", 0.0, 1.0, shape=2)
+        k = pm.Categorical("k", p=np.full(3, 1.0 / 3.0))
+        n = pm.Poisson("n", 2.0)
+        pm.Normal("y", x.sum() + k + n, 1.0, observed=[3.0, 4.0])
+    return built
+
+
+@cache
+def result():
+    """A stored result with work of both directions."""
+    return sample(method=pe.AIS(n_stages=5))
+
+
+def certify(target=None, **options):
+    """``simulate_and_certify`` of the shared model, with little effort."""
+    return pe.simulate_and_certify(
+        model() if target is None else target,
+        **{"draws": 20, "n_stages": 3, "random_seed": 1, "progressbar": False, **options},
+    )
+
+
+def walk():
+    """A random walk that is observed with noise."""
+    with pm.Model() as built:
+        step = pm.HalfNormal("step", 1.0)
+        pe.StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0.0, 1.0),
+            transition=lambda h, t: pm.Normal.dist(h, step),
+            emission=lambda h, t: pm.Normal.dist(h, 1.0),
+            observed=[0.1, 0.4, 0.9, 1.1],
+            n_particles=4,
+        )
+    return built
+
+
+@cache
+def estimated():
+    """A model whose likelihood is estimated, and a result for it."""
+    built = walk()
+    method = pe.AISEL(islands=2, chain_length=1)
+    return built, sample(built, method=method, draws=16)
+
+
+def latent(dt=None, model=None, **options):
+    """``sample_latent`` of that result."""
+    built, result = estimated()
+    return pe.sample_latent(
+        result if dt is None else dt, built if model is None else model, **options
+    )
+
+
+# What is called, and good arguments for all that may be wrong.
+GOOD = {
+    "AIS": (
+        pe.AIS,
+        {"direction": "both", "n_stages": 10, "ess": 0.5, "reverse_start": None, "islands": 2},
+    ),
+    "AISEL": (
+        pe.AISEL,
+        {
+            "resampling": "systematic",
+            "islands": 2,
+            "chain_length": 1,
+            "resample_below": 1.0,
+            "burn_in": 0,
+            "ess": 0.5,
+            "n_stages": None,
+            "renewal": 1.0,
+        },
+    ),
+    "SMC": (
+        pe.SMC,
+        {
+            "islands": 2,
+            "chain_length": 1,
+            "ess": 0.5,
+            "resampling": "systematic",
+            "resample_below": 1.0,
+            "n_stages": 10,
+        },
+    ),
+    "HMC": (
+        pe.HMC,
+        {"step_size": 0.5, "path_length": 1.0, "shape": None, "dense": None, "exploring": False},
+    ),
+    "RandomWalk": (pe.RandomWalk, {"scale": 1.0, "n_steps": 2, "shape": None, "dense": None}),
+    "PseudoMarginal": (
+        pe.PseudoMarginal,
+        {"scale": 1.0, "n_steps": 1, "renewal": 1.0, "shape": None, "spread": None},
+    ),
+    "Cycle": (pe.Cycle, {"parts": (pe.HMC(),)}),
+    "DiscreteGibbs": (pe.DiscreteGibbs, {"coordinates": [0], "lower": [0], "upper": [1]}),
+    "IntegerWalk": (pe.IntegerWalk, {"coordinates": [0], "spread": [1.0], "scale": 1.0}),
+    "Gaussian": (
+        pe.Gaussian,
+        {"start_mean": 1.0, "start_sd": 1.0, "mean": 0.0, "sd": 1.0, "tau": 0.5},
+    ),
+    "Ising": (pe.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
+    "Potts": (pe.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
+    "LogEvidence": (
+        pe.LogEvidence,
+        {
+            "value": -1.0,
+            "mcse": 0.1,
+            "estimator": "bar",
+            "status": "ok",
+            "lower": -1.2,
+            "upper": -0.8,
+            "message": "",
+        },
+    ),
+    "StateSpace": (
+        state_space,
+        {
+            "name": "y",
+            "init": lambda: pm.Normal.dist(0.0, 1.0),
+            "transition": lambda h, t: pm.Normal.dist(h, 1.0),
+            "emission": lambda h, t: pm.Normal.dist(h, 1.0),
+            "observed": np.linspace(-1.0, 1.0, 5),
+            "n_particles": 10,
+            "filter": "bootstrap",
+            "proposal": None,
+            "init_proposal": None,
+            "look_ahead": None,
+            "resampling": "systematic",
+            "ess": 0.5,
+            "dims": None,
+            "model": None,
+        },
+    ),
+    "RandomEffects": (
+        random_effects,
+        {
+            "name": "y",
+            "effects": lambda: pm.Normal.dist(0.0, 1.0),
+            "emission": lambda u, i: pm.Normal.dist(u, 1.0),
+            "groups": [0, 0, 1, 1, 1],
+            "observed": np.linspace(-1.0, 1.0, 5),
+            "n_particles": 10,
+            "draws": "quasi",
+            "dims": None,
+            "model": None,
+        },
+    ),
+    "sample_evidence": (
+        sample,
+        {
+            "target": None,
+            "method": "auto",
+            "draws": 40,
+            "schedule": "adaptive",
+            "kernel": "auto",
+            "reference": "prior",
+            "potentials": "likelihood",
+            "cores": 1,
+            "executor": None,
+            "target_mcse": None,
+            "max_time": None,
+            "max_draws": None,
+            "random_seed": 1,
+            "idata_kwargs": None,
+            "compile_kwargs": None,
+        },
+    ),
+    "simulate_and_certify": (
+        certify,
+        {
+            "target": None,
+            "draws": 20,
+            "n_stages": 3,
+            "kernel": "auto",
+            "cores": 1,
+            "executor": None,
+            "random_seed": 1,
+        },
+    ),
+    "compare": (
+        pe.compare,
+        {"models": {"a": EVIDENCE, "b": EVIDENCE}, "prior_probs": None},
+    ),
+    "bayes_factor": (pe.bayes_factor, {"dt1": EVIDENCE, "dt2": EVIDENCE}),
+    "attach_evidence": (pe.attach_evidence, {"idata": result, "evidence": result}),
+    "log_evidence": (pe.log_evidence, {"dt": result, "estimator": None}),
+    "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
+    "plot_compare": (pe.plot_compare, {"models": {"a": EVIDENCE, "b": EVIDENCE}, **PLOT}),
+    "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
+    "plot_schedule": (pe.plot_schedule, {"dt": result, **PLOT}),
+    "plot_work": (pe.plot_work, {"dt": result, "kind": "kde", **PLOT}),
+    "plot_estimates": (pe.plot_estimates, {"dt": result, "reference": None, **PLOT}),
+    "estimators.bar": (estimators.bar, {**BOTH, **BLOCKS, "name": "bar"}),
+    "estimators.bridge": (estimators.bridge, {"works": [(WORK, WORK - 1.0)] * 2}),
+    "estimators.cumulant": (estimators.cumulant, {**BOTH, **BLOCKS}),
+    "estimators.cumulant_forward": (estimators.cumulant_forward, {"work": WORK, "blocks": None}),
+    "estimators.cumulant_reverse": (estimators.cumulant_reverse, {"work": WORK, "blocks": None}),
+    "estimators.difference": (
+        estimators.difference,
+        {"minuend": EVIDENCE, "subtrahend": EVIDENCE},
+    ),
+    "estimators.histogram": (estimators.histogram, {**BOTH, **BLOCKS}),
+    "estimators.histogram_draws": (
+        estimators.histogram_draws,
+        {**BOTH, "draws": 5, "random_seed": 1},
+    ),
+    "estimators.histogram_posterior": (
+        estimators.histogram_posterior,
+        {**BOTH, "draws": 5, "random_seed": 1},
+    ),
+    "estimators.jarzynski": (
+        estimators.jarzynski,
+        {"work": WORK, "blocks": None, "name": "jarzynski"},
+    ),
+    "estimators.jarzynski_reverse": (estimators.jarzynski_reverse, {"work": WORK, "blocks": None}),
+    "estimators.lower_bound": (estimators.lower_bound, {"work": WORK, "blocks": None}),
+    "estimators.upper_bound": (
+        estimators.upper_bound,
+        {"work": WORK, "blocks": None, "exact": False},
+    ),
+    "estimators.power_posterior": (
+        estimators.power_posterior,
+        {"beta": np.linspace(0.0, 1.0, 3), "energy": np.ones((2, 3)), "variance": None},
+    ),
+    "estimators.recommend": (
+        estimators.recommend,
+        {"smc": EVIDENCE, "bridge": EVIDENCE, "works": [(WORK, WORK - 1.0)] * 2},
+    ),
+    "estimators.single_run": (
+        estimators.single_run,
+        {"work": WORK, "relative_variance": np.ones(20)},
+    ),
+    "estimators.work_density": (estimators.work_density, BOTH),
+}
+# Which of them read a stored result, and as which argument.
+_READERS = {
+    "attach_evidence": "evidence",
+    "bayes_factor": "dt1",
+    "log_evidence": "dt",
+    "plot_energy": "dt",
+    "plot_estimates": "dt",
+    "plot_schedule": "dt",
+    "plot_work": "dt",
+}
+_STARTS = [
+    *("array", "array of nan", "cube", "empty array", "0-d array", "texts", "objects", "text"),
+    *("empty tree", "other tree", "masked", "complex", "records", "large whole numbers"),
+]
+
+
+def covered() -> set[str]:
+    """Return the public names that are called."""
+    return set(GOOD)
+
+
+def calls() -> Iterator[Call]:
+    """Return all calls with one wrong argument."""
+    for name, (function, good) in GOOD.items():
+        for parameter, what in itertools.product(good, VALUES):
+            arguments = {key: _made(value) for key, value in good.items()}
+            arguments[parameter] = VALUES[what]
+            yield Call(name, function, arguments, {parameter: what})
+    yield from _with_kernels()
+    yield from _with_starts()
+    yield from _with_broken_trees()
+
+
+def pairs(n: int, rng: np.random.Generator) -> Iterator[Call]:
+    """Return ``n`` random calls with two wrong arguments."""
+    names = [name for name, (_, good) in GOOD.items() if len(good) > 1]
+    for _ in range(n):
+        name = str(rng.choice(names))
+        function, good = GOOD[name]
+        wrong = {
+            str(parameter): str(rng.choice(list(VALUES)))
+            for parameter in rng.choice(list(good), 2, replace=False)
+        }
+        arguments = {key: _made(value) for key, value in good.items()}
+        arguments |= {key: VALUES[what] for key, what in wrong.items()}
+        yield Call(name, function, arguments, wrong)
+
+
+def _made(value: Any) -> Any:
+    return value() if value is result or value is model else value
+
+
+def _with_kernels() -> Iterator[Call]:
+    small = {"target": model(), "method": pe.SMC(islands=2, chain_length=2), "draws": 8}
+    for what, kernel in kernels().items():
+        arguments = {**small, "schedule": [0.0, 0.5, 1.0], "kernel": kernel}
+        yield Call("sample_evidence", sample, arguments, {"kernel": what})
+    for lattice in (pe.Ising(4), pe.Potts(4, q=3), pe.Ising(5, field=0.5)):
+        for what, kernel in kernels().items():
+            yield Call(
+                "sample_evidence",
+                sample,
+                {"target": lattice, "kernel": kernel, "draws": 12},
+                {"kernel": what},
+            )
+
+
+def _with_starts() -> Iterator[Call]:
+    for target in (pe.Gaussian(), pe.Ising(4), pe.Potts(4, q=3), model()):
+        for what in _STARTS:
+            arguments = {"target": target, "reverse_start": VALUES[what]}
+            yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
+
+
+def _with_broken_trees() -> Iterator[Call]:
+    for what, dt in broken_trees(result()).items():
+        for name, parameter in _READERS.items():
+            function, good = GOOD[name]
+            arguments = {key: _made(value) for key, value in good.items()}
+            yield Call(name, function, {**arguments, parameter: dt}, {parameter: what})
+        yield Call("compare", pe.compare, {"models": {"a": dt}}, {"models": what})
+        arguments = {"target": pe.Gaussian(), "reverse_start": dt}
+        yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
+    for what, dt in broken_trees(estimated()[1]).items():
+        yield Call("sample_latent", latent, {"dt": dt, "draws": 3}, {"dt": what})

@@ -1,0 +1,158 @@
+"""Values that an argument may be given by mistake."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+import pm_evidence as pe
+from pm_evidence.core.shape import Shape
+from pm_evidence.kernels.bit_sliced import SpinHeatBath
+from pm_evidence.kernels.cluster import SwendsenWang
+
+__all__ = ["VALUES", "broken_trees", "kernels"]
+
+VALUES = {
+    "None": None,
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "-inf": -float("inf"),
+    "-1": -1,
+    "0": 0,
+    "1": 1,
+    "0.5": 0.5,
+    "1e13": 10**13,
+    "2**70": 2**70,
+    "-2**70": -(2**70),
+    "10**400": 10**400,
+    "True": True,
+    "complex": 1j,
+    "complex128": np.complex128(1.0),
+    "float32": np.float32(0.5),
+    "Fraction": Fraction(1, 2),
+    "Decimal": Decimal("0.5"),
+    "empty text": "",
+    "text": "x",
+    "auto": "auto",
+    "bytes": b"x",
+    "0-d array": np.array(1.0),
+    "empty array": np.array([]),
+    "array": np.array([1.0, 2.0]),
+    "array of nan": np.array([1.0, np.nan]),
+    "array of inf": np.array([np.inf, 1.0]),
+    "large whole numbers": np.array([10**13]),
+    "negative whole numbers": np.array([-1, -(2**62)]),
+    "cube": np.ones((2, 3, 4)),
+    "objects": np.array([None, 1.0], dtype=object),
+    "texts": np.array(["a", "b"]),
+    "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
+    "records": np.zeros(2, dtype=[("a", float)]),
+    "masked": np.ma.masked_array([1.0, 2.0], [True, False]),
+    "ragged": [[1.0], [1.0, 2.0]],
+    "empty list": [],
+    "list of None": [None],
+    "nested": [[[[]]]],
+    "tuple": (1.0, 2.0, 3.0),
+    "dict": {},
+    "dict of a number": {"a": 1},
+    "dict of None": {None: None},
+    "set": {1, 2},
+    "generator": (i for i in range(3)),
+    "object": object(),
+    "class": pe.HMC,
+    "builtin class": int,
+    "function": lambda *arguments: None,
+    "failing function": lambda: 1 / 0,
+    "module": pe,
+    "kernel": pe.HMC(),
+    "sampler": pe.SMC(),
+    "target": pe.Gaussian(),
+    "evidence": pe.LogEvidence(-1.0, 0.1, "bar"),
+    "unknown evidence": pe.LogEvidence(float("nan"), float("nan"), "bar", "no_error"),
+    "empty tree": xr.DataTree(),
+    "other tree": xr.DataTree.from_dict({"posterior": xr.Dataset({"x": 1.0})}),
+    "dataset": xr.Dataset(),
+    "frame": pd.DataFrame({"a": [1.0]}),
+    "series": pd.Series([1.0, None], dtype="Float64"),
+}
+
+
+def kernels():
+    """Kernels that do not belong to a model of four coordinates, or hardly."""
+    shapes = {
+        "of one coordinate": Shape(np.zeros(1), np.ones((1, 1))),
+        "of nan": Shape(np.full(2, np.nan), np.eye(2)),
+        "of lists": Shape([0.0, 0.0], [[1.0], [1.0]]),
+        "singular": Shape(np.zeros(2), np.zeros((2, 2))),
+        "of integers": Shape(np.zeros(2, int), np.ones((2, 1), int)),
+        "large": Shape(np.zeros(2), np.full((2, 1), 1e300)),
+        "right": Shape(np.zeros(2), np.ones((2, 1))),
+    }
+    discrete = [[0], [2], [3], [4], [10**6], [2, 3], [3, 2], [0, 2], [2**40]]
+    bounds = [(0, 1), (0, 2), (-1, 2), (0, 0), (2, 2), (0, 10**4), (-(10**4), 10**4)]
+    found = {f"HMC of a shape {name}": pe.HMC(shape=shape) for name, shape in shapes.items()}
+    found |= {f"walk of a shape {name}": pe.RandomWalk(shape=s) for name, s in shapes.items()}
+    found |= {f"integers {at}": pe.IntegerWalk(at, np.ones(len(at))) for at in discrete}
+    found |= {
+        f"Gibbs {at} {low} {high}": pe.DiscreteGibbs(at, [low] * len(at), [high] * len(at))
+        for at in discrete
+        for low, high in bounds
+    }
+    whole = [pe.RandomWalk(), pe.DiscreteGibbs([2], [0], [2]), pe.IntegerWalk([3], [1e15])]
+    cycles = {f"cycle with {name}": pe.Cycle((*whole, part)) for name, part in found.items()}
+    return {
+        **found,
+        **cycles,
+        "extreme HMC": pe.Cycle((pe.HMC(step_size=1e-300, path_length=1e300), *whole[1:])),
+        "extreme walk": pe.Cycle((pe.RandomWalk(scale=1e300), *whole[1:])),
+        "nested": pe.Cycle((pe.Cycle((pe.Cycle(tuple(whole)),)),)),
+        "estimates": pe.PseudoMarginal(),
+        "clusters": SwendsenWang(),
+        "spins": SpinHeatBath(),
+    }
+
+
+def broken_trees(dt):
+    """Return copies of a result in which a part is missing, or is something else."""
+    broken = {f"without {name}": dt.drop_nodes(name) for name in dt.children}
+    for group in dt.children:
+        data = dt[group].to_dataset()
+        for name in data.variables:
+            broken[f"{group} without {name}"] = _with(dt, group, data.drop_vars(name))
+        for name in data.attrs:
+            left = {key: value for key, value in data.attrs.items() if key != name}
+            broken[f"{group} without the attribute {name}"] = _with(
+                dt, group, data.drop_attrs().assign_attrs(left)
+            )
+            for what, value in (("x", "x"), ("9", "9"), ("[]", "[]"), ("-1", -1)):
+                broken[f"{group} with {name}={what}"] = _with(
+                    dt, group, data.assign_attrs({name: value})
+                )
+        for name, variable in data.data_vars.items():
+            for what, values in (
+                ("texts", np.full(variable.shape, "a")),
+                ("nan", np.full(variable.shape, np.nan)),
+                ("-1", np.full(variable.shape, -1.0)),
+                ("large", np.full(variable.shape, 10**13)),
+                ("objects", np.full(variable.shape, None)),
+            ):
+                changed = data.assign({name: (variable.dims, values)})
+                broken[f"{group} with {what} as {name}"] = _with(dt, group, changed)
+            number = data.assign({name: 1.0})
+            broken[f"{group} with a number as {name}"] = _with(dt, group, number)
+        for dim in data.dims:
+            for what, part in (
+                ("one", slice(1)),
+                ("none of", slice(0)),
+                ("less of", slice(1, None)),
+            ):
+                broken[f"{group} with {what} {dim}"] = _with(dt, group, data.isel({dim: part}))
+    return broken
+
+
+def _with(dt, group, data):
+    changed = dt.copy()
+    changed[group] = xr.DataTree(data)
+    return changed

@@ -1,0 +1,177 @@
+"""Kernels that do not fit are refused: compiled loops would read and write memory not their own."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.shape import Shape
+from pm_evidence.kernels.bit_sliced import SpinHeatBath
+from pm_evidence.kernels.choose import choose_kernel
+from pm_evidence.kernels.cluster import SwendsenWang
+from pm_evidence.kernels.heat_bath import ColourHeatBath
+from pm_evidence.lines import line_of
+from tests.kernels.exact import mixed
+
+# two continuous coordinates, then one of bounds 0 to 3 and one of unknown bounds
+MIXED = SimpleNamespace(
+    n_dim=4,
+    continuous=np.array([0, 1]),
+    discrete=np.array([2, 3]),
+    lower=np.array([0.0, -np.inf]),
+    upper=np.array([3.0, np.inf]),
+    differentiable=object(),
+)
+CONTINUOUS = SimpleNamespace(
+    n_dim=2,
+    continuous=np.array([0, 1]),
+    discrete=np.empty(0, np.int64),
+    lower=np.empty(0),
+    upper=np.empty(0),
+    differentiable=None,
+)
+GIBBS = {"coordinates": [2], "lower": [0], "upper": [3]}
+WALK = {"coordinates": [3], "spread": [1.0]}
+
+WRONG_FIELDS = [
+    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [-1]}, r"coordinates must be distinct positions"),
+    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [0, 0]}, r"coordinates must be distinct positions"),
+    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [0.5]}, r"coordinates must hold whole numbers"),
+    (pe.DiscreteGibbs, {**GIBBS, "coordinates": []}, r"coordinates must be a row of at least one"),
+    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [[1]]}, r"coordinates must be a row"),
+    (pe.DiscreteGibbs, {**GIBBS, "coordinates": None}, r"coordinates must hold whole numbers"),
+    (pe.DiscreteGibbs, {**GIBBS, "upper": [np.inf]}, r"upper must be finite, got inf"),
+    (pe.DiscreteGibbs, {**GIBBS, "lower": [np.nan]}, r"lower must be finite, got nan"),
+    (pe.DiscreteGibbs, {**GIBBS, "lower": [0, 0]}, r"lower must be a row of 1, one number for"),
+    (pe.DiscreteGibbs, {**GIBBS, "lower": [4]}, r"lower must not exceed upper, got lower=4"),
+    (pe.DiscreteGibbs, {**GIBBS, "lower": [0.5]}, r"lower must hold whole numbers, got 0\.5"),
+    (pe.DiscreteGibbs, {**GIBBS, "upper": [1e13]}, r"lower and upper must leave at most 100,000"),
+    (pe.IntegerWalk, {**WALK, "spread": [0.5]}, r"spread must be at least 1"),
+    (pe.IntegerWalk, {**WALK, "spread": [np.nan]}, r"spread must be finite, got nan"),
+    (pe.IntegerWalk, {**WALK, "spread": [1, 1]}, r"spread must be a row of 1"),
+    (pe.IntegerWalk, {**WALK, "scale": -1}, r"scale must be a finite number above 0"),
+    (pe.HMC, {"shape": np.eye(2)}, r"shape must be of type Shape, got an array of shape"),
+    (pe.HMC, {"dense": "yes"}, r"dense must be True or False"),
+    (pe.HMC, {"exploring": None}, r"exploring must be True or False"),
+    (pe.HMC, {"step_size": True}, r"step_size must be a finite number above 0, got True"),
+    (pe.RandomWalk, {"n_steps": 10**13}, r"n_steps must be at most 1,000,000"),
+    (pe.RandomWalk, {"scale": 1 + 0j}, r"scale must be a finite number above 0"),
+    (pe.PseudoMarginal, {"spread": [0.0]}, r"spread must be at least 1"),
+    (pe.PseudoMarginal, {"renewal": np.ones(2)}, r"renewal must lie between 0 and 1"),
+    (pe.Cycle, {"parts": ()}, r"parts must be a tuple of at least one kernel, got \(\)"),
+    (pe.Cycle, {"parts": pe.HMC()}, r"parts must be a tuple of at least one kernel, got an object"),
+    (pe.Cycle, {"parts": (pe.HMC(), pe.HMC)}, r"parts\[1\] must be a kernel object .*class HMC"),
+    (SpinHeatBath, {"n_sweeps": 10**13}, r"n_sweeps must be at most"),
+    (SpinHeatBath, {"backwards": "yes"}, r"backwards must be True or False"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "fields", "message"), WRONG_FIELDS)
+def test_a_kernel_checks_its_own_fields(kernel, fields, message):
+    """What is wrong by itself is refused where it is written."""
+    with pytest.raises((ValueError, TypeError), match=message):
+        kernel(**fields)
+
+
+WRONG_TARGETS = [
+    (pe.DiscreteGibbs([5], [0], [1]), MIXED, r"coordinates must be below 4, .*got 5"),
+    (pe.DiscreteGibbs([0], [0], [1]), MIXED, r"coordinates must be those of discrete .*got 0"),
+    (pe.DiscreteGibbs([2], [0], [4]), MIXED, r"within the variable's own bounds, 0 to 3, got 0 to"),
+    (pe.DiscreteGibbs([2], [-1], [3]), MIXED, r"within the variable's own bounds, 0 to 3, got -1"),
+    (pe.IntegerWalk([4], [1.0]), MIXED, r"coordinates must be below 4"),
+    (pe.IntegerWalk([1], [1.0]), MIXED, r"coordinates must be those of discrete"),
+    (pe.HMC(shape=Shape(np.zeros(3), np.ones((3, 1)))), MIXED, r"shape\.mean must be an array"),
+    (pe.HMC(shape=Shape(np.zeros(2), np.ones((2, 3)))), MIXED, r"shape\.factor must be an array"),
+    (pe.HMC(shape=Shape([0.0, 0.0], np.eye(2))), MIXED, r"shape\.mean must be an array"),
+    (
+        pe.RandomWalk(shape=Shape(np.zeros(2), np.full((2, 1), np.nan))),
+        MIXED,
+        r"shape\.factor must be finite, got nan",
+    ),
+    (
+        pe.RandomWalk(shape=Shape(np.zeros(2), np.zeros((2, 2)))),
+        MIXED,
+        r"shape\.factor must have standard deviations above 0",
+    ),
+    (pe.Cycle((pe.HMC(), pe.DiscreteGibbs([2, 7], [0, 0], [3, 1]))), MIXED, r"must be below 4"),
+    (pe.Cycle((pe.Cycle((pe.DiscreteGibbs([9], [0], [1]),)),)), MIXED, r"must be below 4"),
+    (pe.Cycle((pe.HMC(),)), MIXED, r"kernel must move all 4 coordinates, .*leaves 2 alone.*tion 2"),
+    (pe.DiscreteGibbs([2], [0], [3]), MIXED, r"kernel must move all 4 coordinates"),
+    (pe.Cycle((pe.HMC(),)), CONTINUOUS, r"kernel HMC needs a gradient"),
+    (pe.PseudoMarginal(), MIXED, r"kernel PseudoMarginal needs a likelihood that is estimated"),
+    (SwendsenWang(), MIXED, r"kernel SwendsenWang must move a pe\.Ising or pe\.Potts"),
+    (SpinHeatBath(), CONTINUOUS, r"kernel SpinHeatBath must move a pe\.Ising"),
+    (pe.HMC, MIXED, r"kernel must be one of auto, hmc, random_walk or a kernel object.*class HMC"),
+    (SimpleNamespace(advance=print), MIXED, r"without learn, adjust, frozen, reversed, settings"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "target", "message"), WRONG_TARGETS)
+def test_a_kernel_is_checked_against_its_target(kernel, target, message):
+    """A position beyond the last coordinate would be written to, whatever lies there."""
+    with pytest.raises(ValueError, match=message):
+        choose_kernel(target, kernel)
+
+
+@pytest.mark.parametrize(
+    ("target", "kernel", "message"),
+    [
+        (pe.Potts(4, q=3), SpinHeatBath(), r"kernel must be one of auto, .*got an object of type"),
+        (pe.Ising(4), ColourHeatBath(), r"kernel must be one of auto"),
+        (pe.Ising(4, field=0.5), SwendsenWang(), r"must have no field for cluster moves"),
+        (pe.Ising(4, field=0.5), "wolff", r"must have no field for cluster moves"),
+        (pe.Potts(4, coupling=-1.0), "swendsen_wang", r"coupling must not be negative"),
+        (pe.Ising(5), SpinHeatBath(), r"order must not be 'checkerboard'"),
+        (pe.Ising(4), np.ones(2), r"kernel must be one of auto"),
+        (pe.Gaussian(), np.ones(2), r"kernel must be 'auto' for a Gaussian"),
+    ],
+)
+def test_a_kernel_of_lattices_is_checked_when_it_is_chosen(target, kernel, message):
+    """Refused before the first state is drawn."""
+    with pytest.raises(ValueError, match=message):
+        line_of(target, kernel)
+
+
+def test_a_kernel_cannot_be_changed_once_checked():
+    """Positions that change after the check would be as bad as unchecked ones."""
+    given = np.array([2])
+    kernel = pe.DiscreteGibbs(given, np.zeros(1), np.full(1, 3.0))
+    given[0] = 99
+    assert kernel.coordinates.tolist() == [2]
+    with pytest.raises(ValueError, match="read-only"):
+        kernel.coordinates[0] = 99
+    again = pickle.loads(pickle.dumps(kernel.reversed()))
+    assert again.coordinates.tolist() == [2] and again.upper.tolist() == [3.0]
+
+
+def test_nested_cycles_move_everything():
+    """A cycle of cycles is a cycle, and its settings and reversal are those of its parts."""
+    inner = pe.Cycle((pe.DiscreteGibbs([2], [0], [3]), pe.IntegerWalk([3], [1.0])))
+    kernel = choose_kernel(MIXED, pe.Cycle([pe.HMC(), inner]))
+    assert isinstance(kernel.parts, tuple)
+    assert kernel.settings().keys() == {"step_size", "path_length", "integer_scale"}
+    assert isinstance(kernel.reversed().parts[0].parts[0], pe.IntegerWalk)
+
+
+def test_gibbs_leaves_alone_what_lies_outside_its_bounds():
+    """A value that is not among those it draws from must not be replaced by one of them.
+
+    Nothing tells how likely it is to come back.
+    """
+    exact = mixed()
+    state = exact.path.draw(200, np.random.SeedSequence(1))
+    column = int(exact.path.target.discrete[0])
+    kernel = pe.DiscreteGibbs([column], [1], [2])
+    streams = np.random.default_rng(1).integers(1, 2**63, (200, 4), dtype=np.uint64)
+    moved, _ = kernel.advance(exact.path, state, 1.0, streams)
+    outside = (state.x[:, column] < 1) | (state.x[:, column] > 2)
+    assert outside.any() and not outside.all()
+    assert np.array_equal(moved.x[outside], state.x[outside])
+    assert np.isin(moved.x[~outside, column], [1, 2]).all()
+
+
+def test_extreme_paths_are_cut():
+    """A path of infinitely many steps is one of the most that are allowed."""
+    assert pe.HMC(step_size=1e-300, path_length=1e300)._n_leapfrogs(2).tolist() == [64, 64]
