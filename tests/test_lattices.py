@@ -144,9 +144,7 @@ def test_starts_that_are_draws_of_something_else():
     """Both have no observed data, so that their fingerprints agree."""
     draws = np.zeros((1, 20))
     other = xr.DataTree.from_dict({"posterior": xr.Dataset({"mu": (("chain", "draw"), draws)})})
-    with pytest.raises(
-        ValueError, match=r"reverse_start must hold states of Gaussian\(.*as 'x'"
-    ):
+    with pytest.raises(ValueError, match=r"reverse_start must hold states of Gaussian\(.*as 'x'"):
         sample(pe.Gaussian(), method=pe.AIS(reverse_start=other))
 
 
