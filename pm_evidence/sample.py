@@ -193,7 +193,9 @@ def sample_evidence(
         record, evidence = _anneal(run, main, kernel, display, starts)
         if constant is not None:
             prior_run = replace(run, seed=run.seed + _PRIOR_RUN)
-            _, of_prior = _anneal(prior_run, constant, kernel, display, None)
+            # the prior's constant is no estimate: what moves estimates cannot move it
+            moves = "auto" if isinstance(main, EstimatedTarget) else kernel
+            _, of_prior = _anneal(prior_run, constant, moves, display, None)
             evidence = [difference(evidence[0], of_prior[0])]
     _warn(evidence[0], record)
     return result_of(run, main, record, evidence, potentials, options)

@@ -111,13 +111,20 @@ def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
             "wrote it."
         )
     stored = str(group.attrs[schema.FINGERPRINT])
-    if schema.OBSERVED_DATA in dt.children and observed_fingerprint(dt) != stored:
+    if schema.OBSERVED_DATA in dt.children and _fingerprint(dt, parameter) != stored:
         raise ValueError(
             f"{parameter} must hold the observed data that its evidence was computed from, got "
             f"{describe_observed(dt)} with other values or shapes; run sample_evidence with these "
             "data, or put the old data back."
         )
     return group
+
+
+def _fingerprint(dt: xr.DataTree, parameter: str) -> str:
+    try:
+        return observed_fingerprint(dt)
+    except ValueError as error:
+        raise ValueError(f"{parameter} must hold numbers as data, but {error}") from error
 
 
 def estimate_of(dt: Any, parameter: str, estimator: str | None = None) -> LogEvidence:

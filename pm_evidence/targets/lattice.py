@@ -127,12 +127,21 @@ class _Lattice(NativeTarget):
         return {"x": draws}
 
     def energy(self, draws: NDArray[Any]) -> Floats:
-        """Return the energies of states, shape ``(n, *sizes)``, in nats at beta 1."""
+        """Return the energies of states, shape ``(n, *sizes)``, in nats at beta 1.
+
+        Raises
+        ------
+        ValueError
+            If they are no states of this lattice.
+        """
+        return self._energy(self.check(draws))
+
+    def _energy(self, draws: NDArray[Any]) -> Floats:
         raise NotImplementedError
 
     def sample_stats(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the energy of each draw."""
-        return {"energy": self.energy(draws)}
+        return {"energy": self._energy(draws)}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return coordinates along the axes, and their names."""
@@ -229,8 +238,7 @@ class Ising(_Lattice):
         """Number of values that a site can take: 2."""
         return 2
 
-    def energy(self, draws: NDArray[Any]) -> Floats:
-        """Return the energies of states, shape ``(n, *sizes)``, in nats at beta 1."""
+    def _energy(self, draws: NDArray[Any]) -> Floats:
         x = np.asarray(draws).reshape(len(draws), self.n_dim).astype(np.int8)
         bonds = _like_bonds(x, self.geometry.forward)
         aligned = 2.0 * bonds - self.n_bonds
@@ -296,8 +304,7 @@ class Potts(_Lattice):
         """Number of values that a site can take: q."""
         return self.q
 
-    def energy(self, draws: NDArray[Any]) -> Floats:
-        """Return the energies of states, shape ``(n, *sizes)``, in nats at beta 1."""
+    def _energy(self, draws: NDArray[Any]) -> Floats:
         x = np.asarray(draws).reshape(len(draws), self.n_dim)
         like = _like_bonds(x, self.geometry.forward)
         return -self.coupling * like

@@ -181,6 +181,9 @@ GOOD = {
     ),
     "Ising": (pe.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
     "Potts": (pe.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
+    "Gaussian.check": (pe.Gaussian().check, {"draws": WORK}),
+    "Ising.energy": (pe.Ising(4).energy, {"draws": np.ones((2, 4, 4))}),
+    "Potts.energy": (pe.Potts(4, q=3).energy, {"draws": np.ones((2, 4, 4))}),
     "LogEvidence": (
         pe.LogEvidence,
         {
@@ -330,8 +333,8 @@ _STARTS = [
 
 
 def covered() -> set[str]:
-    """Return the public names that are called."""
-    return set(GOOD)
+    """Return the public names that are called, without their methods."""
+    return {name for name in GOOD if name.partition(".")[0] not in GOOD or "." not in name}
 
 
 def calls() -> Iterator[Call]:

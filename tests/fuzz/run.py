@@ -25,7 +25,7 @@ import pm_evidence
 from tests.fuzz.cases import Call, calls, pairs
 
 _PACKAGE = str(Path(pm_evidence.__file__).parent)
-_LONGEST_CALL = 120.0  # seconds, of which compiling may take most
+_LONGEST_CALL = 300.0  # seconds, of which compiling may take most
 
 
 def main(seed: int, number: int, n_pairs: int, log: str) -> None:
