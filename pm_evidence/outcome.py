@@ -100,9 +100,8 @@ def posterior_draws(
         return None
     rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
     if blocks[0].log_weight is None:
-        if _islands_are_wrong(evidence):
-            return _drawn_by_weight(blocks, rng)
-        return _drawn_by_island(blocks, rng)
+        drawn = _drawn_by_weight if _islands_are_wrong(evidence) else _drawn_by_island
+        return _in_chains(drawn(blocks, rng), run.sampler.islands)
     parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
@@ -121,9 +120,9 @@ def _drawn_by_weight(blocks: Sequence[BlockRecord], rng: np.random.Generator) ->
     drawn = [block for block in blocks if block.bridge is not None and block.fit_draws is not None]
     x = np.concatenate([np.asarray(block.fit_draws) for block in drawn])
     log_weight = -np.concatenate([block.bridge[0] for block in drawn if block.bridge is not None])
-    length = len(x) // len(drawn)
-    chosen = resample(normalised(log_weight), length * len(drawn), rng, "systematic")
-    return x[rng.permutation(chosen)].reshape(len(drawn), length, *x.shape[1:])
+    chosen = resample(normalised(log_weight), len(x), rng, "systematic")
+    drawn_by_weight: Floats = x[rng.permutation(chosen)]
+    return drawn_by_weight
 
 
 def _drawn_by_island(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
@@ -140,8 +139,15 @@ def _drawn_by_island(blocks: Sequence[BlockRecord], rng: np.random.Generator) ->
     between = float(log_z.var(ddof=1)) if len(blocks) > 1 else 0.0
     within = float(np.mean([block.relative_variance for block in blocks]))
     if not between > within:  # also where the islands state nothing of themselves
-        return np.stack(parts)
+        return np.concatenate(parts)
     log_weight = (1.0 - within / between) * (log_z - log_z.max())
     weight = normalised(np.repeat(log_weight, length))
     chosen = resample(weight, len(weight), rng, "systematic")
-    return np.concatenate(parts)[chosen].reshape(len(parts), length, *parts[0].shape[1:])
+    drawn: Floats = np.concatenate(parts)[chosen]
+    return drawn
+
+
+def _in_chains(draws: Floats, n_chains: int) -> Floats:
+    """Return draws as chains of equal length; islands of later rounds lengthen them."""
+    length = len(draws) // n_chains
+    return draws[: n_chains * length].reshape(n_chains, length, *draws.shape[1:])

@@ -40,6 +40,7 @@ _MOVES_BEFORE = {"exact": 100, "relaxed": 100}
 # Islands that reverse paths start from hold this many times as many draws as are needed of them,
 # and may cost this share of what the paths do: how islands share modes is in all that starts there.
 _SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
+_LEAST_PILOT = 200  # particles
 # A round makes at most so many times the draws of all rounds before it: the error that the number
 # is computed from is an estimate itself.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
@@ -211,7 +212,7 @@ class Run:
                 beta = self._even_steps(line, sampler.n_stages or line.n_stages)
             plan = Plan(beta, (line.kernel,) * (len(beta) - 1))
             return plan, plan
-        n = max(self.draws, min(line.n_pilot, sampler.first_round(self.draws)))
+        n = max(self.draws, min(line.n_pilot, sampler.first_round(self.draws)), _LEAST_PILOT)
         pilot = Pilot(n, sampler.chain_length, sampler.ess, self.schedule)
         coarse = pilot.run(line.path, line.kernel, self.seed, display.pilot)
         coarse = replace(coarse, population=None)  # blocks take the plan along to their workers

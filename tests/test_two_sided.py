@@ -46,7 +46,13 @@ def spike_in_slab(n_dims=20):
 
 
 def sample(model, **kwargs):
-    kwargs = {"random_seed": 1, "progressbar": False, "method": "ais", "draws": 300} | kwargs
+    kwargs = {
+        "random_seed": 1,
+        "progressbar": False,
+        "method": "ais",
+        "draws": 300,
+        "target_mcse": None,
+    } | kwargs
     return pe.sample_evidence(model, **kwargs)
 
 
