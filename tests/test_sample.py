@@ -500,7 +500,7 @@ def test_nan_among_the_proposals_is_told():
         mu = pm.Normal("mu", 0, 1)
         pm.Normal("y", mu + 1e-12 * pm.math.sqrt(5.0 - mu), 0.3, observed=[4.8])
     with pytest.warns(pe.EvidenceWarning, match=r"NaN at \d+ of \d+ proposals; they were refused"):
-        dt = sample(model, draws=200)
+        dt = sample(model, draws=3200)
     assert dt["log_evidence"].attrs["n_nan"] > 0
 
 
@@ -749,7 +749,7 @@ def test_draws_are_counted_over_all_islands(line):
 
 def test_further_rounds_lengthen_the_chains(line):
     """Islands of later rounds: ArviZ expects more draws than chains."""
-    dt = sample(line, draws=320, target_mcse=0.01)
+    dt = sample(line, draws=320, target_mcse=0.002)
     assert dt["work"]["forward"].size > 16
     assert dt["posterior"].sizes["chain"] == 16
     assert dt["posterior"].sizes["draw"] == 20 * dt["work"]["forward"].size // 16
