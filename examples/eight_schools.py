@@ -106,8 +106,7 @@ def show(title, table, decimals):
     """Print some columns of a table, each with its own number of decimals."""
     text = table.copy()
     for column, places in decimals.items():
-        if places is not None:
-            text[column] = text[column].map(f"{{:.{places}f}}".format)
+        text[column] = text[column].map(f"{{:.{places}f}}".format)
     print(f"\n{title}\n\n{text[list(decimals)].rename_axis(None).to_string()}")
 
 
@@ -135,12 +134,7 @@ def main(results=RESULTS):
     trees, seconds = sample_all(progressbar=sys.stdout.isatty())
 
     table = pe.compare(trees)
-    columns = {"rank": 0, "log_evidence": 4, "mcse": 4, "log_bf": 4, "log_bf_mcse": 4}
-    columns |= {"bf": 3, "prob": 4, "prob_mcse": 4, "status": None}
-    show("Comparison (nats; log_bf and bf against the best model)", table, columns)
-    for name, warning in table["warning"].items():
-        if warning:
-            print(f"{name}: {warning}")
+    print(f"\nComparison (nats; log_bf against the best model)\n\n{table}")
 
     columns = {"estimate": 4, "exact": 4, "error": 4, "mcse": 4, "error/mcse": 1, "seconds": 1}
     show(
@@ -150,10 +144,7 @@ def main(results=RESULTS):
     )
 
     factor = pe.bayes_factor(trees["complete pooling"], trees["half-Cauchy"])
-    print(
-        f"\nComplete pooling against half-Cauchy: Bayes factor {factor.bf:.2f}, log "
-        f"{factor.log_bf:.3f} ± {factor.mcse:.3f};\n{factor.words}."
-    )
+    print(f"\nComplete pooling against half-Cauchy:\n{factor}.")
 
     results = Path(results)
     results.mkdir(parents=True, exist_ok=True)

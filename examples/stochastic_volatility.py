@@ -376,7 +376,9 @@ def sample_all(returns, **kwargs):
     trees = {}
     for i, (name, build) in enumerate(MODELS.items()):
         start, cpu = time.perf_counter(), time.process_time()
-        trees[name] = pe.sample_evidence(build(returns), random_seed=SEED + i, **kwargs)
+        trees[name] = pe.sample_evidence(
+            build(returns), random_seed=SEED + i, target_mcse=0.05, **kwargs
+        )
         evidence = pe.log_evidence(trees[name])
         print(
             f"{name:<12} log evidence {evidence.value:9.2f} ± {evidence.mcse:.2f}, status "

@@ -17,12 +17,14 @@ from pm_evidence.core.checks import (
     described,
     plain_array,
 )
+from pm_evidence.core.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
 
 __all__ = [
+    "TARGET_MCSE",
     "check_memory",
     "checked_cores",
     "checked_executor",
@@ -54,8 +56,11 @@ _MOST_CORES = 10_000
 _ADDRESSES = 2**47  # bytes that a process can address
 _ABSURD = 10**12  # GiB
 _NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
-# Without a limit of the user's, this many times the draws of the first round.
-_MOST_ROUNDS = 1000
+# The error in nats that a run goes on to by default.
+TARGET_MCSE = 0.02
+# Without a limit of the user's, this many times the draws of the first round: for an error that
+# was asked for, and for the default one.
+_MOST_ROUNDS, _MOST_ROUNDS_BY_DEFAULT = 1000, 10
 
 
 def chosen_sampler(method: Any, best: type[Sampler]) -> Sampler:
@@ -108,26 +113,29 @@ def checked_executor(executor: Any) -> Executor | None:
 
 def limits(
     target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
-) -> dict[str, Any]:
+) -> Limits:
     """Return what ends a run, after checking it."""
     if target_mcse is None:
         for name, value in (("max_time", max_time), ("max_draws", max_draws)):
             if value is not None:
                 raise ValueError(
-                    f"{name} needs target_mcse, got {name}={described(value)} alone; pass the "
-                    "error to go on to as well, or draws."
+                    f"{name} needs target_mcse, got {name}={described(value)} with "
+                    "target_mcse=None, which asks for one round; leave one of the two out."
                 )
-        return {}
+        return Limits()
     check_positive("target_mcse", target_mcse)
     if max_time is not None:
         check_positive("max_time", max_time)
     if max_draws is not None:
         check_count("max_draws", max_draws, first_round)
-    return {
-        "target_mcse": float(target_mcse),
-        "max_time": np.inf if max_time is None else float(max_time),
-        "max_draws": max_draws or _MOST_ROUNDS * first_round,
-    }
+    asked = target_mcse != TARGET_MCSE or max_time is not None or max_draws is not None
+    most = _MOST_ROUNDS if asked else _MOST_ROUNDS_BY_DEFAULT
+    return Limits(
+        target_mcse=float(target_mcse),
+        max_time=np.inf if max_time is None else float(max_time),
+        max_draws=max_draws or most * first_round,
+        asked=asked,
+    )
 
 
 def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:

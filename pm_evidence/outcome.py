@@ -1,5 +1,6 @@
 """From the record of a run to a DataTree in ArviZ's schema."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import normalised
-from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
@@ -48,7 +49,7 @@ def result_of(
     options : dict
         Coordinates, dimensions and further groups that the user asks for.
     """
-    draws = posterior_draws(run, record)
+    draws = posterior_draws(run, record, evidence)
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
     if draws is not None:
@@ -86,20 +87,67 @@ def result_of(
     return dt
 
 
-def posterior_draws(run: Run, record: RunRecord) -> Floats | None:
-    """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``."""
-    source = record.islands or record.forward
-    blocks = [block for block in source if block.draws is not None]
-    parts = [np.asarray(block.draws) for block in blocks]
+def posterior_draws(
+    run: Run, record: RunRecord, evidence: Sequence[LogEvidence] = ()
+) -> Floats | None:
+    """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``.
+
+    Draws of islands have the weight of their island. Where the estimates say that islands hold
+    modes in wrong shares and importance sampling is right, its draws are taken by their weights.
+    """
+    blocks = [block for block in record.islands or record.forward if block.draws is not None]
     if not blocks:
         return None
+    rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
     if blocks[0].log_weight is None:
-        # islands of a later round may be larger; draws lie in random order of their chains
-        length = min(len(part) for part in parts)
-        return np.stack([part[np.arange(length) * len(part) // length] for part in parts])
+        drawn = _drawn_by_weight if _islands_are_wrong(evidence) else _drawn_by_island
+        return _in_chains(drawn(blocks, rng), run.sampler.islands)
+    parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
         return None
-    rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
     chosen = resample(normalised(log_weight), run.draws, rng, "systematic")
     return np.concatenate(parts)[rng.permutation(chosen)][None]
+
+
+def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
+    status = {estimate.estimator: estimate.status for estimate in evidence}
+    return status.get("importance") == "ok" and status.get("bridge") != "ok"
+
+
+def _drawn_by_weight(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
+    """Return draws from the fitted densities, resampled by their importance weights."""
+    drawn = [block for block in blocks if block.bridge is not None and block.fit_draws is not None]
+    x = np.concatenate([np.asarray(block.fit_draws) for block in drawn])
+    log_weight = -np.concatenate([block.bridge[0] for block in drawn if block.bridge is not None])
+    chosen = resample(normalised(log_weight), len(x), rng, "systematic")
+    drawn_by_weight: Floats = x[rng.permutation(chosen)]
+    return drawn_by_weight
+
+
+def _drawn_by_island(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
+    """Return the draws of islands, each island with the weight of its evidence.
+
+    As far as the islands differ by more than each states of itself: differences that are noise of
+    their evidence say nothing of their draws (the shrinkage of James and Stein 1961).
+    """
+    parts = [np.asarray(block.draws) for block in blocks]
+    length = min(len(part) for part in parts)
+    # islands of a later round may be larger; draws lie in random order of their chains
+    parts = [part[np.arange(length) * len(part) // length] for part in parts]
+    log_z = -np.concatenate([block.work for block in blocks])
+    between = float(log_z.var(ddof=1)) if len(blocks) > 1 else 0.0
+    within = float(np.mean([block.relative_variance for block in blocks]))
+    if not between > within:  # also where the islands state nothing of themselves
+        return np.concatenate(parts)
+    log_weight = (1.0 - within / between) * (log_z - log_z.max())
+    weight = normalised(np.repeat(log_weight, length))
+    chosen = resample(weight, len(weight), rng, "systematic")
+    drawn: Floats = np.concatenate(parts)[chosen]
+    return drawn
+
+
+def _in_chains(draws: Floats, n_chains: int) -> Floats:
+    """Return draws as chains of equal length; islands of later rounds lengthen them."""
+    length = len(draws) // n_chains
+    return draws[: n_chains * length].reshape(n_chains, length, *draws.shape[1:])

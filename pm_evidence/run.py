@@ -1,7 +1,7 @@
 """From a target to a record: pilot, islands, forward and reverse blocks, until the error is met."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Line, Path, Plan
-from pm_evidence.core.numerics import normalised
+from pm_evidence.core.limits import Limits
+from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
-from pm_evidence.estimators.recommend import estimates, missing
+from pm_evidence.core.resampling import resample
+from pm_evidence.estimators.recommend import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
 from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.bridging import Bridging
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.trace import FORWARD, ISLAND, kernel_settings
@@ -28,8 +31,7 @@ __all__ = ["Run", "Starts"]
 
 Floats = NDArray[np.float64]
 
-_STARTING, _PEAK = 7, 8  # phases of the random streams
-_PEAK_DRAWS = 500
+_STARTING = 7  # phase of the random streams
 # The trial run of a schedule, whose seed no user and no second run would choose.
 _TRIAL_STAGES, _TRIAL_PATHS, _TRIAL = 400, 256, 2**66
 # Moves at the target before reverse paths set off: those from one exact draw part and remain
@@ -38,6 +40,7 @@ _MOVES_BEFORE = {"exact": 100, "relaxed": 100}
 # Islands that reverse paths start from hold this many times as many draws as are needed of them,
 # and may cost this share of what the paths do: how islands share modes is in all that starts there.
 _SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
+_LEAST_PILOT = 200  # particles
 # A round makes at most so many times the draws of all rounds before it: the error that the number
 # is computed from is an estimate itself.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
@@ -135,12 +138,8 @@ class Run:
         Seed of all streams.
     name : str
         Of the method; that of ``sampler`` if left out.
-    target_mcse : float or None
-        Error in nats to go on to; None: one round.
-    max_time : float
-        Seconds after which no further round starts.
-    max_draws : float
-        Number of draws beyond which no further round starts.
+    limits : Limits
+        When rounds end.
     """
 
     sampler: SMC | AIS
@@ -150,9 +149,7 @@ class Run:
     executor: Executor | None
     seed: int
     name: str = ""
-    target_mcse: float | None = None
-    max_time: float = np.inf
-    max_draws: float = np.inf
+    limits: Limits = Limits()
 
     def anneal(
         self, line: Line, display: Display, starts: Starts | None
@@ -179,26 +176,32 @@ class Run:
             settings=kernel_settings(plan),
             info={"reverse_start": kind},
         )
-        draws = self.sampler.first_round(self.draws)
+        draws, number = self.sampler.first_round(self.draws), 1
+        bridging = Bridging(line.path, self.seed)
+        display.round(number, self.limits.target_mcse, None)
         while True:
             record = self._extended(record, line, coarse, plan, draws, display, starts)
+            record = self._bridged(record, bridging, display)
             found = estimates(record)
             draws, reason = self._more(found[0], self._done(record), time.perf_counter() - started)
             if not draws:
                 break
-        if reason:
-            found[0] = _unfinished(found[0], reason, self.target_mcse)
-        found = self._beside_the_peak(line.path, record, found)
+            number += 1
+            display.round(number, self.limits.target_mcse, found[0])
+        if reason and self.limits.asked:
+            found[0] = _unfinished(found[0], reason, self.limits.target_mcse)
+        display.round(number, self.limits.target_mcse, found[0])
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
             "tuning_time": planned - started,
             "sampling_time": time.perf_counter() - planned,
-            "n_evaluations": sum(block.n_evaluations for block in blocks),
+            "n_evaluations": coarse.n_evaluations
+            + bridging.n_evaluations
+            + sum(block.n_evaluations for block in blocks),
             "n_nan": sum(block.n_nan for block in blocks),
         }
-        if record.reverse:
-            info |= record.info
-        return replace(record, info=info), found
+        kept = record.info if record.reverse else _without_start(record.info)
+        return replace(record, info={**kept, **info}), found
 
     def _plans(self, line: Line, display: Display) -> tuple[Plan, Plan]:
         """Return the pilot's plan, and the one that blocks follow."""
@@ -209,7 +212,7 @@ class Run:
                 beta = self._even_steps(line, sampler.n_stages or line.n_stages)
             plan = Plan(beta, (line.kernel,) * (len(beta) - 1))
             return plan, plan
-        n = max(self.draws, line.n_pilot)
+        n = max(self.draws, min(line.n_pilot, sampler.first_round(self.draws)), _LEAST_PILOT)
         pilot = Pilot(n, sampler.chain_length, sampler.ess, self.schedule)
         coarse = pilot.run(line.path, line.kernel, self.seed, display.pilot)
         coarse = replace(coarse, population=None)  # blocks take the plan along to their workers
@@ -222,24 +225,35 @@ class Run:
         record = AIS().run_block(line.path, plan, 0, _TRIAL_PATHS, self.seed + _TRIAL)
         return even_steps(trial, record.trace.energy_var, n_stages)
 
-    def _beside_the_peak(
-        self, path: Path, record: RunRecord, found: list[LogEvidence]
-    ) -> list[LogEvidence]:
-        """Return the estimates with a status where the highest peak holds more than they say.
+    def _bridged(self, record: RunRecord, bridging: Bridging, display: Display) -> RunRecord:
+        """Return the record with a bridge to every island, and with what a survey found."""
+        if not record.islands and not record.of_islands:
+            return self._checked(record, bridging)
 
-        Importance sampling at a peak sees that peak's share of Z and none of the rest; no annealing
-        that missed a narrow one at a phase transition can see it.
-        """
-        blocks = [block for block in record.islands or record.forward if block.draws is not None]
-        if not blocks:
-            return found
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_PEAK,)))
-        start = path.at(np.asarray(blocks[0].draws)[:1])
-        fit = path.fit_peak(start)
-        if fit is None:
-            return found
-        work, _ = path.bridge_work(fit, start, _PEAK_DRAWS, rng)
-        return [missing(estimate, work) for estimate in found]
+        def run(tasks: Sequence[Task]) -> Sequence[Any]:
+            return run_blocks(tasks, cores=self.cores, executor=self.executor)
+
+        islands = bridging.extend(record.islands or record.forward, run)
+        found = bridging.found
+        facts = {} if found is None else {"n_peaks": found.n_peaks, "unbounded": found.unbounded}
+        info = {**record.info, **facts}
+        if record.islands:
+            return replace(record, islands=islands, info=info)
+        return replace(record, forward=islands, info=info)
+
+    def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
+        """Return a record of paths alone with a check by importance sampling, once."""
+        if bridging.found is not None or not bridging.possible:
+            return record
+        log_weight = np.concatenate([block.log_weight for block in record.forward])
+        if not np.isfinite(log_weight.max()):
+            return record
+        draws = np.concatenate([np.asarray(block.draws) for block in record.forward])
+        rng = self._generator(2**31)
+        chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
+        work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
+        first = replace(record.forward[0], bridge=(work, np.empty(0)))
+        return replace(record, forward=(first, *record.forward[1:]))
 
     def _extended(
         self,
@@ -311,7 +325,7 @@ class Run:
             _Reverse(self.sampler, line.path, plan, first + i, starts.take(part), self.seed)
             for i, part in enumerate(np.split(chosen, ends))
         ]
-        made = self._run("Reverse", tasks, plan, display, -1)
+        made = self._run("Reverse", tasks, plan, display)
         return replace(record, reverse=(*record.reverse, *made))
 
     def _sizes(self, draws: int, line: Line) -> list[int]:
@@ -321,9 +335,9 @@ class Run:
         return [size] * full + [rest] * (rest > 0)
 
     def _run(
-        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display, sign: int = 1
+        self, name: str, tasks: Sequence[Task], plan: Plan, display: Display
     ) -> tuple[BlockRecord, ...]:
-        display.begin(name, len(tasks), plan.n_stages, sign)
+        display.begin(name, len(tasks), plan.n_stages)
         return tuple(
             run_blocks(
                 tasks,
@@ -342,18 +356,26 @@ class Run:
 
     def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, str]:
         """Return how many draws to add (0: no more), and what stops the run before its aim."""
-        if self.target_mcse is None or found.mcse <= self.target_mcse:
+        limits = self.limits
+        if limits.target_mcse is None or found.status == "unbounded":
+            return 0, ""
+        good = found.status == "ok" and np.isfinite(found.mcse)
+        if good and found.mcse <= limits.target_mcse:
             return 0, ""
         wanted = _LARGEST_GROWTH
-        if np.isfinite(found.mcse) and found.status == "ok":
-            wanted = 1.1 * (found.mcse / self.target_mcse) ** 2 - 1.0
+        if good:
+            wanted = 1.1 * (found.mcse / limits.target_mcse) ** 2 - 1.0
         growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
-        if elapsed * (1.0 + growth) > self.max_time:
+        if elapsed * (1.0 + growth) > limits.max_time:
             return 0, "max_time"
-        draws = int(min(growth * done, self.max_draws - done))
+        draws = int(min(growth * done, limits.max_draws - done))
         unit = self.draws if isinstance(self.sampler, SMC) else 1
         draws -= draws % unit
         return (draws, "") if draws > 0 else (0, "max_draws")
+
+
+def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fact for name, fact in info.items() if name != "reverse_start"}
 
 
 def _unfinished(found: LogEvidence, reason: str, target_mcse: float | None) -> LogEvidence:

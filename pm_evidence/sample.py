@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.arguments import (
+    TARGET_MCSE,
     Sampler,
     check_memory,
     checked_cores,
@@ -31,6 +32,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.lines import line_of, method_of
 from pm_evidence.outcome import posterior_draws, result_of
+from pm_evidence.results.given_draws import doubt_of_draws
 from pm_evidence.results.observed import posterior_of
 from pm_evidence.run import Run, Starts
 from pm_evidence.samplers.ais import AIS
@@ -59,14 +61,14 @@ def sample_evidence(
     target: Any = None,
     *,
     method: str | SMC | AIS = "auto",
-    draws: int = 1000,
+    draws: int | None = None,
     schedule: str | Sequence[float] | Floats = "adaptive",
     kernel: str | Kernel = "auto",
     reference: str = "prior",
     potentials: str = "likelihood",
     cores: int | None = None,
     executor: Executor | None = None,
-    target_mcse: float | None = None,
+    target_mcse: float | None = TARGET_MCSE,
     max_time: float | None = None,
     max_draws: int | None = None,
     random_seed: int | np.random.Generator | None = None,
@@ -85,8 +87,10 @@ def sample_evidence(
         ``"auto"`` (the best for this kind of target), ``"smc"`` (sequential Monte Carlo on
         independent islands), ``"ais"`` (annealed importance sampling, forward and reverse), or a
         sampler with its own options such as ``pe.SMC(islands=32)``.
-    draws : int
-        SMC: particles per island. AIS: number of paths in each direction.
+    draws : int, optional
+        How many posterior draws, or paths in each direction, the first round makes in all: 3,200
+        by default for SMC (200 on each of 16 islands), 1,000 for annealed paths and for estimated
+        likelihoods.
     schedule : str or array_like
         ``"adaptive"``, ``"linear"``, ``"sm08"``, or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
@@ -103,13 +107,15 @@ def sample_evidence(
     executor : concurrent.futures.Executor, optional
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
-        Go on in rounds until the error of log evidence (nats) is at most this.
+        Rounds follow until the error of log evidence is at most so many nats, and its status
+        ``"ok"``; None for one round.
     max_time : float, optional
-        With ``target_mcse``: no round starts that would not end within so many seconds.
+        Rounds stop where the next one would end later than after so many seconds.
     max_draws : int, optional
-        With ``target_mcse``: draws not to exceed, over all islands, or paths in each direction;
-        1,000 times the first round's by default. The status is then ``"max_time"`` or
-        ``"max_draws"``.
+        Rounds stop at so many draws, over all islands, or paths in each direction. Where this or
+        ``max_time`` comes before an error that was asked for, the status says so. With the default
+        error and without limits a run stops at 10 times the draws of its first round, whatever
+        its error is; with an error of your own at 1,000 times.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
         a stored result holds as its ``random_seed`` can be passed as it is, digits included.
@@ -160,7 +166,6 @@ def sample_evidence(
     native = isinstance(given, NativeTarget)
     best = method_of(given if native else find_model(given))
     chosen = chosen_sampler(method, best)
-    check_count("draws", draws, 2 * getattr(chosen, "chain_length", 1))
     sampler, draws = _annealer(chosen, draws)
     check_memory(sampler.first_round(draws))
     check_choice("reference", reference, ["prior"])
@@ -175,19 +180,14 @@ def sample_evidence(
         cores=checked_cores(cores),
         executor=checked_executor(executor),
         seed=resolve_seed(random_seed),
-        **limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
+        limits=limits(target_mcse, max_time, max_draws, sampler.first_round(draws)),
     )
-    main, constant = _targets(given, potentials, for_compiler)
-    check_memory(sampler.first_round(draws), main.n_dim, bytes_each=1 if native else 8)
-    starts = _starts(main, sampler)
-    if isinstance(main, EstimatedTarget) and (
-        options.get("log_likelihood") or options.get("log_prior")
-    ):
-        raise ValueError(
-            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
-            "estimated, as PyMC cannot evaluate it; leave them out."
-        )
     with Display(progressbar) as display:
+        with display.compiling():
+            main, constant = _targets(given, potentials, for_compiler)
+        check_memory(sampler.first_round(draws), main.n_dim, bytes_each=1 if native else 8)
+        starts = _starts(main, sampler)
+        _check_groups(main, options)
         if isinstance(main, EstimatedTarget):
             main, kernel = _settled(run, main, kernel, chosen, display)
         record, evidence = _anneal(run, main, kernel, display, starts)
@@ -276,22 +276,22 @@ def simulate_and_certify(
             "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
             "estimate of its own. Use sample_evidence(method=pe.AISEL(resampling=None))."
         )
-    simulated, x = simulate(model, seed)
-    main = target_of(simulated)
-    starts = Starts(x, kind="exact")
     with Display(progressbar) as display:
+        with display.compiling():
+            simulated, x = simulate(model, seed)
+            main = target_of(simulated)
+        starts = Starts(x, kind="exact")
         record, evidence = _anneal(run, main, kernel, display, starts)
     _warn(evidence[0], record)
     return result_of(run, main, record, evidence, "likelihood", idata_options(None))
 
 
-def _annealer(chosen: Sampler, draws: int) -> tuple[SMC | AIS, int]:
+def _annealer(chosen: Sampler, draws: int | None) -> tuple[SMC | AIS, int]:
     """Return what anneals, and with how many particles per island, or paths."""
-    if not isinstance(chosen, AISEL):
-        return chosen, draws
-    annealer = chosen.annealer
+    draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
+    annealer = chosen.annealer if isinstance(chosen, AISEL) else chosen
     if isinstance(annealer, SMC):
-        draws = max(-(-draws // chosen.islands), 2 * chosen.chain_length)
+        draws = max(-(-draws // annealer.islands), 2 * annealer.chain_length)
     return annealer, draws
 
 
@@ -306,6 +306,16 @@ def _settled(
         n_particles, _ = zip(*target.settings(), strict=True)
         target = target.with_settings([(n, chosen.n_blocks) for n in n_particles])
     return choose_particles(target, moves, run.seed, display.pilot), moves
+
+
+def _check_groups(target: Target, options: Mapping[str, Any]) -> None:
+    """Raise ValueError if the user asks for pointwise densities that nobody can evaluate."""
+    asked = options.get("log_likelihood") or options.get("log_prior")
+    if asked and isinstance(target, EstimatedTarget):
+        raise ValueError(
+            "idata_kwargs must not ask for log_likelihood or log_prior where the likelihood is "
+            "estimated, as PyMC cannot evaluate it; leave them out."
+        )
 
 
 def _targets(
@@ -339,6 +349,7 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     if isinstance(target, PyMCTarget):
         draws = posterior_of(given, target.observed_data())
         x = target.rows_of(draws, "reverse_start")
+        _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs})
         n_chains, n_draws = next(iter(draws.values())).shape[:2]
         kind = "given"
     else:
@@ -356,6 +367,18 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
     part = np.arange(n_draws) * parts // n_draws
     group = (np.arange(n_chains)[:, None] * parts + part).ravel()
     return Starts(x, group, kind=kind)
+
+
+def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
+    doubt = doubt_of_draws(given, draws)
+    if doubt:
+        warnings.warn(
+            f"reverse_start must hold draws from the posterior, but {doubt}: reverse paths from "
+            "there may miss a part of it. Sample again with a non-centred model, a higher "
+            "target_accept or longer chains, or leave reverse_start out.",
+            EvidenceWarning,
+            stacklevel=4,
+        )
 
 
 def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
@@ -383,7 +406,9 @@ def _anneal(
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    record, evidence = run.anneal(line_of(target, kernel), display, starts)
+    with display.compiling():  # a gradient, where the kernel wants one
+        line = line_of(target, kernel)
+    record, evidence = run.anneal(line, display, starts)
     if isinstance(target, EstimatedTarget):
         record, evidence = _with_precision(run, target, record, evidence)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence

@@ -47,7 +47,7 @@ def exact_walk():
 
 def test_states_of_a_random_walk():
     model = walk()
-    dt = pe.sample_evidence(model, draws=4000, random_seed=1, progressbar=False)
+    dt = pe.sample_evidence(model, draws=4000, target_mcse=None, random_seed=1, progressbar=False)
     latent = pe.sample_latent(dt, model, draws=3000, random_seed=2)
     assert latent["y_states"].dims == ("chain", "draw", "y_time")
     states = latent["y_states"].values[0]
@@ -71,7 +71,7 @@ def test_effects_of_groups():
             groups=groups,
             observed=y,
         )
-        dt = pe.sample_evidence(draws=4000, random_seed=1, progressbar=False)
+        dt = pe.sample_evidence(draws=4000, target_mcse=None, random_seed=1, progressbar=False)
         latent = pe.sample_latent(dt, draws=3000, random_seed=2)
     assert list(latent["y_group"].values) == [10, 20, 30, 40]
     effects, variance = latent["y_effects"].values[0], latent["spread"].values[0] ** 2
@@ -95,7 +95,7 @@ def test_models_without_an_estimate_are_refused():
     with pm.Model() as plain:
         mu = pm.Normal("mu")
         pm.Normal("y", mu, 1.0, observed=[0.1, 0.2])
-        dt = pe.sample_evidence(draws=50, random_seed=1, progressbar=False)
+        dt = pe.sample_evidence(draws=50, target_mcse=None, random_seed=1, progressbar=False)
     for model in (plain, walk()):
         with pytest.raises(ValueError, match="dt must hold estimates of the likelihood"):
             pe.sample_latent(dt, model)
@@ -104,7 +104,7 @@ def test_models_without_an_estimate_are_refused():
 def test_results_that_are_not_whole_are_refused():
     """Estimators would read as many words as the model says, and not as many as there are."""
     model = walk()
-    dt = pe.sample_evidence(model, draws=50, random_seed=1, progressbar=False)
+    dt = pe.sample_evidence(model, draws=50, target_mcse=None, random_seed=1, progressbar=False)
     stats, facts = dt["sample_stats"].to_dataset(), dt["log_evidence"].attrs
     words = next(name for name in stats if "word" in name)
     cases = [

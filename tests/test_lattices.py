@@ -11,7 +11,7 @@ from pm_evidence.testing.lattices import kaufman, transfer_matrix
 
 
 def sample(target, **kwargs):
-    kwargs = {"random_seed": 1, "progressbar": False, "draws": 512} | kwargs
+    kwargs = {"random_seed": 1, "progressbar": False, "draws": 512, "target_mcse": None} | kwargs
     return pe.sample_evidence(target, **kwargs)
 
 

@@ -46,7 +46,13 @@ def spike_in_slab(n_dims=20):
 
 
 def sample(model, **kwargs):
-    kwargs = {"random_seed": 1, "progressbar": False, "method": "ais", "draws": 300} | kwargs
+    kwargs = {
+        "random_seed": 1,
+        "progressbar": False,
+        "method": "ais",
+        "draws": 300,
+        "target_mcse": None,
+    } | kwargs
     return pe.sample_evidence(model, **kwargs)
 
 
@@ -125,6 +131,24 @@ def test_starts_from_the_users_posterior(idata):
     assert "smc" not in dt["log_evidence"]["estimator"].values
     origin = dt["work"]["reverse_path_origin"].values
     assert 8 <= len(np.unique(origin)) <= 16
+
+
+def test_starts_that_contradict_themselves_give_a_warning(idata):
+    """Reverse paths from there would certify what they have not seen; sound ones pass above."""
+    doubtful = idata.copy(deep=True)
+    diverging = doubtful["sample_stats"]["diverging"]
+    doubtful["sample_stats"]["diverging"] = diverging.where(diverging["draw"] >= 3, True)
+    n_chains, n = diverging.sizes["chain"], diverging.size
+    with pytest.warns(
+        pe.EvidenceWarning,
+        match=rf"but {3 * n_chains} of {n} draws ended in a divergence: .* non-centred model",
+    ):
+        sample(normal_mean(), method=pe.AIS(reverse_start=doubtful))
+    apart = idata.copy(deep=True)
+    moved = apart["posterior"]["mu"]
+    apart["posterior"]["mu"] = moved.where(moved["chain"] > 0, moved + 0.4)
+    with pytest.warns(pe.EvidenceWarning, match=r"but R-hat of 'mu' is 1\.\d\d, above 1\.05"):
+        sample(normal_mean(), method=pe.AIS(reverse_start=apart))
 
 
 @pytest.mark.parametrize("name", ["ordered_three", "dirichlet_multinomial", "von_mises"])

@@ -71,10 +71,6 @@ class Path(Protocol):
         """Return a density fitted to a population, or None where there is none."""
         ...
 
-    def fit_peak(self, state: Any) -> Any:
-        """Return a density fitted to the peak above the first member, or None without one."""
-        ...
-
     def bridge_work(
         self, fit: Any, state: Any, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
@@ -196,6 +192,8 @@ class Plan:
         ``kernels[k]`` moves the population at ``beta[k + 1]``.
     fit : object, optional
         A density fitted to the pilot's last population, for a bridge to the target.
+    n_evaluations : int
+        Density (or gradient) evaluations that the plan cost.
     population : State, optional
         The pilot's last population, at beta 1.
     """
@@ -204,6 +202,7 @@ class Plan:
     kernels: tuple[Kernel, ...]
     fit: Any = None
     population: Any = None
+    n_evaluations: int = 0
 
     @property
     def n_stages(self) -> int:

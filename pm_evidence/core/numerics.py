@@ -80,7 +80,7 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
     log_weight : ndarray, shape (n,)
         All of them added.
     share : ndarray, shape (m,)
-        ``ess_share`` after each.
+        ``ess_share`` of each.
     """
     log_weight, share = start.copy(), np.empty(len(steps))
     _add_up(log_weight, steps, share)
@@ -93,7 +93,7 @@ def _add_up(log_weight: Any, steps: Any, share: Any) -> None:
     for k in range(steps.shape[0]):
         for c in range(log_weight.size):
             log_weight[c] += steps[k, c]
-        share[k] = _ess_share(log_weight, weight)
+        share[k] = _ess_share(steps[k], weight)
 
 
 @_compiled

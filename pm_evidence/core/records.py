@@ -12,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_text, described, real_number
+from pm_evidence.core.concise import concise, decimals
+from pm_evidence.core.html import facts
 
 __all__ = ["BlockRecord", "LogEvidence", "RunRecord", "StageTrace"]
 
 Floats = NDArray[np.float64]
+
+_NUMBERS = tuple("eEfFgG%n")  # what the format of a float ends with
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +40,23 @@ class LogEvidence:
         95 % interval in nats.
     message : str
         What the status means here, and what to do about it; empty when ``status`` is ``"ok"``.
+    dof : float
+        Degrees of freedom of Student's t that ``mcse`` was estimated with; infinite where the
+        error is that of a normal distribution.
 
     Raises
     ------
     ValueError
-        If a number is none, ``mcse`` is negative or ``lower`` exceeds ``upper``.
+        If a number is none, ``mcse`` is negative, ``dof`` is not positive or ``lower`` exceeds
+        ``upper``.
     TypeError
         If a text is none.
+
+    Notes
+    -----
+    ``str`` gives value and error as ``-31.036(8)``, where the digits in parentheses are the error
+    in units of the last digit, and a status other than ``"ok"`` in brackets. In an f-string a
+    format for numbers, such as ``:.2f``, is that of the value.
     """
 
     value: float
@@ -52,6 +66,7 @@ class LogEvidence:
     lower: float = float("nan")
     upper: float = float("nan")
     message: str = ""
+    dof: float = float("inf")
 
     def __post_init__(self) -> None:
         for name in ("value", "mcse", "lower", "upper"):
@@ -67,6 +82,11 @@ class LogEvidence:
                 f"mcse must not be negative, got {self.mcse}; pass the standard error, or "
                 'float("nan") where it is not known.'
             )
+        if real_number(self.dof) is None or not self.dof > 0.0:
+            raise ValueError(
+                f"dof must be a positive number, got {described(self.dof)}; leave it out where the "
+                "error is that of a normal distribution."
+            )
         if self.lower > self.upper:
             raise ValueError(
                 f"lower must not exceed upper, got {self.lower} and {self.upper}; exchange them."
@@ -78,6 +98,23 @@ class LogEvidence:
             f"LogEvidence(value={self.value:.{digits}f}, mcse={self.mcse:.{digits}f}, "
             f'estimator="{self.estimator}", status="{self.status}")'
         )
+
+    def __str__(self) -> str:
+        text = concise(self.value, self.mcse)
+        return text if self.status == "ok" else f"{text} [{self.status}]"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value if spec[-1:] in _NUMBERS else str(self), spec)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("log evidence", f"{concise(self.value, self.mcse)} nats"),
+            ("95 % interval", _interval(self.lower, self.upper, self.mcse)),
+            ("estimator", self.estimator),
+            ("status", self.status),
+            ("message", self.message),
+        ]
+        return facts("LogEvidence", rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +165,10 @@ class BlockRecord:
     bridge : tuple of two ndarray, or None
         Work from a fitted density to the target in nats: at draws from the fitted density, and at
         draws from the target.
+    fit_draws : ndarray, shape (n_fit_draws, ...), or None
+        The draws from the fitted density that the first of these belongs to.
+    visited : ndarray, shape (n_visited, ...), or None
+        A few states that the block passed at lower inverse temperatures.
     origin : ndarray of int64, shape (n_paths,), or None
         For reverse paths, which group of posterior draws each started from: paths of different
         groups are independent.
@@ -145,6 +186,8 @@ class BlockRecord:
     relative_variance: float = float("nan")
     end: tuple[float, float] = (float("nan"), float("nan"))
     bridge: tuple[Floats, Floats] | None = None
+    fit_draws: Floats | None = None
+    visited: NDArray[Any] | None = None
     origin: NDArray[np.int64] | None = None
     n_evaluations: int = 0
     n_nan: int = 0
@@ -202,3 +245,11 @@ class RunRecord:
 
 def _join(blocks: Sequence[BlockRecord]) -> Floats:
     return np.concatenate([block.work for block in blocks]) if blocks else np.empty(0)
+
+
+def _interval(lower: float, upper: float, error: float) -> str:
+    """Return an interval with the digits that the error leaves; empty where it is not known."""
+    if not np.isfinite([lower, upper]).all():
+        return ""
+    digits = max(decimals(error), 0)
+    return f"{lower:.{digits}f} to {upper:.{digits}f} nats"

@@ -89,7 +89,7 @@ def bar(
         return LogEvidence(value, float("nan"), name, "no_overlap", message=_no_overlap(0.0))
     found = spread(*zip(shared.contributions(), blocks, strict=True))
     status, message = _verdict(shared, found, shared.misfit(*blocks))
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 @dataclass(frozen=True, slots=True)

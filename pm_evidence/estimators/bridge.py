@@ -1,7 +1,6 @@
 """A bridge between a fitted density and the target."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,6 @@ from pm_evidence.estimators.jarzynski import checked_work
 __all__ = ["bridge", "checked_works", "fit_share"]
 
 Floats = NDArray[np.float64]
-
-# With a smaller effective share of the fitted density's draws, the bridge rests on its tails.
-_LEAST_FIT_SHARE = 0.01
 
 
 def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
@@ -48,22 +44,13 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     """
     checked = checked_works(works)
     forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
-    found = bar(
+    return bar(
         np.concatenate(forward),
         np.concatenate(reverse),
         forward_blocks=_blocks(forward),
         reverse_blocks=_blocks(reverse),
         name="bridge",
     )
-    share = fit_share(works)
-    if found.status != "ok" or share >= _LEAST_FIT_SHARE:
-        return found
-    message = (
-        f"the fitted density is a poor image of the target (effective share {share:.4f} of its "
-        "draws): its error is not to be trusted; use another estimator."
-    )
-    nan = float("nan")
-    return replace(found, mcse=nan, lower=nan, upper=nan, status="low_overlap", message=message)
 
 
 def checked_works(works: Any) -> list[tuple[Floats, ...]]:

@@ -220,7 +220,7 @@ def _expanded(
             f"the work is not known to be normal: the next cumulant may move log Z by "
             f"{abs(cut) + noise:.2g} nats. Use bar, or more stages."
         )
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 def _bound(work: Floats, blocks: NDArray[np.int64] | None, name: str, message: str) -> LogEvidence:
@@ -228,4 +228,6 @@ def _bound(work: Floats, blocks: NDArray[np.int64] | None, name: str, message: s
     if not np.isfinite(value):
         return LogEvidence(value, float("nan"), name, "bound", message=message)
     found = spread(((-value - work) / work.size, blocks))
-    return LogEvidence(value, found.mcse, name, "bound", *interval(value, found), message)
+    return LogEvidence(
+        value, found.mcse, name, "bound", *interval(value, found), message, found.dof
+    )

@@ -1,9 +1,9 @@
 """The ratio of two independently estimated evidences."""
 
-import numpy as np
-
 from pm_evidence.core.checks import check_kind
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.estimators.errors import Spread, combined
+from pm_evidence.estimators.intervals import interval
 
 __all__ = ["difference"]
 
@@ -19,8 +19,8 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     Returns
     -------
     LogEvidence
-        With the first status that is not ``"ok"``. The interval takes each half width as it is,
-        in quadrature.
+        With the first status that is not ``"ok"``, and a Student interval whose degrees of freedom
+        are those of Welch and Satterthwaite.
 
     Raises
     ------
@@ -30,9 +30,14 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     for name, estimate in (("minuend", minuend), ("subtrahend", subtrahend)):
         check_kind(name, estimate, LogEvidence, "pass an estimate, for example pe.log_evidence(dt)")
     value = minuend.value - subtrahend.value
-    mcse = float(np.hypot(minuend.mcse, subtrahend.mcse))
-    half = float(np.hypot(minuend.upper - minuend.value, subtrahend.upper - subtrahend.value))
+    found = combined(*(Spread(each.mcse, each.dof) for each in (minuend, subtrahend)))
     worst = minuend if minuend.status != "ok" else subtrahend
     return LogEvidence(
-        value, mcse, minuend.estimator, worst.status, value - half, value + half, worst.message
+        value,
+        found.mcse,
+        minuend.estimator,
+        worst.status,
+        *interval(value, found),
+        worst.message,
+        found.dof,
     )

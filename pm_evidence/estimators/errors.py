@@ -1,5 +1,6 @@
 """Errors of estimates that are sums over paths, some of which may belong together."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import plain_array
 
-__all__ = ["Spread", "checked_blocks", "spread"]
+__all__ = ["Spread", "checked_blocks", "combined", "spread"]
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
     -----
     The sum over blocks of squared contributions, with Satterthwaite's (1946) degrees of freedom.
     """
-    found: list[tuple[float, int]] = []
+    found: list[tuple[float, float]] = []
     for contributions, blocks in parts:
         if blocks is not None:
             _, index = np.unique(blocks, return_inverse=True)
@@ -52,11 +53,31 @@ def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
             return Spread(float("nan"), 1.0)
         with np.errstate(over="ignore"):  # an error without bounds is infinite
             found.append((float(np.sum(contributions**2)) * n / (n - 1), n - 1))
-    variance = sum(part for part, _ in found)
+    return _summed(found)
+
+
+def combined(*spreads: Spread) -> Spread:
+    """Return the spread of a sum or difference of independent estimates.
+
+    Parameters
+    ----------
+    *spreads : Spread
+        Of the estimates; errors add in quadrature.
+
+    Notes
+    -----
+    With the degrees of freedom of Welch (1947) and Satterthwaite (1946).
+    """
+    return _summed([(spread.mcse**2, max(spread.dof, 1.0)) for spread in spreads])
+
+
+def _summed(parts: Sequence[tuple[float, float]]) -> Spread:
+    """Return the spread of a sum of parts with these variances and degrees of freedom."""
+    variance = sum(part for part, _ in parts)
     if not 0.0 < variance < np.inf:
         return Spread(float(np.sqrt(variance)), 1.0)
-    dof = 1.0 / sum((part / variance) ** 2 / free for part, free in found)
-    return Spread(float(np.sqrt(variance)), dof)
+    lost = sum((part / variance) ** 2 / free for part, free in parts)
+    return Spread(float(np.sqrt(variance)), 1.0 / lost if lost > 0.0 else np.inf)
 
 
 def checked_blocks(name: str, blocks: ArrayLike | None, work: Floats) -> NDArray[np.int64] | None:

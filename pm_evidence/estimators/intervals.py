@@ -2,13 +2,20 @@
 
 from pm_evidence.estimators.errors import Spread
 
-__all__ = ["interval"]
+__all__ = ["half_width", "interval"]
 
 
 def interval(value: float, spread: Spread) -> tuple[float, float]:
     """Return a 95 % Student interval around ``value`` (nats)."""
-    # SciPy is imported where it is used: it takes as long as the rest of the package
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(max(spread.dof, 1.0), 0.975)) * spread.mcse
+    half = half_width(spread)
     return value - half, value + half
+
+
+def half_width(spread: Spread) -> float:
+    """Return half the length of a 95 % Student interval; normal for infinite ``dof``."""
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import ndtri, stdtrit
+
+    if spread.dof == float("inf"):
+        return float(ndtri(0.975)) * spread.mcse
+    return float(stdtrit(max(spread.dof, 1.0), 0.975)) * spread.mcse

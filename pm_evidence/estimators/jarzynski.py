@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 _LEAST_EFFECTIVE_PATHS = 5.0
 # Beyond this error the distribution of log Z is too skewed for a symmetric interval.
 _LARGEST_MCSE = 0.5
+_MANY, _LIGHT = 1000, 10.0
 _BETWEEN_QUANTILES = 2.0537 - 1.0364  # of 0.85 and 0.98 in a standard normal density
 
 
@@ -79,9 +80,12 @@ def jarzynski(
     relative = np.exp(log_weight - value)
     found = spread(((relative - 1.0) / n, blocks))
     effective = float(n**2 / np.sum(relative**2))
-    k = pareto_k(log_weight)
+    # of thousands of weights the largest is below ten times the mean: they have no tail, and a fit
+    # to what varies among the largest may say anything
+    light = n >= _MANY and relative.max() < _LIGHT
+    k = float("nan") if light else pareto_k(log_weight)
     status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message)
+    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
 
 def _of_normal(log_weight: Floats) -> float:

@@ -73,7 +73,9 @@ def power_posterior(
                 f"the trapezoid between {step.size} stages is off by about {-correction:.2g} nats, "
                 "which the error does not count; use more stages, or smc from the same run."
             )
-    return LogEvidence(value, error.mcse, "power_posterior", status, lower, upper, message)
+    return LogEvidence(
+        value, error.mcse, "power_posterior", status, lower, upper, message, error.dof
+    )
 
 
 def _checked(

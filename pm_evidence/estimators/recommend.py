@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_kind
+from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.bridge import bridge, checked_works, fit_share
+from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.cumulant import (
     cumulant,
     cumulant_forward,
@@ -22,20 +23,26 @@ from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
 
-__all__ = ["estimates", "missing", "recommend"]
+__all__ = ["estimates", "importance", "recommend"]
 
 Floats = NDArray[np.float64]
 
-# Where this share of the fitted density's draws counts as draws from the target, the bridge has
-# the smaller error; further down the path from the prior has.
-_GOOD_FIT = 0.05
+# An estimate whose error is this many times smaller than that of one before it is taken instead.
+# With 16 islands two errors that are equal differ by so much in 6 % of runs, so that choosing by
+# the errors makes them next to no smaller.
+_GROSS = 1.5
 _DISAGREEMENT = 5.0
-_MARKOV = 3.0
 _ROUNDING = 1e-9  # nats
+# Variance of the islands' log evidence over the one that they state of themselves.
+_UNLIKE = 4.5
 # Fewer effective paths than this, as the other direction tells, may hide the heaviest.
 _LEAST_EFFECTIVE_PATHS = 50.0
 # Standard errors by which an estimate may differ from Bennett's, and the least such error in its.
 _EXCLUDED, _LEAST_DIFFERENCE = 3.0, 0.1
+_BROKEN = ("unbounded", "missed_mass")
+# The order in which the estimates of islands are considered. Importance sampling rests on the
+# fitted density alone, a bridge also on populations in which modes may have wrong shares.
+_ORDER = ("importance", "bridge", "smc")
 
 
 def estimates(record: RunRecord) -> list[LogEvidence]:
@@ -53,105 +60,205 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     """
     if record.of_islands:
         found = _of_islands(record.forward)
-        return _of_estimated(record, found) if record.method == "aisel" else found
-    work = record.work_forward
-    if not record.reverse:
-        return [jarzynski(work), lower_bound(work)]
-    return _two_sided(record)
+        if record.method == "aisel":
+            found += _integrated(record)
+    elif not record.reverse:
+        found = _one_sided(record)
+    else:
+        found = _two_sided(record)
+    return [_unbounded(e) for e in found] if record.info.get("unbounded") else found
 
 
-def recommend(
-    smc: LogEvidence, bridge: LogEvidence, works: Sequence[tuple[ArrayLike, ArrayLike]]
-) -> list[LogEvidence]:
-    """Return both estimates, the recommended one first.
-
-    Parameters
-    ----------
-    smc : LogEvidence
-        From annealing the prior.
-    bridge : LogEvidence
-        From a bridge between a fitted density and the target.
-    works : sequence of (forward, reverse)
-        The work that ``bridge`` was made from.
-
-    Notes
-    -----
-    The choice looks at the fit alone, never at the errors: taking the smaller of two estimated
-    errors would make it too small. Estimates that differ by more than five of their combined
-    errors both get the status ``"inconsistent"``.
-    """
-    remedy = "the moves do not mix. Use more draws, longer chains or another kernel."
-    for name, estimate in (("smc", smc), ("bridge", bridge)):
-        check_kind(name, estimate, LogEvidence, "pass an estimate, for example bar(...)")
-    checked_works(works)
-    smc, bridge = _agreeing(smc, bridge, "annealing from the prior", "the bridge", remedy)
-    fits = not np.isnan(bridge.mcse) and fit_share(works) >= _GOOD_FIT
-    return [bridge, smc] if fits else [smc, bridge]
-
-
-def missing(estimate: LogEvidence, work: Floats) -> LogEvidence:
-    """Return an estimate, with a status if a peak alone holds more evidence than it says.
+def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
+    """Return independent estimates of one evidence, the recommended one first.
 
     Parameters
     ----------
-    estimate : LogEvidence
-        Of the whole.
-    work : ndarray, shape (n,)
-        Work of independent draws by importance sampling at a peak of the target, which sees a part
-        of Z at most.
+    found : sequence of LogEvidence
+        Estimates named ``"importance"``, ``"bridge"`` and ``"smc"``.
 
     Notes
     -----
-    The mean weight is unbiased for what it sees, so by Markov's inequality those of both halves of
-    the draws exceed Z by more than ``exp(3)`` in less than 0.3 % of runs, however heavy their tail
-    is. One half alone would follow a single draw.
+    The first estimate with the status ``"ok"`` is recommended, unless another one has an error
+    that is 1.5 times smaller. Then its message says why it was chosen. An order that is fixed
+    beforehand, but for gross differences, does not choose estimates for an error that happens to
+    be too small.
     """
-    if estimate.status != "ok":
+    _check_found(found)
+    ranked = sorted(found, key=lambda estimate: _ORDER.index(estimate.estimator))
+    usable = [estimate for estimate in ranked if estimate.status == "ok"]
+    if not usable:
+        known = [estimate for estimate in ranked if np.isfinite(estimate.mcse)] or ranked
+        return [known[0], *(estimate for estimate in ranked if estimate is not known[0])]
+    first = usable[0]
+    best = min(usable, key=lambda estimate: estimate.mcse)
+    if best.mcse * _GROSS < first.mcse:
+        message = (
+            f"{best.estimator} is recommended because its error is {best.mcse:.2g} nats, against "
+            f"{first.mcse:.2g} of {first.estimator}."
+        )
+        first = replace(best, message=message)
+    elif first.estimator != ranked[0].estimator:
+        message = (
+            f"{first.estimator} is recommended because the status of {ranked[0].estimator} is "
+            f"{ranked[0].status}."
+        )
+        first = replace(first, message=message)
+    return [first, *(e for e in ranked if e.estimator != first.estimator)]
+
+
+def _check_found(found: Any) -> None:
+    if not isinstance(found, list | tuple) or not found:
+        raise ValueError(
+            f"found must be a list of estimates, got {described(found)}; pass for example "
+            "[bridge(...), jarzynski(..., name='smc')]."
+        )
+    for i, estimate in enumerate(found):
+        check_kind(f"found[{i}]", estimate, LogEvidence, "pass an estimate, for example bar(...)")
+        check_choice(f"found[{i}].estimator", estimate.estimator, _ORDER)
+
+
+def importance(forward: ArrayLike) -> LogEvidence:
+    """Estimate log Z by importance sampling from a fitted density.
+
+    Parameters
+    ----------
+    forward : array_like of float64, shape (n,)
+        ``log q(x) - log f(x)`` in nats at independent draws from the fitted density ``q``.
+
+    Notes
+    -----
+    The mean weight is unbiased for Z; see ``jarzynski`` for its error, for what is raised, and for
+    when to distrust it.
+    """
+    return jarzynski(forward, name="importance")
+
+
+def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
+    """Return the estimates of independent islands."""
+    work = np.concatenate([block.work for block in blocks])
+    stated = np.array([block.relative_variance for block in blocks])
+    smc = jarzynski(work, name="smc")
+    alone = _within(single_run(work, stated))
+    works = [block.bridge for block in blocks if block.bridge is not None]
+    unlike = _unlike(work, stated)
+    if len(works) < len(blocks):
+        return [_of_unlike(smc, unlike), alone]
+    drawn = importance(np.concatenate([forward for forward, _ in works]))
+    bridged = bridge(works)
+    smc, bridged, drawn = _compared(smc, bridged, drawn)
+    smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
+    if smc.status == "missed_mass" and bridged.status == "ok":
+        bridged = replace(bridged, status=smc.status, message=smc.message)
+    return [*recommend([smc, bridged, drawn]), alone]
+
+
+def _compared(
+    smc: LogEvidence, bridged: LogEvidence, drawn: LogEvidence
+) -> tuple[LogEvidence, LogEvidence, LogEvidence]:
+    """Return the estimates of islands, with their status changed where they exclude each other.
+
+    Both the mean over islands and importance sampling are unbiased for Z and never negative: by
+    Markov's inequality they seldom exceed it by much, but may well fall short of it, where all
+    islands missed a mode. So the larger of the two is believed.
+    """
+    route, other = "annealing from the prior", "importance sampling"
+    if drawn.status != "ok":
+        remedy = "the fitted density has a heavy tail, or the run missed a mode. Use more draws."
+        if drawn.status != "no_support" and _apart(smc, drawn) and smc.value < drawn.value:
+            smc, bridged = (_doubted(estimate, drawn, remedy) for estimate in (smc, bridged))
+        remedy = "the moves do not mix. Use more draws, longer chains or another kernel."
+        return *_agreeing(smc, bridged, route, "the bridge", remedy), drawn
+    smc, bridged = _short_of(smc, drawn), _short_of(bridged, drawn)
+    remedy = "the islands hold modes in other shares than the fitted density. Use importance."
+    bridged, _ = _agreeing(bridged, drawn, "the bridge", other, remedy)
+    remedy = "the fitted density leaves out what the islands met. Use more draws."
+    _, bridged = _agreeing(smc, bridged, route, "the bridge", remedy)
+    smc, drawn = _agreeing(smc, drawn, route, other, remedy)
+    return smc, bridged, drawn
+
+
+def _short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
+    """Return an estimate with a status where importance sampling finds more."""
+    if estimate.status in _BROKEN or not _apart(estimate, drawn):
         return estimate
-    peak = jarzynski(work, name="peak")
-    least = min(log_mean_exp(-half) for half in np.array_split(work, 2))
-    error = float(np.hypot(estimate.mcse, peak.mcse))
-    known = peak.status == "ok" and peak.value - estimate.value > _DISAGREEMENT * error
-    if not (known or least > estimate.upper + _MARKOV):
+    if estimate.value > drawn.value:
         return estimate
     message = (
-        f"a peak of the posterior holds a log evidence of about {least:.2f} by itself, which "
-        f"the run missed: there is a phase transition on the way from the prior. Start reverse "
-        "runs there (pe.AIS(reverse_start=...) with draws of pm.sample), or use a prior nearer to "
-        "the data."
+        f"importance sampling from a density that covers further modes gives {drawn.value:.3f}, "
+        f"more than {estimate.value:.3f} of {estimate.estimator}: the run missed them. Use "
+        "importance."
     )
     return replace(estimate, status="missed_mass", message=message)
 
 
-def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
-    work = np.concatenate([block.work for block in blocks])
-    smc = jarzynski(work, name="smc")
-    alone = _within(single_run(work, [block.relative_variance for block in blocks]))
-    works = [block.bridge for block in blocks if block.bridge is not None]
-    if len(works) < len(blocks):
-        return [smc, alone]
-    return [*recommend(smc, bridge(works), works), alone]
+def _doubted(estimate: LogEvidence, drawn: LogEvidence, remedy: str) -> LogEvidence:
+    """Return an estimate with a status where importance sampling, though not ok, finds more."""
+    if estimate.status != "ok":
+        return estimate
+    message = (
+        f"importance sampling from the fitted density gives {drawn.value:.3f}, far more than "
+        f"{estimate.value:.3f} of {estimate.estimator}: {remedy}"
+    )
+    return replace(estimate, status="inconsistent", message=message)
 
 
-def _of_estimated(record: RunRecord, found: list[LogEvidence]) -> list[LogEvidence]:
-    """Return the estimates of islands whose likelihood is estimated, and two more.
+def _apart(one: LogEvidence, other: LogEvidence) -> bool:
+    """Whether two estimates exclude each other; never where one has no error."""
+    distance = abs(one.value - other.value)
+    return bool(distance > _DISAGREEMENT * float(np.hypot(one.mcse, other.mcse)) + _ROUNDING)
 
-    Importance sampling from the fitted density (IS squared) needs no draws from the posterior: it
-    is unbiased where the populations that a bridge ends in are too small for their noise. So it is
-    recommended where the fit is good and no few weights dominate.
+
+def _unlike(work: Floats, stated: Floats) -> float:
+    """Return how many times more the islands vary than they state; 0 where that is no sign."""
+    if len(work) < 3 or not np.isfinite(work).all():
+        return 0.0
+    expected = float(np.mean(stated))
+    ratio = float(work.var(ddof=1)) / expected if expected > 0.0 else 0.0
+    return ratio if ratio > _UNLIKE else 0.0
+
+
+def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
+    if not ratio or estimate.status != "ok":
+        return estimate
+    message = (
+        f"the islands' evidences vary {ratio:.0f} times more than each island states of itself: "
+        "they hold different parts of the posterior, because the moves do not mix. Use more draws, "
+        "longer chains (pe.SMC(chain_length=50)), or another parametrisation of the model."
+    )
+    return replace(estimate, status="islands_differ", message=message)
+
+
+def _unbounded(estimate: LogEvidence) -> LogEvidence:
+    message = (
+        "the posterior grows along a ridge, and its mass with it, as far as it was followed: the "
+        "evidence is infinite, or concentrated where no draw came. Look for a scale that may go to "
+        "zero where data coincide; give it a prior that excludes zero."
+    )
+    return replace(estimate, status="unbounded", message=message)
+
+
+def _one_sided(record: RunRecord) -> list[LogEvidence]:
+    """Return the estimates of forward paths alone."""
+    work = record.work_forward
+    mean, drawn = _with_check(jarzynski(work), record)
+    return [mean, lower_bound(work), *drawn]
+
+
+def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
+    """Return an estimate, judged by importance sampling from a fitted density where there is one.
+
+    And the estimates of the islands that reverse paths started from, or of the fitted density.
     """
-    works = [block.bridge for block in record.forward if block.bridge is not None]
-    integrated = _integrated(record)
-    if len(works) < len(record.forward):
-        return [*found, *integrated]
-    smc = next(estimate for estimate in found if estimate.estimator == "smc")
-    importance = jarzynski(np.concatenate([forward for forward, _ in works]), name="importance")
-    remedy = "the moves do not mix. Use more draws, more particles or longer chains."
-    pair = _agreeing(smc, importance, "annealing from the prior", "importance sampling", remedy)
-    importance = pair[1]
-    fits = importance.status in ("ok", "inconsistent") and fit_share(works) >= _GOOD_FIT
-    first, last = ([importance], []) if fits else ([], [importance])
-    return [*first, *found, *last, *integrated]
+    blocks = record.islands or record.forward
+    works = [block.bridge for block in blocks if block.bridge is not None]
+    if not works:
+        return estimate, []
+    drawn = importance(np.concatenate([forward for forward, _ in works]))
+    if drawn.status == "ok":
+        estimate = _short_of(estimate, drawn)
+    others = [bridge(works)] if record.islands else []
+    return estimate, [*others, drawn]
 
 
 def _integrated(record: RunRecord) -> list[LogEvidence]:
@@ -181,12 +288,11 @@ def _two_sided(record: RunRecord) -> list[LogEvidence]:
     back = _seen_from_behind(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
     remedy = "the moves do not mix. Use more stages, better starts or another kernel."
     there, back = _agreeing(there, back, "forward annealing", "reverse annealing", remedy)
-    bridged = []
     if record.islands:
         # small islands are there to start from: their own weights are too uneven to report
-        found = {estimate.estimator: estimate for estimate in _of_islands(record.islands)}
-        both, _ = _agreeing(both, found["smc"], "annealing both ways", "its islands", remedy)
-        bridged = [found["bridge"]] if "bridge" in found else []
+        smc = jarzynski(np.concatenate([block.work for block in record.islands]), name="smc")
+        both, _ = _agreeing(both, smc, "annealing both ways", "its islands", remedy)
+    both, drawn = _with_check(both, record)
     if "inconsistent" in (there.status, back.status) and both.status == "ok":
         both = replace(both, status="inconsistent", message=there.message)
     others = [histogram(forward, reverse, reverse_blocks=origin), there, back]
@@ -199,7 +305,9 @@ def _two_sided(record: RunRecord) -> list[LogEvidence]:
     checked = [_checked_by(both, other) for other in others]
     exact = record.info.get("reverse_start") == "exact"
     bounds = lower_bound(forward), upper_bound(reverse, blocks=origin, exact=exact)
-    return [both, *checked, *bounds, *bridged]
+    if both.status == "missed_mass":
+        return [drawn[-1], both, *checked, *bounds, *drawn[:-1]]
+    return [both, *checked, *bounds, *drawn]
 
 
 def _seen_from_behind(

@@ -1,36 +1,48 @@
 """A live display of a run, in PyMC's style."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
+from rich.text import Text
 
-from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.progress import Progress as BlockProgress
-from pm_evidence.core.records import BlockRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence
+from pm_evidence.execution.notebook import Redrawn, in_notebook
 
 __all__ = ["Display"]
 
-
-def _text(template: str, header: str) -> TextColumn:
-    return TextColumn(template, table_column=Column(header, min_width=len(header), no_wrap=True))
+_FIELDS = ("stage", "beta", "ess", "acceptance")
+_HEADERS = ("Stage", "Beta", "ESS", "Accept")
+_WORTH_A_ROW = 1.0  # seconds of compiling
 
 
 class _Table(Progress):
-    """A progress bar with a header, as PyMC draws it."""
+    """A progress bar with a header, as PyMC draws it, and a line below."""
+
+    caption = ""
 
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
         table = super().make_tasks_table(tasks)
         table.show_header = True
+        # as it stands: a status in brackets would be read as markup
+        table.caption = Text(self.caption) if self.caption else None
+        table.caption_justify = "left"
         return table
+
+    def picture(self) -> Table:
+        """Return the table as it is now."""
+        return self.make_tasks_table(self.tasks)
 
 
 class Display:
-    """Rows for the pilot and for the run: stage, beta, ESS, acceptance, log Z with its error.
+    """Rows for compiling, the pilot and the run, and the recommended estimate below.
+
+    In a notebook the table is redrawn in place, with or without ipywidgets.
 
     Parameters
     ----------
@@ -40,26 +52,29 @@ class Display:
 
     def __init__(self, enabled: bool) -> None:
         self._progress = _Table(
-            _text("{task.description}", "Progress"),
+            TextColumn("{task.description}", table_column=Column("Progress", no_wrap=True)),
             BarColumn(bar_width=24, table_column=Column("", ratio=None)),
-            _text("{task.fields[stage]}", "Stage"),
-            _text("{task.fields[beta]:.4f}", "Beta"),
-            _text("{task.fields[ess]:.0%}", "ESS"),
-            _text("{task.fields[acceptance]:.2f}", "Accept"),
-            _text("{task.fields[log_z]}", "Log evidence"),
+            *(
+                TextColumn(
+                    f"{{task.fields[{field}]}}",
+                    table_column=Column(header, min_width=len(header), no_wrap=True),
+                )
+                for field, header in zip(_FIELDS, _HEADERS, strict=True)
+            ),
             TimeElapsedColumn(table_column=Column("Elapsed")),
             disable=not enabled,
             refresh_per_second=8,
         )
+        self._notebook = Redrawn(self._progress.picture) if enabled and in_notebook() else None
         self._lock = threading.Lock()
-        self._pilot: TaskID | None = None
+        self._rows: dict[str, TaskID] = {}
         self._run: TaskID | None = None
+        self._idle_since = self._compiled = 0.0
         self._reached: dict[int, int] = {}
-        self._work: list[np.ndarray] = []
 
     def __enter__(self) -> Self:
-        self._progress.start()
-        self._pilot = self._add("Pilot", total=1.0)
+        (self._notebook or self._progress).start()
+        self._idle_since = self._progress.get_time()
         return self
 
     def __exit__(
@@ -68,58 +83,92 @@ class Display:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        (self._notebook or self._progress).stop()
 
-    def _add(self, description: str, total: float) -> TaskID:
-        return self._progress.add_task(
-            description, total=total, stage="", beta=0.0, ess=1.0, acceptance=0.0, log_z=""
-        )
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Show that code is compiled, and for how long in all; less than a second gets no row."""
+        started = self._progress.get_time()
+        row = self._add("Compiling", total=None)
+        self._progress.tasks[-1].start_time = started - self._compiled
+        try:
+            yield
+        finally:
+            self._idle_since = self._progress.get_time()
+            self._compiled += self._idle_since - started
+            if self._compiled < _WORTH_A_ROW:
+                self._progress.remove_task(self._rows.pop("Compiling"))
+            else:
+                self._progress.update(row, total=1.0, completed=1.0)
 
     def pilot(self, progress: BlockProgress) -> None:
         """Show the pilot's progress along the path."""
-        assert self._pilot is not None
-        self._progress.update(
-            self._pilot,
-            completed=progress.beta,
-            stage=str(progress.stage),
-            beta=progress.beta,
-            ess=progress.ess,
-            acceptance=progress.acceptance,
-            log_z=f"{progress.log_evidence:.2f}",
-        )
+        row = self._rows.get("Pilot")
+        if row is None or progress.stage == 1:  # there is a second one where a prior is normalised
+            row = self._add("Pilot", total=1.0)
+            # it began before it could tell of its first stage
+            self._progress.tasks[-1].start_time = self._idle_since
+        self._progress.update(row, completed=progress.beta, **_fields(progress))
 
-    def begin(self, description: str, n_blocks: int, n_stages: int, sign: int = 1) -> None:
-        """Start the row of some blocks; the work of reverse ones has the sign -1."""
-        self._n_stages, self._sign = n_stages, sign
-        self._reached, self._work = {}, []
-        self._run = self._add(description, total=float(n_blocks * n_stages))
+    def begin(self, description: str, n_blocks: int, n_stages: int) -> None:
+        """Start the row of some blocks, in place of the one that they had in the last round."""
+        with self._lock:
+            self._n_stages, self._reached = n_stages, {}
+            self._run = self._add(description, total=float(n_blocks * n_stages))
 
     def block(self, progress: BlockProgress) -> None:
         """Show the progress of a block that is under way."""
         with self._lock:
             self._reached[progress.block] = progress.stage
-            self._update(
-                stage=f"{progress.stage}/{self._n_stages}",
-                beta=progress.beta,
-                ess=progress.ess,
-                acceptance=progress.acceptance,
-            )
+            stage = f"{progress.stage}/{self._n_stages}"
+            self._update(**{**_fields(progress), "stage": stage})
 
     def done(self, block: int, record: BlockRecord) -> None:
-        """Show the log evidence of all blocks so far."""
+        """Show that a block has ended, whatever it was last heard to have reached."""
         with self._lock:
             self._reached[block] = self._n_stages
-            self._work.append(record.work)
-            self._update(log_z=self._running())
+            self._update()
+            self._idle_since = self._progress.get_time()
+
+    def round(self, number: int, target_mcse: float | None, estimate: LogEvidence | None) -> None:
+        """Show the round that is under way, its aim, and what would be recommended so far.
+
+        Parameters
+        ----------
+        number : int
+            Of the round, from 1 on.
+        target_mcse : float or None
+            Error in nats to go on to; None: one round.
+        estimate : LogEvidence or None
+            The recommended estimate of all rounds so far; None: there is none yet.
+        """
+        parts = []
+        if estimate is not None:
+            parts.append(f"Log evidence {estimate} ({estimate.estimator})")
+        if target_mcse is not None:
+            parts.append(f"round {number}, target mcse {target_mcse:g}")
+        self._progress.caption = ", ".join(parts)
+
+    def _add(self, description: str, total: float | None) -> TaskID:
+        """Add a row, and remove the one of the same description."""
+        old = self._rows.get(description)
+        if old is not None:
+            self._progress.remove_task(old)
+        fields: dict[str, Any] = dict.fromkeys(_FIELDS, "")
+        row = self._progress.add_task(description, total=total, **fields)
+        self._rows[description] = row
+        return row
 
     def _update(self, **fields: Any) -> None:
         assert self._run is not None
         self._progress.update(self._run, completed=sum(self._reached.values()), **fields)
 
-    def _running(self) -> str:
-        log_weight = -self._sign * np.concatenate(self._work)
-        value = log_mean_exp(log_weight)
-        if len(log_weight) < 2 or not np.isfinite(value):
-            return f"{self._sign * value:.2f}"
-        error = np.exp(log_weight - value).std(ddof=1) / np.sqrt(len(log_weight))
-        return f"{self._sign * value:.3f} ± {error:.3f}"
+
+def _fields(progress: BlockProgress) -> dict[str, Any]:
+    """Return what the columns of a row say."""
+    return {
+        "stage": str(progress.stage),
+        "beta": f"{progress.beta:.4f}",
+        "ess": f"{progress.ess:.0%}",
+        "acceptance": f"{progress.acceptance:.2f}",
+    }

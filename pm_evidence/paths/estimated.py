@@ -1,6 +1,7 @@
 """The geometric path of an estimated posterior: prior times estimate to the power beta."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ class EstimatedPath(GeometricPath):
     """
 
     target: EstimatedTarget
+    refines: ClassVar[bool] = False  # a fitted density is drawn with estimates of its own
 
     def at(self, draws: Floats) -> EstimatedParticles:  # type: ignore[override]
         """Return the population of states, shape ``(n, n_dim + 1 + n_seeds)``."""

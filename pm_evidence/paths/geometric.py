@@ -1,12 +1,13 @@
 """The geometric path: prior times likelihood to the power beta."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.paths.fitted import StudentFit
+from pm_evidence.paths.posterior import Posterior
 from pm_evidence.targets.particles import Particles
 
 __all__ = ["GeometricPath"]
@@ -27,6 +28,7 @@ class GeometricPath:
     """
 
     target: Any
+    refines: ClassVar[bool] = True  # whether islands are bridged with a density fitted to them
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
         """Return ``n`` independent prior draws."""
@@ -52,32 +54,26 @@ class GeometricPath:
 
         None where there are discrete coordinates, or a prior whose mass is not known exactly.
         """
-        target = self.target
-        known = target.prior_acceptance == 1.0
-        return StudentFit.to(state.x) if known and not target.discrete.size else None
+        return None if self.posterior() is None else StudentFit.to(state.x)
 
-    def fit_peak(self, state: Particles) -> StudentFit | None:
-        """Return a density fitted to the curvature at the peak above the first member.
+    def posterior(self) -> Posterior | None:
+        """Return the density at ``beta = 1`` as a function of points in R^d.
 
-        None where the density has no gradient, or its peak no curvature in some direction.
+        None where there are discrete coordinates, or a prior whose mass is not known exactly.
         """
-        if self.fit(state) is None or self.target.differentiable is None:
+        target = self.target
+        if target.discrete.size or target.prior_acceptance != 1.0:
             return None
-        return StudentFit.to_peak(self._slope, state.x[0])
-
-    def _slope(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return the log target density at every row of ``x``, and its gradient."""
-        log_density, gradient = self.target.differentiable.evaluate(x)
-        return log_density.sum(axis=1), gradient.sum(axis=1)
+        return Posterior(target)
 
     def bridge_work(
-        self, fit: StudentFit, state: Particles, n: int, rng: np.random.Generator
+        self, fit: Any, state: Particles, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Return the work from a fitted density to the target, in nats.
 
         Parameters
         ----------
-        fit : StudentFit
+        fit : StudentFit or StudentMixture
             A fitted density, independent of ``state``.
         state : Particles
             Draws from the target.

@@ -82,9 +82,6 @@ class LatticePath:
     def fit(self, state: Any) -> None:
         """Return None: no density is fitted to a lattice."""
 
-    def fit_peak(self, state: Any) -> None:
-        """Return None, as ``fit``."""
-
     def bridge_work(
         self, fit: None, state: Any, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:

@@ -60,9 +60,6 @@ class MovingGaussian:
     def fit(self, state: Points) -> None:
         """Return None: annealing is what this target is there to show."""
 
-    def fit_peak(self, state: Points) -> None:
-        """Return None, as ``fit``."""
-
     def bridge_work(
         self, fit: None, state: Points, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:

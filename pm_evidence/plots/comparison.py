@@ -27,7 +27,20 @@ _VISUALS = (
     "title",
     "xlabel",
     "ticklabels",
+    "legend",
 )
+# How models look whose evidence is sound, and those whose status says that it may not be.
+_SOUND, _DOUBTFUL = "ok", "not to be trusted: see the status"
+_LOOKS: dict[str, dict[str, dict[str, Any]]] = {
+    _SOUND: {
+        "error_bar": {"color": "C0", "width": 2},
+        "point_estimate": {"color": "C0"},
+    },
+    _DOUBTFUL: {
+        "error_bar": {"color": "C1", "width": 2, "linestyle": "C1"},
+        "point_estimate": {"facecolor": "B0", "edgecolor": "C1", "size": 40},
+    },
+}
 
 
 def plot_compare(
@@ -40,7 +53,9 @@ def plot_compare(
 ) -> "PlotCollection":
     """Plot the log evidence of each model with its 95 % interval, best on top.
 
-    Above each point stands the difference to the best model with its standard error, in nats.
+    Above each point stand the log evidence and its difference to the best model, in nats, with
+    their standard errors in parentheses: they can be read where an interval is too short to be
+    seen. Models whose status is not ``"ok"`` have open points and dashed bars.
 
     Parameters
     ----------
@@ -50,8 +65,8 @@ def plot_compare(
         ArviZ's ``rcParams["plot.backend"]`` by default.
     visuals : mapping of str to mapping or bool, optional
         Arguments of each part, or False to leave it out: ``error_bar``, ``point_estimate``,
-        ``difference``, ``ref_line`` (at the best model), ``title``, ``xlabel``,
-        ``ticklabels``.
+        ``difference`` (the numbers), ``ref_line`` (at the best model), ``title``, ``xlabel``,
+        ``ticklabels``, ``legend`` (drawn where a model is not to be trusted).
     figure_kwargs : mapping, optional
         Passed to the backend's ``create_plotting_grid``; ``figsize`` for instance.
     **pc_kwargs
@@ -70,8 +85,9 @@ def plot_compare(
 
     Notes
     -----
-    The interval is ``log_evidence`` plus and minus 1.96 ``mcse``. A model whose evidence is not
-    finite keeps its line, without a point.
+    The interval is Student's, with the degrees of freedom of the estimate, as in
+    ``pe.bayes_factor``; a table without ``attrs["dof"]`` gets normal ones. A model whose evidence
+    is not finite keeps its line, without a point.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     table = _checked(models) if isinstance(models, pd.DataFrame) else compare(models)
@@ -89,6 +105,7 @@ def plot_compare(
     _draw_points(collection, table, visuals)
     _draw_differences(collection, table, visuals)
     _draw_frame(collection, table, visuals, height)
+    _draw_legend(collection, table, visuals)
     return collection
 
 
@@ -107,7 +124,8 @@ def _drawn(table: pd.DataFrame) -> xr.Dataset:
     """Return point and interval of each model, NaN where there is nothing to draw."""
     value = table["log_evidence"].to_numpy(dtype=np.float64, copy=True)
     value[~np.isfinite(value)] = np.nan
-    half = layout.NORMAL_95 * table["mcse"].to_numpy(dtype=np.float64)
+    known = table.attrs.get("dof", {})
+    half = layout.half_widths(table["mcse"], [known.get(name, np.inf) for name in table.index])
     half[~np.isfinite(half)] = np.nan
     interval = np.stack([value - half, value + half], axis=1)
     return xr.Dataset(
@@ -123,18 +141,23 @@ def _names(table: pd.DataFrame) -> NDArray[np.str_]:
 def _draw_points(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
     draw = layout.draw()
 
-    data = _drawn(table)
-    bar = layout.visual_arguments(visuals, "error_bar", color="C0", width=2)
-    if bar is not None:
-        interval = data[["interval"]].rename(interval="log_evidence")
-        collection.map(draw.line_x, "error_bar", data=interval, **bar)
-    point = layout.visual_arguments(visuals, "point_estimate", color="C0")
-    if point is not None:
-        collection.map(draw.scatter_x, "point_estimate", data=data[["log_evidence"]], **point)
+    data, sound = _drawn(table), (table["status"] == "ok").to_numpy()
+    for kind, rows in ((_SOUND, sound), (_DOUBTFUL, ~sound)):
+        part, name = data.isel(model=np.flatnonzero(rows)), "" if kind == _SOUND else "_doubtful"
+        if not part.sizes["model"]:
+            continue
+        bar = layout.visual_arguments(visuals, "error_bar", **_LOOKS[kind]["error_bar"])
+        if bar is not None:
+            interval = part[["interval"]].rename(interval="log_evidence")
+            collection.map(draw.line_x, f"error_bar{name}", data=interval, **bar)
+        point = layout.visual_arguments(visuals, "point_estimate", **_LOOKS[kind]["point_estimate"])
+        if point is not None:
+            points = part[["log_evidence"]]
+            collection.map(draw.scatter_x, f"point_estimate{name}", data=points, **point)
 
 
 def _draw_differences(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
-    """Write the difference to the best model above each point."""
+    """Write the log evidence and its difference to the best model above each point."""
     arguments = layout.visual_arguments(visuals, "difference", color="B1")
     if arguments is None:
         return
@@ -171,11 +194,10 @@ def _text_above(da: Any, target: Any, y: Any, **arguments: Any) -> Any:
 
 
 def _difference(row: "pd.Series[Any]", *, best: bool) -> str:
+    value = layout.with_error(float(row["log_evidence"]), float(row["mcse"]))
     if best:
-        return "best"
-    error = float(row["log_bf_mcse"])
-    text = layout.number(float(row["log_bf"]), error)
-    return f"{text} ± {layout.number(error, error)}" if np.isfinite(error) else text
+        return f"{value}, best"
+    return f"{value}, {layout.with_error(-float(row['log_bf']), float(row['log_bf_mcse']))} below"
 
 
 def _draw_frame(
@@ -195,16 +217,28 @@ def _draw_frame(
         collection,
         "log_evidence",
         visuals,
-        title="Log evidence with 95 % interval\n(numbers: difference to the best)",
+        title="Log evidence with 95 % interval\n(in parentheses: error of the last digits)",
         xlabel="log evidence (nats)",
     )
     ticks = layout.visual_arguments(visuals, "ticklabels")
     if ticks is not None:
-        labels = [
-            name if status == "ok" else f"{name} ({status})"
-            for name, status in zip(_names(table), table["status"], strict=True)
-        ]
+        labels = [_label(str(name), row) for name, row in table.iterrows()]
         collection.map(layout.set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
     collection.map(draw.set_ylim, "ylim", limits=(0.5, len(table) + 0.7), **frame)
     if collection.backend == "matplotlib":
         collection.map(layout.write_out_numbers, "numbers", **frame)
+
+
+def _label(name: str, row: "pd.Series[Any]") -> str:
+    notes = [] if row["status"] == "ok" else [str(row["status"])]
+    if not np.isfinite(row["log_evidence"]):
+        notes.append("no value to draw")
+    return f"{name} ({', '.join(notes)})" if notes else name
+
+
+def _draw_legend(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
+    """Say what open points mean, where there are any."""
+    legend = layout.visual_arguments(visuals, "legend")
+    if legend is not None and (table["status"] != "ok").any():
+        entries = [(kind, looks["error_bar"]) for kind, looks in _LOOKS.items()]
+        layout.add_legend(collection, entries, **legend)

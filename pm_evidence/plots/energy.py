@@ -1,12 +1,14 @@
 """Mean energy along the path in both directions, whose gap is hysteresis."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import group_of
@@ -18,7 +20,7 @@ __all__ = ["plot_energy"]
 
 Floats = NDArray[np.float64]
 
-_VISUALS = ("line", "point", "band", "title", "xlabel", "ylabel", "legend")
+_VISUALS = ("line", "point", "band", "linear_part", "title", "xlabel", "ylabel", "legend")
 _NAMES = {
     schema.FORWARD: "forward (prior to posterior)",
     schema.REVERSE: "reverse (posterior to prior)",
@@ -29,6 +31,9 @@ _FEW_STAGES = 40  # up to here each stage gets a point
 _WIDE_RANGE, _WIDE_SIZE = 100.0, 30.0
 _CROWDED = 0.1  # where half of the stages lie below, beta gets a square-root axis
 _SCALING_BACKENDS = ("matplotlib", "none")  # those of arviz-plots with scales of the axes
+# Bennett's estimate is not trusted with fewer common paths (or half of what is possible); no
+# sample meets them beyond this variance.
+_LEAST_COMMON_PATHS, _LARGEST_VARIANCE = 10.0, 400.0
 _BETA_TICKS = (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
@@ -43,8 +48,9 @@ def plot_energy(
     """Plot the mean energy against the inverse temperature, in each direction.
 
     Paths lag behind the temperature: their energy is too high on the way to the posterior, and
-    too low on the way back. The gap between the directions is this hysteresis; where it is wide,
-    the run needs more stages or a better kernel.
+    too low on the way back. The gap between the directions is this hysteresis. The title gives
+    its area in nats, how many paths overlap in spite of it, and whether that is too large a gap;
+    then the run needs more stages or a better kernel.
 
     Parameters
     ----------
@@ -55,7 +61,8 @@ def plot_energy(
     visuals : mapping of str to mapping or bool, optional
         Arguments of each part, or False to leave it out: ``line``, ``point`` (drawn up to 40
         stages), ``band`` (mean plus and minus one standard deviation of the population; left out
-        unless it is given, by True for instance), ``title``, ``xlabel``, ``ylabel``, ``legend``.
+        unless it is given, by True for instance), ``linear_part`` (dotted lines where an axis
+        changes from a linear to a logarithmic one), ``title``, ``xlabel``, ``ylabel``, ``legend``.
     figure_kwargs : mapping, optional
         Passed to the backend's ``create_plotting_grid``; ``figsize`` for instance.
     **pc_kwargs
@@ -76,17 +83,24 @@ def plot_energy(
     Notes
     -----
     The area between the lines is about the gap between the upper and the lower bound of log Z
-    (Habeck 2017, Eq. 11 and Fig. 3B). Each population is drawn at the inverse temperature that it
-    was last moved at: the beginning of its stage on the way forward, the end on the way back.
+    (Habeck 2017, Eq. 11 and Fig. 3B). It is too large where fewer than ten paths lie where both
+    directions have been, as ``bar`` counts them. Where work is normal the area is its variance and
+    tells that number; the title gives the area at which ten are left. A few paths that are stuck
+    far out make the area large and do no harm: ``pe.plot_work`` shows them. Each population is
+    drawn at the inverse temperature that it was last moved at: the beginning of its stage on the
+    way forward, the end on the way back.
 
     Energies that span decades get a logarithmic axis, or, where some are negative, one that is
-    linear around zero and logarithmic beyond. On a logarithmic axis the band is cut below half
+    linear around zero and logarithmic beyond, from the dotted lines on. The labels of the axes
+    name every scale that is not linear. On a logarithmic axis the band is cut below half
     the lowest mean. Inverse temperatures of which half lie below 0.1 get a square-root axis. All
     this with matplotlib: the other backends of arviz-plots keep linear axes.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     data = _drawn(dt)
+    scales = _Scales.of(data)
     backend = layout.backend_name(backend)
+    scales = scales if backend in _SCALING_BACKENDS else _Scales()
     aes = {"color": [schema.DIRECTION], "linestyle": [schema.DIRECTION]}
     pc_kwargs["aes"] = {**aes, **pc_kwargs.get("aes", {})}
     collection = layout.new_collection(
@@ -97,8 +111,8 @@ def plot_energy(
     )
     _draw_band(collection, data, visuals)
     _draw_lines(collection, data, visuals)
-    _draw_axes(collection, data)
-    _draw_frame(collection, data, visuals)
+    _draw_axes(collection, data, scales, visuals)
+    _draw_frame(collection, data, scales, visuals, _gap(dt, data))
     return collection
 
 
@@ -153,39 +167,36 @@ def _draw_lines(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> N
         collection.map(draw.scatter_xy, "point", data=data, ignore_aes=ignored, **point)
 
 
-def _draw_axes(collection: Any, data: xr.Dataset) -> None:
-    """Set limits and scales of both axes."""
-    draw = layout.draw()
+@dataclass(frozen=True)
+class _Scales:
+    """The scales of both axes; a symmetric logarithmic one is linear up to ``size``."""
 
-    frame = layout.frame_of("energy")
-    if collection.backend not in _SCALING_BACKENDS:
-        return
-    if _is_crowded(data):
-        collection.map(draw.set_xscale, "xscale", scale="sqrt", **frame)
-        labels = [f"{beta:g}" for beta in _BETA_TICKS]
-        collection.map(draw.set_xticks, "xticks", values=_BETA_TICKS, labels=labels, **frame)
-        collection.map(draw.set_xlim, "xlim", limits=(0.0, 1.02), **frame)
-    mean = data["energy"].sel(plot_axis="y").to_numpy()
-    mean = mean[np.isfinite(mean)]
-    scale = _scale(mean)
-    if scale == "linear":
-        return
-    collection.map(draw.set_yscale, "yscale", scale=scale, **frame)
-    if scale == "log" and "band" in collection.viz:
-        highest = float(data["energy"].sel(plot_axis="high").max())
-        limits = (0.5 * mean.min(), 2.0 * max(highest, mean.max()))
-        collection.map(draw.set_ylim, "ylim", limits=limits, **frame)
-    if scale == "symlog" and collection.backend == "matplotlib":
-        collection.map(_set_linear_part, "linear_part", size=_usual_size(mean), **frame)
+    x: str = "linear"
+    y: str = "linear"
+    size: float = 0.0
 
+    @classmethod
+    def of(cls, data: xr.Dataset) -> "_Scales":
+        """Return the scales that show all of the data."""
+        mean = data["energy"].sel(plot_axis="y").to_numpy()
+        mean = mean[np.isfinite(mean)]
+        crowded = float(data["energy"].sel(plot_axis="x").median()) < _CROWDED
+        low, high, size = float(mean.min()), float(mean.max()), _usual_size(mean)
+        if low > 0:
+            y = "log" if high > _WIDE_RANGE * low else "linear"
+        else:
+            y = "symlog" if max(-low, high) > _WIDE_SIZE * size else "linear"
+        return cls("sqrt" if crowded else "linear", y, size)
 
-def _set_linear_part(da: xr.DataArray, target: Any, size: float) -> None:
-    """Make the axis linear up to a size of the energy; matplotlib's own choice is 2."""
-    target.set_yscale("symlog", linthresh=size)
-
-
-def _is_crowded(data: xr.Dataset) -> bool:
-    return float(data["energy"].sel(plot_axis="x").median()) < _CROWDED
+    def labels(self) -> dict[str, str]:
+        """Return the labels of the axes, which name scales that are not linear."""
+        x = ", square-root scale" if self.x == "sqrt" else ""
+        kinds = {
+            "linear": "nats",
+            "log": "nats, logarithmic scale",
+            "symlog": f"nats, logarithmic beyond ± {self.size:g}",
+        }
+        return {"xlabel": f"inverse temperature β{x}", "ylabel": f"mean energy ({kinds[self.y]})"}
 
 
 def _usual_size(mean: Floats) -> float:
@@ -193,26 +204,93 @@ def _usual_size(mean: Floats) -> float:
     return float(10.0 ** np.floor(np.log10(max(float(np.median(np.abs(mean))), 1.0))))
 
 
-def _scale(mean: Floats) -> str:
-    low, high = float(mean.min()), float(mean.max())
-    if low > 0:
-        return "log" if high > _WIDE_RANGE * low else "linear"
-    return "symlog" if max(-low, high) > _WIDE_SIZE * _usual_size(mean) else "linear"
+def _draw_axes(collection: Any, data: xr.Dataset, scales: _Scales, visuals: layout.Visuals) -> None:
+    """Set limits and scales of both axes."""
+    draw = layout.draw()
+
+    frame = layout.frame_of("energy")
+    if scales.x != "linear":
+        collection.map(draw.set_xscale, "xscale", scale=scales.x, **frame)
+        labels = [f"{beta:g}" for beta in _BETA_TICKS]
+        collection.map(draw.set_xticks, "xticks", values=_BETA_TICKS, labels=labels, **frame)
+    if scales.y == "linear":
+        return
+    collection.map(draw.set_yscale, "yscale", scale=scales.y, **frame)
+    if scales.y == "log" and "band" in collection.viz:
+        parts = data["energy"].sel(plot_axis=["y", "high"])
+        limits = (0.5 * float(parts.sel(plot_axis="y").min()), 2.0 * float(parts.max()))
+        collection.map(draw.set_ylim, "ylim", limits=limits, **frame)
+    if scales.y == "symlog":
+        if collection.backend == "matplotlib":
+            collection.map(_set_linear_part, "linear_scale", size=scales.size, **frame)
+        line = layout.visual_arguments(visuals, "linear_part", color="B3", linestyle="C2")
+        if line is not None:
+            ends = xr.Dataset({"energy": ("end", [-scales.size, scales.size])})
+            collection.map(_hlines, "linear_part", data=ends, ignore_aes="all", **line)
 
 
-def _draw_frame(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
+def _set_linear_part(da: xr.DataArray, target: Any, size: float) -> None:
+    """Make the axis linear up to a size of the energy; matplotlib's own choice is 2."""
+    target.set_yscale("symlog", linthresh=size)
+
+
+def _hlines(da: xr.DataArray, target: Any, **arguments: Any) -> None:
+    for height in da.values:
+        layout.backend_of(target).hline(float(height), target, **arguments)
+
+
+def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
+    """Return in words how large the gap between the directions is, and what is too large."""
+    if data.sizes[schema.DIRECTION] < 2:
+        return ""
+    beta = group_of(dt, schema.ANNEALING)["beta"].to_numpy()
+    there, back = (
+        data["energy"].sel({schema.DIRECTION: name, "plot_axis": "y"}).to_numpy()
+        for name in (schema.FORWARD, schema.REVERSE)
+    )
+    terms = (there - back) * np.diff(beta)
+    area = float(terms[np.isfinite(terms)].sum())
+    text = f"\nits area: {area:.3g} nats".replace("-", layout.MINUS)
+    if schema.WORK not in dt.children:
+        return text
+    group = group_of(dt, schema.WORK)
+    work = [group[name].to_numpy() for name in (schema.FORWARD, schema.REVERSE)]
+    n, shared = min(map(len, work)), overlap(*work)
+    needed = min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common)
+    verdict = "not too large" if shared.n_common >= needed else "too large"
+    return (
+        f"{text}; {shared.n_common:.0f} of {n} paths overlap: {verdict}\n"
+        f"(too large: fewer than {needed:.0f}, or normal work with {_largest_variance(n):.2g} nats)"
+    )
+
+
+def _largest_variance(n: int) -> float:
+    """Return the variance of normal work at which few of ``n`` paths lie in both directions.
+
+    With variance ``v`` forward work has the mean ``-log Z + v / 2``, and a path counts as common by
+    the probability that Bennett's ratio gives it to be a reverse one.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+
+    def excess(variance: float) -> float:
+        common = weights @ expit(-(0.5 * variance + np.sqrt(variance) * nodes))
+        return float(np.log(n * common / min(_LEAST_COMMON_PATHS, n / 4.0)))
+
+    return float(brentq(excess, 0.0, _LARGEST_VARIANCE))
+
+
+def _draw_frame(
+    collection: Any, data: xr.Dataset, scales: _Scales, visuals: layout.Visuals, gap: str
+) -> None:
     directions = [str(name) for name in data[schema.DIRECTION].values]
     title = "Mean energy along the path"
     if len(directions) > 1:
-        title = "Mean energy: a gap between the directions is hysteresis"
-    layout.draw_labels(
-        collection,
-        "energy",
-        visuals,
-        title=title,
-        xlabel="inverse temperature β",
-        ylabel="mean energy (nats)",
-    )
+        title = f"Mean energy: a gap between the directions is hysteresis{gap}"
+    layout.draw_labels(collection, "energy", visuals, title=title, **scales.labels())
     legend = layout.visual_arguments(visuals, "legend")
     if legend is None:
         return

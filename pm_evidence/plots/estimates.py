@@ -111,7 +111,8 @@ def plot_estimates(
     -----
     The picture shows the intervals of the recommended and of all trusted estimates, the reference,
     and the estimates up to two widths of these to either side, whose intervals are cut there. An
-    estimate further out is given as a number with an arrow at the edge. One that is not a number
+    estimate further out is given as a number with an arrow at the edge, and with its distance from
+    the recommended one. One that is not a number
     keeps its line, without a point.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
@@ -148,10 +149,12 @@ def _check_reference(reference: float | None) -> None:
 def _table(dt: xr.DataTree) -> pd.DataFrame:
     """Return the estimates from top to bottom, with the ends of their intervals and their kind."""
     group = evidence_of(dt, "dt")
-    columns = ["value", "mcse", "lower", "upper", "status"]
+    if "dof" not in group:  # of an older file
+        group = group.assign(dof=group["mcse"] * 0.0 + np.inf)
+    columns = ["value", "mcse", "lower", "upper", "dof", "status"]
     table = group[columns].to_dataframe()[columns]
     table.index = table.index.astype(str)
-    half = layout.NORMAL_95 * table["mcse"]
+    half = layout.half_widths(table["mcse"], table["dof"])
     table["lower"] = table["lower"].fillna(table["value"] - half)
     table["upper"] = table["upper"].fillna(table["value"] + half)
     table["recommended"] = table.index == group.attrs[schema.RECOMMENDED]
@@ -255,11 +258,12 @@ def _draw_out_of_range(
     if arguments is None:
         return
     inset = 0.01 * (limits[1] - limits[0])
+    best = table.loc[table["recommended"], "value"]
     for row, (name, value) in enumerate(table["value"].items()):
         if not (value < limits[0] or value > limits[1]):
             continue
-        text = f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
         left = value < limits[0]
+        text = _far_out(value, best.iloc[0] if len(best) else float("nan"))
         place = xr.Dataset(
             {
                 "log_evidence": (
@@ -278,6 +282,21 @@ def _draw_out_of_range(
             horizontal_align="left" if left else "right",
             **arguments,
         )
+
+
+def _far_out(value: float, best: float) -> str:
+    """Return an estimate in words, and how far it is from the recommended one."""
+    text = _short(value, 4)
+    distance = value - best
+    if np.isfinite(distance):
+        side = "above" if distance > 0 else "below"
+        text += f" ({_short(abs(distance), 3)} nats {side})"
+    return text.replace("-", layout.MINUS)
+
+
+def _short(value: float, digits: int) -> str:
+    """Return a number with few digits, and an exponent from a million on."""
+    return f"{float(f'{value:.{digits}g}'):g}"
 
 
 def _draw_frame(
@@ -321,6 +340,6 @@ def _draw_legend(
         if (table["kind"] == kind).any()
     ]
     if reference is not None:
-        text = f"{reference:.3f}".replace("-", "\N{MINUS SIGN}")
+        text = f"{reference:.3f}".replace("-", layout.MINUS)
         entries.append((f"reference: {text}", _REFERENCE_LOOK))
     layout.add_legend(collection, entries, **legend)

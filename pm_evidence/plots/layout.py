@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
+from pm_evidence.core.concise import concise, decimals
+from pm_evidence.estimators.errors import Spread
+from pm_evidence.estimators.intervals import half_width
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
 __all__ = [
     "BACKENDS",
-    "NORMAL_95",
+    "MINUS",
     "Visuals",
     "add_legend",
     "backend_name",
@@ -28,18 +32,20 @@ __all__ = [
     "draw_labels",
     "figure_arguments",
     "frame_of",
+    "half_widths",
     "new_collection",
     "number",
     "plot_backend",
     "set_yticks",
     "visual_arguments",
+    "with_error",
     "write_out_numbers",
 ]
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
-NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+MINUS = "\N{MINUS SIGN}"
 
 
 def backend_name(backend: str | None) -> str:
@@ -168,11 +174,19 @@ def draw_labels(collection: Any, name: str, visuals: Visuals, **texts: str) -> N
 
 
 def number(value: float, error: float) -> str:
-    """Return ``value`` with as many digits as leave two of its error, and a typographic minus."""
-    digits = 2
-    if np.isfinite(error) and error > 0:
-        digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 6))
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    """Return ``value`` with the digits that its error leaves, and a typographic minus."""
+    digits = decimals(error)
+    return f"{round(value, digits):.{max(digits, 0)}f}".replace("-", MINUS)
+
+
+def with_error(value: float, error: float) -> str:
+    """Return ``value`` with its error in parentheses, and a typographic minus."""
+    return concise(value, error).replace("-", MINUS)
+
+
+def half_widths(mcse: Sequence[float], dof: Sequence[float]) -> NDArray[np.float64]:
+    """Return half the lengths of the 95 % intervals of estimates with these errors."""
+    return np.array([half_width(Spread(*each)) for each in zip(mcse, dof, strict=True)])
 
 
 def set_yticks(da: Any, target: Any, values: Any, labels: list[str], **arguments: Any) -> Any:

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_schedule"]
 
-_VISUALS = ("line", "point", "xlabel", "ylabel", "legend")
+_VISUALS = ("line", "point", "good", "bad", "title", "xlabel", "ylabel", "legend")
+# Title and label of each panel.
 _PANELS = {
-    "beta": "inverse temperature β",
-    "ess": "effective sample size (share)",
-    "acceptance": "acceptance probability",
-    "energy_mean": "mean energy (nats)",
+    "beta": ("Inverse temperature", "inverse temperature β"),
+    "ess": ("ESS of each step", "effective sample size (share)"),
+    "acceptance": ("Acceptance", "acceptance probability"),
+    "energy_mean": ("Mean energy", "mean energy (nats)"),
 }
+# From the first value on a stage is good, and below the second one bad. A step whose weights leave
+# half of a population is what resampling is usually done at; at a tenth, 1,000 particles count as
+# 100. A random walk is best at an acceptance of 0.23 (Roberts, Gelman and Gilks 1997), and HMC at
+# 0.65 (Beskos et al. 2013); below 0.05 most states of a short chain never move.
+_REFERENCES = {"ess": (0.5, 0.1), "acceptance": (0.2, 0.05)}
 _FEW_STAGES = 40  # up to here each stage gets a point
 _WIDE_RANGE = 100.0  # from here on the energy gets a logarithmic axis
 
@@ -37,7 +43,8 @@ def plot_schedule(
     """Plot inverse temperature, sample size, acceptance and energy against the stage.
 
     A good schedule keeps the effective sample size level over the stages; a dip shows where
-    it needs more of them, and a low acceptance where the kernel does.
+    it needs more of them, and a low acceptance where the kernel does. Stages above the dashed
+    lines are good, and those below the dotted ones bad.
 
     Parameters
     ----------
@@ -47,7 +54,8 @@ def plot_schedule(
         ArviZ's ``rcParams["plot.backend"]`` by default.
     visuals : mapping of str to mapping or bool, optional
         Arguments of each part, or False to leave it out: ``line``, ``point`` (drawn up to 40
-        stages), ``xlabel``, ``ylabel``, ``legend``.
+        stages), ``good`` and ``bad`` (the reference lines), ``title``, ``xlabel``, ``ylabel``,
+        ``legend``.
     figure_kwargs : mapping, optional
         Passed to the backend's ``create_plotting_grid``; ``figsize`` for instance.
     **pc_kwargs
@@ -69,8 +77,18 @@ def plot_schedule(
 
     Notes
     -----
+    Stage ``k`` counts from 1 and ends at the inverse temperature at ``k`` in the first panel; its
+    effective sample size and its acceptance stand there. Each energy stands at the inverse
+    temperature that its population was last moved at: the beginning of a stage on the way forward,
+    the end on the way back. Islands have one at the end, too.
+
+    The effective sample size is that of the weights of one step, for all methods and in both
+    directions. It tells whether the step is short enough, and not how many paths carry the weight
+    of a whole run: the status of the estimates does.
+
     The energy is drawn on a logarithmic axis when it is positive throughout and spans more than
-    two decades (the bokeh backend of arviz-plots keeps a linear one). Reverse runs are dashed.
+    two decades, which its label says (the bokeh backend of arviz-plots keeps a linear one). Reverse
+    runs are dashed.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     data = _gathered(dt)
@@ -84,6 +102,7 @@ def plot_schedule(
         figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 4, 2),
         **pc_kwargs,
     )
+    _draw_references(collection, visuals)
     _draw_lines(collection, data, visuals)
     _draw_frames(collection, data, visuals)
     return collection
@@ -105,11 +124,35 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
 
 
 def _drawn(name: str, run: Any) -> xr.Dataset:
+    """Return each quantity where it belongs between stage 0, before the first, and the last."""
     parameter = f"dt[{name!r}]" if name else "dt"
-    data = group_of(run, schema.ANNEALING, parameter)[list(_PANELS)]
+    group = group_of(run, schema.ANNEALING, parameter)
+    data = group[list(_PANELS)]
+    data = data.where(np.isfinite(data)).drop_attrs()
+    beta, stages = data["beta"], data.drop_vars("beta")
+    n_stages = stages.sizes[schema.STAGE]
+    ends = stages.assign_coords({schema.STAGE: np.arange(1, n_stages + 1)})
+    begins = stages["energy_mean"].assign_coords({schema.STAGE: np.arange(n_stages)})
+    energies = [
+        (begins if direction == schema.FORWARD else ends["energy_mean"])
+        .sel({schema.DIRECTION: [direction]})
+        .reindex({schema.STAGE: np.arange(n_stages + 1)})
+        for direction in data[schema.DIRECTION].values
+    ]
+    energy = xr.concat(energies, dim=schema.DIRECTION)
+    if schema.ENERGY_END in group:
+        last = energy[schema.STAGE] == n_stages
+        energy = energy.where(~last | energy.notnull(), group[schema.ENERGY_END])
     # A direction for beta, too: arviz-plots gives a variable without it a legend entry of its own.
-    data["beta"] = data["beta"].expand_dims({schema.DIRECTION: data[schema.DIRECTION]})
-    return data.where(np.isfinite(data)).drop_attrs()
+    return xr.Dataset(
+        {
+            "beta": beta.rename({schema.BETA_POINT: schema.STAGE})
+            .assign_coords({schema.STAGE: np.arange(n_stages + 1)})
+            .expand_dims({schema.DIRECTION: data[schema.DIRECTION]}),
+            **ends[["ess", "acceptance"]].reindex({schema.STAGE: np.arange(n_stages + 1)}),
+            "energy_mean": energy,
+        }
+    )
 
 
 def _aesthetics(data: xr.Dataset) -> dict[str, list[str]]:
@@ -123,17 +166,25 @@ def _draw_lines(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> N
     draw = layout.draw()
 
     plain = {} if "color" in collection.aes_set else {"color": "C0"}
-    for x, names in ((schema.BETA_POINT, ["beta"]), (schema.STAGE, list(_PANELS)[1:])):
-        part = data[names]
-        if data.sizes[schema.DIRECTION] == 1:
-            part = part.isel({schema.DIRECTION: 0}, drop=True)
-        line = layout.visual_arguments(visuals, "line", **plain)
+    if data.sizes[schema.DIRECTION] == 1:
+        data = data.isel({schema.DIRECTION: 0}, drop=True)
+    line = layout.visual_arguments(visuals, "line", **plain)
+    if line is not None:
+        collection.map(draw.line, "line", data=data, xname=schema.STAGE, **line)
+    point = layout.visual_arguments(visuals, "point", size=12, **plain)
+    if point is not None and data.sizes[schema.STAGE] <= _FEW_STAGES + 1:
+        ignored = {"linestyle"} & collection.aes_set
+        collection.map(_points, "point", data=data, xname=schema.STAGE, ignore_aes=ignored, **point)
+
+
+def _draw_references(collection: Any, visuals: layout.Visuals) -> None:
+    """Draw from where on a stage is good, and below what it is bad."""
+    looks = {"good": {"linestyle": "C1"}, "bad": {"linestyle": "C2"}}
+    for place, (name, look) in enumerate(looks.items()):
+        line = layout.visual_arguments(visuals, name, color="B3", width=1, **look)
         if line is not None:
-            collection.map(draw.line, f"line_{x}", data=part, xname=x, **line)
-        point = layout.visual_arguments(visuals, "point", size=12, **plain)
-        if point is not None and data.sizes[schema.STAGE] <= _FEW_STAGES:
-            ignored = {"linestyle"} & collection.aes_set
-            collection.map(_points, f"point_{x}", data=part, xname=x, ignore_aes=ignored, **point)
+            heights = xr.Dataset({panel: pair[place] for panel, pair in _REFERENCES.items()})
+            collection.map(layout.draw().hline, name, data=heights, ignore_aes="all", **line)
 
 
 def _points(da: xr.DataArray, target: Any, xname: str, **arguments: Any) -> Any:
@@ -145,15 +196,20 @@ def _points(da: xr.DataArray, target: Any, xname: str, **arguments: Any) -> Any:
 def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
     draw = layout.draw()
 
-    n_stages = data.sizes[schema.STAGE]
+    n_stages = data.sizes[schema.STAGE] - 1
     margin = max(0.1, 0.03 * n_stages)
-    for name, text in _PANELS.items():
+    for name, (title, text) in _PANELS.items():
         frame = layout.frame_of(name)
-        layout.draw_labels(collection, name, visuals, xlabel="stage", ylabel=text)
+        wide = name == "energy_mean" and _is_wide(data[name])
+        text = "mean energy (nats, logarithmic scale)" if wide else text
+        title = f"{title}{_in_words(name)}"
+        layout.draw_labels(collection, name, visuals, title=title, xlabel="stage", ylabel=text)
         collection.map(draw.set_xlim, "xlim", limits=(-margin, n_stages + margin), **frame)
+        if collection.backend == "matplotlib":
+            collection.map(_whole_stages, "whole_stages", **frame)
         if name != "energy_mean":
             collection.map(draw.set_ylim, "ylim", limits=(-0.03, 1.03), **frame)
-        elif _is_wide(data[name]):
+        elif wide:
             collection.map(draw.set_yscale, "yscale", scale="log", **frame)
     legend = layout.visual_arguments(visuals, "legend")
     if legend is not None:
@@ -162,6 +218,19 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
             # Bokeh has no legend of the whole figure, and one per plot.
             place = {"legend_target": (row, -1)} if collection.backend == "bokeh" else {}
             collection.add_legend(dim, **{**place, **legend})
+
+
+def _in_words(name: str) -> str:
+    """Return the part of a title that tells the reference lines."""
+    if name not in _REFERENCES:
+        return ""
+    good, bad = _REFERENCES[name]
+    return f": good above {good:g}, bad below {bad:g}"
+
+
+def _whole_stages(da: xr.DataArray, target: Any) -> None:
+    """Keep matplotlib from ticks at half a stage."""
+    target.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _is_wide(energy: xr.DataArray) -> bool:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.estimators.errors import Spread
+from pm_evidence.estimators.intervals import half_width
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import log_evidence
@@ -161,7 +163,7 @@ def _limits(work: Mapping[str, Floats], estimate: LogEvidence) -> tuple[float, f
 
 def _interval(estimate: LogEvidence) -> tuple[float, float]:
     """Return the 95 % interval of minus log Z."""
-    half = layout.NORMAL_95 * estimate.mcse
+    half = half_width(Spread(estimate.mcse, estimate.dof))
     low = estimate.lower if np.isfinite(estimate.lower) else estimate.value - half
     high = estimate.upper if np.isfinite(estimate.upper) else estimate.value + half
     return -high, -low
@@ -266,7 +268,7 @@ def _draw_frame(
         collection,
         "work",
         visuals,
-        title="Work of annealing: the densities cross at \N{MINUS SIGN}log Z",
+        title=f"Work of annealing: the densities cross at {layout.MINUS}log Z",
         xlabel="work (nats)",
         ylabel="density (per nat)",
     )
@@ -293,8 +295,8 @@ def _draw_legend(
         entries.append((f"{name} work{_cut_off(values, limits)}", {**color, "width": 2}))
         entries.append((_mean_label(name, values, limits), {**color, "linestyle": "C1"}))
     if np.isfinite(estimate.value):
-        value = layout.number(-estimate.value, estimate.mcse)
-        label = f"\N{MINUS SIGN}log Z = {value} ({estimate.estimator}, with 95 % interval)"
+        value = layout.with_error(-estimate.value, estimate.mcse)
+        label = f"{layout.MINUS}log Z = {value} ({estimate.estimator}, with 95 % interval)"
         entries.append((label, {"color": "B1"}))
     layout.add_legend(collection, entries, **arguments)
 

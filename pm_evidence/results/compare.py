@@ -9,17 +9,20 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, float_array
+from pm_evidence.core.concise import concise
+from pm_evidence.core.html import facts
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.estimators.errors import Spread, combined
+from pm_evidence.estimators.intervals import half_width, interval
 from pm_evidence.results import schema
 from pm_evidence.results.stored import estimate_of, evidence_of
+from pm_evidence.results.table import EvidenceTable
 
 __all__ = ["BayesFactor", "bayes_factor", "compare"]
 
 Floats = NDArray[np.float64]
 Source = xr.DataTree | LogEvidence
 
-_NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
-_RESOLVED = 2.0  # a difference of this many standard errors tells two models apart
 
 # Kass & Raftery (1995), section 3.2: upper ends on the scale of 2 ln B.
 _WORDS = ((2.0, "not worth more than a bare mention"), (6.0, "positive"), (10.0, "strong"))
@@ -47,7 +50,7 @@ class BayesFactor:
     bf : float
         The Bayes factor itself; infinite or zero where a float cannot hold it.
     lower, upper : float
-        95 % interval of ``log_bf`` in nats, from a normal approximation; NaN without ``mcse``.
+        95 % interval of ``log_bf`` in nats, of Student's t; NaN without ``mcse``.
     words : str
         What Kass and Raftery (1995) call it, on the scale of ``2 log_bf``, and in whose favour.
     warning : str
@@ -69,11 +72,25 @@ class BayesFactor:
             f'lower={self.lower:.3f}, upper={self.upper:.3f}, words="{self.words}"{warning})'
         )
 
+    def __str__(self) -> str:
+        return f"{self.words}: log Bayes factor {concise(self.log_bf, self.mcse)}"
+
+    def _repr_html_(self) -> str:
+        known = np.isfinite([self.lower, self.upper]).all()
+        rows = [
+            ("log Bayes factor", f"{concise(self.log_bf, self.mcse)} nats"),
+            ("95 % interval", f"{self.lower:.3g} to {self.upper:.3g} nats" if known else ""),
+            ("Bayes factor", f"{self.bf:.3g}"),
+            ("in words", self.words),
+            ("warning", self.warning),
+        ]
+        return facts("BayesFactor", rows)
+
 
 def compare(
     models: Mapping[str, Source],
     prior_probs: Mapping[str, float] | Sequence[float] | None = None,
-) -> pd.DataFrame:
+) -> EvidenceTable:
     """Return a table of models with their evidence, best first.
 
     Parameters
@@ -87,11 +104,13 @@ def compare(
 
     Returns
     -------
-    DataFrame
-        Index: name of the model. ``rank`` counts from 1; ``log_evidence`` and ``mcse`` in nats;
-        ``log_bf`` (at most 0) and ``bf`` against the best model, ``log_bf_mcse`` in nats;
-        ``prob`` and ``prob_mcse`` are posterior model probabilities; then ``estimator``,
-        ``status`` and ``warning``, which is empty when there is nothing to warn of.
+    EvidenceTable
+        A DataFrame. Index: name of the model. ``rank`` counts from 1; ``log_evidence`` and
+        ``mcse`` in nats; ``log_bf`` (at most 0) and ``bf`` against the best model,
+        ``log_bf_mcse`` in nats; ``prob`` and ``prob_mcse`` are posterior model
+        probabilities; then ``estimator``, ``status`` and ``warning``, which is empty when there
+        is nothing to warn of. It shows few of them, with the digits that the errors leave;
+        ``pandas.DataFrame(table)`` shows all.
 
     Raises
     ------
@@ -103,11 +122,14 @@ def compare(
 
     Notes
     -----
-    Runs are taken as independent. The errors of two evidences add in quadrature; the error of
-    a probability follows by the delta method, so distrust it where ``mcse`` is not small
-    against one nat. Rank follows the evidence, not the probability: the two differ when prior
-    probabilities do. A model whose evidence is not known (NaN, or plus infinity) comes last and
-    leaves the probability of every model undefined; leave it out to compare the others.
+    Runs are taken as independent. A ranking counts as resolved where the 95 % interval of the
+    difference leaves out zero: Student's, with the degrees of freedom of Welch and Satterthwaite;
+    those of each model are in ``table.attrs["dof"]``. The errors of two evidences add in
+    quadrature; the error of a probability follows by the delta method, so distrust it where
+    ``mcse`` is not small against one nat. Rank follows the evidence, not the
+    probability: the two differ when prior probabilities do. A model whose evidence is not
+    known (NaN, or plus infinity) comes last and leaves the probability of every model
+    undefined; leave it out to compare the others.
 
     Examples
     --------
@@ -135,7 +157,9 @@ def compare(
         "log_evidence", ascending=False, kind="stable", na_position="last"
     )
     table.insert(0, "rank", np.arange(1, len(table) + 1))
-    return _warn_of_ties(table)
+    table = EvidenceTable(_warn_of_ties(table, _reach(table, entries)))
+    table.attrs["dof"] = {name: entry.evidence.dof for name, entry in entries.items()}
+    return table
 
 
 def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
@@ -176,24 +200,18 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
     with np.errstate(invalid="ignore", over="ignore"):
         log_bf = float(np.float64(first.value) - second.value) if known else float("nan")
         bf = float(np.exp(log_bf))
-    mcse = float(np.hypot(first.mcse, second.mcse))
-    half = float(np.hypot(_half_width(first), _half_width(second)))
+    found = combined(*(Spread(each.mcse, each.dof) for each in (first, second)))
+    lower, upper = interval(log_bf, found)
     doubts = [f"{name}: {entry.doubt}" for name, entry in entries.items() if entry.doubt]
     return BayesFactor(
         log_bf=log_bf,
-        mcse=mcse,
+        mcse=found.mcse,
         bf=bf,
-        lower=log_bf - half,
-        upper=log_bf + half,
+        lower=lower,
+        upper=upper,
         words=_in_words(log_bf),
         warning=" ".join(doubts),
     )
-
-
-def _half_width(evidence: LogEvidence) -> float:
-    """Return half the length of a 95 % interval: the estimate's own, or a normal one."""
-    own = evidence.upper - evidence.value
-    return own if np.isfinite(own) else _NORMAL_95 * evidence.mcse
 
 
 def _in_words(log_bf: float) -> str:
@@ -317,16 +335,21 @@ def _probabilities(value: Floats, mcse: Floats, prior: Floats) -> tuple[Floats, 
     return prob, np.sqrt((terms**2).sum(axis=1))
 
 
-def _warn_of_ties(table: pd.DataFrame) -> pd.DataFrame:
+def _reach(table: pd.DataFrame, entries: Mapping[str, _Entry]) -> Floats:
+    """Return half the length of the 95 % interval of each difference to the best model."""
+    spreads = [Spread(e.mcse, e.dof) for e in (entries[name].evidence for name in table.index)]
+    return np.array([half_width(combined(spreads[0], spread)) for spread in spreads])
+
+
+def _warn_of_ties(table: pd.DataFrame, reach: Floats) -> pd.DataFrame:
     """Add a warning to the best model and to those that this run cannot tell from it."""
     log_bf = table["log_bf"].to_numpy()[1:]
-    error = table["log_bf_mcse"].to_numpy()[1:]
     best = table.index[0]
-    unsure = np.flatnonzero(np.isfinite(log_bf) & np.isnan(error)) + 1
-    tied = np.flatnonzero(-log_bf < _RESOLVED * error) + 1
+    unsure = np.flatnonzero(np.isfinite(log_bf) & np.isnan(reach[1:])) + 1
+    tied = np.flatnonzero(-log_bf < reach[1:]) + 1
     texts = list(table["warning"])
     for rows, reason, remedy in (
-        (tied, "is below 2 standard errors", "use more draws or islands."),
+        (tied, "has a 95 % interval that includes zero", "use more draws or islands."),
         (unsure, "has no known error", "look at the status of both runs, and use more draws."),
     ):
         if not rows.size:

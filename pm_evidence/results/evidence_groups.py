@@ -27,7 +27,7 @@ def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Data
     dim = schema.ESTIMATOR
     variables: dict[str, Any] = {
         field: (dim, np.array([getattr(estimate, field) for estimate in evidence], np.float64))
-        for field in ("value", "mcse", "lower", "upper")
+        for field in ("value", "mcse", "lower", "upper", "dof")
     }
     for field in ("status", "message"):
         texts = [getattr(estimate, field) for estimate in evidence]
@@ -104,6 +104,9 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     for name, units in _UNITS.items():
         values = np.stack([trace[name] for trace in traces])
         variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
+    ends = np.array([np.mean([item.end[0] for item in blocks]) for blocks in directions.values()])
+    if np.isfinite(ends).any():
+        variables[schema.ENERGY_END] = (schema.DIRECTION, ends, {"units": schema.NATS})
     for name, setting in record.settings.items():
         values = np.asarray(setting, np.float64)
         _check_length(f"settings[{name!r}]", values, n_stages)

@@ -12,6 +12,7 @@ __all__ = [
     "CONSTANT_DATA",
     "DIRECTION",
     "DRAW",
+    "ENERGY_END",
     "ESTIMATOR",
     "EVIDENCE_GROUPS",
     "FINGERPRINT",
@@ -70,6 +71,8 @@ REVERSE = "reverse"
 ISLAND = "island"
 ORIGIN = "reverse_path_origin"
 
+# Mean energy of the populations at the end of the path, where blocks are populations.
+ENERGY_END = "energy_end"
 # Prefix of the kernel's settings in ``annealing``, which keeps them apart from the diagnostics.
 KERNEL_PREFIX = "kernel_"
 

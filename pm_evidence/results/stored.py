@@ -24,7 +24,11 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     schema.WORK: {schema.FORWARD: (f"{schema.FORWARD}_path",)},
 }
-_OPTIONAL = {schema.WORK: {schema.REVERSE: (f"{schema.REVERSE}_path",)}}
+_OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    schema.LOG_EVIDENCE: {"dof": (schema.ESTIMATOR,)},
+    schema.ANNEALING: {schema.ENERGY_END: (schema.DIRECTION,)},
+    schema.WORK: {schema.REVERSE: (f"{schema.REVERSE}_path",)},
+}
 _LABELLED = {schema.LOG_EVIDENCE: schema.ESTIMATOR, schema.ANNEALING: schema.DIRECTION}
 _TEXTS = ("status", "message")
 
@@ -158,6 +162,7 @@ def estimate_of(dt: Any, parameter: str, estimator: str | None = None) -> LogEvi
             lower=float(row["lower"]),
             upper=float(row["upper"]),
             message=str(row["message"].item()),
+            dof=float(row["dof"]) if "dof" in row else float("inf"),  # older files have none
         )
     except ValueError as error:
         raise ValueError(

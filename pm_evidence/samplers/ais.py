@@ -47,9 +47,10 @@ class AIS:
         Effective sample size that the pilot's stages keep, as a share.
     reverse_start : DataTree or ndarray, optional
         Posterior draws of the same model and data, from ``pm.sample`` say, that reverse paths
-        start from. By default they come from independent islands of sequential Monte Carlo. For a
-        native target a result of an earlier run, or an array of states, shape ``(n, ...)``; each
-        path moves a hundred times at the target before it sets off.
+        start from. Divergences among them, or an R-hat above 1.05, give a warning. By default
+        they come from independent islands of sequential Monte Carlo. For a native target a result
+        of an earlier run, or an array of states, shape ``(n, ...)``; each path moves a hundred
+        times at the target before it sets off.
     islands : int
         Number of these islands, at least 2.
     """
@@ -60,6 +61,7 @@ class AIS:
     reverse_start: Any = None
     islands: int = 16
     name = "ais"
+    default_draws = 1000
     chain_length = 5  # of the pilot
 
     def __post_init__(self) -> None:

@@ -64,6 +64,7 @@ class AISEL:
     n_stages: int | None = None
     renewal: float = 1.0
     name = "aisel"
+    default_draws = 1000
 
     def __post_init__(self) -> None:
         if self.resampling is not None:

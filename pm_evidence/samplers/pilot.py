@@ -4,7 +4,7 @@ The runs that follow use both as they are. A schedule or a step size chosen from
 population that it moves would bias the estimate of Z; chosen by a pilot it does not.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ class Pilot:
         state = path.draw(self.n, draw_seed)
         betas, log_z = [0.0], 0.0
         kernels: list[Kernel] = []
+        n_evaluations = self.n
         while betas[-1] < 1.0:
             if len(kernels) == _MAX_STAGES and self.schedule is None:
                 raise NumericalError(
@@ -88,20 +89,28 @@ class Pilot:
             kernel, state, info = _tune(path, kernel, first, beta, length, chains, rounds)
             betas.append(beta)
             kernels.append(kernel.frozen())
+            n_evaluations += info.n_evaluations
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
-        population = self._more(path, kernel.frozen(), state, chains)
-        return Plan(np.array(betas), tuple(kernels), path.fit(population), population)
+        plan = Plan(np.array(betas), tuple(kernels), n_evaluations=n_evaluations)
+        if getattr(path, "refines", False):  # islands are bridged with densities fitted to islands
+            return replace(plan, population=state)
+        population, spent = self._more(path, kernel.frozen(), state, chains)
+        fit = path.fit(population)
+        return replace(plan, fit=fit, population=population, n_evaluations=n_evaluations + spent)
 
-    def _more(self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]) -> Any:
-        """Return the last population and more of its kind."""
-        states = [state]
+    def _more(
+        self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]
+    ) -> tuple[Any, int]:
+        """Return the last population and more of its kind, and what that cost."""
+        states, spent = [state], 0
         last = state.take(np.arange(len(state) - len(chains), len(state)))
         for _ in range(_FIT_ROUNDS):
-            state, _ = grow_chains(path, kernel, last, 1.0, self.chain_length, chains)
+            state, info = grow_chains(path, kernel, last, 1.0, self.chain_length, chains)
+            spent += info.n_evaluations
             states.append(state)
             last = state.take(np.arange(len(state) - len(chains), len(state)))
-        return states[0].join(states[1:])
+        return states[0].join(states[1:]), spent
 
     def _next(self, path: Path, state: Any, beta: float, stage: int) -> float:
         if self.schedule is not None:
@@ -125,6 +134,9 @@ def _tune(
         tuned[0] = kernel.adjust(info)
         return tuned[0]
 
+    infos = []
     for _ in range(rounds):
         state, info = grow_chains(path, tuned[0], first, beta, length, chains, watch)
-    return tuned[0], state, info
+        infos.append(info)
+    n_evaluations = sum(info.n_evaluations for info in infos)
+    return tuned[0], state, replace(infos[-1], n_evaluations=n_evaluations)

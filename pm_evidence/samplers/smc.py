@@ -19,6 +19,10 @@ from pm_evidence.samplers.trace import FORWARD, Tracer
 
 __all__ = ["SMC"]
 
+# States of every stage that are kept for a survey of the posterior: more of those early stages
+# from which modes can still be reached that later ones lose.
+_VISITED, _VISITED_LATER = 16, 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class SMC:
@@ -63,6 +67,7 @@ class SMC:
     resample_below: float = 1.0
     n_stages: int = 50
     name = "smc"
+    default_draws = 3200
 
     def __post_init__(self) -> None:
         check_count("islands", self.islands, 2, MOST_ISLANDS)
@@ -106,8 +111,10 @@ class SMC:
         state = path.draw(n, draw_seed)
         log_z, variance, carried = 0.0, 0.0, np.zeros(n)
         tracer = Tracer(block, report)
+        visited = []
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
-            log_weight = carried + path.log_ratio(state, start, beta)
+            ratio = path.log_ratio(state, start, beta)
+            log_weight = carried + ratio
             energy = path.energy(state, start)
             log_z += log_mean_exp(log_weight) - log_mean_exp(carried)
             if not np.isfinite(log_z):
@@ -120,7 +127,9 @@ class SMC:
                 variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
                 state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
                 carried = np.zeros(n)
-            tracer.add(beta, energy, log_weight, info, log_z, before)
+            tracer.add(beta, energy, ratio, info, log_z, before)
+            kept = _VISITED if 2 * tracer.n_stages <= plan.n_stages else _VISITED_LATER
+            visited.append(state.take(rng.integers(n, size=kept)).to_draws())
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
         bridge = None
@@ -135,6 +144,7 @@ class SMC:
             relative_variance=variance,
             end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
             bridge=bridge,
+            visited=np.concatenate(visited) if visited else None,
             n_evaluations=n + (len(bridge[0]) if bridge else 0) + tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )

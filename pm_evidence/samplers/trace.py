@@ -11,10 +11,11 @@ from pm_evidence.core.numerics import ess_share, moments, normalised
 from pm_evidence.core.progress import Progress, Report
 from pm_evidence.core.records import StageTrace
 
-__all__ = ["FORWARD", "ISLAND", "REVERSE", "Tracer", "kernel_settings"]
+__all__ = ["BRIDGE", "FIT", "FORWARD", "ISLAND", "REVERSE", "SURVEY", "Tracer", "kernel_settings"]
 
 # phases of the random streams; islands are forward runs too, but never share a stream with paths
 FORWARD, REVERSE, ISLAND = 1, 2, 3
+SURVEY, FIT, BRIDGE = 11, 12, 13
 
 Floats = NDArray[np.float64]
 

@@ -63,6 +63,31 @@ def test_records_pickle():
 
 
 @pytest.mark.parametrize(
+    ("evidence", "shown"),
+    [
+        (LogEvidence(-31.0364, 0.0081, "bar"), "-31.036(8)"),
+        (LogEvidence(-31.0364, 12.0, "bar", "high_variance"), "-31(12) [high_variance]"),
+        (LogEvidence(-np.inf, np.nan, "smc", "no_support"), "-inf [no_support]"),
+    ],
+)
+def test_text_is_value_and_error_with_what_is_wrong(evidence, shown):
+    """A doubtful number that is printed like a sound one misleads."""
+    assert str(evidence) == shown
+    assert f"{evidence}" == shown
+    assert f"{evidence:>30}" == f"{shown:>30}"
+    assert f"{evidence:.2f}" == f"{evidence.value:.2f}"
+
+
+def test_notebooks_show_what_is_known_and_no_markup_of_a_message():
+    evidence = LogEvidence(-31.0364, 0.0081, "bar", "odd", -31.05, -31.02, "a < b & c")
+    html = evidence._repr_html_()
+    for text in ("-31.036(8) nats", "-31.050 to -31.020 nats", "bar", "odd", "a &lt; b &amp; c"):
+        assert text in html
+    assert "95 % interval" not in LogEvidence(-1.0, 0.1, "bar")._repr_html_()
+    assert "message" not in LogEvidence(-1.0, 0.1, "bar")._repr_html_()
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"mcse": -1.0}, r"mcse must not be negative, got -1\.0; pass the standard error"),
@@ -70,6 +95,8 @@ def test_records_pickle():
         ({"value": None}, r"value must be a number of nats, got None"),
         ({"mcse": np.ones(2)}, r"mcse must be a number of nats, got an array of shape \(2,\)"),
         ({"lower": 1.0, "upper": 0.0}, r"lower must not exceed upper, got 1\.0 and 0\.0"),
+        ({"dof": 0.0}, r"dof must be a positive number, got 0\.0; leave it out"),
+        ({"dof": np.nan}, r"dof must be a positive number, got nan"),
         ({"estimator": None}, r"estimator must be a string, got None"),
         ({"status": True}, r"status must be a string, got True"),
     ],

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pm_evidence.core.records import LogEvidence
 from tests.estimators.work import (
@@ -46,6 +47,19 @@ def test_result(name):
     assert all(type(part) is float for part in (found.value, found.mcse, found.lower, found.upper))
     assert found.lower < found.value < found.upper
     assert (found.status == "ok") == (found.message == "")
+
+
+@every
+def test_the_interval_is_that_of_its_degrees_of_freedom(name):
+    """One meaning of 95 %: tables and plots make the same interval from ``mcse`` and ``dof``."""
+    forward, reverse = make(2)
+    few = {"forward_blocks": np.arange(60) // 12, "reverse_blocks": np.arange(40) // 8}
+    for blocks in ({}, few):
+        found = ESTIMATORS[name](forward, reverse, **blocks)
+        half = stats.t.ppf(0.975, found.dof) * found.mcse
+        ends = [found.value - half, found.value + half]
+        np.testing.assert_allclose([found.lower, found.upper], ends, rtol=1e-9)
+    assert 3.9 < found.dof < 8.1  # five blocks in each direction that is used
 
 
 @every

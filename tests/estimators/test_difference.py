@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators import difference, jarzynski
@@ -16,7 +17,8 @@ def test_errors_add_in_quadrature():
     result = difference(estimate(-3.0, 0.3, 0.6), estimate(-5.0, 0.4, 0.8, name="other"))
     assert result.value == 2.0
     assert result.mcse == pytest.approx(0.5)
-    assert (result.lower, result.upper) == (pytest.approx(1.0), pytest.approx(3.0))
+    half = 1.959964 * 0.5
+    assert (result.lower, result.upper) == (pytest.approx(2.0 - half), pytest.approx(2.0 + half))
     assert result.estimator == "smc" and result.status == "ok"
 
 
@@ -26,6 +28,20 @@ def test_the_other_way_round():
     forward, back = difference(one, two), difference(two, one)
     assert back.value == -forward.value and back.mcse == forward.mcse
     assert back.lower == pytest.approx(-forward.upper)
+
+
+def test_degrees_of_freedom_are_those_of_welch():
+    """Errors from few islands need wider intervals; SciPy's Welch test is the independent way."""
+    rng = np.random.default_rng(1)
+    one, two = rng.normal(0.0, 0.1, 16), rng.normal(0.0, 0.3, 5)
+    results = [LogEvidence(0.0, float(stats.sem(x)), "smc", dof=len(x) - 1.0) for x in (one, two)]
+    known = stats.ttest_ind(one, two, equal_var=False)
+    found = difference(*results)
+    assert found.dof == pytest.approx(known.df)
+    half = stats.t.ppf(0.975, known.df) * found.mcse
+    assert found.upper - found.value == pytest.approx(half)
+    exact = difference(LogEvidence(1.0, 0.0, "smc"), LogEvidence(2.0, 0.0, "smc"))
+    assert (exact.lower, exact.upper) == (-1.0, -1.0)
 
 
 @pytest.mark.parametrize("bad_first", [True, False])

@@ -6,10 +6,11 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.progress import Progress
-from pm_evidence.core.records import BlockRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.execution.display import Display
 
-COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Log evidence", "Elapsed")
+COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")
+BRIDGE = LogEvidence(-5.2882, 0.0333, "bridge")
 
 
 @pytest.fixture
@@ -24,36 +25,99 @@ def record(block, *work):
 
 def show(display):
     with display:
+        display.round(1, None, None)
         display.pilot(Progress(-1, 2, 0.25, 0.5, 0.81, -3.21))
         display.begin("SMC", n_blocks=3, n_stages=4)
         display.block(Progress(0, 1, 0.125, 0.62, 0.77, -1.0))
         display.block(Progress(2, 3, 0.5, 0.48, 0.79, -1.0))
         display.done(0, record(0, 5.0))
         display.done(1, record(1, 5.0 + np.log(2.0)))
+        display.round(1, None, BRIDGE)
+
+
+def shown_lines(capsys):
+    return [line for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
 def test_what_is_shown(wide, capsys):
     show(Display(True))
-    shown = capsys.readouterr().out
-    header, pilot, run = (line for line in shown.splitlines() if line.strip())
+    header, pilot, run, below = shown_lines(capsys)
     for column in COLUMNS:
         assert column in header
-    for text in ("Pilot", "2", "0.2500", "50%", "0.81", "-3.21"):
+    for text in ("Pilot", "2", "0.2500", "50%", "0.81"):
         assert text in pilot
-    # the mean weight of the two blocks is 0.75 exp(-5), with a standard error of a third of it
-    for text in ("SMC", "3/4", "0.5000", "48%", "0.79", "-5.288 ± 0.333"):
+    for text in ("SMC", "3/4", "0.5000", "48%", "0.79"):
         assert text in run
+    # the recommended estimate, and not the mean weight of the blocks, -5.288(333)
+    assert below.strip() == "Log evidence -5.288(33) (bridge)"
 
 
-def test_one_block_and_no_weight_have_no_error(wide, capsys):
-    for works, text in (([5.0], "-5.00"), ([np.inf, np.inf], "-inf")):
-        with Display(True) as display:
-            display.begin("SMC", 2, 4)
-            for block, work in enumerate(works):
-                display.done(block, record(block, work))
-        shown = capsys.readouterr().out
-        assert text in shown
-        assert "±" not in shown
+def test_all_of_it_fits_a_terminal_of_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with Display(True) as display:
+        display.round(12, 0.005, BRIDGE)
+        display.begin("Reverse", n_blocks=16, n_stages=16_000)
+        display.block(Progress(0, 16_000, 1.0, 1.0, 0.99, -1.0))
+    header, run, below = shown_lines(capsys)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in header + run + below
+    assert "16000/16000" in run
+
+
+def test_rounds_tell_their_number_their_aim_and_what_is_recommended_so_far(wide, capsys):
+    with Display(True) as display:
+        for number, estimate in ((1, None), (2, BRIDGE)):
+            display.round(number, 0.005, estimate)
+            display.begin("Islands", 2, 4)
+            display.begin("AIS", 2, 4)
+    _, islands, ais, below = shown_lines(capsys)  # a row of each kind, that of the last round
+    assert islands.startswith("Islands")
+    assert ais.startswith("AIS")
+    assert below.strip() == "Log evidence -5.288(33) (bridge), round 2, target mcse 0.005"
+
+
+def test_a_doubtful_estimate_is_shown_with_its_status(wide, capsys):
+    with Display(True) as display:
+        display.begin("SMC", 2, 4)
+        display.round(1, None, LogEvidence(-5.0, 2.0, "smc", "dominated"))
+    assert "Log evidence -5.0(2.0) [dominated] (smc)" in capsys.readouterr().out
+
+
+def test_compiling_is_shown_with_its_time(wide, capsys, monkeypatch):
+    """Minutes of silence look like a hang. What was at hand took no time, and gets no row."""
+    for seconds, rows in (((0.7, 0.8), 1), ((0.1, 0.2), 0)):
+        clock = [0.0]
+        display = Display(True)
+        monkeypatch.setattr(display._progress, "get_time", lambda clock=clock: clock[0])
+        with display:
+            for part in seconds:  # the density, and its gradient
+                with display.compiling():
+                    clock[0] += part
+        found = [line for line in shown_lines(capsys) if "Compiling" in line]
+        assert len(found) == rows
+        assert all("0:00:01" in line for line in found)
+
+
+def test_a_second_pilot_has_a_clock_of_its_own(wide, capsys, monkeypatch):
+    """A prior with potentials is normalised by a second run, which takes its own time."""
+    clock = [0.0]
+    display = Display(True)
+    monkeypatch.setattr(display._progress, "get_time", lambda: clock[0])
+    with display:
+        for seconds in (5.0, 3.0):
+            for stage in (1, 2):
+                clock[0] += seconds
+                display.pilot(Progress(-1, stage, stage / 2, 1.0, 1.0, 0.0))
+            display.begin("SMC", 1, 2)
+            clock[0] += 60.0
+            display.done(0, record(0, 1.0))
+    _, pilot, smc = shown_lines(capsys)
+    assert "0:00:06" in pilot
+    assert "0:01:00" in smc
+
+
+def test_an_error_while_compiling_is_passed_on(capsys):
+    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
+        raise KeyboardInterrupt
 
 
 def test_disabled_display_is_silent(capfd):
@@ -77,7 +141,7 @@ def test_run(method, wide, capfd):
     assert all(column in out for column in COLUMNS)
     assert "Pilot" in out
     assert ("SMC" if method == "smc" else "AIS") in out
-    assert "±" in out
+    assert f"Log evidence {pe.log_evidence(shown_dt)}" in out
     assert err == ""
     silent_dt = pe.sample_evidence(model, progressbar=False, **options)
     assert capfd.readouterr() == ("", "")

@@ -85,7 +85,7 @@ def log(caplog):
 
 
 def run(model, **options):
-    options = {"draws": 60, "random_seed": 11, "progressbar": False} | options
+    options = {"draws": 320, "target_mcse": None, "random_seed": 11, "progressbar": False} | options
     return pe.sample_evidence(model, **options)
 
 
@@ -108,8 +108,8 @@ def test_threads(model):
 
 def test_threads_of_ais(mixed):
     method = pe.AIS(n_stages=20)
-    reference = run(mixed, method=method, draws=150, cores=1)
-    assert_same_bits(run(mixed, method=method, draws=150, cores=2), reference)
+    reference = run(mixed, method=method, draws=480, cores=1)
+    assert_same_bits(run(mixed, method=method, draws=480, cores=2), reference)
 
 
 def test_processes(model, pool):
@@ -146,7 +146,7 @@ for model in (continuous, estimated, pe.Ising(8)):
     method = pe.AIS(n_stages=30) if model is not estimated else pe.AISEL()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
-        dt = pe.sample_evidence(model, method=method, draws=200, random_seed=4, progressbar=False)
+        dt = pe.sample_evidence(model, method=method, draws=800, target_mcse=None, random_seed=4, progressbar=False)
     for group in ("log_evidence", "work", "annealing"):
         for name, values in sorted(dt[group].dataset.data_vars.items()):
             if values.dtype.kind in "fiu":
@@ -250,7 +250,7 @@ if __name__ == "__main__":
         pilot, block = 0.1, 0.1
     kernel = tasks.Announces(pe.HMC(), pilot, block)
     try:
-        pe.sample_evidence(model, kernel=kernel, draws=400, cores=2, progressbar=False)
+        pe.sample_evidence(model, kernel=kernel, draws=6400, target_mcse=None, cores=2, progressbar=False)
     except KeyboardInterrupt:
         left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
         print("interrupted", left, multiprocessing.active_children(), flush=True)

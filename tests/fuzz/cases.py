@@ -68,6 +68,7 @@ def sample(target=None, *, method="auto", draws=40, **options):
         pe.Gaussian() if target is None else target,
         method=method,
         draws=draws,
+        target_mcse=options.pop("target_mcse", None),
         **{"random_seed": 1, "progressbar": False, "cores": 1, **options},
     )
 

@@ -95,6 +95,5 @@ def test_there_is_no_fitted_density():
     path = MovingGaussian(pe.Gaussian())
     state = path.at(np.zeros((10, 1)))
     assert path.fit(state) is None
-    assert path.fit_peak(state) is None
     with pytest.raises(NotImplementedError):
         path.bridge_work(None, state, 10, np.random.default_rng(1))

@@ -49,6 +49,12 @@ def drawn(target, function):
     return [element for element in target if element["function"] == function]
 
 
+def horizontal_lines(target):
+    """Heights of lines across a plot of the backend "none", which calls them vertical, too."""
+    lines = [*drawn(target, "hline"), *drawn(target, "vline")]
+    return [float(line["y"]) for line in lines if "y" in line]
+
+
 def only_plot(collection):
     """The plot of a figure that has one."""
     return collection.get_viz("plot")

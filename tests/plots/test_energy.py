@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import plot_energy
+from pm_evidence.plots.energy import _largest_variance
 from tests.plots.drawing import (
     assert_readable,
     drawn,
+    horizontal_lines,
     legend_texts,
     make_run,
     need_backend,
@@ -86,6 +89,61 @@ def test_crowded_inverse_temperatures_are_spread():
     assert drawn(target, "xscale")[0]["scale"] == "sqrt"
     assert drawn(target, "xticks")[0]["labels"][:3] == ["0", "0.01", "0.05"]
     assert not drawn(only_plot(plot_energy(make_run(), backend="none")), "xscale")
+
+
+@pytest.mark.parametrize(
+    ("energy", "label", "heights"),
+    [
+        (FALLING, "mean energy (nats, logarithmic scale)", []),
+        (CHANGING, "mean energy (nats, logarithmic beyond ± 10)", [-10.0, 10.0]),
+    ],
+)
+def test_a_change_of_scale_is_marked(energy, label, heights):
+    """Equal distances that stand for unequal differences mislead unless something says so."""
+    run = make_run(energy=energy, beta=(0.0, 0.001, 0.01, 1.0))
+    target = only_plot(plot_energy(run, backend="none"))
+    assert drawn(target, "ylabel")[0]["string"] == label
+    assert drawn(target, "xlabel")[0]["string"] == "inverse temperature β, square-root scale"
+    assert horizontal_lines(target) == heights
+    off = only_plot(plot_energy(run, backend="none", visuals={"linear_part": False}))
+    assert not horizontal_lines(off)
+
+
+def test_the_title_tells_the_gap_and_how_large_it_may_be():
+    """The area between the lines is the difference of the mean works, here 3, 2 and 2 nats."""
+    rng = np.random.default_rng(1)
+    # 3 / 4 + 2 / 4 + 2 / 2 nats of energy
+    for gap, verdict in ((2.25, "not too large"), (40.0, "too large")):
+        work = (rng.normal(31 + side * gap / 2, np.sqrt(gap), 400) for side in (1, -1))
+        run = make_run(**dict(zip(("forward", "reverse"), work, strict=True)))
+        title = drawn(only_plot(plot_energy(run, backend="none")), "title")[0]["string"]
+        assert "its area: 2.25 nats; " in title
+        assert f"of 400 paths overlap: {verdict}\n" in title
+        assert "(too large: fewer than 10, or normal work with 18 nats)" in title
+
+
+def test_a_few_paths_far_out_do_not_make_a_gap_too_large():
+    """Stuck prior draws of a heavy-tailed model carry no weight, and most of the area."""
+    rng = np.random.default_rng(1)
+    forward, reverse = rng.normal(31.5, 1, 200), rng.normal(30.5, 1, 200)
+    forward[:15] = 5000.0
+    run = make_run(forward=forward, reverse=reverse, energy=(3 * (400.0,), 3 * (30.0,)))
+    title = drawn(only_plot(plot_energy(run, backend="none")), "title")[0]["string"]
+    assert "its area: 370 nats" in title
+    assert "paths overlap: not too large" in title
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+def test_what_is_too_large_leaves_ten_common_paths(n):
+    """Normal work of that variance, 100 runs with seed 1: their mean is known to 2 %."""
+    rng = np.random.default_rng(1)
+    variance = _largest_variance(n)
+    sd = np.sqrt(variance)
+    common = [
+        overlap(rng.normal(variance / 2, sd, n), rng.normal(-variance / 2, sd, n)).n_common
+        for _ in range(100)
+    ]
+    assert np.mean(common) == pytest.approx(10.0, rel=0.1)
 
 
 def test_a_run_in_one_direction_has_one_line():

@@ -101,8 +101,8 @@ def test_what_lies_far_out_is_a_number_at_the_edge():
     assert -30.9 < right < -30.6
     texts = rows(target, "text")
     assert {name: str(text["string"]) for name, text in texts.items()} == {
-        "cumulant_forward (not_normal)": "1.2e+07 \N{RIGHTWARDS ARROW}",
-        "lower_bound": f"\N{LEFTWARDS ARROW} {MINUS}716",
+        "cumulant_forward (not_normal)": "1.2e+07 (1.2e+07 nats above) \N{RIGHTWARDS ARROW}",
+        "lower_bound": f"\N{LEFTWARDS ARROW} {MINUS}716 (685 nats below)",
     }
     assert set(rows(target, "scatter")) == set(rows(target, "line"))
     assert set(rows(target, "line")) == {"bar (recommended)", "jarzynski"}

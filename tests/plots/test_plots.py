@@ -7,7 +7,13 @@ import xarray as xr
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.plots import plot_compare, plot_schedule
 from pm_evidence.results import compare, to_datatree
-from tests.plots.drawing import assert_texts_fit, drawn, need_backend
+from tests.plots.drawing import (
+    assert_texts_fit,
+    drawn,
+    horizontal_lines,
+    legend_texts,
+    need_backend,
+)
 
 MODELS = {
     "pooled": LogEvidence(-1205.0, 0.5, "bar"),
@@ -32,6 +38,19 @@ def make_tree(n_stages=5, *, reverse=True, energy=None):
     )
     return to_datatree(
         record,
+        [LogEvidence(-31.3, 0.1, "bar")],
+        recommended="bar",
+        posterior={},
+        fingerprint="",
+        random_seed=1,
+        versions={},
+    )
+
+
+def tree_of(forward, *reverse):
+    n_stages = len(forward.trace.ess)
+    return to_datatree(
+        RunRecord("ais", np.linspace(0, 1, n_stages + 1), [forward], reverse),
         [LogEvidence(-31.3, 0.1, "bar")],
         recommended="bar",
         posterior={},
@@ -67,12 +86,32 @@ def test_compare_labels_carry_names_units_and_differences():
     assert list(ticks["ticks"]) == [3.0, 2.0, 1.0]
     assert drawn(target, "xlabel")[0]["string"] == "log evidence (nats)"
     minus = "\N{MINUS SIGN}"
-    # Two digits of the error: sqrt(0.25^2 + 0.04^2) = 0.253, sqrt(0.25^2 + 0.5^2) = 0.559.
+    # errors of the differences: sqrt(0.25^2 + 0.04^2) = 0.253, sqrt(0.25^2 + 0.5^2) = 0.559
     assert [str(text["string"]) for text in drawn(target, "text")] == [
-        "best",
-        f"{minus}1.50 ± 0.25",
-        f"{minus}4.00 ± 0.56",
+        f"{minus}1201.00(25), best",
+        f"{minus}1202.50(4), 1.50(25) below",
+        f"{minus}1205.0(5), 4.0(6) below",
     ]
+
+
+def test_compare_takes_the_degrees_of_freedom_from_models_and_table():
+    """Four islands know their error badly; a normal interval would be 40 % too short."""
+    models = {"a": LogEvidence(-1.0, 0.1, "smc", dof=3.0), "b": LogEvidence(-9.0, 0.1, "smc")}
+    for given in (models, compare(models), compare(models).iloc[::-1]):
+        bars = drawn(compare_target(plot_compare(given, backend="none")), "line")
+        lengths = [bar["x"][1] - bar["x"][0] for bar in bars]
+        np.testing.assert_allclose(lengths, [0.2 * 3.182446, 0.2 * 1.959964], rtol=1e-6)
+
+
+def test_compare_marks_what_is_not_to_be_trusted():
+    models = MODELS | {"doubtful": LogEvidence(-1202.0, 0.1, "smc", "dominated")}
+    collection = plot_compare(models, backend="matplotlib")
+    assert legend_texts(collection) == ["ok", "not to be trusted: see the status"]
+    target = compare_target(plot_compare(models, backend="none"))
+    (open_point,) = [point for point in drawn(target, "scatter") if point["facecolor"] == "B0"]
+    assert float(open_point["x"][0]) == -1202.0
+    sound = plot_compare(MODELS, backend="matplotlib")
+    assert not sound.get_viz("figure").legends
 
 
 def test_compare_takes_the_table_as_well():
@@ -87,7 +126,7 @@ def test_compare_shows_a_status_and_no_point_for_an_unknown_evidence():
     target = compare_target(plot_compare(models, backend="none"))
     assert len(drawn(target, "scatter")) == 3
     (ticks,) = drawn(target, "yticks")
-    assert ticks["labels"][-1] == "broken (no_overlap)"
+    assert ticks["labels"][-1] == "broken (no_overlap, no value to draw)"
 
 
 def test_compare_leaves_out_what_is_switched_off():
@@ -139,12 +178,48 @@ def test_schedule_draws_each_quantity_against_the_stage():
     ):
         target = schedule_target(collection, name)
         (line,) = drawn(target, "line")
-        assert line["x"].tolist() == list(range(6 if name == "beta" else 5))
-        assert line["y"][0] == first
+        known = np.isfinite(line["y"])
+        # stage k ends at k: its size and its acceptance stand there, its energy where it begins
+        there = {"beta": range(6), "energy_mean": range(5)}.get(name, range(1, 6))
+        assert np.asarray(line["x"])[known].tolist() == list(there)
+        assert line["y"][known][0] == first
+        assert drawn(target, "title")
         assert drawn(target, "ylabel")[0]["string"] == label
         assert drawn(target, "xlabel")[0]["string"] == "stage"
     beta = drawn(schedule_target(collection, "beta"), "line")[0]
     assert beta["y"].tolist() == (np.linspace(0, 1, 6) ** 3).tolist()
+
+
+def test_schedule_has_lines_for_good_and_bad():
+    collection = plot_schedule(make_tree(), backend="none")
+    for name, heights in (("ess", [0.5, 0.1]), ("acceptance", [0.2, 0.05]), ("beta", [])):
+        target = schedule_target(collection, name)
+        assert horizontal_lines(target) == heights
+        title = drawn(target, "title")[0]["string"]
+        assert all(f"{height:g}" in title for height in heights)
+    off = plot_schedule(make_tree(), backend="none", visuals={"good": False, "bad": False})
+    assert not horizontal_lines(schedule_target(off, "ess"))
+
+
+def test_schedule_puts_energies_where_populations_were_moved():
+    """In equilibrium both directions lie on one line, and islands know the end as well."""
+    beta = np.linspace(0, 1, 6)
+
+    def block(energy, end=np.nan):
+        trace = StageTrace(energy, np.ones(5), np.ones(5), np.ones(5))
+        return BlockRecord(0, np.ones(2), trace, end=(end, 1.0))
+
+    there, back = block(50 - 10 * beta[:-1]), block(50 - 10 * beta[1:])
+    lines = drawn(
+        schedule_target(plot_schedule(tree_of(there, back), backend="none"), "energy_mean"), "line"
+    )
+    for line, stages in zip(lines, (range(5), range(1, 6)), strict=True):
+        known = np.isfinite(line["y"])
+        assert np.asarray(line["x"])[known].tolist() == list(stages)
+        np.testing.assert_allclose(line["y"][known], 50 - 10 * beta[known])
+    island = tree_of(block(50 - 10 * beta[:-1], end=40.0))
+    (line,) = drawn(schedule_target(plot_schedule(island, backend="none"), "energy_mean"), "line")
+    np.testing.assert_allclose(line["y"], 50 - 10 * beta)
 
 
 def test_schedule_tells_directions_and_models_apart():
@@ -182,8 +257,10 @@ def test_schedule_in_matplotlib_has_one_legend_per_distinction(tmp_path):
     assert figure.get_size_inches().tolist() == [9.0, 6.0]
     entries = [[text.get_text() for text in legend.get_texts()] for legend in figure.legends]
     assert entries == [["pooled", "hierarchical"], ["forward", "reverse"]]
-    labels = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
-    assert_texts_fit(figure, labels)
+    texts = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    texts += [axes.title for axes in figure.axes]
+    texts += [text for legend in figure.legends for text in legend.get_texts()]
+    assert_texts_fit(figure, texts)
     assert (
         not plot_schedule(make_tree(reverse=False), backend="matplotlib").get_viz("figure").legends
     )

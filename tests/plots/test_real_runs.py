@@ -44,7 +44,9 @@ def test_the_picture_of_work_shows_where_the_directions_meet(runs, name):
 
 def test_islands_have_no_picture_of_work():
     model = exact_systems()["bimodal"].build()
-    run = pe.sample_evidence(model, method="smc", draws=200, random_seed=1, progressbar=False)
+    run = pe.sample_evidence(
+        model, method="smc", draws=800, target_mcse=None, random_seed=1, progressbar=False
+    )
     with pytest.raises(ValueError, match=r'only forward; sample with method="ais"'):
         pe.plot_work(run, backend="none")
     assert len(drawn(only_plot(pe.plot_energy(run, backend="none")), "line")) == 1

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.results import bayes_factor, compare, fingerprint, to_datatree
@@ -210,8 +211,8 @@ def test_close_models_are_reported_as_not_resolved():
     )
     first, near, far = table["warning"]
     assert first == (
-        "Ranking against 'near' not resolved by this run: the difference is below 2 standard "
-        "errors; use more draws or islands."
+        "Ranking against 'near' not resolved by this run: the difference has a 95 % "
+        "interval that includes zero; use more draws or islands."
     )
     assert near.startswith("Ranking against 'a' not resolved by this run")
     assert far == ""
@@ -318,3 +319,23 @@ def test_bayes_factor_of_an_unknown_evidence_is_not_a_number():
     assert result.words == "cannot be judged: an evidence is not known"
     assert result.warning.startswith("dt2: no_overlap: ")
     assert "warning='dt2: no_overlap" in repr(result)
+
+
+# Student's t
+
+
+def test_intervals_of_differences_have_the_degrees_of_freedom_of_welch():
+    """Four islands know their error badly: a normal interval would be 30 % too short."""
+    one, two = LogEvidence(-1.0, 0.3, "smc", dof=3.0), LogEvidence(-2.0, 0.4, "smc", dof=5.0)
+    result = bayes_factor(one, two)
+    dof = 0.25**2 / (0.09**2 / 3.0 + 0.16**2 / 5.0)
+    half = stats.t.ppf(0.975, dof) * 0.5
+    np.testing.assert_allclose([result.lower, result.upper], [1.0 - half, 1.0 + half], rtol=1e-10)
+
+
+def test_whether_a_ranking_is_resolved_counts_the_degrees_of_freedom():
+    """2.1 standard errors apart: enough for known errors, not for those of four islands."""
+    for dof, resolved in ((np.inf, True), (3.0, False)):
+        models = {"a": LogEvidence(0.0, 0.1, "smc", dof=dof), "b": LogEvidence(-0.21, 0.0, "smc")}
+        warning = compare(models).loc["b", "warning"]
+        assert ("not resolved" not in warning) == resolved

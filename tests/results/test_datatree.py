@@ -294,6 +294,18 @@ def test_log_evidence_returns_the_recommended_estimate_or_the_one_asked_for():
     assert type(other.status) is str
 
 
+def test_degrees_of_freedom_are_stored_and_older_files_have_none(tmp_path):
+    """Intervals that are made again from a file are those of the run."""
+    estimate = LogEvidence(-1.0, 0.1, "smc", dof=15.0)
+    dt = make_tree(evidence=(estimate,), recommended="smc")
+    dt.to_netcdf(tmp_path / "run.nc")
+    with xr.open_datatree(tmp_path / "run.nc") as again:
+        assert log_evidence(again).dof == 15.0
+    older = dt.copy()
+    older["log_evidence"] = xr.DataTree(dt["log_evidence"].to_dataset().drop_vars("dof"))
+    assert log_evidence(older).dof == np.inf
+
+
 def test_log_evidence_says_what_is_there():
     dt = make_tree()
     with pytest.raises(ValueError, match="must be one of 'bar', 'jarzynski', got 'mbar'; leave"):

@@ -49,6 +49,9 @@ class TablePath:
     def draw(self, n, seed):
         return Indices(np.random.default_rng(seed).choice(len(self.p), size=n, p=self.p))
 
+    def at(self, x):
+        return Indices(np.asarray(x))
+
     def draw_at(self, beta, n, rng):
         log_f = self.log_density(beta)
         return Indices(rng.choice(len(self.p), size=n, p=np.exp(log_f - logsumexp(log_f))))

@@ -228,9 +228,11 @@ def own(target, exact, **options):
     kwargs = {"cores": 1, "random_seed": 1, "progressbar": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
-        pe.sample_evidence(target, draws=10, method=pe.AIS(n_stages=2), **kwargs)  # compiles
+        pe.sample_evidence(
+            target, draws=10, target_mcse=None, method=pe.AIS(n_stages=2), **kwargs
+        )  # compiles
     started = time.perf_counter()
-    dt = pe.sample_evidence(target, **options, **kwargs)
+    dt = pe.sample_evidence(target, target_mcse=None, **options, **kwargs)
     seconds = time.perf_counter() - started
     found = pe.log_evidence(dt)
     n_stages, n_paths = dt["annealing"].sizes["stage"], dt["work"]["forward"].size

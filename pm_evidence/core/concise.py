@@ -1,0 +1,86 @@
+"""Numbers with the digits that their errors leave, such as -31.036(8)."""
+
+import math
+
+__all__ = ["concise", "decimals"]
+
+# Particle Data Group, Review of Particle Physics, section 5.3: an error whose first three digits
+# are below 355 is given with two digits, and one above that with a single digit.
+_TWO_DIGITS_BELOW = 3.55
+_UNKNOWN_DIGITS, _EXACT_DIGITS = 2, 4  # decimals of a value whose error is not known, or zero
+_MOST_DECIMALS = 12  # further digits of a log evidence are rounding errors of a float
+# Values and errors that both lie below the first, and those from the second on, get an exponent.
+_SMALL, _LARGE = 1e-4, 1e12
+
+
+def decimals(error: float) -> int:
+    """Return how many decimals an error leaves to its value; negative ones are digits to drop.
+
+    Parameters
+    ----------
+    error : float
+        Standard error; where it is not known, infinite or zero, the answer is two.
+    """
+    if not math.isfinite(error) or error <= 0.0:
+        return _UNKNOWN_DIGITS
+    exponent = math.floor(math.log10(error))
+    two = error / 10.0**exponent < _TWO_DIGITS_BELOW
+    return min(two - exponent, _MOST_DECIMALS)
+
+
+def concise(value: float, error: float) -> str:
+    """Return a value with its standard error in parentheses.
+
+    Parameters
+    ----------
+    value, error : float
+        In the same unit.
+
+    Returns
+    -------
+    str
+        The error in units of the last digit of the value. One that reaches the decimal point or
+        beyond is written out.
+
+    Notes
+    -----
+    An error gets two digits if they are below 355 and one above, as the Particle Data Group does
+    (Review of Particle Physics, section 5.3), and the value ends where the error does.
+
+    Examples
+    --------
+    >>> concise(-31.0364, 0.0081), concise(-31.0364, 0.0123), concise(-1204.6, 12.3)
+    ('-31.036(8)', '-31.036(12)', '-1205(12)')
+    >>> concise(-31.0364, 1.87), concise(3.1e-9, 4e-10), concise(-31.0364, float("nan"))
+    ('-31.0(1.9)', '3.1(4)e-09', '-31.04 (error unknown)')
+    """
+    if not math.isfinite(value):
+        return str(float(value))
+    size = max(abs(value), error if math.isfinite(error) else 0.0)
+    if size >= _LARGE or 0.0 < size < _SMALL:
+        exponent = math.floor(math.log10(size))
+        scale = 10.0**exponent
+        if scale > 0.0 and math.isfinite(scale):
+            return _with_exponent(_plain(value / scale, error / scale), exponent)
+    return _plain(value, error)
+
+
+def _with_exponent(text: str, exponent: int) -> str:
+    number, space, rest = text.partition(" ")
+    return f"{number}e{exponent:+03d}{space}{rest}"
+
+
+def _plain(value: float, error: float) -> str:
+    if not math.isfinite(error):
+        return f"{value:.{_UNKNOWN_DIGITS}f}" + (
+            " (error unknown)" if math.isnan(error) else "(inf)"
+        )
+    rounded = round(error, decimals(error))
+    if rounded == 0.0:
+        return f"{value:.{_EXACT_DIGITS}f}(0)"
+    digits = decimals(rounded)  # 0.0996 is rounded to 0.10, whose digits start a decade higher
+    rounded, value = round(rounded, digits), round(value, digits) + 0.0  # never -0.0
+    if rounded >= 1.0:
+        shown = max(digits, 0)
+        return f"{value:.{shown}f}({rounded:.{shown}f})"
+    return f"{value:.{digits}f}({round(rounded * 10**digits)})"

@@ -1,0 +1,29 @@
+"""When a run ends."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When the rounds of a run end.
+
+    Parameters
+    ----------
+    target_mcse : float or None
+        Error in nats to go on to; None: one round.
+    max_time : float
+        Seconds after which no further round starts.
+    max_draws : float
+        Number of draws beyond which no further round starts.
+    asked : bool
+        Whether the user set any of them, and is to hear where the error was not reached.
+    """
+
+    target_mcse: float | None = None
+    max_time: float = np.inf
+    max_draws: float = np.inf
+    asked: bool = True

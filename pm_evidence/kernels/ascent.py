@@ -1,0 +1,199 @@
+"""Climbs to the peaks of a log density, many starts in one call."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.native import call_density
+from pm_evidence.core.shape import Shape
+from pm_evidence.kernels.whitening import move_along, pull_back
+
+__all__ = ["Climbs", "climb"]
+
+Floats = NDArray[np.float64]
+
+# Pairs of steps and changes of the gradient that the curvature is estimated from.
+_MEMORY = 8
+# A step must gain this share of what the slope promises (Nocedal and Wright 2006, section 3.1).
+_SUFFICIENT = 1e-4
+# The ascent ends where the slope promises less than this many nats.
+_SETTLED = 1e-5
+# A line search that fails has met the rounding errors of the height.
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Climbs:
+    """Where the ascents from some points ended.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, n_dim)
+        Last points.
+    log_density : ndarray, shape (n,)
+        Log prior plus log likelihood there, in nats; ``-inf`` where a start has no finite density.
+    settled : ndarray of bool, shape (n,)
+        Whether the slope has vanished there; otherwise the evaluations were used up.
+    n_evaluations : int
+        Evaluations of density and gradient in all.
+    """
+
+    x: Floats
+    log_density: Floats
+    settled: NDArray[np.bool_]
+    n_evaluations: int
+
+
+def climb(
+    target: Any,
+    start: Floats,
+    shape: Shape,
+    n_evaluations: int,
+    level: Floats | None = None,
+) -> Climbs:
+    """Climb the log posterior density from every row of ``start``.
+
+    Parameters
+    ----------
+    target : object
+        A target whose ``differentiable`` is compiled and all of whose coordinates are continuous.
+    start : ndarray, shape (n, n_dim)
+        Where the ascents start.
+    shape : Shape
+        Location and scale of a population, whose coordinates the ascent works in.
+    n_evaluations : int
+        Most evaluations of one ascent.
+    level : ndarray, shape (n_dim,), optional
+        Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
+
+    Notes
+    -----
+    Limited-memory BFGS with a backtracking line search (Nocedal and Wright 2006, algorithm 7.5).
+    """
+    compiled = target.differentiable
+    x = np.array(start, dtype=float, order="C")
+    log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
+    settled = np.zeros(len(x), bool)
+    _climb(
+        compiled.address,
+        compiled.data,
+        x,
+        np.arange(x.shape[1]),
+        shape.factor,
+        np.zeros(x.shape[1]) if level is None else level,
+        n_evaluations,
+        log_density,
+        settled,
+        used,
+    )
+    return Climbs(x, log_density, settled, int(used.sum()))
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _climb(address, data, x, free, factor, level, most, log_density, settled, used):
+    """Move every row to a peak, in place."""
+    n, d = x.shape
+    point, value, gradient = np.empty(d), np.empty(2), np.empty((2, d))
+    slope, new_slope, direction = np.empty(d), np.empty(d), np.empty(d)
+    steps, changes = np.empty((_MEMORY, d)), np.empty((_MEMORY, d))
+    for i in range(n):
+        if call_density(address, x[i], value, gradient, data) != 0:
+            continue
+        used[i] = 1
+        height = value[0] + value[1]
+        pull_back(gradient, 1.0, free, factor, slope)
+        _project(slope, level)
+        if not (np.isfinite(height) and np.isfinite(slope.sum())):
+            continue
+        kept = 0
+        while used[i] < most:
+            _ascent_direction(slope, steps, changes, kept, direction)
+            gain = _inner(slope, direction)
+            if not gain > 0.0:  # the estimated curvature is not that of a peak
+                kept = 0
+                direction[:] = slope
+                gain = _inner(slope, slope)
+            if kept == 0:  # one unit of the population's own scale
+                length = np.sqrt(gain)
+                scale = 1.0 / max(length, 1.0)
+                direction *= scale
+                gain *= scale
+            if gain < _SETTLED:
+                settled[i] = True
+                break
+            size, accepted = 1.0, False
+            while used[i] < most:
+                point[:] = x[i]
+                move_along(point, free, factor, size, direction)
+                used[i] += 1
+                failed = call_density(address, point, value, gradient, data) != 0
+                new_height = value[0] + value[1]
+                if not failed and new_height >= height + _SUFFICIENT * size * gain:
+                    pull_back(gradient, 1.0, free, factor, new_slope)
+                    _project(new_slope, level)
+                    accepted = np.isfinite(new_height) and np.isfinite(new_slope.sum())
+                    if accepted:
+                        break
+                size *= 0.4
+                if size < 1e-10:
+                    break
+            if not accepted:
+                if kept == 0:
+                    settled[i] = gain < _ROUNDING * (1.0 + abs(height))
+                    break
+                kept = 0
+                continue
+            row = kept % _MEMORY
+            for j in range(d):
+                steps[row, j] = size * direction[j]
+                changes[row, j] = slope[j] - new_slope[j]
+            # only pairs of positive curvature keep the estimate that of a peak
+            if _inner(steps[row], changes[row]) > 1e-10 * _inner(changes[row], changes[row]):
+                kept += 1
+            x[i] = point
+            height = new_height
+            slope[:] = new_slope
+        log_density[i] = height
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _ascent_direction(slope, steps, changes, kept, direction):
+    """Set ``direction`` to the estimated inverse curvature times the slope (two-loop recursion)."""
+    first = max(kept - _MEMORY, 0)
+    share = np.empty(_MEMORY)
+    direction[:] = slope
+    for k in range(kept - 1, first - 1, -1):
+        row = k % _MEMORY
+        curvature = _inner(steps[row], changes[row])
+        share[row] = _inner(steps[row], direction) / curvature
+        for j in range(slope.size):
+            direction[j] -= share[row] * changes[row, j]
+    if kept > 0:
+        row = (kept - 1) % _MEMORY
+        scale = _inner(steps[row], changes[row]) / _inner(changes[row], changes[row])
+        for j in range(slope.size):
+            direction[j] *= scale
+    for k in range(first, kept):
+        row = k % _MEMORY
+        curvature = _inner(steps[row], changes[row])
+        rest = share[row] - _inner(changes[row], direction) / curvature
+        for j in range(slope.size):
+            direction[j] += rest * steps[row, j]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _project(slope, level):
+    along = _inner(slope, level)
+    for j in range(slope.size):
+        slope[j] -= along * level[j]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _inner(a, b):
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total

@@ -1,0 +1,50 @@
+"""The unnormalised posterior density as a function of points in R^d."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Posterior"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Prior times likelihood of a target all of whose coordinates are continuous.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        What has the density.
+    """
+
+    target: Any
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether there is a gradient to climb along."""
+        return self.target.differentiable is not None
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density of every row of ``x`` over the normalised prior, in nats.
+
+        ``-inf`` where the density is not a number, and outside the one period of circular
+        coordinates.
+        """
+        log_density = self.target.evaluate(x).log_density.sum(axis=1) - self.target.log_order_mass
+        outside = np.isnan(log_density) | self.target.outside(x)
+        return np.where(outside, -np.inf, log_density)
+
+    def draw_prior(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws from the prior, shape ``(n, d)``."""
+        seed = np.random.SeedSequence(int(rng.integers(2**63)))
+        draws: Floats = self.target.draw(n, seed).x
+        return draws
+
+    def gradient(self, x: Floats) -> Floats:
+        """Return the gradient of the log density at every row of ``x``, shape ``(n, d)``."""
+        gradient: Floats = self.target.differentiable.evaluate(x)[1].sum(axis=1)
+        return gradient

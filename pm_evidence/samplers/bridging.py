@@ -1,0 +1,187 @@
+"""From islands to a bridge: a density fitted to one half serves the draws of the other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.records import BlockRecord, StageTrace
+from pm_evidence.core.shape import learn_shape
+from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.samplers.proposal import Proposal, fit_proposal
+from pm_evidence.samplers.survey import Survey, survey
+from pm_evidence.samplers.trace import BRIDGE, FIT, SURVEY
+
+__all__ = ["Bridging"]
+
+Floats = NDArray[np.float64]
+Runner = Callable[[Sequence[Any]], Sequence[Any]]
+
+_NO_TRACE = StageTrace(*np.empty((4, 0)))
+# The survey may cost this share of the evaluations so far, or so many where that is less.
+_SHARE_OF_COST, _LEAST_BUDGET = 0.1, 24_000
+# Draws from the fitted density for every island: as many as it has draws of its own, or as cost
+# this share of its evaluations (a value costs about a third of a gradient), between these bounds.
+_SHARE_OF_ISLAND, _DRAWS = 0.1, (250, 4000)
+
+
+@dataclass(frozen=True)
+class _Bridge:
+    """Draws from a fitted density, and the work between it and the target, for one island."""
+
+    path: GeometricPath
+    proposal: Proposal
+    block: int
+    draws: Floats
+    n: int
+    seed: int
+
+    def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats]:
+        key = (BRIDGE, self.block)
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+        x = self.proposal.draw(self.n, rng)
+        posterior = self.path.posterior()
+        assert posterior is not None
+        log_proposal = self.proposal.log_density(x)
+        log_target = posterior.log_density(x)
+        forward = np.where(np.isfinite(log_target), log_proposal - log_target, np.inf)
+        reverse = self.proposal.log_density(self.draws) - posterior.log_density(self.draws)
+        return forward, reverse, x
+
+
+def _one_by_one(tasks: Sequence[Any]) -> list[Any]:
+    return [task() for task in tasks]
+
+
+def _n_draws(block: BlockRecord) -> int:
+    """Return how many draws from the fitted density an island is bridged with."""
+    affordable = int(_SHARE_OF_ISLAND * block.n_evaluations)
+    return int(np.clip(max(len(np.asarray(block.draws)), affordable), *_DRAWS))
+
+
+@dataclass
+class Bridging:
+    """What a run learns for its bridge, from round to round.
+
+    Islands of even index are fitted by one density and those of odd index by another, and each is
+    bridged with the islands of the other half: the fit is independent of the draws it is used on.
+
+    Parameters
+    ----------
+    path : Path
+        What was annealed.
+    seed : int
+        Seed of all streams.
+    """
+
+    path: Any
+    seed: int
+    found: Survey | None = None
+    n_evaluations: int = 0
+
+    def extend(self, blocks: Sequence[BlockRecord], run: Runner) -> tuple[BlockRecord, ...]:
+        """Return the islands with the work of the bridge, where there can be one.
+
+        Parameters
+        ----------
+        blocks : sequence of BlockRecord
+            All islands; those of earlier rounds have their bridge.
+        run : callable
+            Runs tasks and returns their results in order.
+        """
+        if not self.possible or any(block.draws is None for block in blocks):
+            return tuple(blocks)
+        with threadpool_limits(limits=1):
+            proposals = self._proposals(self.path.posterior(), blocks)
+        new = [block for block in blocks if block.bridge is None]
+        tasks = [
+            _Bridge(
+                self.path,
+                proposals[1 - block.block % 2],
+                block.block,
+                np.asarray(block.draws),
+                _n_draws(block),
+                self.seed,
+            )
+            for block in new
+        ]
+        made = {
+            block.block: replace(
+                block,
+                bridge=(forward, reverse),
+                fit_draws=x,
+                visited=None,
+                n_evaluations=block.n_evaluations + len(x),
+            )
+            for block, (forward, reverse, x) in zip(new, run(tasks), strict=True)
+        }
+        return tuple(made.get(block.block, block) for block in blocks)
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is a density in R^d that another can be fitted to."""
+        return (
+            isinstance(self.path, GeometricPath)
+            and self.path.refines
+            and (self.path.posterior() is not None)
+        )
+
+    def check(self, draws: Floats, log_evidence: float) -> Floats:
+        """Return the work of draws from a density fitted to weighted paths, for a check of these.
+
+        Parameters
+        ----------
+        draws : ndarray, shape (n, d)
+            Draws from the posterior, of equal weight.
+        log_evidence : float
+            Of the run, in nats.
+        """
+        blocks = [
+            BlockRecord(i, np.array([-log_evidence]), _NO_TRACE, draws=part)
+            for i, part in enumerate(np.array_split(draws, 2))
+        ]
+        works = [block.bridge for block in self.extend(blocks, _one_by_one)]
+        return np.concatenate([work[0] for work in works if work is not None])
+
+    def _proposals(self, posterior: Any, blocks: Sequence[BlockRecord]) -> list[Proposal]:
+        """Return the densities fitted to the islands of even and of odd index."""
+        n_rounds = len(blocks)
+        draws = [np.asarray(block.draws) for block in blocks]
+        log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
+        if self.found is None:
+            self.found = Survey()
+            if posterior.has_gradient:
+                spent = sum(block.n_evaluations for block in blocks)
+                budget = max(int(_SHARE_OF_COST * spent), _LEAST_BUDGET)
+                everyone = np.concatenate(draws)
+                visited = [block.visited for block in blocks if block.visited is not None]
+                rng = self._generator(SURVEY, 0)
+                self.found = survey(
+                    posterior,
+                    learn_shape(everyone),
+                    everyone,
+                    np.concatenate(visited) if visited else everyone,
+                    log_evidence,
+                    budget,
+                    rng,
+                )
+                self.n_evaluations += self.found.n_evaluations
+        proposals = []
+        for half in (0, 1):
+            mine = np.concatenate(
+                [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
+            )
+            rng = self._generator(FIT, 2 * n_rounds + half)
+            proposal, spent = fit_proposal(posterior, mine, self.found, log_evidence, rng)
+            self.n_evaluations += spent
+            proposals.append(proposal)
+        return proposals
+
+    def _generator(self, phase: int, index: int) -> np.random.Generator:
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(phase, index))
+        return np.random.default_rng(sequence)

@@ -1,0 +1,98 @@
+"""A density fitted to the curvature of a log density at one point."""
+
+from dataclasses import dataclass
+from math import log, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.shape import Shape
+from pm_evidence.paths.fitted import StudentFit, student_dof
+from pm_evidence.paths.posterior import Posterior
+
+__all__ = ["Local", "fit_locally"]
+
+Floats = NDArray[np.float64]
+
+# Gradients are differenced over this part of the length scale that the curvature itself tells,
+# which three rounds find even where it is far below the population's.
+_STEP, _ROUNDS = 1e-3, 3
+# Two peaks are one where the second lies this near to the first, in its own standard deviations.
+_SAME = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A Student-t density about a point.
+
+    Parameters
+    ----------
+    fit : StudentFit
+        The density.
+    height : float
+        Log density of the posterior at the point, in nats.
+    log_mass : float
+        Log of the integral of the Gaussian of the same height and curvature, in nats.
+    """
+
+    fit: StudentFit
+    height: float
+    log_mass: float
+
+    def predicted(self, x: Floats) -> Floats:
+        """Return the log density that the curvature predicts at every row of ``x``."""
+        scaled = np.linalg.solve(self.fit.shape.factor, (x - self.fit.shape.mean).T)
+        squares: Floats = (scaled * scaled).sum(axis=0)
+        return self.height - 0.5 * squares
+
+    def covers(self, point: Floats, height: float) -> bool:
+        """Whether a peak of this height at ``point`` is the same one."""
+        scaled = np.linalg.solve(self.fit.shape.factor, point - self.fit.shape.mean)
+        return bool(scaled @ scaled < _SAME**2) and height <= self.height + _SAME
+
+
+def fit_locally(posterior: Posterior, x: Floats, shape: Shape) -> Local | None:
+    """Fit a density to the curvature at a point (Laplace).
+
+    Directions in which the density falls off more slowly than the population's own scale, or
+    rises, get that scale.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density, with a gradient.
+    x : ndarray, shape (d,)
+        The point.
+    shape : Shape
+        Location and scale of the population.
+
+    Returns
+    -------
+    Local or None
+        None where gradients are not finite, or curvatures differ too much for float64.
+    """
+    d = x.size
+    height = float(posterior.log_density(x[None])[0])
+    basis = shape.factor if shape.is_dense else np.diag(shape.factor[:, 0])
+    # columns of ``local`` are directions in the population's coordinates, each as long as one
+    # standard deviation of the density along it
+    local = np.eye(d)
+    for _ in range(_ROUNDS):
+        scaled = basis @ local
+        steps = _STEP * scaled.T
+        gradient = posterior.gradient(np.concatenate([x + steps, x - steps])) @ scaled
+        curvature = (gradient[d:] - gradient[:d]) / (2.0 * _STEP)
+        if not (np.isfinite(curvature).all() and np.isfinite(height)):
+            return None
+        inverse = np.linalg.inv(local)
+        curvature = inverse.T @ (0.5 * (curvature + curvature.T)) @ inverse
+        value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
+        local = vector / np.sqrt(np.maximum(value, 1.0))
+    factor = basis @ local
+    covariance = factor @ factor.T
+    try:
+        lower = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
+    log_mass = height + 0.5 * d * log(2.0 * pi) + float(np.log(np.diag(lower)).sum())
+    return Local(StudentFit(Shape(x, lower), student_dof(d)), height, log_mass)

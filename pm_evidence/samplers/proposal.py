@@ -1,0 +1,119 @@
+"""The density that importance sampling and the bridge draw from."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.numerics import ess_share
+from pm_evidence.paths.fitted import StudentFit
+from pm_evidence.paths.mixture import StudentMixture, fit_components
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.samplers.survey import Survey
+
+__all__ = ["Proposal", "fit_proposal"]
+
+Floats = NDArray[np.float64]
+Proposal = StudentFit | StudentMixture
+
+# Numbers of components that a population is fitted by, the next where the one before falls short
+# of this effective share of its draws.
+_COMPONENTS, _GOOD_SHARE = (1, 4, 8), 0.6
+# Beyond this dimension covariances of several components cannot be learnt from a population, and
+# each needs so many draws per dimension below.
+_MOST_DIMENSIONS, _DRAWS_PER_DIMENSION, _MOST_DRAWS = 60, 10, 3000
+# Weights are adapted in so many rounds of so many draws; a single draw counts as so many at most.
+_ROUNDS, _DRAWS, _LARGEST_SHARE = 3, 1000, 0.02
+# Share of the weight that is spread evenly, for no component to be lost by chance, and that of a
+# wide one with heavy tails, which bounds the weights (Hesterberg 1995).
+_EVEN, _WIDE = 0.02, 0.05
+_SCALE_OF_WIDE, _DOF_OF_WIDE = 1.5, 4
+
+
+def fit_proposal(
+    posterior: Posterior,
+    draws: Floats,
+    found: Survey,
+    log_evidence: float,
+    rng: np.random.Generator,
+) -> tuple[Proposal, int]:
+    """Fit a density to a population and to what a survey found beside it.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density to be covered.
+    draws : ndarray, shape (n, d)
+        Draws from it.
+    found : Survey
+        Densities at further peaks and along ridges.
+    log_evidence : float
+        About the log evidence that the population covers, in nats.
+    rng : numpy.random.Generator
+        For the draws that adapt the weights.
+
+    Returns
+    -------
+    proposal : StudentFit or StudentMixture
+        A normalised density that can be drawn from.
+    n_evaluations : int
+        Evaluations of the density.
+
+    Notes
+    -----
+    The weights of the components are adapted by importance sampling to the least Kullback-Leibler
+    divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
+    """
+    n, d = draws.shape
+    whole = StudentFit.to(draws)
+    if d > _MOST_DIMENSIONS and not found.components:
+        return whole, 0
+    wide = StudentFit(
+        replace(whole.shape, factor=_SCALE_OF_WIDE * whole.shape.factor), _DOF_OF_WIDE
+    )
+    best, best_share, spent = None, -1.0, 0
+    for k in _COMPONENTS:
+        parts: list[StudentFit] = [whole]
+        if k > 1:
+            if d > _MOST_DIMENSIONS or n < _DRAWS_PER_DIMENSION * k * d:
+                break
+            some = draws[rng.permutation(n)[:_MOST_DRAWS]]
+            parts = fit_components(some, k, rng)
+        log_mass = np.concatenate(
+            [[log_evidence + np.log(_WIDE)], np.full(k, log_evidence - np.log(k)), found.log_mass]
+        )
+        mixture = StudentMixture.of([wide, *parts, *found.components], log_mass)
+        mixture, share = _adapted(posterior, mixture, rng)
+        spent += _ROUNDS * _DRAWS
+        if share > best_share:
+            best, best_share = mixture, share
+        if best_share > _GOOD_SHARE:
+            break
+    assert best is not None
+    return best, spent
+
+
+def _adapted(
+    posterior: Posterior, mixture: StudentMixture, rng: np.random.Generator
+) -> tuple[StudentMixture, float]:
+    """Return the mixture with better weights, and the effective share of the last draws.
+
+    The first component keeps a share of its own.
+    """
+    share = 0.0
+    for _ in range(_ROUNDS):
+        x = mixture.draw(_DRAWS, rng)
+        log_parts = mixture.log_parts(x)
+        log_density = np.logaddexp.reduce(log_parts, axis=0)
+        log_weight = posterior.log_density(x) - log_density
+        share = float(ess_share(log_weight))
+        if share == 0.0:
+            break
+        weight = np.exp(log_weight - log_weight.max())
+        weight = np.minimum(weight / weight.sum(), _LARGEST_SHARE)
+        of_component = np.exp(log_parts - log_density) @ (weight / weight.sum())
+        even = _EVEN / len(of_component)
+        of_component = (1.0 - _EVEN) * of_component + even
+        of_component[0] = max(of_component[0], _WIDE)
+        mixture = mixture.reweighted(of_component)
+    return mixture, share

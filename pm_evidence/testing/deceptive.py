@@ -1,0 +1,255 @@
+"""Posteriors that a run can get wrong without noticing: funnels, spikes in slabs, unequal modes."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
+from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.system import ExactSystem, tagged
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["Modes", "Spike", "build_infinite", "systems"]
+
+Floats = NDArray[np.float64]
+
+# Six groups of five values with real scatter between the groups.
+_GROUPS, _MEMBERS = 6, 5
+_MU_SD, _SCALE = np.float64(10.0), np.float64(2.0)
+
+_MEANS_N, _MEANS_SD = 1000, np.float64(1.0)
+
+
+@dataclass(frozen=True)
+class Spike:
+    """A narrow normal spike in a broad normal slab on the cube [-0.5, 0.5]^d (Skilling, 2006).
+
+    Parameters
+    ----------
+    dims : int
+        Number of dimensions.
+    weight : float
+        Evidence of the spike over that of the slab.
+    spike_sd : float
+        Standard deviation of the spike in every coordinate; that of the slab is 0.1.
+    """
+
+    dims: int
+    weight: float
+    spike_sd: float
+    slab_sd: float = 0.1
+    centre: float = 0.031
+
+    def build(self) -> "pm.Model":
+        """Return the model: a uniform prior and a potential."""
+        import pymc as pm
+
+        with pm.Model() as model:
+            x = pm.Uniform("x", -0.5, 0.5, shape=self.dims)
+            slab = pm.logp(pm.Normal.dist(0, self.slab_sd), x).sum()
+            spike = pm.logp(pm.Normal.dist(self.centre, self.spike_sd), x).sum()
+            pm.Potential("likelihood", pm.math.logaddexp(slab, np.log(self.weight) + spike))
+        return model
+
+    def log_evidence(self) -> float:
+        """Return the exact log evidence: the cube cuts off what lies outside."""
+        from scipy.special import ndtr
+
+        parts = [
+            np.log(weight) + self.dims * np.log(ndtr((0.5 - m) / sd) - ndtr((-0.5 - m) / sd))
+            for weight, m, sd in (
+                (1.0, 0.0, self.slab_sd),
+                (self.weight, self.centre, self.spike_sd),
+            )
+        ]
+        return float(np.logaddexp(*parts))
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Normal modes of unequal width and weight on a wide normal prior, as a potential.
+
+    Parameters
+    ----------
+    dims : int
+        Number of dimensions.
+    centres : tuple of float
+        Centre of each mode, in every coordinate.
+    sds : tuple of float
+        Standard deviation of each mode.
+    weights : tuple of float
+        Integral of each mode.
+    prior_sd : float
+        Standard deviation of the prior.
+    """
+
+    dims: int
+    centres: tuple[float, ...]
+    sds: tuple[float, ...]
+    weights: tuple[float, ...]
+    prior_sd: float = 5.0
+
+    def build(self) -> "pm.Model":
+        """Return the model."""
+        import pymc as pm
+
+        with pm.Model() as model:
+            x = pm.Normal("x", 0, self.prior_sd, shape=self.dims)
+            parts = [
+                np.log(weight) + pm.logp(pm.Normal.dist(centre, sd), x).sum()
+                for centre, sd, weight in zip(self.centres, self.sds, self.weights, strict=True)
+            ]
+            total = parts[0]
+            for part in parts[1:]:
+                total = pm.math.logaddexp(total, part)
+            pm.Potential("likelihood", total)
+        return model
+
+    def log_evidence(self) -> float:
+        """Return the exact log evidence: the overlap of each mode with the prior."""
+        overlap = log_normal(np.array(self.centres), 0.0, np.hypot(self.sds, self.prior_sd))
+        return float(np.logaddexp.reduce(np.log(self.weights) + self.dims * overlap))
+
+
+_SPIKES = {"spike_20": Spike(20, 100.0, 0.01), "spike_5": Spike(5, 3.0, 0.002)}
+_MODES = {
+    "two_widths_4": Modes(4, (-3.0, 3.0), (0.3, 0.9), (0.5, 0.5)),
+    "two_widths_6": Modes(6, (-3.0, 3.0), (0.3, 0.9), (0.25, 0.75)),
+    "two_widths_10": Modes(10, (-3.0, 3.0), (0.4, 0.8), (0.5, 0.5)),
+    "three_widths_5": Modes(5, (-4.0, 0.5, 4.0), (0.3, 1.0, 0.5), (0.2, 0.5, 0.3)),
+    "three_widths_8": Modes(8, (-4.0, 0.0, 4.0), (0.6, 0.9, 0.45), (0.3, 0.4, 0.3)),
+}
+
+
+def funnel_data() -> tuple[NDArray[np.int64], Floats]:
+    """Return group and value of the data of the funnels, 30 each."""
+    rng = np.random.default_rng(8)
+    group = np.repeat(np.arange(_GROUPS), _MEMBERS)
+    effect = rng.standard_normal(_GROUPS)
+    return group, 1.5 + 0.8 * effect[group] + 1.1 * rng.standard_normal(group.size)
+
+
+def build_one_way(centred: bool) -> "pm.Model":
+    """Group effects with a free scale: centred they make a funnel."""
+    import pymc as pm
+
+    group, y = funnel_data()
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, _MU_SD)
+        tau = pm.HalfCauchy("tau", _SCALE)
+        sigma = pm.HalfCauchy("sigma", _SCALE)
+        if centred:
+            a = pm.Normal("a", 0, tau, shape=_GROUPS)
+        else:
+            a = tau * pm.Normal("z", 0, 1, shape=_GROUPS)
+        pm.Normal("y", mu + a[group], sigma, observed=y)
+    return model
+
+
+def _log_one_way() -> float:
+    _, y = funnel_data()
+    table = y.reshape(_GROUPS, _MEMBERS)
+    means, within = table.mean(axis=1), float(((table - table.mean(axis=1)[:, None]) ** 2).sum())
+
+    def log_density(log_tau: Floats, log_sigma: Floats) -> Floats:
+        log_tau, log_sigma = np.broadcast_arrays(log_tau, log_sigma)
+        tau, variance = np.exp(log_tau), np.exp(2 * log_sigma)
+        total = np.zeros(tau.shape)
+        for scale in (tau, np.exp(log_sigma)):
+            total = total + np.log(2 * scale / (np.pi * _SCALE)) - np.log1p((scale / _SCALE) ** 2)
+        # what is known of a group's mean, and the scatter about it
+        n_free = _GROUPS * (_MEMBERS - 1)
+        total = total - 0.5 * (n_free * (LOG_2PI + np.log(variance)) + within / variance)
+        total = total - 0.5 * _GROUPS * np.log(_MEMBERS)
+        of_mean = (tau**2 + variance / _MEMBERS)[..., None] * np.ones(_GROUPS)
+        return total + log_normal_group(means, of_mean, _MU_SD)
+
+    return log_integral(log_density, (-25.0, 9.0), (-4.0, 4.0))
+
+
+def means_data() -> Floats:
+    """Return the data of the many means."""
+    rng = np.random.default_rng(4)
+    return 1.0 + rng.standard_normal(_MEANS_N) * np.hypot(0.7, _MEANS_SD)
+
+
+def build_many_means() -> "pm.Model":
+    """A thousand means with one value each, non-centred."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfNormal("tau", 2)
+        z = pm.Normal("z", 0, 1, shape=_MEANS_N)
+        pm.Normal("y", mu + tau * z, _MEANS_SD, observed=means_data())
+    return model
+
+
+def _log_many_means() -> float:
+    y = means_data()
+
+    def log_density(log_tau: Floats) -> Floats:
+        tau = np.exp(log_tau)
+        variance = (_MEANS_SD**2 + tau**2)[..., None] * np.ones(_MEANS_N)
+        prior = np.log(2) + log_normal(tau, 0.0, 2.0) + log_tau
+        return log_normal_group(y, variance, np.float64(5.0)) + prior
+
+    return log_integral(log_density, (-8.0, 2.5))
+
+
+def build_infinite() -> "pm.Model":
+    """Six equal values of a normal with free scale: the evidence is infinite."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        s = pm.HalfNormal("s", 1)
+        pm.Normal("y", x, s, observed=np.full(6, 0.3))
+    return model
+
+
+def systems() -> tuple[ExactSystem, ...]:
+    """Return the deceptive systems."""
+    continuous, high = tagged("continuous"), tagged("high-dimensional")
+    trap = continuous | tagged("trap", "multimodal", "potential")
+    funnel = continuous | tagged("hierarchical", "heavy-tailed", "constrained")
+    one_way = _log_one_way()
+    note = "normal marginal of the data given both scales, then quadrature over these"
+    spikes = (
+        ExactSystem(
+            name,
+            spike.build,
+            spike.log_evidence(),
+            trap | tagged("constrained") | (high if spike.dims >= 10 else tagged()),
+            "sum of two integrals of normals over a cube",
+        )
+        for name, spike in _SPIKES.items()
+    )
+    modes = (
+        ExactSystem(
+            name,
+            case.build,
+            case.log_evidence(),
+            trap | (high if case.dims >= 10 else tagged()),
+            "sum of overlaps of normals",
+        )
+        for name, case in _MODES.items()
+    )
+    return (
+        ExactSystem("one_way_centred", partial(build_one_way, True), one_way, funnel, note),
+        ExactSystem("one_way_noncentred", partial(build_one_way, False), one_way, funnel, note),
+        *spikes,
+        *modes,
+        ExactSystem(
+            "many_means",
+            build_many_means,
+            _log_many_means(),
+            continuous | high | tagged("hierarchical", "slow"),
+            "normal marginal of the data given tau, then quadrature over log tau",
+        ),
+    )

@@ -1,0 +1,66 @@
+"""Draws that a user hands over: what they say against themselves."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pm_evidence.results.given_draws import doubt_of_draws
+
+NOTHING = xr.DataTree()
+
+
+def tree(diverging):
+    return xr.DataTree.from_dict(
+        {"sample_stats": xr.Dataset({"diverging": (("chain", "draw"), np.asarray(diverging))})}
+    )
+
+
+def independent(seed, n_chains=2, n_draws=500, *shape):
+    return np.random.default_rng(seed).normal(size=(n_chains, n_draws, *shape))
+
+
+def test_good_draws_raise_no_alarm():
+    """20 posteriors of 50 coordinates, two short chains each; seeds 0 to 19."""
+    for seed in range(20):
+        assert (
+            doubt_of_draws(tree(np.zeros((2, 500), bool)), {"x": independent(seed, 2, 500, 50)})
+            == ""
+        )
+
+
+def test_divergences_are_counted():
+    diverging = np.zeros((2, 500), bool)
+    diverging[1, :31] = True
+    found = doubt_of_draws(tree(diverging), {"x": independent(1)})
+    assert found == "31 of 1000 draws ended in a divergence"
+
+
+def test_the_worst_variable_is_named():
+    draws = {"good": independent(1), "bad": independent(2, 4, 500, 3), "worse": independent(3)}
+    draws["bad"][0, :, 1] += 0.7
+    draws["worse"][0] += 3.0
+    found = doubt_of_draws(NOTHING, draws)
+    assert found.startswith("R-hat of 'worse' is 1.")
+    both = doubt_of_draws(tree([[True] * 500, [False] * 500]), draws)
+    assert "500 of 1000 draws ended in a divergence, and R-hat of 'worse'" in both
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        independent(1, 1),
+        independent(1, 4, 3),
+        np.ones((4, 100)),
+        np.ones((4, 100, 0)),
+        np.random.default_rng(1).integers(0, 2, (4, 200)),
+    ],
+    ids=["one chain", "three draws", "constant", "empty", "integers"],
+)
+def test_draws_without_an_r_hat_say_nothing(draws):
+    assert doubt_of_draws(NOTHING, {"x": draws}) == ""
+
+
+def test_one_stuck_coordinate_of_many_is_met():
+    draws = independent(1, 4, 100, 400)
+    draws[2, :, 399] += 4.0
+    assert "R-hat of 'x'" in doubt_of_draws(NOTHING, {"x": draws})
