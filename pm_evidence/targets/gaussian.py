@@ -18,6 +18,7 @@ from pm_evidence.targets.native import NativeTarget
 __all__ = ["Gaussian"]
 
 Floats = NDArray[np.float64]
+_LARGEST = 1e100  # its square is far from overflow
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,15 @@ class Gaussian(NativeTarget):
     def __post_init__(self) -> None:
         for name in ("start_mean", "mean"):
             check_finite(name, getattr(self, name), 0.0)
-        check_positive("start_sd", self.start_sd)
-        check_positive("sd", self.sd)
+        for name in ("start_sd", "sd"):
+            check_positive(name, getattr(self, name))
+        for name in ("start_mean", "mean", "start_sd", "sd"):
+            value = abs(float(getattr(self, name)))
+            if value > _LARGEST or (name.endswith("sd") and value < 1.0 / _LARGEST):
+                raise ValueError(
+                    f"{name} must have a square that a float can hold, from {1.0 / _LARGEST:g} to "
+                    f"{_LARGEST:g} in size, got {value:g}; choose other units."
+                )
         ends = self.tau if isinstance(self.tau, tuple) else (self.tau, self.tau)
         numbers = [real_number(end) for end in ends]
         if len(ends) != 2 or not all(end is not None and 0.0 <= end < 1.0 for end in numbers):

@@ -347,6 +347,7 @@ def calls() -> Iterator[Call]:
             yield Call(name, function, arguments, {parameter: what})
     yield from _with_kernels()
     yield from _with_starts()
+    yield from _with_extremes()
     yield from _with_broken_trees()
 
 
@@ -389,6 +390,31 @@ def _with_starts() -> Iterator[Call]:
         for what in _STARTS:
             arguments = {"target": target, "reverse_start": VALUES[what]}
             yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
+
+
+def _with_extremes() -> Iterator[Call]:
+    """Lattices at the ends of what is legal, where tables of probabilities have their ends, too."""
+    shapes, strengths = (2, (2, 3), (3, 2, 2), (2, 70)), (1e6, -1e6, 0.4)
+    lattices = [
+        *(
+            pe.Ising(shape, coupling=coupling, field=field, periodic=periodic)
+            for shape in shapes
+            for coupling in strengths
+            for field in (0.0, -1e6)
+            for periodic in (True, False)
+        ),
+        *(
+            pe.Potts(shape, coupling=coupling, q=q)
+            for shape in shapes
+            for coupling in strengths
+            for q in (2, 250)
+        ),
+    ]
+    for lattice in lattices:
+        for kernel in ("auto", "metropolis", "swendsen_wang", "wolff"):
+            method = pe.AIS(n_stages=3, islands=2)
+            arguments = {"target": lattice, "kernel": kernel, "method": method, "draws": 11}
+            yield Call("sample_evidence", sample, arguments, {"kernel": f"{kernel} of {lattice}"})
 
 
 def _with_broken_trees() -> Iterator[Call]:

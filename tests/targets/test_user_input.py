@@ -97,7 +97,8 @@ def test_groups(groups, message):
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        (pe.Ising, {"shape": 10**13}, r"shape must make at most 100,000,000 sites, got 1e\+26"),
+        (pe.Ising, {"shape": 10**13}, r"shape must be at most 100,000,000, got 10000000000000"),
+        (pe.Ising, {"shape": (10**6, 10**6)}, r"shape must make at most 100,000,000 sites, got 1e"),
         (pe.Ising, {"shape": "ab"}, r"shape must be a whole number"),
         (pe.Ising, {"shape": (2, 2, 2, 2)}, r"shape must have two or three sizes"),
         (pe.Ising, {"shape": np.array([4, 4])}, r"shape must be a whole number .*got an array"),
@@ -108,6 +109,9 @@ def test_groups(groups, message):
         (pe.Potts, {"q": 10**13}, r"q must be at most 250, got 10000000000000"),
         (pe.Potts, {"q": 2.0}, r"q must be a whole number"),
         (pe.Gaussian, {"sd": np.complex128(1)}, r"sd must be a finite number above 0"),
+        (pe.Gaussian, {"sd": 1e300}, r"sd must have a square that a float can hold, .*got 1e\+300"),
+        (pe.Gaussian, {"start_sd": 1e-300}, r"start_sd must have a square that a float can hold"),
+        (pe.Gaussian, {"mean": -1e300}, r"mean must have a square that a float can hold"),
         (pe.Gaussian, {"mean": True}, r"mean must be a finite number, got True"),
         (pe.Gaussian, {"tau": (0.1, np.complex128(1))}, r"tau must be a number from 0 to below 1"),
         (pe.Gaussian, {"tau": np.ones(2)}, r"tau must be a number from 0 to below 1.*an array"),
