@@ -33,6 +33,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_evidence.core.native import FRAME_SIGNATURE, view_address
 from pm_evidence.core.random import next_word
 from pm_evidence.targets.compile_numba import _compile, _jit, _quietly, _shared_to_inputs
+from pm_evidence.targets.index_checks import with_asserted_indices
 
 __all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call", "perform_quietly"]
 
@@ -87,7 +88,8 @@ def compile_call(
     successor : RandomGeneratorType variable, optional
         The generator after all draws.
     """
-    outputs, shared, values = _shared_to_inputs([*outputs, *([successor] if successor else [])])
+    outputs = with_asserted_indices([*outputs, *([successor] if successor else [])])
+    outputs, shared, values = _shared_to_inputs(outputs)
     n_outputs = len(outputs) - (successor is not None)
     arguments = [*inputs, *shared]
     if generator is not None:
