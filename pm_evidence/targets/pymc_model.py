@@ -329,12 +329,12 @@ class PyMCTarget:
         return {"lp": self.evaluate(draws).log_density.sum(axis=1)}
 
     def observed_data(self) -> dict[str, NDArray[Any]]:
-        """Return the observed data by name."""
-        return {name: np.asarray(v) for name, v in find_observations(self.model).items()}
+        """Return copies of the observed data by name."""
+        return {name: np.array(v) for name, v in find_observations(self.model).items()}
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return ``pm.Data`` that are not observed, by name."""
-        return {name: np.asarray(v) for name, v in find_constants(self.model).items()}
+        return {name: np.array(v) for name, v in find_constants(self.model).items()}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""

@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
     pytest.mark.filterwarnings("ignore:WishartBartlett is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of pm.Simulator itself
+    pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning"),  # of pm.draw
     pytest.mark.filterwarnings("ignore:No safe default transform:UserWarning"),  # of pm.HurdleGamma
 ]
 
