@@ -20,6 +20,7 @@ from pm_evidence.core.errors import ModelError
 from pm_evidence.targets.car import draw_car_exactly
 from pm_evidence.targets.compile_numba import compile_draws
 from pm_evidence.targets.index_checks import with_asserted_indices
+from pm_evidence.targets.quiet import quietly
 
 __all__ = ["PriorSampler", "prior_sampler"]
 
@@ -47,12 +48,13 @@ class PriorSampler:
 
     def __init__(self, outputs: Sequence[Variable], log_order_mass: float) -> None:
         self.log_order_mass = log_order_mass
-        self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
+        with quietly():
+            self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
         self._rngs = [
             v for v in self._in_python.get_shared() if isinstance(v.type, RandomGeneratorType)
         ]
         self._lock = threading.Lock()
-        with _index_errors():
+        with _drawing():
             self.shapes = [np.shape(value) for value in self._in_python()]
         self._n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
         self._compiled = compile_draws(outputs) if outputs else None
@@ -65,7 +67,7 @@ class PriorSampler:
         ModelError
             If an index lies outside of its array.
         """
-        with _index_errors():
+        with _drawing():
             return self._drawn(n, seed)
 
     def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
@@ -82,9 +84,10 @@ class PriorSampler:
 
 
 @contextmanager
-def _index_errors() -> Iterator[None]:
+def _drawing() -> Iterator[None]:
     try:
-        yield
+        with quietly():
+            yield
     except (AssertionError, IndexError) as error:
         raise ModelError(
             f"indices must lie inside of their arrays, but in a draw from the prior: {error}. "

@@ -32,6 +32,7 @@ from pm_evidence.targets.index_checks import with_guarded_indices
 from pm_evidence.targets.model_checks import check_model, no_density
 from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
+from pm_evidence.targets.quiet import quietly
 from pm_evidence.targets.supports import discrete_support
 
 __all__ = ["PyMCTarget"]
@@ -42,6 +43,8 @@ _log = logging.getLogger("pymc.pm_evidence")
 # Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
 _MIN_PRIOR_ACCEPTANCE = 1e-3
 _ACCEPTANCE_DRAWS = 1000
+# Below and above these, the exponential in double precision is 0 and infinite.
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384
 # So many equal prior draws of a continuous variable, and such a share of all, are no accident.
 _FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
 
@@ -129,10 +132,11 @@ class PyMCTarget:
             return None
         x, log_density = self._flat_graphs()
         try:
-            gradient = [
-                pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
-                for term in log_density
-            ]
+            with quietly():
+                gradient = [
+                    pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
+                    for term in log_density
+                ]
         except (NotImplementedError, NullTypeGradError):
             return None
         return self._compiled(x, log_density, gradient)
@@ -145,8 +149,11 @@ class PyMCTarget:
         """Return the flat vector, and log prior and log likelihood as graphs of it."""
         model = self.model
         try:
-            log_prior = self._log_prior()
-            log_likelihood = model.potentiallogp if self.potentials_only else self._log_likelihood()
+            with quietly():
+                log_prior = self._log_prior()
+                log_likelihood = (
+                    model.potentiallogp if self.potentials_only else self._log_likelihood()
+                )
         except NotImplementedError as error:
             self._name_without_density(error)
             raise
@@ -162,7 +169,28 @@ class PyMCTarget:
         graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
         graphs, self._guards = with_guarded_indices(graphs)
         self._x = x
-        return x, graphs
+        return x, self._impossible_beyond_doubles(graphs, values)
+
+    def _impossible_beyond_doubles(
+        self, graphs: list[Variable], values: Mapping[Variable, Variable]
+    ) -> list[Variable]:
+        """Return log densities that are minus infinity where a scale of 0 made them NaN.
+
+        Far out on a transformed scale the variable itself is 0 or infinite in double precision,
+        outside of its support, and not all densities check that: the one of
+        ``pm.ZeroSumNormal`` is ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
+        """
+        model = self.model
+        far = [
+            ((values[value] < _LEAST_EXPONENT) | (values[value] > _GREATEST_EXPONENT)).any()
+            for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
+            if model.rvs_to_transforms[rv] is not None
+            and not isinstance(model.rvs_to_transforms[rv], CircularTransform)
+        ]
+        if not far:
+            return graphs
+        beyond = pt.any(pt.stack(far))
+        return [pt.switch(pt.isnan(graph) & beyond, -np.inf, graph) for graph in graphs]
 
     def _log_prior(self) -> Variable:
         """Return the log prior with Jacobians as a graph of the model's value variables."""

@@ -442,3 +442,21 @@ def test_constants_inside_of_operations_count():
     ]
     constants[0].data[:] = 7.0
     assert at_hand._content(model) != before
+
+
+def test_a_scale_of_zero_is_impossible():
+    """Far out on the log scale a standard deviation is 0, where not all densities check it."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        width = pm.Uniform("width", 0, 1)
+        x = pm.ZeroSumNormal("x", sigma=scale, shape=3)
+        z = pm.ZeroSumNormal("z", sigma=width, shape=3)
+        pm.Normal("y", x + z, 1, observed=[0.1, 0.2, 0.3])
+    target = PyMCTarget(model)
+    points = np.full((4, target.n_dim), 0.5)
+    points[1, 0], points[2, 1], points[3, :2] = -800, -800, (-800, 800)
+    for density in (target.density, target.differentiable):
+        log_density, _ = density.evaluate(points)
+        assert np.isfinite(log_density[0]).all()
+        assert (log_density[1:, 0] == -np.inf).all()
+        assert not np.isnan(log_density).any()
