@@ -3,7 +3,10 @@
 Every message names the parameter, the rule, the value and the remedy.
 """
 
-__all__ = ["EvidenceWarning", "ModelError", "NumericalError"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["EvidenceWarning", "ModelError", "NumericalError", "exceptions_of_users"]
 
 
 class ModelError(ValueError):
@@ -16,3 +19,22 @@ class NumericalError(RuntimeError):
 
 class EvidenceWarning(UserWarning):
     """An evidence estimate should not be relied on without a second look."""
+
+
+@contextmanager
+def exceptions_of_users() -> Iterator[None]:
+    """Raise what Python code of the user raised inside of compiled code, as it was raised there.
+
+    Compiled code that calls a Python operation cannot pass its exception on. The interpreter
+    finds it afterwards, and makes it the cause of a ``SystemError`` about the compiled function.
+    Use as a context, or as a decorator.
+    """
+    try:
+        yield
+    except SystemError as error:
+        cause = error.__cause__
+        while isinstance(cause, SystemError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise cause from None

@@ -11,10 +11,17 @@ array of words that holds the addresses of its arguments and results.
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["DENSITY_SIGNATURE", "FRAME_SIGNATURE", "call_density", "call_frame", "view_address"]
+__all__ = [
+    "DENSITY_SIGNATURE",
+    "FRAME_SIGNATURE",
+    "call_density",
+    "call_frame",
+    "exception_pending",
+    "view_address",
+]
 
 _doubles = types.CPointer(types.double)
 _words = types.CPointer(types.int64)
@@ -85,5 +92,23 @@ def view_address(typingctx: Any, address: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return signature, codegen
+
+
+@intrinsic
+def exception_pending(typingctx: Any) -> Any:
+    """Return whether Python code that was called from this thread has raised an exception.
+
+    No other Python code may be called then, before the interpreter has dealt with it.
+    """
+    signature = types.boolean()
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        python = context.get_python_api(builder)
+        lock = python.gil_ensure()
+        exception = python.err_occurred()
+        python.gil_release(lock)
+        return cgutils.is_not_null(builder, exception)
 
     return signature, codegen

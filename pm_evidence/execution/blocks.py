@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.errors import exceptions_of_users
 from pm_evidence.core.progress import Progress, Report, silent
 
 __all__ = ["Stopped", "Task", "run_blocks"]
@@ -159,7 +160,8 @@ def _run_elsewhere(
 def _guarded(task: Task, attempt: int) -> Any:
     """Run a block in a worker; Dask would answer a second, equal call with the first one's fate."""
     try:
-        with threadpool_limits(limits=1):
+        # here, because a pickled exception loses its cause
+        with exceptions_of_users(), threadpool_limits(limits=1):
             return task(silent)
     except Exception as error:
         return _Failure(error)

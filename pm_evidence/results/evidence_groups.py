@@ -136,7 +136,8 @@ def _average_trace(
             _check_length(f"{name} of {direction} block {item.block}", row, n_stages)
         stacks[name] = np.stack(rows)
     means = {name: stack.mean(axis=0) for name, stack in stacks.items()}
-    with np.errstate(invalid="ignore"):  # an infinite energy has no variance: NaN says so
+    # an infinite energy has no variance: NaN says so; a huge one an infinite variance
+    with np.errstate(invalid="ignore", over="ignore"):
         means["energy_var"] = means["energy_var"] + stacks["energy_mean"].var(axis=0)
     return means
 

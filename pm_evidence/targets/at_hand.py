@@ -3,7 +3,7 @@
 import copyreg
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -15,6 +15,7 @@ from pymc.distributions.distribution import _support_point
 from pymc.distributions.shape_utils import _change_dist_size
 from pymc.logprob.abstract import _logcdf, _logprob
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
 from pm_evidence.targets.estimated import EstimatedTarget
@@ -78,11 +79,24 @@ def _content(model: pm.Model) -> tuple[Any, ...]:
     values = tuple(model.rvs_to_values[rv] for rv in rvs)
     transforms = tuple(model.rvs_to_transforms[rv] for rv in model.free_RVs)
     digest = hashlib.sha256()
-    for variable in ancestors([*graphs, *values]):
+    for variable in _with_inner([*graphs, *values]):
         if isinstance(variable, SharedVariable) and isinstance(variable.type, pt.TensorType):
             array = np.asarray(variable.get_value(borrow=True))
-            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+        elif isinstance(variable, Constant) and isinstance(variable.data, np.ndarray):
+            array = variable.data  # which a user can change in place
+        else:
+            continue
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return (*map(id, (*graphs, *values, *transforms)), digest.hexdigest())
+
+
+def _with_inner(graphs: Sequence[Variable]) -> Iterator[Variable]:
+    """Yield all variables of graphs, those of graphs inside of operations among them."""
+    for variable in ancestors(graphs):
+        yield variable
+        inner = getattr(variable.owner and variable.owner.op, "fgraph", None)
+        if inner is not None:
+            yield from _with_inner(inner.outputs)
 
 
 def _keep(key: Any, content: Any, target: PyMCTarget) -> PyMCTarget:

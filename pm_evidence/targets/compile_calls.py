@@ -30,9 +30,10 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pm_evidence.core.native import FRAME_SIGNATURE, view_address
+from pm_evidence.core.native import FRAME_SIGNATURE, exception_pending, view_address
 from pm_evidence.core.random import next_word
 from pm_evidence.targets.compile_numba import _compile, _jit, _quietly, _shared_to_inputs
+from pm_evidence.targets.index_checks import with_asserted_indices
 
 __all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call", "perform_quietly"]
 
@@ -87,7 +88,8 @@ def compile_call(
     successor : RandomGeneratorType variable, optional
         The generator after all draws.
     """
-    outputs, shared, values = _shared_to_inputs([*outputs, *([successor] if successor else [])])
+    outputs = with_asserted_indices([*outputs, *([successor] if successor else [])])
+    outputs, shared, values = _shared_to_inputs(outputs)
     n_outputs = len(outputs) - (successor is not None)
     arguments = [*inputs, *shared]
     if generator is not None:
@@ -139,6 +141,7 @@ def _source(
         "array": np.array,
         "carray": nb.carray,
         "view_address": view_address,
+        "exception_pending": exception_pending,
         "generator_at": _python_generator_at if slow_ops else _generator_at,
         "float64": nb.float64,
     }
@@ -174,7 +177,8 @@ def _source(
         f"{', '.join(results)}{',' * (len(results) == 1)} = inner({', '.join(names)})",
         *writes,
     ]
-    lines = ["def call(frame_):", "    try:", *(f"        {line}" for line in body)]
+    look = ["    if exception_pending():", "        return 1"] if slow_ops else []
+    lines = ["def call(frame_):", *look, "    try:", *(f"        {line}" for line in body)]
     return "\n".join(
         [*lines, "    except Exception:", "        return 1", "    return 0", ""]
     ), scope

@@ -34,7 +34,12 @@ from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.random.basic import integers
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
-from pm_evidence.core.native import DENSITY_SIGNATURE, call_density, view_address
+from pm_evidence.core.native import (
+    DENSITY_SIGNATURE,
+    call_density,
+    exception_pending,
+    view_address,
+)
 from pm_evidence.targets.ordered_sums import with_ordered_sums
 
 __all__ = [
@@ -157,7 +162,9 @@ def compile_density(
     outputs, data_inputs, values = _shared_to_inputs([*log_density, *(gradient or ())])
     function = _compile([x, *data_inputs], outputs, **(compile_kwargs or {}))
     inner, arrays, key, slow_ops = _jit(function, values)
-    c_function = _c_function(inner, x.type.shape[0], arrays, gradient is not None, key)
+    c_function = _c_function(
+        inner, x.type.shape[0], arrays, gradient is not None, key, in_python=bool(slow_ops)
+    )
     packed = np.array([n for a in arrays for n in (a.ctypes.data, *a.shape)] or [0], np.int64)
     return CompiledDensity(
         c_function.address, packed, gradient is not None, slow_ops, (c_function, arrays)
@@ -352,13 +359,20 @@ def _lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
 
 
 def _c_function(
-    inner: Any, n_dim: int, arrays: Sequence[NDArray[Any]], with_gradient: bool, key: str | None
+    inner: Any,
+    n_dim: int,
+    arrays: Sequence[NDArray[Any]],
+    with_gradient: bool,
+    key: str | None,
+    *,
+    in_python: bool,
 ) -> Any:
     """Wrap a jitted function of arrays into the C signature, cached on disk under ``key``."""
     scope: dict[str, Any] = {
         "__name__": __name__,  # numba's cache looks the function's module up
         "carray": nb.carray,
         "view_address": view_address,
+        "exception_pending": exception_pending,
         "inner": inner,
     }
     reads, arguments, position = [], ["x"], 0
@@ -371,6 +385,7 @@ def _c_function(
     results = "log_prior, log_likelihood" + (", g_prior, g_likelihood" if with_gradient else "")
     lines = [
         "def density(x_, out_, gradient_, data_):",
+        *(["    if exception_pending():", "        return 1"] if in_python else []),
         "    try:",
         f"        x = carray(x_, ({n_dim},))",
         "        out = carray(out_, (2,))",

@@ -9,6 +9,8 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.replace import clone_replace, vectorize_graph
 
+from pm_evidence.targets.quiet import quietly
+
 __all__ = ["ConstrainedSpace", "UnconstrainedSpace"]
 
 Floats = NDArray[np.float64]
@@ -32,8 +34,11 @@ class ConstrainedSpace:
         self.names = [v.name for v in variables]
         inputs = model.value_vars
         outputs = model.replace_rvs_by_values(variables)
-        self._single = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
-        self._batched = self._vectorised(inputs, outputs)
+        with quietly():
+            self._single = pm.compile(
+                inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore"
+            )
+            self._batched = self._vectorised(inputs, outputs)
 
     def _vectorised(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """Return one function for all draws, or None for a graph that cannot be vectorised."""
@@ -57,11 +62,12 @@ class ConstrainedSpace:
         dict of ndarray, each of shape (n, ...)
         """
         inputs = self._split(x)
-        first = self._single(*(value[0] for value in inputs))
-        results = self._try_batched(inputs, first, len(x))
-        if results is None:
-            rows = [self._single(*row) for row in zip(*inputs, strict=True)]
-            results = [np.stack(column) for column in zip(*rows, strict=True)]
+        with quietly():
+            first = self._single(*(value[0] for value in inputs))
+            results = self._try_batched(inputs, first, len(x))
+            if results is None:
+                rows = [self._single(*row) for row in zip(*inputs, strict=True)]
+                results = [np.stack(column) for column in zip(*rows, strict=True)]
         return dict(zip(self.names, results, strict=True))
 
     def _split(self, x: Floats) -> list[NDArray[Any]]:
@@ -112,14 +118,15 @@ class UnconstrainedSpace:
         # bounds may depend on other free variables
         outputs = clone_replace([pt.as_tensor(o) for o in outputs], given, rebuild_strict=False)
         inputs = list(given.values())
-        self._point = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
+        with quietly():
+            self._point = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
 
     def prior_rows(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
         """Return prior draws, each of shape ``(n, ...)``, as rows; NaN outside the transforms."""
         return self._rows([np.asarray(draws[rv.name], rv.dtype) for rv in self._free])
 
     def _rows(self, columns: Sequence[NDArray[Any]]) -> Floats:
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with quietly():
             points = [self._point(*row) for row in zip(*columns, strict=True)]
         return np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
 

@@ -25,6 +25,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.checks import described
 from pm_evidence.core.errors import ModelError
+from pm_evidence.targets.car import missing_constant
 from pm_evidence.targets.user_input import check_call, numeric_value
 
 __all__ = [
@@ -285,7 +286,8 @@ def estimators_of(model: pm.Model) -> list[Any]:
 def logp_of(model: pm.Model, rvs: Sequence[Variable]) -> Variable:
     """Return the summed log density of some variables with Jacobians, as ``Model.logp`` does.
 
-    That asks for the densities of all variables, also of those that have none.
+    That asks for the densities of all variables, also of those that have none. What PyMC leaves out
+    of a density is put back.
     """
     estimated = estimated_variables(model)
     known = {rv: v for rv, v in model.rvs_to_values.items() if rv not in estimated}
@@ -293,7 +295,9 @@ def logp_of(model: pm.Model, rvs: Sequence[Variable]) -> Variable:
     terms = transformed_conditional_logp(
         list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
     )
-    return sum((term.sum() for term in terms), pt.constant(0.0))
+    total = sum((term.sum() for term in terms), pt.constant(0.0))
+    missing = missing_constant(model, rvs)
+    return total if missing is None else total + missing
 
 
 def flat_values(model: pm.Model) -> tuple[Variable, Mapping[Variable, Variable]]:

@@ -1,7 +1,8 @@
 """Exact draws from the prior of a PyMC model, on the unconstrained space."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import lgamma
 
 import numpy as np
@@ -16,14 +17,17 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.errors import ModelError
+from pm_evidence.targets.car import draw_car_exactly
 from pm_evidence.targets.compile_numba import compile_draws
+from pm_evidence.targets.index_checks import with_asserted_indices
+from pm_evidence.targets.quiet import quietly
 
 __all__ = ["PriorSampler", "prior_sampler"]
 
 Floats = NDArray[np.float64]
 
 # What NumPy and PyTensor raise where a distribution has no draws or its parameters make no sense.
-_UNDRAWABLE = (NotImplementedError, TypeError, ValueError, ArithmeticError)
+_UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
 
 class PriorSampler:
@@ -44,17 +48,29 @@ class PriorSampler:
 
     def __init__(self, outputs: Sequence[Variable], log_order_mass: float) -> None:
         self.log_order_mass = log_order_mass
-        self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
+        with quietly():
+            self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
         self._rngs = [
             v for v in self._in_python.get_shared() if isinstance(v.type, RandomGeneratorType)
         ]
         self._lock = threading.Lock()
-        self.shapes = [np.shape(value) for value in self._in_python()]
+        with _drawing():
+            self.shapes = [np.shape(value) for value in self._in_python()]
         self._n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
         self._compiled = compile_draws(outputs) if outputs else None
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
-        """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``."""
+        """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.
+
+        Raises
+        ------
+        ModelError
+            If an index lies outside of its array.
+        """
+        with _drawing():
+            return self._drawn(n, seed)
+
+    def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
         out = np.empty((n, self._n_dim))
         if self._compiled is not None:
             self._compiled(out, np.random.Generator(np.random.PCG64(seed)))
@@ -65,6 +81,19 @@ class PriorSampler:
             for row in out:
                 row[:] = np.concatenate([[], *(np.ravel(v) for v in self._in_python())])
         return out
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    try:
+        with quietly():
+            yield
+    except (AssertionError, IndexError) as error:
+        raise ModelError(
+            f"indices must lie inside of their arrays, but in a draw from the prior: {error}. "
+            "Indices count from 0, as in NumPy: subtract 1 from indices that count from 1, or "
+            "give the index a prior that ends where the array does."
+        ) from error
 
 
 def prior_sampler(model: pm.Model) -> PriorSampler:
@@ -87,15 +116,19 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
     # the free variables are cloned along, so that those to be sorted can be found again
     cloned = clone_replace([*unconstrained, *model.free_RVs], data, rebuild_strict=False)
     fgraph = FunctionGraph(outputs=cloned, clone=False)
+    draw_car_exactly(fgraph)
     log_order_mass = 0.0
-    for rv, clone in zip(model.free_RVs, cloned[len(unconstrained) :], strict=True):
+    for rv, clone in zip(model.free_RVs, fgraph.outputs[len(unconstrained) :], strict=True):
         transform = model.rvs_to_transforms[rv]
         if isinstance(transform, Ordered) and _is_exchangeable(rv):
             _sort(fgraph, clone, ascending=transform.ascending)
             *batch, n = rv.shape.eval()
             log_order_mass -= float(np.prod(batch)) * lgamma(n + 1)
     try:
-        return PriorSampler(fgraph.outputs[: len(unconstrained)], log_order_mass)
+        outputs = with_asserted_indices(fgraph.outputs[: len(unconstrained)])
+        return PriorSampler(outputs, log_order_mass)
+    except ModelError:  # which is a ValueError
+        raise
     except _UNDRAWABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise ModelError(

@@ -20,6 +20,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
 from pm_evidence.core.errors import ModelError, NumericalError
+from pm_evidence.targets.car import missing_constant
 from pm_evidence.targets.compile_numba import (
     CompiledDensity,
     compile_density,
@@ -27,9 +28,11 @@ from pm_evidence.targets.compile_numba import (
 )
 from pm_evidence.targets.constrain import ConstrainedSpace, UnconstrainedSpace
 from pm_evidence.targets.estimated_variable import logp_of
-from pm_evidence.targets.model_checks import check_model
+from pm_evidence.targets.index_checks import with_guarded_indices
+from pm_evidence.targets.model_checks import check_model, no_density
 from pm_evidence.targets.particles import Particles
 from pm_evidence.targets.prior import prior_sampler
+from pm_evidence.targets.quiet import quietly
 from pm_evidence.targets.supports import discrete_support
 
 __all__ = ["PyMCTarget"]
@@ -40,6 +43,10 @@ _log = logging.getLogger("pymc.pm_evidence")
 # Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
 _MIN_PRIOR_ACCEPTANCE = 1e-3
 _ACCEPTANCE_DRAWS = 1000
+# Below and above these, the exponential in double precision is 0 and infinite.
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384
+# So many equal prior draws of a continuous variable, and such a share of all, are no accident.
+_FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
 
 
 class PyMCTarget:
@@ -125,10 +132,11 @@ class PyMCTarget:
             return None
         x, log_density = self._flat_graphs()
         try:
-            gradient = [
-                pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
-                for term in log_density
-            ]
+            with quietly():
+                gradient = [
+                    pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
+                    for term in log_density
+                ]
         except (NotImplementedError, NullTypeGradError):
             return None
         return self._compiled(x, log_density, gradient)
@@ -161,25 +169,70 @@ class PyMCTarget:
     def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
         """Return the flat vector, and log prior and log likelihood as graphs of it."""
         model = self.model
-        log_prior = self._log_prior()
-        log_likelihood = model.potentiallogp if self.potentials_only else self._log_likelihood()
+        try:
+            with quietly():
+                log_prior = self._log_prior()
+                log_likelihood = (
+                    model.potentiallogp if self.potentials_only else self._log_likelihood()
+                )
+        except NotImplementedError as error:
+            self._name_without_density(error)
+            raise
         x = pt.TensorType("float64", shape=(self.n_dim,))("x")
         values, start = {}, 0
         for value_var, shape in zip(model.value_vars, self.shapes, strict=True):
             stop = start + int(np.prod(shape))
             value = pt.specify_shape(x[start:stop].reshape(shape), shape)
             values[value_var] = value.astype(value_var.dtype)
+            values[value_var].name = model.values_to_rvs[value_var].name
             start = stop
         graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
-        return x, in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
+        graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
+        graphs, self._guards = with_guarded_indices(graphs)
+        self._x = x
+        return x, self._impossible_beyond_doubles(graphs, values)
+
+    def _impossible_beyond_doubles(
+        self, graphs: list[Variable], values: Mapping[Variable, Variable]
+    ) -> list[Variable]:
+        """Return log densities that are minus infinity where a scale of 0 made them NaN.
+
+        Far out on a transformed scale the variable itself is 0 or infinite in double precision,
+        outside of its support, and not all densities check that: the one of
+        ``pm.ZeroSumNormal`` is ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
+        """
+        model = self.model
+        far = [
+            ((values[value] < _LEAST_EXPONENT) | (values[value] > _GREATEST_EXPONENT)).any()
+            for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
+            if model.rvs_to_transforms[rv] is not None
+            and not isinstance(model.rvs_to_transforms[rv], CircularTransform)
+        ]
+        if not far:
+            return graphs
+        beyond = pt.any(pt.stack(far))
+        return [pt.switch(pt.isnan(graph) & beyond, -np.inf, graph) for graph in graphs]
 
     def _log_prior(self) -> Variable:
         """Return the log prior with Jacobians as a graph of the model's value variables."""
         return logp_of(self.model, self.model.free_RVs)
 
+    def _name_without_density(self, error: NotImplementedError) -> None:
+        """Raise what a density that PyMC does not have means for the user, naming the variable."""
+        for rv in self.model.basic_RVs:
+            try:
+                pm.logp(rv, rv.type(), warn_rvs=False)
+            except NotImplementedError as reason:
+                raise ModelError(
+                    f"every variable must have a log density that PyMC knows, but that of "
+                    f"{rv.name} failed: {' '.join(str(reason).split()).rstrip('.')}. Use a "
+                    "distribution whose density is known, or write it with pm.CustomDist(logp=...)."
+                ) from error
+
     def _log_likelihood(self) -> Variable:
         """Return the log likelihood as a graph of the model's value variables."""
-        return self.model.datalogp
+        missing = missing_constant(self.model, self.model.observed_RVs)
+        return self.model.datalogp if missing is None else self.model.datalogp + missing
 
     def _compiled(
         self, x: Variable, log_density: list[Variable], gradient: list[Variable] | None
@@ -202,7 +255,8 @@ class PyMCTarget:
         NumericalError
             If a log density is NaN at a prior draw.
         ModelError
-            If nearly all draws fall outside a transform that the user gave.
+            If nearly all draws fall outside a transform that the user gave, or a continuous
+            variable takes one value again and again.
         """
         kept: list[Particles] = []
         n_kept = n_tried = 0
@@ -211,6 +265,7 @@ class PyMCTarget:
             n_tried += len(x)
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
             self._refuse_nan(particles)
+            self._refuse_ties(particles.x)
             inside = np.flatnonzero(particles.log_density[:, 0] > -np.inf)
             kept.append(particles.take(inside))
             n_kept += len(inside)
@@ -260,14 +315,40 @@ class PyMCTarget:
         if len(bad) == 0:
             return
         row, column = bad[0]
+        n_bad = len(np.unique(bad[:, 0]))
+        self._refuse_index(particles.x[row])
         both = np.isnan(log_density[row]).all()
         part = "density" if both else ("prior", "likelihood")[column]
         raise NumericalError(
             f"the log {part} must be a number below infinity, got "
-            f"{log_density[row, column]} at {len(bad)} of {len(log_density)} prior draws, first at "
+            f"{log_density[row, column]} at {n_bad} of {len(log_density)} prior draws, first at "
             f"{self.describe(particles.x[row])}. Look for NaN in the data, or for an overflow in "
-            "the model at such values; model.point_logps() there names the variable."
+            "the model at such values, or for an index beyond its array in a loop; "
+            "model.point_logps() there names the variable."
         )
+
+    def _refuse_index(self, x: Floats) -> None:
+        """Raise an error if some index lies outside of its array at a point ``x``."""
+        for guard in self._guards:
+            problem = guard.why(self._x, x)
+            if problem is not None:
+                raise ModelError(f"{problem} The index is that of a draw from the prior.")
+
+    def _refuse_ties(self, x: Floats) -> None:
+        """Refuse continuous variables that repeat a value, which no density explains.
+
+        Among 10,000 draws with 53 random bits two are equal with a probability of 1e-8, three
+        never; smaller shares than 1 in 1,000 shift log Z by as little.
+        """
+        start = 0
+        for rv, shape in zip(self.model.free_RVs, self.shapes, strict=True):
+            stop = start + int(np.prod(shape))
+            if rv.dtype == "float64":
+                values = np.sort(x[:, start:stop], axis=0)
+                most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(x)))
+                if (values[most - 1 :] == values[: len(x) - most + 1]).any():
+                    raise ModelError(no_density(rv.name, rv.name))
+            start = stop
 
     def describe(self, x: Floats, limit: int = 6) -> str:
         """Return a point as text, on the constrained scale, for messages."""
@@ -297,12 +378,12 @@ class PyMCTarget:
         return {"lp": self.evaluate(draws).log_density.sum(axis=1)}
 
     def observed_data(self) -> dict[str, NDArray[Any]]:
-        """Return the observed data by name."""
-        return {name: np.asarray(v) for name, v in find_observations(self.model).items()}
+        """Return copies of the observed data by name."""
+        return {name: np.array(v) for name, v in find_observations(self.model).items()}
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return ``pm.Data`` that are not observed, by name."""
-        return {name: np.asarray(v) for name, v in find_constants(self.model).items()}
+        return {name: np.array(v) for name, v in find_constants(self.model).items()}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""

@@ -19,6 +19,7 @@ from pytensor.graph.replace import clone_replace
 
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.errors import ModelError
+from pm_evidence.targets.atoms import Measure, measure_of
 from pm_evidence.targets.compile_groups import compile_groups
 from pm_evidence.targets.estimated_variable import call_user, find_parents, register_estimated
 from pm_evidence.targets.group_estimator import DRAWS, GroupEstimator
@@ -124,7 +125,7 @@ def RandomEffects(
             f"pass n_particles={n_particles + 1}."
         )
     data = GroupedData.from_user(name, observed, groups)
-    effect = _EffectGraphs.build(effects, data.n_groups)
+    effect = _EffectGraphs.build(effects, data.n_groups, model)
     index = pytensor.shared(data.index[data.kept], name="groups")
     drawn = _emit(emission, effect.drawn[data.index], np.arange(len(data.index)))
     given = _emit(emission, effect.value[index], data.kept)
@@ -169,13 +170,19 @@ class _EffectGraphs:
     start: Variable
 
     @classmethod
-    def build(cls, effects: Callable[[], Any], n_groups: int) -> "_EffectGraphs":
+    def build(cls, effects: Callable[[], Any], n_groups: int, model: pm.Model) -> "_EffectGraphs":
         one = call_user("effects", effects)
         if not one.dtype.startswith("float"):
             raise ModelError(
                 f"effects must be continuous, got {_name_of(one)}, which is discrete: there is no "
                 "mode that a proposal could be fitted to. Write them as ordinary variables of the "
                 "model, or sum over their values with pm.Mixture."
+            )
+        if measure_of(one, model.basic_RVs) != Measure.CONTINUOUS:
+            raise ModelError(
+                f"effects must have a density, got {_name_of(one)}, which takes some value with "
+                "positive probability. Write them as ordinary variables of the model, with a "
+                "pm.Bernoulli that says which groups have that value."
             )
         drawn = change_dist_size(one, (n_groups,), expand=True)
         inputs = drawn.owner.inputs

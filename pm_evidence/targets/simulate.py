@@ -8,7 +8,9 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from pm_evidence.core.errors import ModelError
+from pm_evidence.targets.car import with_exact_car
 from pm_evidence.targets.constrain import UnconstrainedSpace
+from pm_evidence.targets.quiet import quietly
 
 __all__ = ["simulate"]
 
@@ -48,7 +50,9 @@ def simulate(model: pm.Model, seed: int) -> tuple[pm.Model, Floats]:
         )
     variables = [*model.free_RVs, *model.observed_RVs]
     names = [rv.name for rv in variables]
-    drawn = pm.draw(variables, draws=_MOST_DRAWS, random_seed=np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    with quietly():
+        drawn = pm.draw(with_exact_car(variables), draws=_MOST_DRAWS, random_seed=rng)
     values = dict(zip(names, drawn, strict=True))
     # a transform that the user gave, such as an order, confines the prior
     x = UnconstrainedSpace(model).prior_rows(values)

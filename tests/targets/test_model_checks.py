@@ -2,10 +2,13 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
+import pm_evidence as pe
 from pm_evidence.core.errors import ModelError
 from pm_evidence.targets.model_checks import check_model
+from pm_evidence.targets.pymc_model import PyMCTarget
 
 Y = np.array([0.1, 0.2, 0.3])
 CHAIN = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -33,6 +36,15 @@ def partly_observed_mvnormal():
 
 def simulator():
     pm.Simulator("y", simulate, pm.Normal("a"), observed=Y)
+
+
+def normal(mu=0.0):
+    return pm.Normal.dist(mu, 1)
+
+
+def car_component():
+    components = [pm.CAR.dist(np.full(3, mu), W=CHAIN, alpha=0.5, tau=1.0) for mu in (0.0, 1.0)]
+    pm.Mixture("y", [0.5, 0.5], components, observed=Y)
 
 
 def observed_car():
@@ -87,9 +99,20 @@ REFUSED = {
         lambda: pm.Deterministic("draw", pm.Normal("y", pm.Normal("a"), 1, observed=Y)),
         r"no variable must be called 'draw'",
     ),
-    "observed_car": (
-        observed_car,
-        r"normalised density, got y ~ pm\.CAR, .*log\(2 pi\).*Write it as pm\.MvNormal",
+    "observed_flat": (
+        lambda: pm.Flat("y", observed=Y),
+        r"proper likelihood, got y ~ pm\.Flat, .*not integrate to one",
+    ),
+    "observed_half_flat": (lambda: pm.HalfFlat("y", observed=Y), r"got y ~ pm\.HalfFlat"),
+    "observed_icar": (lambda: pm.ICAR("y", W=CHAIN.astype(int), observed=Y), r"got y ~ pm\.ICAR"),
+    "flat_component": (
+        lambda: pm.Mixture("y", [0.5, 0.5], [pm.Flat.dist(), pm.Normal.dist(0, 1)], observed=Y),
+        r"proper likelihood, got y ~ pm\.Flat",
+    ),
+    "car_component": (car_component, r"pm\.CAR must be a variable of its own, got one inside of y"),
+    "atom_and_density": (
+        lambda: pm.Mixture("y", [0.5, 0.5], [pm.DiracDelta.dist(0.1), normal()], observed=Y),
+        r"must have a density, got y ~ pm\.Mixture .*adds the probability .*pm\.HurdleGamma",
     ),
 }
 
@@ -124,6 +147,9 @@ def legal_imputed():
         lambda: pm.Normal("y", pm.CAR("a", np.zeros(3), W=CHAIN, alpha=0.5, tau=1.0), observed=Y),
         lambda: pm.Normal("y", pm.Uniform("a", 0, 1), 1, observed=pm.Data("d", Y)),
         lambda: pm.MvNormal("y", pm.Normal("a", shape=3), cov=np.eye(3), observed=Y),
+        observed_car,
+        lambda: pm.Censored("y", normal(pm.Normal("a")), lower=0.15, upper=None, observed=Y),
+        lambda: pm.HurdleGamma("y", pm.Beta("a", 1, 1), 2.0, 1.0, observed=Y),
         legal_imputed,
     ],
 )
@@ -135,7 +161,7 @@ def test_accepted(build):
 
 
 def test_pm_car_is_not_normalised():
-    """The reason for which it is refused as a likelihood: if PyMC mends it, accept it again."""
+    """The reason for what ``car.missing_constant`` adds: if PyMC mends it, drop that."""
     with pm.Model() as model:
         observed_car()
     precision = np.diag(CHAIN.sum(axis=0)) - 0.5 * CHAIN
@@ -143,3 +169,111 @@ def test_pm_car_is_not_normalised():
     exact = 0.5 * (log_det - Y @ precision @ Y - 3 * np.log(2 * np.pi))
     missing = -1.5 * np.log(2 * np.pi) + 0.5 * np.log(CHAIN.sum(axis=0)).sum()
     assert float(model.compile_logp(mode="FAST_COMPILE")({})) == pytest.approx(exact - missing)
+
+
+# --- atoms ---
+
+
+def custom(dist):
+    return lambda: pm.CustomDist("a", dist=dist)
+
+
+ATOMS = {
+    "clip": custom(lambda size: pt.clip(pm.Normal.dist(0, 1, size=size), -1, 1)),
+    "maximum": custom(lambda size: pt.maximum(pm.Normal.dist(0, 1, size=size), 0)),
+    "maximum_of_a_parent": lambda: pm.CustomDist(
+        "a", pm.Normal("b"), dist=lambda b, size: pt.maximum(pm.Normal.dist(0, 1, size=size), b)
+    ),
+    "switch": custom(
+        lambda size: pt.switch(
+            pm.Bernoulli.dist(0.5, size=size), pm.Normal.dist(0, 1, size=size), 0.0
+        )
+    ),
+    "round": custom(lambda size: pt.round(pm.Normal.dist(0, 1, size=size))),
+    "censored_on_one_side": lambda: pm.Censored("a", normal(), lower=None, upper=1.0),
+    "censored_integers_as_floats": lambda: pm.Censored(
+        "a", pm.Poisson.dist(3), lower=1.0, upper=5.0
+    ),
+    "mixture_of_censored": lambda: pm.Mixture(
+        "a", [0.5, 0.5], [pm.Censored.dist(normal(m), lower=0, upper=None) for m in (0, 1)]
+    ),
+    "dirac_component": lambda: pm.Mixture("a", [0.5, 0.5], [pm.DiracDelta.dist(0.0), normal()]),
+    "dirac": lambda: pm.DiracDelta("a", 0.0),
+}
+
+NO_ATOMS = {
+    "censored_nowhere": lambda: pm.Censored("a", normal(), lower=-np.inf, upper=np.inf),
+    "censored_integers": lambda: pm.Censored("a", pm.Poisson.dist(3), lower=1, upper=5),
+    "truncated": lambda: pm.Truncated("a", pm.Laplace.dist(0, 1), lower=0.5, upper=2.0),
+    "truncated_triangle": lambda: pm.Truncated("a", pm.Triangular.dist(0, 1, 0.5), lower=0.1),
+    "switch": custom(
+        lambda size: pt.switch(
+            pm.Bernoulli.dist(0.5, size=size),
+            pm.Normal.dist(0, 1, size=size),
+            pm.Normal.dist(3, 1, size=size),
+        )
+    ),
+    "function_of_a_draw": custom(lambda size: pt.exp(abs(pm.Normal.dist(0, 1, size=size)) + 1)),
+    "wishart": lambda: pm.Wishart("a", nu=4, V=np.eye(2)),
+}
+
+
+@pytest.mark.parametrize("name", ATOMS)
+def test_atoms_are_refused(name):
+    """Moves take the probability of an atom for a density: 0.2 to 0.5 nats, silently."""
+    with pm.Model() as model:
+        ATOMS[name]()
+        pm.Normal("y", model["a"], 1, observed=0.0)
+    with pytest.raises(ModelError, match=r"must have a density, got a ~ .*Bernoulli indicator"):
+        check_model(model)
+
+
+@pytest.mark.parametrize("name", NO_ATOMS)
+def test_densities_are_no_atoms(name):
+    """What looks like one must not cost users their models."""
+    with pm.Model() as model:
+        NO_ATOMS[name]()
+        pm.Normal("y", 0, 1, observed=0.0)
+    check_model(model)
+
+
+def hidden_atom(rng=None, size=None):
+    return np.where(rng.random(size) < 0.02, 0.0, rng.normal(size=size))
+
+
+def hidden_logp(value):
+    return pt.switch(pt.eq(value, 0), np.log(0.02), np.log(0.98) - value**2 / 2 - 0.918938533)
+
+
+def test_an_atom_in_a_users_function_is_seen_in_its_draws():
+    """No graph tells of it, but draws that repeat a value do."""
+    with pm.Model() as model:
+        x = pm.CustomDist("x", logp=hidden_logp, random=hidden_atom)
+        pm.Normal("y", x, 1, observed=0.0)
+    target = PyMCTarget(model)
+    with pytest.raises(ModelError, match=r"must have a density, got x, which takes some value"):
+        target.draw(1000, np.random.SeedSequence(1))
+
+
+def test_atom_as_effect():
+    """The proposal of random effects is a density as well."""
+    with pm.Model(), pytest.raises(ModelError, match=r"effects must have a density, got Censored"):
+        pe.RandomEffects(
+            "y",
+            effects=lambda: pm.Censored.dist(pm.Normal.dist(0, 1), lower=0, upper=None),
+            emission=lambda u, i: pm.Normal.dist(u, 1),
+            groups=[0, 0, 1],
+            observed=Y,
+        )
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_no_density(observed):
+    """The name in place of PyMC's NotImplementedError without one."""
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        base = pm.SkewNormal.dist(mu=0 if not observed else a, sigma=1, alpha=2)
+        x = pm.Truncated("x", base, lower=0.05, observed=Y if observed else None)
+        pm.Normal("y", a + (0 if observed else x), 1, observed=0.0)
+    with pytest.raises(ModelError, match=r"that PyMC knows, but that of x failed: LogC"):
+        PyMCTarget(model).density  # noqa: B018

@@ -401,3 +401,62 @@ def test_no_model_at_all():
     """Outside any context there is nothing to find."""
     with pytest.raises(TypeError, match=r"target must be given outside a model context; call"):
         find_model(None)
+
+
+@pytest.mark.parametrize("n", [3, 100])
+def test_data_changed_in_place(n):
+    """Constants are the user's own arrays: old code would get the fingerprint of new data."""
+    y, factor = np.linspace(0, 1, n), np.linspace(1, 2, n)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        pm.Normal("y", a * factor, 1, observed=y)
+    old = target_of(model)
+    kept = old.observed_data()["y"]
+    assert target_of(model) is old
+    model.rvs_to_values[model["y"]].data[:] = y + 1
+    new = target_of(model)
+    assert new is not old
+    np.testing.assert_array_equal(new.observed_data()["y"], y + 1)
+    np.testing.assert_array_equal(kept, y)
+    exact = stats.norm.logpdf(y + 1, 0.5 * factor).sum()
+    np.testing.assert_allclose(new.evaluate(np.array([[0.5]])).log_density[0, 1], exact)
+
+
+def test_constants_inside_of_operations_count():
+    """So do those of a graph inside of a distribution."""
+    shift = np.array([1.0, 2.0, 3.0])
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        pm.CustomDist(
+            "y",
+            a,
+            dist=lambda a, size: pm.Normal.dist(a + pt.constant(shift), 1),
+            signature="()->(3)",
+            observed=np.zeros(3),
+        )
+    before = at_hand._content(model)
+    constants = [
+        v
+        for v in at_hand._with_inner([model["y"]])
+        if isinstance(getattr(v, "data", None), np.ndarray) and v.data.shape == (3,)
+    ]
+    constants[0].data[:] = 7.0
+    assert at_hand._content(model) != before
+
+
+def test_a_scale_of_zero_is_impossible():
+    """Far out on the log scale a standard deviation is 0, where not all densities check it."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        width = pm.Uniform("width", 0, 1)
+        x = pm.ZeroSumNormal("x", sigma=scale, shape=3)
+        z = pm.ZeroSumNormal("z", sigma=width, shape=3)
+        pm.Normal("y", x + z, 1, observed=[0.1, 0.2, 0.3])
+    target = PyMCTarget(model)
+    points = np.full((4, target.n_dim), 0.5)
+    points[1, 0], points[2, 1], points[3, :2] = -800, -800, (-800, 800)
+    for density in (target.density, target.differentiable):
+        log_density, _ = density.evaluate(points)
+        assert np.isfinite(log_density[0]).all()
+        assert (log_density[1:, 0] == -np.inf).all()
+        assert not np.isnan(log_density).any()
