@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pm_evidence.core.checks import check_count
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import evidence_of
@@ -17,6 +18,7 @@ from pm_evidence.targets.estimated import WORDS, EstimatedTarget
 __all__ = ["sample_latent"]
 
 
+@interruptible()
 def sample_latent(
     dt: xr.DataTree,
     model: Any = None,

@@ -22,6 +22,7 @@ from pm_evidence.arguments import (
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.errors import EvidenceWarning, ModelError
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.estimators.difference import difference
@@ -54,6 +55,7 @@ _PRIOR_RUN = 2**64
 _START_GROUPS = 16
 
 
+@interruptible()
 def sample_evidence(
     target: Any = None,
     *,
@@ -194,6 +196,7 @@ def sample_evidence(
     return result_of(run, main, record, evidence, potentials, options)
 
 
+@interruptible()
 def simulate_and_certify(
     target: Any = None,
     *,

@@ -34,7 +34,9 @@ from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.random.basic import integers
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.native import DENSITY_SIGNATURE, call_density, view_address
+from pm_evidence.targets.implementations import numba_implementations
 from pm_evidence.targets.ordered_sums import with_ordered_sums
 
 __all__ = [
@@ -130,6 +132,7 @@ def _is_single_precision(node: Any) -> bool:
     return any(out.type.dtype in ("float16", "float32") for out in node.outputs)
 
 
+@interruptible()
 def compile_density(
     x: Variable,
     log_density: Sequence[Variable],
@@ -164,6 +167,7 @@ def compile_density(
     )
 
 
+@interruptible()
 def compile_draws(
     outputs: Sequence[Variable],
 ) -> Callable[[NDArray[np.float64], np.random.Generator], None] | None:
@@ -268,6 +272,7 @@ def _exactly() -> Iterator[None]:
 
 
 def _compile(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
+    numba_implementations()  # which PyTensor imports bit by bit
     with _quietly(), _exactly():
         mode = with_ordered_sums(get_mode("NUMBA"))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
@@ -289,15 +294,12 @@ def _jit(
     slow_ops : tuple of str
         Operations that run in Python.
     """
-    # imported where it is used: PyTensor's table of numba implementations takes half as long to
-    # import as all the rest of the package
-    from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache, numba_njit
-
+    table = numba_implementations()
     fgraph, lifted = _lift_constants(function.maker.fgraph)
     with warnings.catch_warnings(record=True) as caught, _exactly():
         warnings.simplefilter("always")
-        convertible, key = numba_funcify_ensure_cache(fgraph)
-        inner = numba_njit(convertible.py_func, final_function=True, cache=key is not None)
+        convertible, key = table.numba_funcify_ensure_cache(fgraph)
+        inner = table.numba_njit(convertible.py_func, final_function=True, cache=key is not None)
     key = CACHED_SRC_FUNCTIONS.get(inner.py_func) if key is not None else None
     slow_ops = {str(w.message) for w in caught if "object mode" in str(w.message)}
     names = {message.split("'s perform")[0].split("to run ")[-1] for message in slow_ops}
