@@ -68,9 +68,8 @@ def test_a_lost_interrupt_is_raised_again():
             signal.raise_signal(signal.SIGINT)
         check_interrupt()
         raise AssertionError
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        with suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interruptible(), suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
     check_interrupt()  # what stopped one piece of work does not stop the next
 
 
