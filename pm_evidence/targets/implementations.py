@@ -1,11 +1,32 @@
-"""PyTensor's table of the operations that numba can compile."""
+"""PyTensor's table of the operations that numba can compile, and its folder for their code."""
 
+import sys
+import tempfile
 from importlib import import_module
 from typing import Any
 
+import pytensor
+
+from pm_evidence.core.caches import temporary_folder
 from pm_evidence.core.interrupts import uninterrupted
 
-__all__ = ["numba_implementations"]
+__all__ = ["numba_implementations", "provide_folder"]
+
+
+def provide_folder() -> None:
+    """Give PyTensor a temporary folder where it cannot write to its own.
+
+    Without one it cannot compile for numba at all. Its setting is fixed once it was read, which
+    importing PyMC does; what is kept there is not imported before the first compilation.
+    """
+    if "pytensor.link.numba.cache" in sys.modules:  # which has settled on a folder
+        return
+    folder = pytensor.config.base_compiledir
+    try:
+        (folder / "numba").mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder / "numba").close()
+    except OSError:
+        vars(type(pytensor.config))["base_compiledir"].val = temporary_folder() / "pytensor"
 
 
 def numba_implementations() -> Any:
