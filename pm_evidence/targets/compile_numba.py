@@ -26,7 +26,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
@@ -85,6 +85,14 @@ class CompiledDensity:
         gradient = np.empty((n if self.has_gradient else 1, 2, n_dim))
         _evaluate(self.address, self.data, x, log_density, gradient, self.has_gradient)
         return log_density, gradient if self.has_gradient else None
+
+    def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return log densities ``(n, 2)`` at ``x``; gradients are not kept."""
+        x = np.ascontiguousarray(x)
+        log_density = np.empty((len(x), 2))
+        not_kept = np.empty((1, 2, x.shape[1]))
+        _evaluate(self.address, self.data, x, log_density, not_kept, False)
+        return log_density
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -207,7 +215,8 @@ def compile_draws(
     loop = compile_numba_function_src(
         source,
         "draws",
-        global_env={"__name__": __name__, "inner": inner},
+        # as part of the loop, and no function of its own, it is optimised once
+        global_env={"__name__": __name__, "inner": nb.njit(inline="always")(inner.py_func)},
         cache_key=hashlib.sha256(f"{key}{source}".encode()).hexdigest() if key else None,
     )
     compiled = nb.njit(loop, nogil=True, cache=key is not None)
@@ -286,7 +295,7 @@ def _jit(
     Returns
     -------
     inner : callable
-        Jitted function of the first input and of ``arrays``.
+        Function of the first input and of ``arrays``, for compiled callers.
     arrays : list of ndarray
         ``values``, followed by large constants of the graph.
     key : str or None
@@ -298,9 +307,9 @@ def _jit(
     fgraph, lifted = _lift_constants(function.maker.fgraph)
     with warnings.catch_warnings(record=True) as caught, _exactly():
         warnings.simplefilter("always")
-        convertible, key = table.numba_funcify_ensure_cache(fgraph)
-        inner = table.numba_njit(convertible.py_func, final_function=True, cache=key is not None)
-    key = CACHED_SRC_FUNCTIONS.get(inner.py_func) if key is not None else None
+        jitable, key = table.numba_funcify_and_cache_key(fgraph)
+        inner = table.numba_njit(jitable.py_func)
+    key = f"{key} in order" if key is not None else None  # not for code with leave to reorder
     slow_ops = {str(w.message) for w in caught if "object mode" in str(w.message)}
     names = {message.split("'s perform")[0].split("to run ")[-1] for message in slow_ops}
     arrays = [np.asarray(v, order="C") for v in [*values, *lifted]]
