@@ -1,8 +1,7 @@
 """Processor time of the first call's compilation, cold: ours, and that of ``pm.sample_smc``.
 
 Every measurement has a process of its own, with an empty folder for PyTensor's compiled code. Our
-kernels are compiled beforehand, because they are the same for all models; so are nobody's model
-functions. Ours are the prior draws, the density with its gradient and what writes draws on their
+kernels are compiled beforehand, because they are the same for all models. Ours are the prior draws, the density with its gradient and what writes draws on their
 own scale; those of ``pm.sample_smc`` are the initial point, prior draws, log prior and log
 likelihood, none of them with a gradient. Imports and the model itself are not counted. A second
 process then finds ours on disk. ``python benchmarks/compile_time.py [model ...]``
@@ -81,7 +80,7 @@ def change_point() -> pm.Model:
         levels = pytensor.scan(
             follow,
             sequences=[pt.arange(60), pt.as_tensor(y)],
-            outputs_info=[pt.as_tensor(0.0)],
+            outputs_info=[pt.constant(0.0, dtype="float64")],
             non_sequences=[when, early, late],
             return_updates=False,
         )
