@@ -23,12 +23,13 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=
 # loadfile keeps the tests of a file, which share its compiled models, in one process.
 PARALLEL := -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo test test-slow lint bench clean
+.PHONY: help demo test test-slow test-processors lint bench clean
 
 help:
 	@echo "make demo       run the examples"
 	@echo "make test       run the fast tests"
 	@echo "make test-slow  run the slow tests"
+	@echo "make test-processors  run tests of numbers as other processors would"
 	@echo "make lint       check style, types and layers"
 	@echo "make bench      run the benchmarks"
 	@echo "make clean      remove .venv, builds and caches"
@@ -46,6 +47,16 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(PYTEST) $(PARALLEL) -m slow
+
+# Before a release: numbers may differ in the last digits between processors, outcomes may not. Each
+# processor has a folder of its own for compiled code; one that this machine lacks cannot be run.
+PROCESSORS ?= generic haswell skylake-avx512
+PROCESSOR_TESTS ?= tests/core tests/estimators tests/kernels
+
+test-processors: $(STAMP)
+	@set -e; for name in $(PROCESSORS); do echo "$$name"; \
+	  NUMBA_CPU_NAME=$$name NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=.numba_cache/$$name \
+	    $(PYTEST) $(PARALLEL) $(PROCESSOR_TESTS); done
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -76,5 +87,5 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .venv build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .numba_cache .venv build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.errors import exceptions_of_users
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results import schema
 from pm_evidence.results.observed import posterior_of
@@ -23,6 +24,7 @@ __all__ = ["sample_latent"]
 _MOST_DRAWS = 10_000_000
 
 
+@interruptible()
 @exceptions_of_users()
 def sample_latent(
     dt: xr.DataTree,

@@ -24,6 +24,7 @@ from pm_evidence.arguments import (
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.errors import EvidenceWarning, ModelError, exceptions_of_users
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.estimators.difference import difference
@@ -57,6 +58,7 @@ _PRIOR_RUN = 2**64
 _START_GROUPS = 16
 
 
+@interruptible()
 @exceptions_of_users()
 def sample_evidence(
     target: Any = None,
@@ -202,6 +204,7 @@ def sample_evidence(
     return result_of(run, main, record, evidence, potentials, options)
 
 
+@interruptible()
 @exceptions_of_users()
 def simulate_and_certify(
     target: Any = None,

@@ -15,6 +15,9 @@ if not os.environ.get(_DATA) and _BESIDE.is_dir():
 @pytest.fixture
 def real_data():
     """The folder of real data; a test that asks for it is left out where there is none."""
-    if not os.environ.get(_DATA):
+    folder = os.environ.get(_DATA)
+    if not folder:
         pytest.skip(f"{_DATA} is not set")
-    return Path(os.environ[_DATA])
+    if not Path(folder).is_dir():
+        pytest.skip(f"{_DATA} names no folder: {folder}")
+    return Path(folder)

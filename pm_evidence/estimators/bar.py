@@ -151,6 +151,8 @@ class Overlap:
         reverse = np.concatenate([self.forward, 1.0 - self.reverse])  # probability of reverse
         weight = reverse * (1.0 - reverse)
         total = float(weight.sum())
+        if total == 0.0:  # no path lies where its direction is in doubt
+            return 0.0
         work = np.where(weight > 0.0, work, 0.0)
         deviation = work - float(weight @ work) / total
         scores = np.where(weight > 0.0, deviation, 0.0) * -reverse

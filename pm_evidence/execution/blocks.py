@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.errors import exceptions_of_users
+from pm_evidence.core.interrupts import abandonable, check_interrupt
 from pm_evidence.core.progress import Progress, Report, silent
 
 __all__ = ["Stopped", "Task", "run_blocks"]
@@ -100,11 +101,22 @@ def _run_in_threads(
     pool = ThreadPoolExecutor(min(cores, len(missing)), thread_name_prefix="pm_evidence")
     try:
         with threadpool_limits(limits=1):
-            futures = {pool.submit(tasks[i], watch): i for i in missing}
+            futures = {pool.submit(_stoppable, tasks[i], watch, stop): i for i in missing}
             _collect(futures, records, done)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _stoppable(task: Task, watch: Report, stop: threading.Event) -> Any:
+    """Run a block here, and end it between two passes of the compiler when it is to stop."""
+
+    def check() -> None:
+        if stop.is_set():
+            raise Stopped
+
+    with abandonable(check):
+        return task(watch)
 
 
 def _collect(
@@ -112,6 +124,7 @@ def _collect(
 ) -> None:
     while futures:
         finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
+        check_interrupt()
         for future in finished:
             block = futures.pop(future)
             records[block] = future.result()

@@ -30,9 +30,11 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.native import FRAME_SIGNATURE, exception_pending, view_address
 from pm_evidence.core.random import next_word
 from pm_evidence.targets.compile_numba import _compile, _jit, _quietly, _shared_to_inputs
+from pm_evidence.targets.implementations import numba_implementations
 from pm_evidence.targets.index_checks import with_asserted_indices
 
 __all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call", "perform_quietly"]
@@ -69,6 +71,7 @@ class CompiledCall:
         return np.concatenate([np.zeros(self.n_slots, np.int64), self.data])
 
 
+@interruptible()
 def compile_call(
     inputs: Sequence[Variable],
     outputs: Sequence[Variable],
@@ -225,13 +228,12 @@ def _python_generator_at(state: Any, uint64: Any, uint32: Any, double: Any) -> A
 
 def perform_quietly(op_type: type) -> None:
     """Let numba run an Op in Python, as it would by itself, without a warning each time."""
-    from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
-
-    if op_type in numba_funcify.registry:
+    table = numba_implementations()
+    if op_type in table.numba_funcify.registry:
         return
 
-    @numba_funcify.register(op_type)
+    @table.numba_funcify.register(op_type)
     def _in_python(op: Any, node: Any = None, **kwargs: Any) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Numba will use object mode")
-            return generate_fallback_impl(op, node, **kwargs)
+            return table.generate_fallback_impl(op, node, **kwargs)

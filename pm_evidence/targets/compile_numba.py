@@ -26,7 +26,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
@@ -34,12 +34,14 @@ from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.random.basic import integers
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.native import (
     DENSITY_SIGNATURE,
     call_density,
     exception_pending,
     view_address,
 )
+from pm_evidence.targets.implementations import numba_implementations
 from pm_evidence.targets.ordered_sums import with_ordered_sums
 
 __all__ = [
@@ -89,6 +91,14 @@ class CompiledDensity:
         _evaluate(self.address, self.data, x, log_density, gradient, self.has_gradient)
         return log_density, gradient if self.has_gradient else None
 
+    def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return log densities ``(n, 2)`` at ``x``; gradients are not kept."""
+        x = np.ascontiguousarray(x)
+        log_density = np.empty((len(x), 2))
+        not_kept = np.empty((1, 2, x.shape[1]))
+        _evaluate(self.address, self.data, x, log_density, not_kept, False)
+        return log_density
+
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _evaluate(address, data, x, log_density, gradient, has_gradient):
@@ -135,6 +145,7 @@ def _is_single_precision(node: Any) -> bool:
     return any(out.type.dtype in ("float16", "float32") for out in node.outputs)
 
 
+@interruptible()
 def compile_density(
     x: Variable,
     log_density: Sequence[Variable],
@@ -171,6 +182,7 @@ def compile_density(
     )
 
 
+@interruptible()
 def compile_draws(
     outputs: Sequence[Variable],
 ) -> Callable[[NDArray[np.float64], np.random.Generator], None] | None:
@@ -210,7 +222,8 @@ def compile_draws(
     loop = compile_numba_function_src(
         source,
         "draws",
-        global_env={"__name__": __name__, "inner": inner},
+        # as part of the loop, and no function of its own, it is optimised once
+        global_env={"__name__": __name__, "inner": nb.njit(inline="always")(inner.py_func)},
         cache_key=hashlib.sha256(f"{key}{source}".encode()).hexdigest() if key else None,
     )
     compiled = nb.njit(loop, nogil=True, cache=key is not None)
@@ -275,6 +288,7 @@ def _exactly() -> Iterator[None]:
 
 
 def _compile(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
+    numba_implementations()  # which PyTensor imports bit by bit
     with _quietly(), _exactly():
         mode = with_ordered_sums(get_mode("NUMBA"))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
@@ -288,7 +302,7 @@ def _jit(
     Returns
     -------
     inner : callable
-        Jitted function of the first input and of ``arrays``.
+        Function of the first input and of ``arrays``, for compiled callers.
     arrays : list of ndarray
         ``values``, followed by large constants of the graph.
     key : str or None
@@ -296,16 +310,13 @@ def _jit(
     slow_ops : tuple of str
         Operations that run in Python.
     """
-    # imported where it is used: PyTensor's table of numba implementations takes half as long to
-    # import as all the rest of the package
-    from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache, numba_njit
-
+    table = numba_implementations()
     fgraph, lifted = _lift_constants(function.maker.fgraph)
     with warnings.catch_warnings(record=True) as caught, _exactly():
         warnings.simplefilter("always")
-        convertible, key = numba_funcify_ensure_cache(fgraph)
-        inner = numba_njit(convertible.py_func, final_function=True, cache=key is not None)
-    key = CACHED_SRC_FUNCTIONS.get(inner.py_func) if key is not None else None
+        jitable, key = table.numba_funcify_and_cache_key(fgraph)
+        inner = table.numba_njit(jitable.py_func)
+    key = f"{key} in order" if key is not None else None  # not for code with leave to reorder
     slow_ops = {str(w.message) for w in caught if "object mode" in str(w.message)}
     names = {message.split("'s perform")[0].split("to run ")[-1] for message in slow_ops}
     arrays = [np.asarray(v, order="C") for v in [*values, *lifted]]

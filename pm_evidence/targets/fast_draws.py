@@ -16,6 +16,7 @@ from pytensor.tensor.random.op import RNGConsumerOp
 
 from pm_evidence.core.native import view_address
 from pm_evidence.core.random import fill_normal
+from pm_evidence.targets.implementations import numba_implementations
 
 __all__ = ["with_fast_normals"]
 
@@ -99,14 +100,10 @@ def _standard_normals(generator: Any, n: Any) -> Any:
 
 
 def _register() -> None:
-    from pytensor.link.numba.dispatch.basic import (
-        numba_funcify,
-        register_funcify_default_op_cache_key,
-    )
-
-    if StandardNormals in numba_funcify.registry:
+    table = numba_implementations()
+    if StandardNormals in table.numba_funcify.registry:
         return
 
-    @register_funcify_default_op_cache_key(StandardNormals)
+    @table.register_funcify_default_op_cache_key(StandardNormals)
     def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
         return _standard_normals, 1

@@ -18,6 +18,7 @@ from pytensor.tensor.math import Sum, true_div
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pm_evidence.core.sums import total
+from pm_evidence.targets.implementations import numba_implementations
 
 __all__ = ["with_ordered_sums"]
 
@@ -81,14 +82,10 @@ def _ordered_sum(x: Any) -> Any:
 
 
 def _register() -> None:
-    from pytensor.link.numba.dispatch.basic import (
-        numba_funcify,
-        register_funcify_default_op_cache_key,
-    )
-
-    if OrderedSum in numba_funcify.registry:
+    table = numba_implementations()
+    if OrderedSum in table.numba_funcify.registry:
         return
 
-    @register_funcify_default_op_cache_key(OrderedSum)
+    @table.register_funcify_default_op_cache_key(OrderedSum)
     def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
         return _ordered_sum, 1  # part of the key on disk: raise it when core.sums changes

@@ -143,7 +143,23 @@ class PyMCTarget:
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
-        return Particles(x, *self.density.evaluate(x))
+        return Particles(x, self._log_densities(x), None)
+
+    def _log_densities(self, x: Floats) -> Floats:
+        """Return log prior and log likelihood at ``x``, shape ``(n, 2)``.
+
+        Where all coordinates are continuous they come from the function that moves need, with its
+        gradients: these cost less than compiling a second function. Which function it is depends on
+        the model alone, so that the same seed gives the same digits.
+        """
+        if self.discrete.size or self.differentiable is None:
+            return self.density.values(x)
+        log_density = self.differentiable.values(x)
+        # where a gradient cannot be computed the value may exist all the same
+        failed = np.isnan(log_density).any(axis=1)
+        if failed.any():
+            log_density[failed] = self.density.values(x[failed])
+        return log_density
 
     def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
         """Return posterior draws as points, shape ``(n_chains * n_draws, n_dim)``.
@@ -282,7 +298,7 @@ class PyMCTarget:
         """Share of raw prior draws that lie inside the transforms, from 1,000 draws."""
         x = self._prior.draw(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
         inside = np.isfinite(x).all(axis=1)
-        inside[inside] = self.density.evaluate(x[inside])[0][:, 0] > -np.inf
+        inside[inside] = self._log_densities(x[inside])[:, 0] > -np.inf
         return float(inside.mean())
 
     @property

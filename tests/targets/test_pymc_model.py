@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -16,6 +17,7 @@ from pm_evidence.core.errors import NumericalError
 from pm_evidence.targets import at_hand
 from pm_evidence.targets.at_hand import find_model, target_of
 from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.testing import exact_systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -460,3 +462,28 @@ def test_a_scale_of_zero_is_impossible():
         assert np.isfinite(log_density[0]).all()
         assert (log_density[1:, 0] == -np.inf).all()
         assert not np.isnan(log_density).any()
+
+
+# --- one compiled function ---
+
+
+def test_a_continuous_model_is_compiled_once():
+    """A second function without gradients took as long to compile as half of the first."""
+    target = PyMCTarget(exact_systems()["data_container"].build())
+    particles = target.draw(20, np.random.SeedSequence(1))
+    assert target.prior_acceptance == 1.0
+    target.sample_stats(particles.x)
+    assert "density" not in vars(target) and particles.gradient is None
+    np.testing.assert_allclose(
+        particles.log_density, target.density.values(particles.x), rtol=1e-12
+    )
+
+
+def test_values_that_gradients_fail_at_are_kept():
+    """A point where no gradient can be computed may have a density all the same."""
+    target = PyMCTarget(exact_systems()["data_container"].build())
+    x = np.linspace(-1.0, 1.0, 6).reshape(3, 2)
+    expected = target.density.values(x)
+    failing = np.where([[False], [True], [False]], np.nan, expected)
+    vars(target)["differentiable"] = SimpleNamespace(values=lambda x: failing.copy())
+    np.testing.assert_array_equal(target.evaluate(x).log_density, expected)

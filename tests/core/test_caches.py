@@ -1,0 +1,85 @@
+"""The package works where nothing but temporary files can be written, as in containers."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pm_evidence
+from pm_evidence.core.caches import TemporaryLocator
+
+CHILD = """
+import pymc as pm
+import pm_evidence as pe
+from pm_evidence.core.sums import total
+from pm_evidence.targets.pymc_model import PyMCTarget
+import numpy as np
+with pm.Model() as model:
+    mu = pm.Normal("mu", 0, 1)
+    pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+target = PyMCTarget(model)
+print(target.density.evaluate(np.zeros((1, 1)))[0].tolist(), total(np.ones(3)))
+"""
+NOWHERE = """
+import sys, tempfile
+tempfile.tempdir = sys.argv[1]
+import pm_evidence
+"""
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A copy of the package and a home, and what runs Python where neither can be written to."""
+    command = []
+    if os.geteuid() == 0:  # whom permissions do not stop unless capabilities are given up
+        if shutil.which("setpriv") is None:
+            pytest.skip("root needs setpriv to give up its capabilities")
+        command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+    site, home = tmp_path / "site", tmp_path / "home"
+    source = Path(pm_evidence.__file__).parent
+    shutil.copytree(source, site / "pm_evidence", ignore=shutil.ignore_patterns("__pycache__"))
+    home.mkdir()
+    folders = [p for p in (tmp_path, *tmp_path.rglob("*")) if p.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA", "PYTENSOR", "XDG"))}
+    environment = kept | {"HOME": str(home), "PYTHONPATH": str(site)}
+
+    def run(code, *arguments):
+        return subprocess.run(
+            [*command, sys.executable, "-c", code, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd="/",
+        )
+
+    run.home = home
+    yield run
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+def test_the_package_works_without_a_place_for_compiled_code_and_says_so_once(read_only):
+    """The import failed, because numba found no place for its cache; PyTensor's did later."""
+    done = read_only(CHILD)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(" 3.0")
+    assert done.stderr.count("Compiled code cannot be kept on disk") == 1
+    assert "PYTENSOR_FLAGS=base_compiledir" in done.stderr
+    assert list(read_only.home.iterdir()) == []
+
+
+def test_without_any_folder_the_error_says_what_to_set(read_only):
+    done = read_only(NOWHERE, read_only.home)
+    assert done.returncode != 0
+    assert "pm_evidence needs a folder for compiled code" in done.stderr
+    assert "NUMBA_CACHE_DIR=FOLDER" in done.stderr
+
+
+def test_the_functions_of_others_are_left_alone():
+    assert TemporaryLocator.from_function(pytest.raises, pytest.__file__) is None
