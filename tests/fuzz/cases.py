@@ -309,7 +309,7 @@ GOOD = {
     ),
     "estimators.recommend": (
         estimators.recommend,
-        {"smc": EVIDENCE, "bridge": EVIDENCE, "works": [(WORK, WORK - 1.0)] * 2},
+        {"found": [pe.LogEvidence(-1.0, 0.1, "bridge"), pe.LogEvidence(-1.0, 0.2, "smc")]},
     ),
     "estimators.single_run": (
         estimators.single_run,
