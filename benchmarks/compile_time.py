@@ -1,10 +1,11 @@
 """Processor time of the first call's compilation, cold: ours, and that of ``pm.sample_smc``.
 
 Every measurement has a process of its own, with an empty folder for PyTensor's compiled code. Our
-kernels are compiled beforehand, because they are the same for all models. Ours are the prior draws, the density with its gradient and what writes draws on their
-own scale; those of ``pm.sample_smc`` are the initial point, prior draws, log prior and log
-likelihood, none of them with a gradient. Imports and the model itself are not counted. A second
-process then finds ours on disk. ``python benchmarks/compile_time.py [model ...]``
+kernels are compiled beforehand, because they are the same for all models. Ours are the prior
+draws, the density with its gradient and what writes draws on their own scale; those of
+``pm.sample_smc`` are the initial point, prior draws, log prior and log likelihood, none of them
+with a gradient. Imports and the model itself are not counted. A second process then finds ours on
+disk. ``python benchmarks/compile_time.py [model ...]``
 """
 
 import argparse

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Line, Path, Plan
-from pm_evidence.core.limits import Limits
+from pm_evidence.core.limits import ONE_ROUND, Limits
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
@@ -149,7 +149,7 @@ class Run:
     executor: Executor | None
     seed: int
     name: str = ""
-    limits: Limits = Limits()
+    limits: Limits = ONE_ROUND
 
     def anneal(
         self, line: Line, display: Display, starts: Starts | None

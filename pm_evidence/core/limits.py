@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Limits"]
+__all__ = ["ONE_ROUND", "Limits"]
 
 
 @dataclass(frozen=True)
@@ -27,3 +27,6 @@ class Limits:
     max_time: float = np.inf
     max_draws: float = np.inf
     asked: bool = True
+
+
+ONE_ROUND = Limits()

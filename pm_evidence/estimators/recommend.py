@@ -341,10 +341,15 @@ def _agreeing(
     if not (one.status == other.status == "ok" and distance > _DISAGREEMENT * error + _ROUNDING):
         return one, other
     message = (
-        f"{name} gives {one.value:.3f} and {other_name} {other.value:.3f}, {distance / error:.1f} "
-        f"of their combined errors apart: {remedy}"
+        f"{name} gives {one.value:.3f} and {other_name} {other.value:.3f}, "
+        f"{_times(distance, error)} of their combined errors apart: {remedy}"
     )
     return tuple(replace(e, status="inconsistent", message=message) for e in (one, other))  # type: ignore[return-value]
+
+
+def _times(distance: float, error: float) -> str:
+    """Return how many errors a distance is, as text; an error may be exactly 0."""
+    return f"{distance / error:.1f}" if error > 0.0 else "more than any number"
 
 
 def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
@@ -360,10 +365,10 @@ def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
     least = _LEAST_DIFFERENCE * both.mcse
     error = float(np.sqrt(max(other.mcse**2 - both.mcse**2, least**2)))
     distance = abs(both.value - other.value)
-    if distance <= _EXCLUDED * error:
+    if distance <= _EXCLUDED * error + _ROUNDING:
         return other
     message = (
-        f"it differs from bar by {distance:.3f} nats, {distance / error:.1f} standard errors of "
-        "the difference: it rests on paths that were not met. Use bar."
+        f"it differs from bar by {distance:.3f} nats, {_times(distance, error)} standard errors "
+        "of the difference: it rests on paths that were not met. Use bar."
     )
     return replace(other, status="inconsistent", message=message)

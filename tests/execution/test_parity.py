@@ -146,7 +146,8 @@ for model in (continuous, estimated, pe.Ising(8)):
     method = pe.AIS(n_stages=30) if model is not estimated else pe.AISEL()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
-        dt = pe.sample_evidence(model, method=method, draws=800, target_mcse=None, random_seed=4, progressbar=False)
+        options = {"draws": 800, "target_mcse": None, "random_seed": 4, "progressbar": False}
+        dt = pe.sample_evidence(model, method=method, **options)
     for group in ("log_evidence", "work", "annealing"):
         for name, values in sorted(dt[group].dataset.data_vars.items()):
             if values.dtype.kind in "fiu":
@@ -250,7 +251,8 @@ if __name__ == "__main__":
         pilot, block = 0.1, 0.1
     kernel = tasks.Announces(pe.HMC(), pilot, block)
     try:
-        pe.sample_evidence(model, kernel=kernel, draws=6400, target_mcse=None, cores=2, progressbar=False)
+        options = {"draws": 6400, "target_mcse": None, "progressbar": False}
+        pe.sample_evidence(model, kernel=kernel, cores=2, **options)
     except KeyboardInterrupt:
         left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
         print("interrupted", left, multiprocessing.active_children(), flush=True)
