@@ -33,8 +33,8 @@ _POWERS = (4.0, 40.0)
 # Excess of a probe's log density over the curvature's prediction that is worth an ascent, and how
 # many of those are made.
 _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# A gradient costs about as much as so many values; probes at each centre, at least.
-_VALUES_PER_GRADIENT, _LEAST_PROBES = 3, 100
+# So many probes for every evaluation that ascents leave of the budget; and at each centre, at least.
+_PROBES, _LEAST_PROBES = 3, 100
 # Peaks that coincide: nats, and distance in the population's standard deviations.
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components of so many nats less than the largest play no part, nor do more than so many.
@@ -96,7 +96,7 @@ def survey(
     log_evidence : float
         Of the run, in nats.
     budget : int
-        About how many evaluations to spend.
+        Evaluations, of which half go to ascents and three times the other half to probes.
     rng : numpy.random.Generator
         Chooses positions.
     """
@@ -110,7 +110,7 @@ def survey(
             posterior.draw_prior(_BATCH, rng),
         ]
         scout.climb(np.concatenate(parts), _FIRST)
-    scout.probe(draws, _VALUES_PER_GRADIENT * (budget - scout.spent), rng)
+    scout.probe(draws, _PROBES * (budget - scout.spent), rng)
     endless = _directions(followed, shape)
     peaks = scout.components()
     ridges = [scout.ridge(direction, reach) for direction, reach in endless]
@@ -176,7 +176,7 @@ class _Scout:
             power = np.exp(rng.uniform(*np.log(_POWERS), size=n))
             x = centre + apart / np.sqrt(power)[:, None]
             log_density = self.posterior.log_density(x)
-            self.spent += len(x) // _VALUES_PER_GRADIENT
+            self.spent += len(x)
             top = np.argsort(-log_density)[: _ASCENTS_OF_PROBES // 2]
             if local is not None:
                 excess = log_density - local.predicted(x)

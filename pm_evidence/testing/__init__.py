@@ -1,6 +1,7 @@
 """Exact systems to test any evidence code against, and checks to run on any new kernel.
 
-``exact_systems`` are PyMC models whose log evidence is known. ``check_invariance`` and
+``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are those on
+which a run can be wrong without a sign in its own draws. ``check_invariance`` and
 ``check_reversal`` test a kernel on exact draws.
 
 Examples
@@ -13,7 +14,7 @@ Examples
 
 from pm_evidence.testing.gaussians import gaussian
 from pm_evidence.testing.invariance import KernelReport, check_invariance, check_reversal
-from pm_evidence.testing.registry import exact_systems
+from pm_evidence.testing.registry import deceptive_systems, exact_systems
 from pm_evidence.testing.system import TAGS, ExactSystem
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "KernelReport",
     "check_invariance",
     "check_reversal",
+    "deceptive_systems",
     "exact_systems",
     "gaussian",
 ]

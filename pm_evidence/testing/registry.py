@@ -6,6 +6,7 @@ from pm_evidence.testing import (
     conjugate,
     constrained,
     correlations,
+    deceptive,
     discrete,
     features,
     gaussians,
@@ -19,7 +20,7 @@ from pm_evidence.testing import (
 )
 from pm_evidence.testing.system import TAGS, ExactSystem
 
-__all__ = ["exact_systems"]
+__all__ = ["deceptive_systems", "exact_systems"]
 
 _FAMILIES = (
     conjugate,
@@ -74,3 +75,17 @@ def exact_systems(*tags: str) -> dict[str, ExactSystem]:
             f"tags must be among {sorted(TAGS)}, got {sorted(unknown)}; pick from the list."
         )
     return {system.name: system for system in _all_systems() if system.tags.issuperset(tags)}
+
+
+def deceptive_systems() -> dict[str, ExactSystem]:
+    """Return systems on which a run can be wrong without any sign in its own draws.
+
+    Funnels, spikes in slabs, modes of unequal width, a thousand means. They are no part of
+    `exact_systems`, whose members every kernel and sampler is tested on.
+
+    Returns
+    -------
+    dict of str to ExactSystem
+        By name, in a fixed order.
+    """
+    return {system.name: system for system in deceptive.systems()}

@@ -1,0 +1,80 @@
+"""Exact values of the deceptive systems against their models' own densities."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from pm_evidence.testing import deceptive, deceptive_systems
+
+SYSTEMS = deceptive_systems()
+
+
+def joint(name, rows):
+    """Log density of a model on the scale of its variables, without Jacobians."""
+    model = SYSTEMS[name].build()
+    logp = model.compile_logp(jacobian=False)
+    (value,) = model.value_vars
+    transform = model.rvs_to_transforms[model.free_RVs[0]]
+    points = [row if transform is None else np.log((row + 0.5) / (0.5 - row)) for row in rows]
+    return np.array([logp({value.name: point}) for point in points])
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if "widths" in name])
+def test_modes(name):
+    """Prior times likelihood over the exact posterior is the evidence, at every point."""
+    case = deceptive._MODES[name]
+    rng = np.random.default_rng(1)
+    sds, centres = np.array(case.sds), np.array(case.centres)
+    precision = 1 / sds**2 + 1 / case.prior_sd**2
+    means, spread = centres / sds**2 / precision, precision**-0.5
+    overlap = stats.norm.logpdf(centres, 0, np.hypot(sds, case.prior_sd))
+    log_share = np.log(case.weights) + case.dims * overlap
+    log_share -= logsumexp(log_share)
+    rows = rng.normal(means[0], 2.0, (10, case.dims))
+    parts = stats.norm.logpdf(rows[:, None], means[:, None], spread[:, None]).sum(axis=2)
+    log_posterior = logsumexp(parts + log_share, axis=1)
+    np.testing.assert_allclose(joint(name, rows) - log_posterior, SYSTEMS[name].log_evidence)
+
+
+@pytest.mark.parametrize("name", ["spike_20", "spike_5"])
+def test_spikes(name):
+    """The density is that of a slab and a spike, and the cube cuts off next to nothing."""
+    case = deceptive._SPIKES[name]
+    rows = np.random.default_rng(2).normal(case.centre, 0.02, (10, case.dims))
+    slab = stats.norm.logpdf(rows, 0, 0.1).sum(axis=1)
+    spike = np.log(case.weight) + stats.norm.logpdf(rows, case.centre, case.spike_sd).sum(axis=1)
+    np.testing.assert_allclose(joint(name, rows), np.logaddexp(slab, spike))
+    assert SYSTEMS[name].log_evidence == pytest.approx(np.log1p(case.weight), abs=1e-4)
+
+
+def test_one_way():
+    """A sum over a grid of the multivariate normal density of all data."""
+    group, y = deceptive.funnel_data()
+    same = (group[:, None] == group).astype(float)
+    log_tau, log_sigma = np.linspace(-14, 7, 106), np.linspace(-1.6, 2.0, 73)
+    total = np.empty((log_tau.size, log_sigma.size))
+    for i, tau in enumerate(np.exp(log_tau)):
+        for j, sigma in enumerate(np.exp(log_sigma)):
+            cov = 100.0 + tau**2 * same + sigma**2 * np.eye(len(y))
+            total[i, j] = stats.multivariate_normal.logpdf(y, cov=cov)
+            total[i, j] += stats.halfcauchy.logpdf([tau, sigma], scale=2.0).sum()
+    total += log_tau[:, None] + log_sigma
+    step = np.log(np.diff(log_tau)[0] * np.diff(log_sigma)[0])
+    for name in ("one_way_centred", "one_way_noncentred"):
+        assert SYSTEMS[name].log_evidence == pytest.approx(logsumexp(total) + step, abs=1e-4)
+
+
+def test_many_means():
+    """A sum over a grid of the product of normal densities, the common mean integrated out."""
+    y = deceptive.means_data()
+    log_tau = np.linspace(-8.0, 1.5, 400)
+    terms = []
+    for tau in np.exp(log_tau):
+        variance = 1.0 + tau**2
+        rest = stats.norm.logpdf(y, y.mean(), variance**0.5).sum()
+        rest += 0.5 * np.log(2 * np.pi * variance / y.size)
+        of_mean = stats.norm.logpdf(y.mean(), 0, np.hypot(5.0, (variance / y.size) ** 0.5))
+        terms.append(rest + of_mean + stats.halfnorm.logpdf(tau, scale=2.0) + np.log(tau))
+    exact = logsumexp(terms) + np.log(np.diff(log_tau)[0])
+    assert SYSTEMS["many_means"].log_evidence == pytest.approx(exact, abs=1e-6)
