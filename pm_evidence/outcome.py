@@ -100,8 +100,13 @@ def posterior_draws(
         return None
     rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
     if blocks[0].log_weight is None:
-        drawn = _drawn_by_weight if _islands_are_wrong(evidence) else _drawn_by_island
-        return _in_chains(drawn(blocks, rng), run.sampler.islands)
+        fitted = [block for block in blocks if block.fit_draws is not None]
+        draws = (
+            _drawn_by_weight(fitted, rng)
+            if fitted and _islands_are_wrong(evidence)
+            else _drawn_by_island(blocks, rng)
+        )
+        return _in_chains(draws, run.sampler.islands)
     parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
@@ -117,9 +122,8 @@ def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
 
 def _drawn_by_weight(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
     """Return draws from the fitted densities, resampled by their importance weights."""
-    drawn = [block for block in blocks if block.bridge is not None and block.fit_draws is not None]
-    x = np.concatenate([np.asarray(block.fit_draws) for block in drawn])
-    log_weight = -np.concatenate([block.bridge[0] for block in drawn if block.bridge is not None])
+    x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
+    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
     chosen = resample(normalised(log_weight), len(x), rng, "systematic")
     drawn_by_weight: Floats = x[rng.permutation(chosen)]
     return drawn_by_weight

@@ -1,6 +1,5 @@
 """The entry point: wires target, path, kernel, sampler, record and estimators together."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -23,7 +22,7 @@ from pm_evidence.arguments import (
 )
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.contracts import Kernel
-from pm_evidence.core.errors import EvidenceWarning, ModelError, exceptions_of_users
+from pm_evidence.core.errors import ModelError, exceptions_of_users, warn
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
@@ -377,12 +376,10 @@ def _starts(target: Target, sampler: SMC | AIS) -> Starts | None:
 def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
     doubt = doubt_of_draws(given, draws)
     if doubt:
-        warnings.warn(
+        warn(
             f"reverse_start must hold draws from the posterior, but {doubt}: reverse paths from "
             "there may miss a part of it. Sample again with a non-centred model, a higher "
-            "target_accept or longer chains, or leave reverse_start out.",
-            EvidenceWarning,
-            stacklevel=4,
+            "target_accept or longer chains, or leave reverse_start out."
         )
 
 
@@ -443,15 +440,11 @@ def _nothing_to_sample(target: Any) -> RunRecord:
 
 def _warn(evidence: LogEvidence, record: RunRecord) -> None:
     if evidence.status != "ok":
-        warnings.warn(
-            f"status {evidence.status!r}: {evidence.message}", EvidenceWarning, stacklevel=3
-        )
+        warn(f"status {evidence.status!r}: {evidence.message}")
     n_nan, n = record.info.get("n_nan", 0), record.info.get("n_evaluations", 0)
     if n_nan > _NAN_SHARE * n:
-        warnings.warn(
+        warn(
             f"the log density was NaN at {n_nan} of {n} proposals; they were refused, so the "
             "evidence is that of the model where its density is defined. Look for an overflow, or "
-            "for a covariance that is not positive definite.",
-            EvidenceWarning,
-            stacklevel=3,
+            "for a covariance that is not positive definite."
         )

@@ -3,10 +3,18 @@
 Every message names the parameter, the rule, the value and the remedy.
 """
 
+import contextlib
+import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-__all__ = ["EvidenceWarning", "ModelError", "NumericalError", "exceptions_of_users"]
+__all__ = ["EvidenceWarning", "ModelError", "NumericalError", "exceptions_of_users", "warn"]
+
+# A warning names the line of the user's code that led to it, so files with these prefixes are passed
+# over. Python does not count the whole name of a file as a prefix of it.
+_PASSED_OVER = (str(Path(__file__).parent.parent) + os.sep, contextlib.__file__.removesuffix(".py"))
 
 
 class ModelError(ValueError):
@@ -19,6 +27,11 @@ class NumericalError(RuntimeError):
 
 class EvidenceWarning(UserWarning):
     """An evidence estimate should not be relied on without a second look."""
+
+
+def warn(message: str) -> None:
+    """Issue an `EvidenceWarning` at the line of the user's code that called the package."""
+    warnings.warn(message, EvidenceWarning, skip_file_prefixes=_PASSED_OVER)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ _POWERS = (4.0, 40.0)
 # Excess of a probe's log density over the curvature's prediction that is worth an ascent, and how
 # many of those are made.
 _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# So many probes for every evaluation that ascents leave of the budget; and at each centre, at least.
+# So many probes for each evaluation that ascents leave of the budget; and at each centre, at least.
 _PROBES, _LEAST_PROBES = 3, 100
 # Peaks that coincide: nats, and distance in the population's standard deviations.
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2

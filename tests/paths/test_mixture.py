@@ -1,4 +1,4 @@
-"""A mixture of Student-t densities: normalised, drawn from exactly, and fitted where one is not enough."""
+"""A mixture of Student-t densities: normalised, drawn from exactly, and well fitted."""
 
 import numpy as np
 import pytest
