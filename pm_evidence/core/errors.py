@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["EvidenceWarning", "ModelError", "NumericalError", "exceptions_of_users", "warn"]
 
-# A warning names the line of the user's code that led to it, so files with these prefixes are passed
+# A warning names the line of the user's code that led to it: files with these prefixes are passed
 # over. Python does not count the whole name of a file as a prefix of it.
 _PASSED_OVER = (str(Path(__file__).parent.parent) + os.sep, contextlib.__file__.removesuffix(".py"))
 
