@@ -234,9 +234,7 @@ class Run:
             return run_blocks(tasks, cores=self.cores, executor=self.executor)
 
         islands = bridging.extend(record.islands or record.forward, run)
-        found = bridging.found
-        facts = {} if found is None else {"n_peaks": found.n_peaks, "unbounded": found.unbounded}
-        info = {**record.info, **facts}
+        info = {**record.info, **bridging.facts()}
         if record.islands:
             return replace(record, islands=islands, info=info)
         return replace(record, forward=islands, info=info)
@@ -253,7 +251,8 @@ class Run:
         chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
         work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
         first = replace(record.forward[0], bridge=(work, np.empty(0)))
-        return replace(record, forward=(first, *record.forward[1:]))
+        info = {**record.info, **bridging.facts()}
+        return replace(record, forward=(first, *record.forward[1:]), info=info)
 
     def _extended(
         self,

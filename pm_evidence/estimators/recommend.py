@@ -149,7 +149,8 @@ def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
     if smc.status == "missed_mass" and bridged.status == "ok":
-        bridged = replace(bridged, status=smc.status, message=smc.message)
+        message = f"it rests on the islands of smc, and of these is known: {smc.message}"
+        bridged = replace(bridged, status=smc.status, message=message)
     return [*recommend([smc, bridged, drawn]), alone]
 
 
@@ -242,6 +243,8 @@ def _one_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward paths alone."""
     work = record.work_forward
     mean, drawn = _with_check(jarzynski(work), record)
+    if mean.status == "missed_mass":
+        return [drawn[-1], mean, lower_bound(work), *drawn[:-1]]
     return [mean, lower_bound(work), *drawn]
 
 

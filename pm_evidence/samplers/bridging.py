@@ -23,8 +23,9 @@ Floats = NDArray[np.float64]
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
 _NO_TRACE = StageTrace(*np.empty((4, 0)))
-# The survey may cost this share of the evaluations so far, or so many where that is less.
-_SHARE_OF_COST, _LEAST_BUDGET = 0.1, 24_000
+# The survey may cost as much as this share of the evaluations so far, or as so many gradients where
+# that is less.
+_SHARE_OF_COST, _LEAST_BUDGET = 0.1, 30_000
 # Draws from the fitted density for every island: as many as it has draws of its own, or as cost
 # this share of its evaluations (a value costs about a third of a gradient), between these bounds.
 _SHARE_OF_ISLAND, _DRAWS = 0.1, (250, 4000)
@@ -130,6 +131,12 @@ class Bridging:
             and self.path.refines
             and (self.path.posterior() is not None)
         )
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the survey found, for the record of a run."""
+        if self.found is None:
+            return {}
+        return {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
 
     def check(self, draws: Floats, log_evidence: float) -> Floats:
         """Return the work of draws from a density fitted to weighted paths, for a check of these.

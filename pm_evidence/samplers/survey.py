@@ -23,9 +23,12 @@ Floats = NDArray[np.float64]
 
 # Evaluations of a first ascent, and of one that has to tell a slow one from an endless one.
 _FIRST, _LONG = 60, 600
-# Ascents take this share of the budget, and start from batches of so many positions on the way and
-# of as many prior draws: these are independent, and hold basins that populations soon lose.
-_SHARE_OF_ASCENTS, _BATCH = 0.5, 96
+# Shares of the budget of ascents, and of the scan and the probes each; a value costs about so many
+# gradients.
+_SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
+# Ascents start from batches of so many positions on the way and of as many prior draws: these are
+# independent, and hold basins that populations soon lose.
+_BATCH = 96
 # Ascents of posterior draws that look for ridges.
 _FOLLOWED = 8
 # The population is contracted towards each of its centres as if annealed to powers between these.
@@ -33,8 +36,11 @@ _POWERS = (4.0, 40.0)
 # Excess of a probe's log density over the curvature's prediction that is worth an ascent, and how
 # many of those are made.
 _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# So many probes for each evaluation that ascents leave of the budget; and at each centre, at least.
-_PROBES, _LEAST_PROBES = 3, 100
+# Peaks that are looked beside; positions of like prediction that are compared with one another;
+# nats added to their spread, for densities that are predicted exactly; ascents from the highest.
+_CENTRES, _LIKE, _EVEN_SPREAD, _ASCENTS_OF_SCAN = 4, 64, 0.1, 96
+# Least number of probes at each centre.
+_LEAST_PROBES = 100
 # Peaks that coincide: nats, and distance in the population's standard deviations.
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components of so many nats less than the largest play no part, nor do more than so many.
@@ -99,21 +105,23 @@ def survey(
     log_evidence : float
         Of the run, in nats.
     budget : int
-        Evaluations, of which half go to ascents and three times the other half to probes.
+        What the survey may cost, in gradients; a value counts as a third of one.
     rng : numpy.random.Generator
         Chooses positions.
     """
-    scout = _Scout(posterior, shape, budget)
+    scout = _Scout(posterior, shape)
+    n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
     starts = draws[rng.permutation(len(draws))[:_FOLLOWED]]
     followed = scout.climb(starts, _LONG)
-    while scout.spent < _SHARE_OF_ASCENTS * budget:
+    scout.scan(draws, visited, n_values, rng)
+    while scout.climbed < _SHARE_OF_ASCENTS * budget:
         parts = [
             draws[rng.integers(len(draws), size=_BATCH // 4)],
             visited[rng.integers(len(visited), size=_BATCH)],
             posterior.draw_prior(_BATCH, rng),
         ]
         scout.climb(np.concatenate(parts), _FIRST)
-    scout.probe(draws, _PROBES * (budget - scout.spent), rng)
+    scout.probe(draws, n_values, rng)
     endless = _directions(followed, shape)
     peaks = scout.components()
     ridges = [scout.ridge(direction, reach) for direction, reach in endless]
@@ -133,25 +141,67 @@ def survey(
 class _Scout:
     """Climbs, keeps account of the peaks, and of the evaluations spent."""
 
-    def __init__(self, posterior: Posterior, shape: Shape, budget: int) -> None:
-        self.posterior, self.shape, self.budget = posterior, shape, budget
-        self.spent = 0
-        self.peaks: list[tuple[Floats, float]] = []  # point, log density; highest not first
+    def __init__(self, posterior: Posterior, shape: Shape) -> None:
+        self.posterior, self.shape = posterior, shape
+        self.spent = self.climbed = 0
+        d = shape.mean.size
+        self.points, self.heights = np.empty((0, d)), np.empty(0)
+        self._fits: dict[int, Local | None] = {}
 
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
         """Climb from some points and note the peaks."""
         found = climb(self.posterior.target, start, self.shape, most, level)
         self.spent += found.n_evaluations
+        self.climbed += found.n_evaluations
         if level is None:
-            for i in np.flatnonzero(found.settled):
-                self._note(found.x[i], float(found.log_density[i]))
+            self._note(found.x[found.settled], found.log_density[found.settled])
         return found
 
-    def _note(self, x: Floats, height: float) -> None:
-        for point, known in self.peaks:
-            if abs(height - known) < _SAME_HEIGHT and _distance(self.shape, x, point) < _SAME_PLACE:
-                return
-        self.peaks.append((x, height))
+    def _note(self, x: Floats, height: Floats) -> None:
+        """Add the peaks that are not known yet."""
+        y, places = _whitened(self.shape, x), _whitened(self.shape, self.points)
+        new = np.ones(len(x), bool)
+        for place, known in zip(places, self.heights, strict=True):
+            new &= ~_same(y, height, place, known)
+        chosen: list[int] = []
+        while new.any():
+            first = int(np.argmax(new))
+            chosen.append(first)
+            new &= ~_same(y, height, y[first], height[first])
+        self.points = np.concatenate([self.points, x[chosen]])
+        self.heights = np.concatenate([self.heights, height[chosen]])
+
+    def highest(self, n: int) -> list[int]:
+        """Return the indices of the highest peaks."""
+        return [int(i) for i in np.argsort(-self.heights, kind="stable")[:n]]
+
+    def fit(self, peak: int) -> Local | None:
+        """Return the density at a peak."""
+        if peak not in self._fits:
+            self._fits[peak] = self.fit_at(self.points[peak])
+        return self._fits[peak]
+
+    def fit_at(self, x: Floats) -> Local | None:
+        """Return a density fitted at a point."""
+        self.spent += 6 * x.size
+        return fit_locally(self.posterior, x, self.shape)
+
+    def scan(self, draws: Floats, visited: Floats, n: int, rng: np.random.Generator) -> None:
+        """Look between prior and population for positions in the basin of another peak.
+
+        There the density is higher than at positions of like distance from the known peaks; one
+        value tells, where an ascent takes many.
+        """
+        prior = self.posterior.draw_prior(n // 4, rng)
+        x = np.concatenate([prior, visited, _between(prior, draws, n // 2, rng)])
+        log_density = self.posterior.log_density(x)
+        self.spent += len(x)
+        x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
+        fits = [fit for fit in map(self.fit, self.highest(_CENTRES)) if fit is not None]
+        if not fits or len(x) < _LIKE:
+            return
+        predicted = np.array([fit.predicted(x) for fit in fits]).max(axis=0)
+        self.climb(x[_outlying(log_density, predicted, _ASCENTS_OF_SCAN)], _FIRST)
 
     def probe(self, draws: Floats, budget: int, rng: np.random.Generator) -> None:
         """Look below the population's scale, where a narrow and high mode would win.
@@ -160,16 +210,14 @@ class _Scout:
         population's centre, as if annealed beyond ``beta = 1``; what lies higher than the curvature
         there predicts is climbed from.
         """
-        centres = sorted(self.peaks, key=lambda peak: -peak[1])[:4]
-        if not centres:
-            centres = [(self.shape.mean, np.nan)]
+        peaks = self.highest(_CENTRES)
+        centres = self.points[peaks] if peaks else self.shape.mean[None]
         n = max(budget // len(centres), _LEAST_PROBES)
-        for centre, _ in centres:
-            local = fit_locally(self.posterior, centre, self.shape)
-            self.spent += 6 * len(centre)
+        for i, centre in enumerate(centres):
+            local = self.fit(peaks[i]) if peaks else self.fit_at(centre)
             near = draws
             if local is not None and len(centres) > 1:
-                inside = _nearest(self.shape, draws, [point for point, _ in centres], centre)
+                inside = _nearest(self.shape, draws, centres, i)
                 near = draws[inside] if inside.any() else draws
             apart = near[rng.integers(len(near), size=n)] - centre
             if local is not None:  # at high powers the population has the curvature's shape
@@ -190,11 +238,11 @@ class _Scout:
     def components(self) -> list[Local]:
         """Return densities at the distinct peaks, but those of negligible mass."""
         found: list[Local] = []
-        for point, height in sorted(self.peaks, key=lambda peak: -peak[1])[: 3 * _MOST_PEAKS]:
+        for peak in self.highest(3 * _MOST_PEAKS):
+            point, height = self.points[peak], float(self.heights[peak])
             if any(local.covers(point, height) for local in found):
                 continue
-            self.spent += 6 * len(point)
-            local = fit_locally(self.posterior, point, self.shape)
+            local = self.fit(peak)
             if local is not None:
                 found.append(local)
         found = sorted(found, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
@@ -209,8 +257,7 @@ class _Scout:
         found: list[Local] = []
         for k in range(_RIDGE_STEPS):
             there = self.climb(x[None], _LONG, direction)
-            local = fit_locally(self.posterior, there.x[0], self.shape)
-            self.spent += 6 * len(x)
+            local = self.fit_at(there.x[0])
             if local is None:
                 break
             found.append(local)
@@ -269,16 +316,46 @@ def _unwhitened(shape: Shape, step: Floats) -> Floats:
     return moved
 
 
-def _distance(shape: Shape, x: Floats, other: Floats) -> float:
-    return float(np.linalg.norm(_whitened(shape, x) - _whitened(shape, other)))
+def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
+    """Return which peaks coincide with one, in the population's coordinates."""
+    near = np.abs(heights - height) < _SAME_HEIGHT
+    same: NDArray[np.bool_] = near & (((y - place) ** 2).sum(axis=1) < _SAME_PLACE**2)
+    return same
 
 
-def _nearest(
-    shape: Shape, draws: Floats, centres: list[Floats], centre: Floats
-) -> NDArray[np.bool_]:
+def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArray[np.bool_]:
     """Return which draws are nearer to one centre than to the others."""
-    y = _whitened(shape, draws)
-    own = ((y - _whitened(shape, centre)) ** 2).sum(axis=1)
-    others = [((y - _whitened(shape, other)) ** 2).sum(axis=1) for other in centres]
-    nearest: NDArray[np.bool_] = own <= np.min(others, axis=0)
+    y, places = _whitened(shape, draws), _whitened(shape, centres)
+    squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
+    nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
     return nearest
+
+
+def _between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return positions on the way from the prior to the population, as of two normals.
+
+    Scales are interpolated geometrically, and centres follow as they do when precisions add up.
+    """
+    (start, wide), (end, narrow) = (_centre_and_scale(x) for x in (prior, draws))
+    wide, narrow = np.maximum(wide, 1e-300), np.maximum(np.minimum(narrow, wide), 1e-300)
+    scale = wide * (narrow / wide) ** rng.uniform(size=(n, 1))
+    centre = end + (start - end) * (scale / wide) ** 2
+    x: Floats = centre + scale * rng.standard_normal((n, len(wide)))
+    return x
+
+
+def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
+    """Return medians and half the widths of the central 68 %."""
+    low, middle, high = np.quantile(x, [0.16, 0.5, 0.84], axis=0)
+    return middle, 0.5 * (high - low)
+
+
+def _outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
+    """Return where a density is highest beside that of positions with like predictions."""
+    order = np.argsort(predicted, kind="stable")
+    order = order[len(order) % _LIKE :]
+    excess = (log_density - predicted)[order].reshape(-1, _LIKE)
+    excess = excess - np.median(excess, axis=1, keepdims=True)
+    spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
+    chosen: NDArray[np.intp] = order[np.argsort(-(excess / spread).ravel(), kind="stable")[:n]]
+    return chosen
