@@ -1,7 +1,8 @@
 """Cost of the evidence of a Gaussian as its dimension grows.
 
 The cost of an error of 0.01 nats is ``(what the run took) * (mcse / 0.01)**2``. It is computed with
-the stated error, which is less noisy than the root mean square error next to it.
+the stated error, which is less noisy than the root mean square error next to it. A run is one round
+of 16,000 draws in all, 1,000 on each of 16 islands.
 ``python benchmarks/scaling.py``
 """
 
@@ -9,25 +10,35 @@ import argparse
 import time
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.testing import gaussian
 
 TARGET_ERROR = 0.01
+DRAWS = 16_000
 ESTIMATORS = ("smc", "bridge")
+
+
+def run(model: pm.Model, seed: int) -> xr.DataTree:
+    """Return one round of a fixed number of draws."""
+    return pe.sample_evidence(
+        model, draws=DRAWS, target_mcse=None, random_seed=seed, progressbar=False
+    )
 
 
 def measure(n_dims: int, repeats: int) -> dict[str, dict[str, float]]:
     """Return error, density evaluations and seconds of each estimator at one dimension."""
     system = gaussian(n_dims)
     model = system.build()
-    pe.sample_evidence(model, random_seed=0, progressbar=False)
+    run(model, 0)
     errors: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
     stated: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
     evaluations, seconds = [], []
     for seed in range(1, repeats + 1):
         started = time.perf_counter()
-        dt = pe.sample_evidence(model, random_seed=seed, progressbar=False)
+        dt = run(model, seed)
         seconds.append(time.perf_counter() - started)
         evaluations.append(dt["log_evidence"].attrs["n_evaluations"])
         for name in ESTIMATORS:

@@ -1,8 +1,8 @@
 """Forward annealing against annealing both ways, at equal total cost.
 
-Both use the same schedule and kernels. The forward run has as many more paths as make up for what
-the other spends on reverse paths and on the islands that these start from, counted in density
-evaluations. ``python benchmarks/two_sided.py [system ...]``
+Both use the same schedule and kernels, and make one round. The forward run has as many more paths
+as make up for what the other spends on reverse paths and on the islands that these start from,
+counted in density evaluations. ``python benchmarks/two_sided.py [system ...]``
 """
 
 import argparse
@@ -34,6 +34,7 @@ def run(model: pm.Model, direction: str, draws: int, n_stages: int, seed: int) -
         model,
         method=pe.AIS(direction=direction, n_stages=n_stages),
         draws=draws,
+        target_mcse=None,
         random_seed=seed,
         progressbar=False,
     )
@@ -44,7 +45,9 @@ def compare(name: str, draws: int, repeats: int) -> None:
     """Print the errors of both at equal cost."""
     system = exact_systems()[name]
     model = system.build()
-    dt = pe.sample_evidence(model, method="ais", draws=draws, random_seed=0, progressbar=False)
+    dt = pe.sample_evidence(
+        model, method="ais", draws=draws, target_mcse=None, random_seed=0, progressbar=False
+    )
     n_stages = dt["annealing"].sizes["stage"]
     cost = [run(model, direction, draws, n_stages, 0)[1] for direction in ("both", "forward")]
     paths = round(draws * cost[0] / cost[1])
@@ -67,7 +70,7 @@ def compare(name: str, draws: int, repeats: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("systems", nargs="*", default=SYSTEMS)
-    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--draws", type=int, default=1000, help="paths in each direction")
     parser.add_argument("--repeats", type=int, default=50)
     options = parser.parse_args()
     warnings.simplefilter("ignore", pe.EvidenceWarning)

@@ -389,7 +389,7 @@ def sample_all(returns, **kwargs):
     return trees
 
 
-def main(data=None, results=RESULTS, draws=1000, **kwargs):
+def main(data=None, results=RESULTS, draws=None, **kwargs):
     """Compare the models, print what came out, and plot it."""
     mpl.use("Agg")
     data = data or ("pound_dollar" if os.environ.get(ENVIRONMENT_VARIABLE) else "sp500")
@@ -437,6 +437,6 @@ def main(data=None, results=RESULTS, draws=1000, **kwargs):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=["pound_dollar", "sp500"])
-    parser.add_argument("--draws", type=int, default=1000, help="draws of each run")
+    parser.add_argument("--draws", type=int, help="of the first round of each run, in all")
     arguments = parser.parse_args()
     main(arguments.data, draws=arguments.draws)

@@ -1,28 +1,66 @@
 """Are the intervals right? Repeated runs of exact systems, with the call that users make.
 
-A nominal 95 % interval from 16 islands has to cover the exact value in 90 to 99 % of the seeds.
-With a true coverage of 95 % and 200 seeds this rule fails with a probability of 0.16 % a system;
-it catches a true coverage of 86 % with a probability of 94 %. The upper bound catches error bars
-that are too wide. The mean of Z over all runs has to agree with the exact value within 4 of its
-standard errors, whatever the error bars say.
+Of each system at least 90 % of the runs have to be "ok". Of these
+
+- nominal 95 % intervals cover the exact value in 90 to 99 %, the upper bound for error bars that
+  are too wide;
+- none is more than five of its errors off, apart from 1 % of all runs, or 10 % where there are
+  three modes, of which one run in twenty was seen to miss one;
+- the mean of Z agrees with the exact value within 4 of its standard errors, whatever the error
+  bars say.
+
+200 runs are made of most systems, fewer where a run takes long; the bounds of coverage are then
+wider, as far as chance asks for it. How often the rule of coverage fails by chance with a true
+coverage of 95 %, and how often it catches a lower one:
+
+====  ==========  ======  ======
+runs  fails 95 %  86 %    80 %
+====  ==========  ======  ======
+200   0.16 %      94 %    100 %
+100   0.43 %      76 %    99 %
+40    0.34 %      32 %    71 %
+====  ==========  ======  ======
+
+So a list of 31 systems fails by chance with a probability of about 8 %; seeds are fixed, and a
+right program that passed once passes again. All runs take about 40 minutes of one core.
 """
 
+import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
+from pm_evidence.testing import deceptive_systems, exact_systems
+from pm_evidence.testing.deceptive import build_infinite
 
-N_SEEDS = 200
-DRAWS = 400  # per island; fewer than the default to save time
+N_SEEDS, LEAST_SEEDS = 200, 40
 LOWEST, HIGHEST = 0.90, 0.99
+LEAST_OK = 0.90
+FAR = 5.0  # errors
+# Seconds of the processor that the runs of a system may take in all, and those of a run where 200
+# of them would take longer. What takes more than two seconds gets the least number of runs.
+BUDGET = 80.0
+COST = {
+    "bimodal_10": 1.3,
+    "change_point": 1.3,
+    "correlated_gaussian_50": 2.5,
+    "eight_schools_half_cauchy_centred": 1.0,
+    "hidden_markov": 1.2,
+    "normal_inverse_gamma": 0.9,
+    "one_way_centred": 1.7,
+    "one_way_noncentred": 0.8,
+    "ordered_three": 0.6,
+    "spike_20": 0.7,
+    "spike_and_slab": 0.9,
+}
+THREE_MODES = {"three_widths_5", "three_widths_8"}
 
 # The left-out ones differ from one of these in a feature of PyMC that prior and density tests see,
-# or take many times longer.
+# or take many times longer: many_means takes 100 s a run, and 7 GB.
 SYSTEMS = [
     "normal_mean",
     "beta_binomial",
@@ -46,6 +84,16 @@ SYSTEMS = [
     "spike_and_slab",
     "change_point",
     "missing_poisson",
+    "phase_transition",
+    # on which a run may be wrong without a sign in its own draws
+    "one_way_centred",
+    "one_way_noncentred",
+    "spike_20",
+    "two_widths_4",
+    "two_widths_6",
+    "two_widths_10",
+    "three_widths_5",
+    "three_widths_8",
 ]
 # Of these every estimator of a run both ways is checked as well.
 TWO_SIDED = [
@@ -56,74 +104,97 @@ TWO_SIDED = [
     "spike_and_slab",
     "student_t_groups",
 ]
-# Annealing from the prior jumps from the broad to the narrow phase at one inverse temperature, as
-# at a first-order transition: no run in one direction can see that it missed the jump.
-IMPOSSIBLE = {"phase_transition"}
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """Estimates and intervals of many runs, relative to the exact value, in nats."""
+    """Many runs: estimates relative to the exact value, errors in nats, intervals, and costs."""
 
     error: np.ndarray
     mcse: np.ndarray
     covered: np.ndarray
-    status: list[str]
+    ok: np.ndarray
+    seconds: np.ndarray
 
     @property
     def coverage(self):
-        return self.covered.mean()
+        return self.covered[self.ok].mean()
+
+    @property
+    def far(self):
+        """Share of runs that are "ok" and more than five of their errors off."""
+        return np.mean(self.ok & (np.abs(self.error) > FAR * self.mcse))
 
     @property
     def z(self):
-        return self.error / self.mcse
+        return self.error[self.ok] / self.mcse[self.ok]
 
     @property
     def z_of_mean(self):
-        """Deviation of the mean of Z over all runs, in standard errors."""
-        ratio = np.exp(self.error)
+        """Deviation of the mean of Z, in standard errors."""
+        ratio = np.exp(self.error[self.ok])
         return (ratio.mean() - 1.0) / (ratio.std(ddof=1) / len(ratio) ** 0.5)
 
     def row(self, name):
-        ok = np.mean([status == "ok" for status in self.status])
+        error, mcse = self.error[self.ok], self.mcse[self.ok]
         return (
-            f"{name:38s} {self.coverage:6.1%} {self.z.mean():+6.2f} {self.z.std():5.2f} "
-            f"{self.mcse.mean():7.4f} {self.error.std():7.4f} {self.z_of_mean:+6.1f} {ok:5.0%}"
+            f"{name:38s} {np.median(self.seconds):6.2f} {self.coverage:6.1%} {self.z.mean():+6.2f} "
+            f"{self.z.std():5.2f} {mcse.mean():7.4f} {error.std():7.4f} {self.z_of_mean:+6.1f} "
+            f"{self.far:5.1%} {self.ok.mean():5.0%}"
         )
 
 
-HEADER = f"{'system':38s}  cover mean z  sd z    mcse      sd   z(Z)    ok"
+HEADER = f"{'system':38s}  CPU s  cover mean z  sd z    mcse      sd   z(Z)   far    ok"
 
 
-def repeat(name, seeds=range(N_SEEDS), draws=DRAWS):
+def repeat(name, seeds):
     """Run a system many times; its model is compiled once."""
-    system = exact_systems()[name]
-    model = system.build()
-    rows, status = [], []
+    system = (exact_systems() | deceptive_systems())[name]
+    return repeat_model(system.build(), system.log_evidence, seeds)
+
+
+def repeat_model(model, exact, seeds):
+    rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         for seed in seeds:
-            dt = pe.sample_evidence(model, draws=draws, random_seed=seed, progressbar=False)
+            started = time.process_time()
+            dt = pe.sample_evidence(model, random_seed=seed, progressbar=False)
+            seconds = time.process_time() - started
             found = pe.log_evidence(dt)
-            inside = found.lower <= system.log_evidence <= found.upper
-            rows.append((found.value - system.log_evidence, found.mcse, inside))
-            status.append(found.status)
-    error, mcse, covered = np.array(rows).T
-    return Repeated(error, mcse, covered, status)
+            inside = found.lower <= exact <= found.upper
+            rows.append((found.value - exact, found.mcse, inside, found.status == "ok", seconds))
+    error, mcse, covered, ok, seconds = np.array(rows).T
+    return Repeated(error, mcse, covered.astype(bool), ok.astype(bool), seconds)
 
 
-def check(repeated):
-    assert LOWEST <= repeated.coverage <= HIGHEST
+def n_seeds(name):
+    """Return how many runs are made: 200, or as many as ``BUDGET`` allows, but 40 at least."""
+    return int(np.clip(BUDGET / COST.get(name, 0.1), LEAST_SEEDS, N_SEEDS))
+
+
+def bounds(n):
+    """Return the bounds of coverage, wider where chance alone asks for it with so few runs."""
+    if n >= LEAST_OK * N_SEEDS:
+        return LOWEST, HIGHEST
+    spare = 3.0 * np.sqrt(0.95 * 0.05 / n)
+    return min(LOWEST, 0.95 - spare), max(HIGHEST, 0.95 + spare)
+
+
+def check(repeated, most_far=0.01):
+    lowest, highest = bounds(repeated.ok.sum())
+    assert repeated.ok.mean() >= LEAST_OK
+    assert lowest <= repeated.coverage <= highest
+    assert repeated.far <= most_far
     assert abs(repeated.z_of_mean) < 4.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_coverage(name):
-    repeated = repeat(name)
+    repeated = repeat(name, range(n_seeds(name)))
     print(f"\n{HEADER}\n{repeated.row(name)}")
-    check(repeated)
-    assert set(repeated.status) == {"ok"}
+    check(repeated, 0.1 if name in THREE_MODES else 0.01)
 
 
 @pytest.mark.slow
@@ -140,7 +211,12 @@ def test_two_sided_coverage(name):
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         for seed in range(N_SEEDS):
             dt = pe.sample_evidence(
-                model, method="ais", draws=300, random_seed=seed, progressbar=False
+                model,
+                method="ais",
+                draws=300,
+                target_mcse=None,
+                random_seed=seed,
+                progressbar=False,
             )
             for estimator in dt["log_evidence"]["estimator"].values:
                 found = pe.log_evidence(dt, estimator=str(estimator))
@@ -162,28 +238,81 @@ def test_two_sided_coverage(name):
     assert not failures
 
 
+@pytest.mark.slow
+def test_a_spike_that_is_hardly_met():
+    """A spike of a 500th of the prior's width in 5 dimensions, with three quarters of the evidence.
+
+    Nothing leads there, so that no method is right in all runs. Of these 20 runs 16 were right, and
+    4 wrong without a sign. Fewer than 8 would be a grave loss: of a true share of 65 % that has a
+    probability of 0.6 %.
+    """
+    repeated = repeat("spike_5", range(20))
+    right = np.abs(repeated.error) <= FAR * repeated.mcse
+    told = np.sum(right | ~repeated.ok)
+    print(f"\nspike_5: {told} of 20 runs right or not ok, {np.sum(~repeated.ok)} of them not ok")
+    assert told >= 8
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(3), pytest.param(range(20), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_an_infinite_evidence_is_never_ok(seeds):
+    """Whatever number comes out, no run may stand by it."""
+    assert not repeat_model(build_infinite(), 0.0, seeds).ok.any()
+
+
+def planted(width=1.0, bias=0.0, n=N_SEEDS):
+    """Runs of 16 islands, with error bars of a wrong width, or with an estimate that is off."""
+    islands = np.random.default_rng(5).normal(0.01 * bias / 4, 0.01, size=(n, 16))
+    error, mcse = islands.mean(axis=1), width * islands.std(axis=1, ddof=1) / 4
+    covered = np.abs(error) < stats.t(15).ppf(0.975) * mcse
+    return Repeated(error, mcse, covered, np.ones(n, bool), np.zeros(n))
+
+
 @pytest.mark.parametrize(
     ("width", "bias", "passes"),
     [(1.0, 0.0, True), (0.6, 0.0, False), (1.6, 0.0, False), (1.0, 0.6, False)],
 )
 def test_the_rule_catches_wrong_error_bars(width, bias, passes):
-    """Sixteen islands, with error bars too narrow or too wide, or an estimate that is off."""
-    islands = np.random.default_rng(5).normal(0.01 * bias / 4, 0.01, size=(N_SEEDS, 16))
-    error, mcse = islands.mean(axis=1), width * islands.std(axis=1, ddof=1) / 4
-    covered = np.abs(error) < stats.t(15).ppf(0.975) * mcse
-    repeated = Repeated(error, mcse, covered, ["ok"] * N_SEEDS)
+    """Error bars too narrow or too wide, or an estimate that is off."""
     if passes:
-        check(repeated)
+        check(planted(width, bias))
     else:
         with pytest.raises(AssertionError):
-            check(repeated)
+            check(planted(width, bias))
+
+
+@pytest.mark.parametrize(("width", "bias"), [(0.5, 0.0), (1.0, 1.5)])
+def test_the_rule_catches_grave_errors_in_few_runs(width, bias):
+    """With 40 runs what is left is error bars of half the width."""
+    check(planted(n=LEAST_SEEDS))
+    with pytest.raises(AssertionError):
+        check(planted(width, bias, n=LEAST_SEEDS))
+
+
+def test_the_rule_catches_runs_that_miss_a_mode():
+    """Three runs of 200 that miss 40 % of Z, and say nothing, are too many; flagged they pass."""
+    right = planted()
+    missed = np.arange(N_SEEDS) < 3
+    error = np.where(missed, np.log(0.6), right.error)
+    wrong = replace(right, error=error, covered=right.covered & ~missed)
+    with pytest.raises(AssertionError):
+        check(wrong)
+    check(replace(wrong, ok=~missed))
+
+
+def test_the_rule_catches_too_many_warnings():
+    """One run in nine that warns: what the others say does not make up for that."""
+    with pytest.raises(AssertionError):
+        check(replace(planted(), ok=np.arange(N_SEEDS) % 9 > 0))
 
 
 def test_list_of_systems():
     """One of every kind; a new kind is to be covered too."""
-    systems = exact_systems()
+    systems = exact_systems() | deceptive_systems()
+    assert len(set(SYSTEMS)) == len(SYSTEMS) >= 30
     assert set(SYSTEMS) <= systems.keys()
-    assert not IMPOSSIBLE & set(SYSTEMS)
+    assert set(SYSTEMS) >= COST.keys() | THREE_MODES
     kinds = set.union(*(set(systems[name].tags) for name in SYSTEMS))
     assert kinds >= {
         "constrained",
@@ -201,8 +330,13 @@ def test_list_of_systems():
 
 
 if __name__ == "__main__":
-    import sys
+    import argparse
 
+    parser = argparse.ArgumentParser()
+    parser.add_argument("systems", nargs="*", default=SYSTEMS)
+    parser.add_argument("--seeds", type=int)
+    options = parser.parse_args()
     print(HEADER)
-    for chosen in sys.argv[1:] or SYSTEMS:
-        print(repeat(chosen).row(chosen), flush=True)
+    for chosen in options.systems:
+        number = options.seeds or n_seeds(chosen)
+        print(repeat(chosen, range(number)).row(chosen), flush=True)

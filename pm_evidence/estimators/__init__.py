@@ -16,7 +16,12 @@ from pm_evidence.estimators.histogram import (
     histogram_posterior,
     work_density,
 )
-from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.jarzynski import (
+    importance,
+    jarzynski,
+    jarzynski_reverse,
+    single_run,
+)
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
 
@@ -30,6 +35,7 @@ __all__ = [
     "histogram",
     "histogram_draws",
     "histogram_posterior",
+    "importance",
     "jarzynski",
     "jarzynski_reverse",
     "lower_bound",

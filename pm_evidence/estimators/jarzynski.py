@@ -12,7 +12,14 @@ from pm_evidence.estimators.errors import Spread, checked_blocks, spread
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
 
-__all__ = ["checked_work", "jarzynski", "jarzynski_reverse", "single_run", "verdict"]
+__all__ = [
+    "checked_work",
+    "importance",
+    "jarzynski",
+    "jarzynski_reverse",
+    "single_run",
+    "verdict",
+]
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +68,7 @@ def jarzynski(
     >>> import numpy as np
     >>> work = np.random.default_rng(1).normal(2.5, 1.0, size=10_000)
     >>> jarzynski(work)  # exactly -2.5 + 0.5
-    LogEvidence(value=-2.006, mcse=0.013, estimator="jarzynski", status="ok")
+    LogEvidence(value=-1.988, mcse=0.013, estimator="jarzynski", status="ok")
     """
     check_text("name", name)
     log_weight = -checked_work(work)
@@ -129,6 +136,48 @@ def jarzynski_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Lo
     values = checked_work(work, finite=True)
     mirrored = jarzynski(-values, blocks=blocks, name="jarzynski_reverse")
     return replace(mirrored, value=-mirrored.value, lower=-mirrored.upper, upper=-mirrored.lower)
+
+
+def importance(work: ArrayLike) -> LogEvidence:
+    """Estimate log Z by importance sampling from a fitted density.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_draws,)
+        ``log q(x) - log f(x)`` in nats at independent draws from the fitted density ``q``, where
+        ``f`` is prior times likelihood. ``inf`` (weight zero) is legal and counts.
+
+    Returns
+    -------
+    LogEvidence
+        Log of the mean weight ``f / q``, with a Student interval.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is NaN or minus infinity.
+
+    Notes
+    -----
+    Annealing in a single step, from ``q`` to the posterior: the mean weight is unbiased for Z and
+    consistent, provided that ``q`` was fitted to other draws and reaches wherever ``f`` does. The
+    error is that of `jarzynski`. Distrust it where ``q`` may be narrower than the posterior: the
+    tail of the weights shows that in most runs but not in all (of a normal ``q`` five times too
+    narrow in four of five), and nothing in them shows a mode that ``q`` leaves out altogether. A
+    run therefore holds it against annealing.
+
+    Examples
+    --------
+    The integral of ``exp(-x**2 / 2)`` is ``0.5 log(2 pi) = 0.919`` on the log scale.
+
+    >>> import numpy as np
+    >>> from scipy import stats
+    >>> fitted = stats.t(5, scale=1.1)
+    >>> x = fitted.rvs(10_000, random_state=1)
+    >>> importance(fitted.logpdf(x) + x**2 / 2)
+    LogEvidence(value=0.9245, mcse=0.0027, estimator="importance", status="ok")
+    """
+    return jarzynski(work, name="importance")
 
 
 def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.numerics import log_mean_exp
@@ -20,10 +20,15 @@ from pm_evidence.estimators.cumulant import (
     upper_bound,
 )
 from pm_evidence.estimators.histogram import histogram
-from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.jarzynski import (
+    importance,
+    jarzynski,
+    jarzynski_reverse,
+    single_run,
+)
 from pm_evidence.estimators.power_posterior import power_posterior
 
-__all__ = ["estimates", "importance", "recommend"]
+__all__ = ["estimates", "recommend"]
 
 Floats = NDArray[np.float64]
 
@@ -116,22 +121,6 @@ def _check_found(found: Any) -> None:
     for i, estimate in enumerate(found):
         check_kind(f"found[{i}]", estimate, LogEvidence, "pass an estimate, for example bar(...)")
         check_choice(f"found[{i}].estimator", estimate.estimator, _ORDER)
-
-
-def importance(forward: ArrayLike) -> LogEvidence:
-    """Estimate log Z by importance sampling from a fitted density.
-
-    Parameters
-    ----------
-    forward : array_like of float64, shape (n,)
-        ``log q(x) - log f(x)`` in nats at independent draws from the fitted density ``q``.
-
-    Notes
-    -----
-    The mean weight is unbiased for Z; see ``jarzynski`` for its error, for what is raised, and for
-    when to distrust it.
-    """
-    return jarzynski(forward, name="importance")
 
 
 def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:

@@ -37,6 +37,7 @@ ARRAYS = {
     "histogram": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
     "histogram_draws": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
     "histogram_posterior": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "importance": {"work": GOOD},
     "jarzynski": {"work": GOOD},
     "jarzynski_reverse": {"work": GOOD},
     "lower_bound": {"work": GOOD},

@@ -222,7 +222,11 @@ def test_all_ways_to_the_evidence_agree(real_data):
     filtered = pe.log_evidence(pe.sample_evidence(example.gaussian_sv(returns), **options))
     full = pe.log_evidence(
         pe.sample_evidence(
-            example.full_sv(returns), draws=1000, kernel=pe.HMC(dense=False), **options
+            example.full_sv(returns),
+            draws=16_000,
+            target_mcse=None,
+            kernel=pe.HMC(dense=False),
+            **options,
         )
     )
     exact, error = reference_log_evidence(returns, 1500)
@@ -261,9 +265,9 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    assert "DRAWS = 1000" in text
+    assert "ERROR = 0.05" in text
     for cell in notebook.cells:
-        cell.source = cell.source.replace("DRAWS = 1000", "DRAWS = 300")
+        cell.source = cell.source.replace("ERROR = 0.05", "ERROR = 0.3")
     client = nbclient.NotebookClient(
         notebook, timeout=3600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     )

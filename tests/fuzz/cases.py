@@ -293,6 +293,7 @@ GOOD = {
         estimators.histogram_posterior,
         {**BOTH, "draws": 5, "random_seed": 1},
     ),
+    "estimators.importance": (estimators.importance, {"work": WORK}),
     "estimators.jarzynski": (
         estimators.jarzynski,
         {"work": WORK, "blocks": None, "name": "jarzynski"},
@@ -394,7 +395,7 @@ def _with_starts() -> Iterator[Call]:
 
 def _with_extremes() -> Iterator[Call]:
     """Lattices at the ends of what is legal, where tables of probabilities have their ends, too."""
-    shapes, strengths = (2, (2, 3), (3, 2, 2), (2, 70)), (1e6, -1e6, 0.4)
+    shapes, strengths = (2, (2, 3), (3, 2, 2), (2, 70)), (1e6, -1e6, 0.4, 0.0)
     lattices = [
         *(
             pe.Ising(shape, coupling=coupling, field=field, periodic=periodic)
