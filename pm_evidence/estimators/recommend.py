@@ -185,9 +185,9 @@ def _short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
     if estimate.value > drawn.value:
         return estimate
     message = (
-        f"importance sampling from a density that covers further modes gives {drawn.value:.3f}, "
-        f"more than {estimate.value:.3f} of {estimate.estimator}: the run missed them. Use "
-        "importance."
+        f"importance sampling from the fitted density gives {drawn.value:.3f}, more than "
+        f"{estimate.value:.3f} of {estimate.estimator}: annealing missed a part of the posterior. "
+        "Use importance."
     )
     return replace(estimate, status="missed_mass", message=message)
 

@@ -39,6 +39,9 @@ _PROBES, _LEAST_PROBES = 3, 100
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components of so many nats less than the largest play no part, nor do more than so many.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
+# A peak whose standard deviations are smaller than the population's by this factor's exponential is
+# a part of it, not the whole.
+_NARROWER = 0.2
 # Endless ascents closer than this in direction (cosine) follow one ridge; steps along a ridge.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
 # A ridge is left where its mass per step has fallen by so many nats.
@@ -115,8 +118,7 @@ def survey(
     peaks = scout.components()
     ridges = [scout.ridge(direction, reach) for direction, reach in endless]
     found = [*peaks, *(local for ridge in ridges for local in ridge)]
-    # one peak and no ridge: the population is at that peak, and knows its shape better
-    if len(found) <= 1:
+    if len(found) == 1 and _is_known(found[0], shape, log_evidence):
         found = []
     log_mass = np.array([local.log_mass for local in found])
     return Survey(
@@ -218,6 +220,20 @@ class _Scout:
                 break
             x = there.x[0] + step
         return found
+
+
+def _is_known(local: Local, shape: Shape, log_evidence: float) -> bool:
+    """Whether a peak is the population's own, so that the population knows its shape better.
+
+    A spike on top of the population is narrower, or holds more.
+    """
+    narrower = _log_volume(shape) - _log_volume(local.fit.shape)
+    return narrower < _NARROWER * local.fit.shape.mean.size and local.log_mass < log_evidence + 1.0
+
+
+def _log_volume(shape: Shape) -> float:
+    scales = np.diag(shape.factor) if shape.is_dense else shape.factor[:, 0]
+    return float(np.log(np.abs(scales)).sum())
 
 
 def _grows(ridge: list[Local], log_evidence: float) -> bool:

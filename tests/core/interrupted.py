@@ -103,6 +103,7 @@ def counted(found: list[float], moment: Moment) -> Iterator[None]:
 
 def main(moments: list[tuple[str, int]]) -> None:
     """Run into every moment, then to the end, and print what came out."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
     model = build()
     arguments: dict[str, Any] = {"draws": 100, "random_seed": 3, "progressbar": False, "cores": 1}
     seconds: list[float] = []

@@ -26,6 +26,14 @@ MOMENTS = [["IMPORT", 1], ["REWRITE", 30], ["PASS", 10], ["PASS", 100], ["LLVM",
 LONGEST_SECONDS = 30.0
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """A shell's background job inherits that SIGINT is ignored."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
 def run(moments: list[Any], **environment: str) -> dict[str, Any]:
     child = Path(__file__).with_name("interrupted.py")
     done = subprocess.run(

@@ -362,8 +362,8 @@ def test_single_run_of_noisy_islands():
 @pytest.mark.parametrize(
     ("variance", "message"),
     [
-        ([0.1], r"relative_variance must have one value per island, got shape \(1,\) for 2"),
-        (0.1, r"relative_variance must have one value per island, got shape \(\) for 2"),
+        ([0.1], r"relative_variance must have one value per island, got shape \(1,\) for work"),
+        (0.1, r"relative_variance must have one value per island, got shape \(\) for work"),
         ([0.1, np.nan], r"relative_variance must be .*not negative, got nan at island 1"),
         ([-0.1, 0.1], r"relative_variance must be .*not negative, got -0.1 at island 0"),
     ],

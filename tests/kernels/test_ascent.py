@@ -12,8 +12,8 @@ from pm_evidence.testing import deceptive_systems
 
 @pytest.fixture(scope="module")
 def correlated():
-    """A Gaussian with standard deviations from 0.01 to 10 and its peak at (1, ..., 4)."""
-    factor = np.array([[10.0, 0, 0, 0], [3, 1, 0, 0], [0, 0.5, 0.1, 0], [0.01, 0, 0, 0.01]])
+    """A Gaussian with standard deviations from 0.1 to 10 and its peak at (1, ..., 4)."""
+    factor = np.array([[10.0, 0, 0, 0], [3, 1, 0, 0], [0, 0.5, 0.1, 0], [0.1, 0, 0, 0.1]])
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1e6, shape=4)
         pm.Potential("l", pm.logp(pm.MvNormal.dist(np.arange(1.0, 5.0), chol=factor), x))
@@ -25,14 +25,14 @@ def test_the_peak_of_a_gaussian(correlated):
     start = np.random.default_rng(1).normal(size=(20, 4), scale=30.0)
     found = climb(correlated, start, Shape(np.zeros(4), np.ones((4, 1))), 2000)
     assert found.settled.all()
-    np.testing.assert_allclose(found.x[:, 3], 4.0, atol=0.01)
+    np.testing.assert_allclose(found.x[:, 3], 4.0, atol=0.1)
     peak = correlated.evaluate(np.arange(1.0, 5.0)[None]).log_density.sum()
     np.testing.assert_allclose(found.log_density, peak, atol=1e-3)
 
 
 def test_a_fitting_shape_needs_few_evaluations(correlated):
     """In the population's own coordinates a Gaussian is round."""
-    factor = np.array([[10.0, 0, 0, 0], [3, 1, 0, 0], [0, 0.5, 0.1, 0], [0.01, 0, 0, 0.01]])
+    factor = np.array([[10.0, 0, 0, 0], [3, 1, 0, 0], [0, 0.5, 0.1, 0], [0.1, 0, 0, 0.1]])
     shape = Shape(np.arange(1.0, 5.0), factor)
     start = shape.mean + np.random.default_rng(2).normal(size=(50, 4)) @ factor.T
     found = climb(correlated, start, shape, 100)
