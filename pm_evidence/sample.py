@@ -86,13 +86,15 @@ def sample_evidence(
     target : pymc.Model or native target, optional
         The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``.
     method : str or sampler
-        ``"auto"`` (the best for this kind of target), ``"smc"`` (sequential Monte Carlo on
-        independent islands), ``"ais"`` (annealed importance sampling, forward and reverse), or a
-        sampler with its own options such as ``pe.SMC(islands=32)``.
+        ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed importance
+        sampling with independent paths, forward and reverse), ``"aisel"`` (annealed importance
+        sampling with an estimated likelihood), or a sampler with its own options, such as
+        ``pe.SMC(islands=32)``. ``"auto"`` is ``"aisel"`` for models with a `pe.StateSpace` or
+        `pe.RandomEffects`, ``"smc"`` for all other models, and ``"ais"`` for native targets.
     draws : int, optional
         How many posterior draws, or paths in each direction, the first round makes in all: 3,200
-        by default for SMC (200 on each of 16 islands), 1,000 for annealed paths and for estimated
-        likelihoods.
+        by default for SMC (200 on each of 16 islands), 1,000 for AIS and AISEL. With islands each
+        makes at least two chains (20 draws for the default of ``pe.SMC``).
     schedule : str or array_like
         ``"adaptive"``, ``"linear"``, ``"sm08"``, or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
@@ -109,15 +111,15 @@ def sample_evidence(
     executor : concurrent.futures.Executor, optional
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
-        Rounds follow until the error of log evidence is at most so many nats, and its status
-        ``"ok"``; None for one round.
+        Rounds follow until the error of the recommended log evidence is at most so many nats, 0.02
+        by default, and its status ``"ok"``; None for one round.
     max_time : float, optional
-        Rounds stop where the next one would end later than after so many seconds.
+        No round starts that would end later than after so many seconds.
     max_draws : int, optional
-        Rounds stop at so many draws, over all islands, or paths in each direction. Where this or
-        ``max_time`` comes before an error that was asked for, the status says so. With the default
-        error and without limits a run stops at 10 times the draws of its first round, whatever
-        its error is; with an error of your own at 1,000 times.
+        Most draws over all islands, or paths in each direction. Where this or ``max_time`` ends a
+        run before it has the error that was asked for, the status says so. With the default error
+        and without limits a run ends at 10 times the draws of its first round, whatever its error
+        is; with an error of your own it ends at 1,000 times.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
         a stored result holds as its ``random_seed`` can be passed as it is, digits included.
@@ -136,7 +138,8 @@ def sample_evidence(
     -------
     xarray.DataTree
         Posterior draws with equal weights, and the groups ``log_evidence``, ``work`` and
-        ``annealing``. Log evidence is in nats, relative to the normalised prior.
+        ``annealing``. Log evidence is in nats, relative to the normalised prior. `log_evidence`
+        reads the recommended estimate.
 
     Raises
     ------

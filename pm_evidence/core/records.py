@@ -39,10 +39,13 @@ class LogEvidence:
     lower, upper : float
         95 % interval in nats.
     message : str
-        What the status means here, and what to do about it; empty when ``status`` is ``"ok"``.
+        What the status means here, and what to do about it. Of the recommended estimate of a run
+        whose status is ``"ok"``: why it was preferred to an estimate that comes first in the usual
+        order; otherwise empty.
     dof : float
-        Degrees of freedom of Student's t that ``mcse`` was estimated with; infinite where the
-        error is that of a normal distribution.
+        Degrees of freedom of Student's t that ``lower`` and ``upper`` are made with: how well
+        ``mcse`` itself is known. An error from the spread of 16 islands has 15; infinite where the
+        interval is that of a normal distribution.
 
     Raises
     ------

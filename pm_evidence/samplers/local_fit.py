@@ -45,10 +45,11 @@ class Local:
         squares: Floats = (scaled * scaled).sum(axis=0)
         return self.height - 0.5 * squares
 
-    def covers(self, point: Floats, height: float) -> bool:
-        """Whether a peak of this height at ``point`` is the same one."""
-        scaled = np.linalg.solve(self.fit.shape.factor, point - self.fit.shape.mean)
-        return bool(scaled @ scaled < _SAME**2) and height <= self.height + _SAME
+    def covers(self, points: Floats, heights: Floats) -> NDArray[np.bool_]:
+        """Return which of some peaks, of shape ``(n, d)``, are this one."""
+        scaled = np.linalg.solve(self.fit.shape.factor, (points - self.fit.shape.mean).T)
+        near: NDArray[np.bool_] = (scaled * scaled).sum(axis=0) < _SAME**2
+        return near & (heights <= self.height + _SAME)
 
 
 def fit_locally(posterior: Posterior, x: Floats, shape: Shape) -> Local | None:

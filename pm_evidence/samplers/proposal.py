@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.paths.fitted import StudentFit
 from pm_evidence.paths.mixture import StudentMixture, fit_components
 from pm_evidence.paths.posterior import Posterior
@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 Proposal = StudentFit | StudentMixture
 
 # Numbers of components that a population is fitted by, the next where the one before falls short
-# of this effective share of its draws.
-_COMPONENTS, _GOOD_SHARE = (1, 4, 8), 0.6
+# of this effective share of its draws, or of so many of the population's.
+_COMPONENTS, _GOOD_SHARE, _JUDGES = (1, 4, 8), 0.6, 500
 # Beyond this dimension covariances of several components cannot be learnt from a population, and
 # each needs so many draws per dimension below.
 _MOST_DIMENSIONS, _DRAWS_PER_DIMENSION, _MOST_DRAWS = 60, 10, 3000
@@ -71,7 +71,9 @@ def fit_proposal(
     wide = StudentFit(
         replace(whole.shape, factor=_SCALE_OF_WIDE * whole.shape.factor), _DOF_OF_WIDE
     )
-    best, best_share, spent = None, -1.0, 0
+    judges = draws[rng.permutation(n)[:_JUDGES]]
+    at_judges = posterior.log_density(judges)
+    best, best_share, spent = None, -1.0, len(judges)
     for k in _COMPONENTS:
         parts: list[StudentFit] = [whole]
         if k > 1:
@@ -83,7 +85,10 @@ def fit_proposal(
             [[log_evidence + np.log(_WIDE)], np.full(k, log_evidence - np.log(k)), found.log_mass]
         )
         mixture = StudentMixture.of([wide, *parts, *found.components], log_mass)
-        mixture, share = _adapted(posterior, mixture, rng)
+        mixture, share, value = _adapted(posterior, mixture, rng)
+        # the mean weight of draws from the posterior, where one is as good as lost if none comes
+        log_weight = at_judges - mixture.log_density(judges)
+        share = min(share, float(np.exp(min(value - log_mean_exp(log_weight), 0.0))))
         spent += _ROUNDS * _DRAWS
         if share > best_share:
             best, best_share = mixture, share
@@ -95,18 +100,19 @@ def fit_proposal(
 
 def _adapted(
     posterior: Posterior, mixture: StudentMixture, rng: np.random.Generator
-) -> tuple[StudentMixture, float]:
-    """Return the mixture with better weights, and the effective share of the last draws.
+) -> tuple[StudentMixture, float, float]:
+    """Return the mixture with better weights, and what its last draws tell.
 
-    The first component keeps a share of its own.
+    That is their effective share, and their estimate of log evidence. The first component keeps a
+    share of its own.
     """
-    share = 0.0
+    share, value = 0.0, -np.inf
     for _ in range(_ROUNDS):
         x = mixture.draw(_DRAWS, rng)
         log_parts = mixture.log_parts(x)
         log_density = np.logaddexp.reduce(log_parts, axis=0)
         log_weight = posterior.log_density(x) - log_density
-        share = float(ess_share(log_weight))
+        share, value = float(ess_share(log_weight)), log_mean_exp(log_weight)
         if share == 0.0:
             break
         weight = np.exp(log_weight - log_weight.max())
@@ -116,4 +122,4 @@ def _adapted(
         of_component = (1.0 - _EVEN) * of_component + even
         of_component[0] = max(of_component[0], _WIDE)
         mixture = mixture.reweighted(of_component)
-    return mixture, share
+    return mixture, share, value

@@ -30,19 +30,20 @@ class SMC:
 
     A pilot learns the schedule and the kernels; each island then runs them as they are, so that
     its estimate of Z is unbiased, and the spread of the islands gives the error. Where all
-    variables are continuous, each island also builds a bridge from a density that the pilot fitted
-    to its last population; where that fit is good, the bridge is the far more precise estimate.
+    variables are continuous, a mixture is also fitted to the last populations and to the peaks
+    that a survey of the posterior finds. Importance sampling from it, and a bridge from it to the
+    populations, are the far more precise estimates where the fit is good.
 
     Parameters
     ----------
     islands : int
-        Number of independent populations of ``draws`` particles each, at least 2.
+        Number of independent populations that share the draws, at least 2.
     chain_length : int
-        After resampling, ``draws / chain_length`` particles start chains of which all states are
-        kept (waste-free SMC, Dau and Chopin 2022). 1 is the standard algorithm: all particles are
-        resampled and moved once.
+        After resampling, one in ``chain_length`` particles of an island starts a chain of which
+        all states are kept (waste-free SMC, Dau and Chopin 2022). 1 is the standard algorithm: all
+        particles are resampled and moved once.
     ess : float
-        Effective sample size that every stage keeps, as a share of ``draws``.
+        Effective sample size that every stage keeps, as a share of an island's particles.
     resampling : str
         ``"systematic"``, ``"stratified"``, ``"residual"``, ``"ssp"`` or ``"multinomial"``.
     resample_below : float

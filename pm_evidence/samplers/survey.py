@@ -171,15 +171,22 @@ class _Scout:
         self.points = np.concatenate([self.points, x[chosen]])
         self.heights = np.concatenate([self.heights, height[chosen]])
 
-    def highest(self, n: int) -> list[int]:
-        """Return the indices of the highest peaks."""
-        return [int(i) for i in np.argsort(-self.heights, kind="stable")[:n]]
-
-    def fit(self, peak: int) -> Local | None:
-        """Return the density at a peak."""
-        if peak not in self._fits:
-            self._fits[peak] = self.fit_at(self.points[peak])
-        return self._fits[peak]
+    def distinct(self, n: int) -> list[Local]:
+        """Return densities at the highest peaks, at most ``n``, that do not cover each other."""
+        found: list[Local] = []
+        left = np.argsort(-self.heights, kind="stable")
+        for _ in range(2 * n):  # no fit succeeds at some peaks
+            if not left.size or len(found) == n:
+                break
+            peak = int(left[0])
+            if peak not in self._fits:
+                self._fits[peak] = self.fit_at(self.points[peak])
+            local = self._fits[peak]
+            left = left[1:]
+            if local is not None:
+                found.append(local)
+                left = left[~local.covers(self.points[left], self.heights[left])]
+        return found
 
     def fit_at(self, x: Floats) -> Local | None:
         """Return a density fitted at a point."""
@@ -197,7 +204,7 @@ class _Scout:
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
         x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
-        fits = [fit for fit in map(self.fit, self.highest(_CENTRES)) if fit is not None]
+        fits = self.distinct(_CENTRES)
         if not fits or len(x) < _LIKE:
             return
         predicted = np.array([fit.predicted(x) for fit in fits]).max(axis=0)
@@ -210,14 +217,13 @@ class _Scout:
         population's centre, as if annealed beyond ``beta = 1``; what lies higher than the curvature
         there predicts is climbed from.
         """
-        peaks = self.highest(_CENTRES)
-        centres = self.points[peaks] if peaks else self.shape.mean[None]
+        peaks: list[Local | None] = [*self.distinct(_CENTRES)] or [None]
+        centres = [self.shape.mean if peak is None else peak.fit.shape.mean for peak in peaks]
         n = max(budget // len(centres), _LEAST_PROBES)
-        for i, centre in enumerate(centres):
-            local = self.fit(peaks[i]) if peaks else self.fit_at(centre)
+        for i, (local, centre) in enumerate(zip(peaks, centres, strict=True)):
             near = draws
-            if local is not None and len(centres) > 1:
-                inside = _nearest(self.shape, draws, centres, i)
+            if len(centres) > 1:
+                inside = _nearest(self.shape, draws, np.array(centres), i)
                 near = draws[inside] if inside.any() else draws
             apart = near[rng.integers(len(near), size=n)] - centre
             if local is not None:  # at high powers the population has the curvature's shape
@@ -237,14 +243,7 @@ class _Scout:
 
     def components(self) -> list[Local]:
         """Return densities at the distinct peaks, but those of negligible mass."""
-        found: list[Local] = []
-        for peak in self.highest(3 * _MOST_PEAKS):
-            point, height = self.points[peak], float(self.heights[peak])
-            if any(local.covers(point, height) for local in found):
-                continue
-            local = self.fit(peak)
-            if local is not None:
-                found.append(local)
+        found = self.distinct(3 * _MOST_PEAKS)
         found = sorted(found, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
         return [local for local in found if local.log_mass > found[0].log_mass - _NEGLIGIBLE]
 
