@@ -27,6 +27,7 @@ from pm_evidence.estimators.jarzynski import (
     single_run,
 )
 from pm_evidence.estimators.power_posterior import power_posterior
+from pm_evidence.estimators.uncovered import uncovered
 
 __all__ = ["estimates", "recommend"]
 
@@ -135,6 +136,7 @@ def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
         return [_of_unlike(smc, unlike), alone]
     drawn = importance(np.concatenate([forward for forward, _ in works]))
     bridged = bridge(works)
+    drawn = _of_uncovered(drawn, uncovered(works))
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
     if smc.status == "missed_mass" and bridged.status == "ok":
@@ -217,6 +219,17 @@ def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
         "longer chains (pe.SMC(chain_length=50)), or another parametrisation of the model."
     )
     return replace(estimate, status="islands_differ", message=message)
+
+
+def _of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
+    """Return importance sampling with a status where it misses many of its errors."""
+    if drawn.status != "ok" or share <= _DISAGREEMENT * drawn.mcse:
+        return drawn
+    message = (
+        f"{share:.1%} of the islands' draws lie where the fitted density is so low that none of "
+        "its own draws came. Use bridge, or more draws."
+    )
+    return replace(drawn, status="missed_mass", message=message)
 
 
 def _unbounded(estimate: LogEvidence) -> LogEvidence:

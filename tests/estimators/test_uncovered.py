@@ -1,0 +1,64 @@
+"""Draws of islands that a fitted density does not cover."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.uncovered import uncovered
+
+POSTERIOR = stats.norm(0, 1)
+
+
+def works(rng, sd=1.2, mode=0.0, n_islands=16, n=200, n_fit=250):
+    """A normal posterior with a share ``mode`` of it far away, and a normal fit without that.
+
+    The fit is normalised, and Z is 1.
+    """
+
+    def log_f(x):
+        here, there = POSTERIOR.logpdf(x), stats.norm(50, 1).logpdf(x)
+        return np.logaddexp(np.log1p(-mode) + here, np.log(mode) + there if mode else -np.inf)
+
+    fit = stats.norm(0, sd)
+    found = []
+    for _ in range(n_islands):
+        x = fit.rvs(n_fit, random_state=rng)
+        y = POSTERIOR.rvs(n, random_state=rng) + 50 * (rng.random(n) < mode)
+        found.append((fit.logpdf(x) - log_f(x), fit.logpdf(y) - log_f(y)))
+    return found
+
+
+@pytest.mark.parametrize("sd", [1.0, 1.2, 2.0])
+def test_a_fit_that_covers(sd):
+    """Weights are bounded: hardly any draw of the posterior has more than the fit's own draws."""
+    assert uncovered(works(np.random.default_rng(1), sd)) < 2e-3
+
+
+def test_a_mode_that_the_fit_leaves_out():
+    share = uncovered(works(np.random.default_rng(2), mode=0.1))
+    assert 0.08 < share < 0.12
+
+
+def test_one_island_is_no_proof():
+    """A single draw somewhere is within the error."""
+    found = works(np.random.default_rng(3))
+    found[0][1][0] = -100.0
+    assert uncovered(found) == 0.0
+
+
+def test_importance_sampling_is_judged():
+    """Its own draws give 0.9 of the evidence, with a small error and no heavy tail."""
+    rng = np.random.default_rng(4)
+    status = {}
+    for mode in (0.0, 0.1):
+        blocks = [
+            BlockRecord(i, np.array([rng.normal(0, 0.02)]), None, relative_variance=4e-4, bridge=w)
+            for i, w in enumerate(works(rng, mode=mode))
+        ]
+        found = {e.estimator: e for e in estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))}
+        status[mode] = found["importance"].status
+        message = found["importance"].message
+    assert status == {0.0: "ok", 0.1: "missed_mass"}
+    assert "of the islands' draws lie where the fitted density is so low" in message
