@@ -29,6 +29,7 @@ def result_of(
     target: Target,
     record: RunRecord,
     evidence: list[LogEvidence],
+    draws: Floats | None,
     potentials: str,
     options: dict[str, Any],
 ) -> Any:
@@ -44,12 +45,13 @@ def result_of(
         What it left behind.
     evidence : list of LogEvidence
         Estimates, the recommended one first.
+    draws : ndarray, shape (n_chains, n_draws, n_dim), or None
+        Posterior draws.
     potentials : str
         What potentials counted as.
     options : dict
         Coordinates, dimensions and further groups that the user asks for.
     """
-    draws = posterior_draws(run, record, evidence)
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
     if draws is not None:

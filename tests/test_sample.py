@@ -483,13 +483,7 @@ def test_the_warning_points_to_the_users_line():
     """A warning from inside the package would not be seen as theirs."""
     with pytest.warns(pe.EvidenceWarning) as caught:
         pe.sample_evidence(
-            steep(),
-            method=pe.AIS(direction="forward"),
-            schedule=[0, 1],
-            draws=20,
-            target_mcse=None,
-            random_seed=1,
-            progressbar=False,
+            steep(), draws=320, target_mcse=1e-6, max_draws=320, random_seed=1, progressbar=False
         )
     assert caught[0].filename == __file__
 

@@ -50,4 +50,6 @@ def exceptions_of_users() -> Iterator[None]:
             cause = cause.__cause__
         if cause is None:
             raise
+        # or each would lead to the other, for whoever follows the chain
+        error.__cause__ = error.__context__ = None
         raise cause from None

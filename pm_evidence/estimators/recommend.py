@@ -46,6 +46,9 @@ _LEAST_EFFECTIVE_PATHS = 50.0
 # Standard errors by which an estimate may differ from Bennett's, and the least such error in its.
 _EXCLUDED, _LEAST_DIFFERENCE = 3.0, 0.1
 _BROKEN = ("unbounded", "missed_mass")
+# Where paths fail in these ways, importance sampling from a fitted density may still be right.
+# Where they contradict each other, that is to be known first.
+_REPLACED = ("missed_mass", "no_overlap", "dominated", "heavy_tail", "high_variance", "no_error")
 # The order in which the estimates of islands are considered. Importance sampling rests on the
 # fitted density alone, a bridge also on populations in which modes may have wrong shares.
 _ORDER = ("importance", "bridge", "smc")
@@ -245,8 +248,9 @@ def _one_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward paths alone."""
     work = record.work_forward
     mean, drawn = _with_check(jarzynski(work), record)
-    if mean.status == "missed_mass":
-        return [drawn[-1], mean, lower_bound(work), *drawn[:-1]]
+    instead = _first_of(mean, drawn)
+    if instead is not None:
+        return [instead, mean, lower_bound(work), *drawn[:-1]]
     return [mean, lower_bound(work), *drawn]
 
 
@@ -260,10 +264,25 @@ def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, 
     if not works:
         return estimate, []
     drawn = importance(np.concatenate([forward for forward, _ in works]))
+    if record.islands:
+        drawn = _of_uncovered(drawn, uncovered(works))
     if drawn.status == "ok":
+        remedy = "the fitted density leaves out what the paths met. Use more draws."
         estimate = _short_of(estimate, drawn)
+        estimate, drawn = _agreeing(estimate, drawn, "annealing", "importance sampling", remedy)
     others = [bridge(works)] if record.islands else []
     return estimate, [*others, drawn]
+
+
+def _first_of(estimate: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None:
+    """Return importance sampling if it is to be recommended instead of an estimate of paths."""
+    if not drawn or drawn[-1].status != "ok" or estimate.status not in _REPLACED:
+        return None
+    message = (
+        f"importance is recommended because the status of {estimate.estimator} is "
+        f"{estimate.status}."
+    )
+    return replace(drawn[-1], message=message)
 
 
 def _integrated(record: RunRecord) -> list[LogEvidence]:
@@ -310,8 +329,9 @@ def _two_sided(record: RunRecord) -> list[LogEvidence]:
     checked = [_checked_by(both, other) for other in others]
     exact = record.info.get("reverse_start") == "exact"
     bounds = lower_bound(forward), upper_bound(reverse, blocks=origin, exact=exact)
-    if both.status == "missed_mass":
-        return [drawn[-1], both, *checked, *bounds, *drawn[:-1]]
+    instead = _first_of(both, drawn)
+    if instead is not None:
+        return [instead, both, *checked, *bounds, *drawn[:-1]]
     return [both, *checked, *bounds, *drawn]
 
 

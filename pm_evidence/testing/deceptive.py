@@ -216,7 +216,7 @@ def build_infinite() -> "pm.Model":
 def systems() -> tuple[ExactSystem, ...]:
     """Return the deceptive systems."""
     continuous, high = tagged("continuous"), tagged("high-dimensional")
-    trap = continuous | tagged("trap", "multimodal", "potential")
+    modal = continuous | tagged("multimodal", "potential")
     funnel = continuous | tagged("hierarchical", "heavy-tailed", "constrained")
     one_way = _log_one_way()
     note = "normal marginal of the data given both scales, then quadrature over these"
@@ -225,7 +225,7 @@ def systems() -> tuple[ExactSystem, ...]:
             name,
             spike.build,
             spike.log_evidence(),
-            trap | tagged("constrained") | (high if spike.dims >= 10 else tagged()),
+            modal | tagged("constrained") | (high if spike.dims >= 10 else tagged()),
             "sum of two integrals of normals over a cube",
         )
         for name, spike in _SPIKES.items()
@@ -235,7 +235,7 @@ def systems() -> tuple[ExactSystem, ...]:
             name,
             case.build,
             case.log_evidence(),
-            trap | (high if case.dims >= 10 else tagged()),
+            modal | (high if case.dims >= 10 else tagged()),
             "sum of overlaps of normals",
         )
         for name, case in _MODES.items()
