@@ -1,0 +1,133 @@
+"""What a survey finds beside a population, from exact draws of the part that a run would hold."""
+
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pm_evidence.core.shape import learn_shape
+from pm_evidence.samplers import survey as module
+from pm_evidence.samplers.survey import survey
+from pm_evidence.testing import deceptive
+from tests.samplers.modes import draws_of_modes, draws_of_slab, posterior_of
+
+BUDGET = 30_000
+MODES = {name: deceptive._MODES[name] for name in ("two_widths_4", "two_widths_6")}
+
+
+def look(posterior, draws, seed, log_evidence=0.0, budget=BUDGET):
+    rng = np.random.default_rng(seed)
+    return survey(posterior, learn_shape(draws), draws, draws, log_evidence, budget, rng)
+
+
+def masses(found):
+    return np.sort(found.log_mass)[::-1]
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_narrow_mode_beside_a_wide_one(name):
+    """The population holds the wide mode alone; both are found with their own masses."""
+    case = MODES[name]
+    posterior = posterior_of(case.build())
+    exact = case.log_evidence()
+    for seed in range(10):
+        draws = draws_of_modes(case, 800, np.random.default_rng(seed), shares=[0.0, 1.0])
+        found = look(posterior, draws, seed)
+        assert found.n_peaks == 2
+        # two normals: Laplace's approximation is exact, as far as the population's scale allows
+        assert np.logaddexp.reduce(found.log_mass) == pytest.approx(exact, abs=0.1)
+
+
+def test_a_spike_in_a_slab():
+    """It lies below the scale of the slab, whose own peak is met by every ascent."""
+    case = deceptive._SPIKES["spike_20"]
+    posterior = posterior_of(case.build())
+    n_found = 0
+    for seed in range(10):
+        draws = draws_of_slab(case, 800, np.random.default_rng(seed))
+        mass = masses(look(posterior, draws, seed))
+        n_found += len(mass) == 2 and abs(mass[0] - np.log(100.0)) < 0.05
+    assert n_found >= 9
+
+
+def test_a_spike_on_top_of_the_slab():
+    """One peak, which is the spike's: it must not be taken for the population's own."""
+    case = replace(deceptive._SPIKES["spike_20"], centre=0.0)
+    draws = draws_of_slab(case, 800, np.random.default_rng(1))
+    found = look(posterior_of(case.build()), draws, 1)
+    assert found.n_peaks == 1
+    assert found.log_mass == pytest.approx([np.log(100.0)], abs=0.05)
+
+
+def test_one_peak_is_the_populations_own():
+    """Which knows its shape better than the curvature at the peak does."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=4)
+        pm.Normal("y", x, 1, observed=np.arange(4.0))
+    draws = np.arange(4.0) / 2 + np.random.default_rng(2).normal(0, 0.5**0.5, (800, 4))
+    found = look(posterior_of(model), draws, 2, log_evidence=-8.6)
+    assert found.components == [] and not found.unbounded
+
+
+def test_a_funnel_has_a_ridge_that_ends():
+    """The neck is followed, and its mass falls."""
+    with pm.Model() as model:
+        v = pm.Normal("v", 0, 3)
+        pm.Normal("x", 0, pm.math.exp(v / 2), shape=6)
+        pm.Normal("y", v, 100, observed=0.0)
+    rng = np.random.default_rng(3)
+    v = rng.normal(0, 3, (1600, 1))
+    found = look(posterior_of(model), np.hstack([v, np.exp(v / 2) * rng.normal(size=(1600, 6))]), 3)
+    assert not found.unbounded
+    neck = [component.shape.mean[0] for component in found.components]
+    assert min(neck) < -10.0
+
+
+def test_a_ridge_without_end():
+    """The likelihood grows without bound where the scale goes to zero and the mean to the data."""
+    rng = np.random.default_rng(4)
+    draws = np.column_stack([rng.normal(0.3, 0.1, 800), np.log(rng.uniform(0.05, 0.5, 800))])
+    assert look(posterior_of(deceptive.build_infinite()), draws, 4).unbounded
+
+
+@pytest.mark.parametrize("budget", [5_000, 30_000, 100_000])
+def test_the_cost_is_what_is_allowed(budget):
+    """Gradients as gradients, values as a third of them."""
+    case = MODES["two_widths_6"]
+    draws = draws_of_modes(case, 800, np.random.default_rng(5))
+    found = look(posterior_of(case.build()), draws, 5, budget=budget)
+    values = 2 * module._SHARE_OF_VALUES * budget / module._COST_OF_VALUE
+    assert found.n_evaluations < module._SHARE_OF_ASCENTS * budget + values + 6_000
+
+
+def test_positions_in_another_basin_stand_out():
+    """A density of any shape that falls with the prediction, and three values above their like."""
+    rng = np.random.default_rng(6)
+    predicted = -rng.exponential(1000.0, 5000)
+    log_density = -50.0 * np.sqrt(-predicted) + rng.normal(0, 5.0, 5000)
+    odd = np.argsort(predicted)[[700, 2500, 4000]]
+    log_density[odd] += 100.0
+    assert set(odd) == set(module._outlying(log_density, predicted, 3))
+
+
+def test_positions_between_prior_and_population():
+    """Their scales reach from the one to the other, and their centres follow."""
+    rng = np.random.default_rng(7)
+    prior, draws = rng.normal(0, 10, (4000, 2)), rng.normal(5, 0.1, (4000, 2))
+    x = module._between(prior, draws, 20_000, rng)
+    near = np.abs(x - 5).max(axis=1) < 0.3
+    far = np.abs(x).max(axis=1) > 8
+    assert 0.05 < near.mean() < 0.5 and 0.05 < far.mean() < 0.5
+    middle = (np.abs(x - 5) < 2).all(axis=1) & ~near
+    assert middle.mean() > 0.1
+
+
+def test_a_density_without_finite_values_is_survived():
+    """Half of the prior has no density, and there is no population worth the name."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Potential("l", pm.math.switch(x > 0, -x, -np.inf))
+    draws = np.abs(np.random.default_rng(8).normal(size=(200, 1)))
+    found = look(posterior_of(model), draws, 8)
+    assert np.isfinite(found.log_mass).all()
