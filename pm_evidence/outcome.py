@@ -22,8 +22,6 @@ __all__ = ["posterior_draws", "result_of"]
 Floats = NDArray[np.float64]
 Target = PyMCTarget | NativeTarget
 _RESAMPLING = 9  # phase of the random streams
-# Standard errors by which a moment of islands and one of importance sampling exclude each other.
-_EXCLUDED = 5.0
 
 
 def result_of(
@@ -96,9 +94,8 @@ def posterior_draws(
 ) -> Floats | None:
     """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``.
 
-    Draws of islands have the weight of their island. Where importance sampling is right, and the
-    estimates or the moments of the draws say that islands hold modes in wrong shares, its draws
-    are taken by their weights.
+    Draws of islands have the weight of their island. Where the estimates say that islands hold
+    modes in wrong shares and importance sampling is right, its draws are taken by their weights.
     """
     blocks = [block for block in record.islands or record.forward if block.draws is not None]
     if not blocks:
@@ -108,7 +105,7 @@ def posterior_draws(
         fitted = [block for block in blocks if block.fit_draws is not None]
         draws = (
             _drawn_by_weight(fitted, rng)
-            if fitted and _islands_are_wrong(fitted, evidence)
+            if fitted and _islands_are_wrong(evidence)
             else _drawn_by_island(blocks, rng)
         )
         return _in_chains(draws, run.sampler.islands)
@@ -120,46 +117,15 @@ def posterior_draws(
     return np.concatenate(parts)[rng.permutation(chosen)][None]
 
 
-def _islands_are_wrong(blocks: Sequence[BlockRecord], evidence: Sequence[LogEvidence]) -> bool:
-    """Whether draws of islands hold modes in wrong shares, as far as importance sampling tells."""
+def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
     status = {estimate.estimator: estimate.status for estimate in evidence}
-    if status.get("importance") != "ok":
-        return False
-    return status.get("bridge") != "ok" or _moments_differ(blocks)
-
-
-def _moments_differ(blocks: Sequence[BlockRecord]) -> bool:
-    """Whether a mean or a mean square of islands is excluded by importance sampling."""
-    x, log_weight = _fitted(blocks)
-    weight = normalised(log_weight)
-    centre = weight @ x
-    of_islands = [
-        moments.mean(axis=0)
-        for block in blocks
-        for moments in [_moments(np.asarray(block.draws), centre)]
-    ]
-    found = _moments(x, centre)
-    mean = weight @ found
-    error = np.sqrt((weight**2) @ (found - mean) ** 2)
-    own = np.mean(of_islands, axis=0)
-    own_error = np.std(of_islands, axis=0, ddof=1) / len(blocks) ** 0.5
-    return bool((np.abs(mean - own) > _EXCLUDED * np.hypot(error, own_error)).any())
-
-
-def _moments(x: Floats, centre: Floats) -> Floats:
-    apart = x - centre
-    return np.concatenate([apart, apart**2], axis=1)
-
-
-def _fitted(blocks: Sequence[BlockRecord]) -> tuple[Floats, Floats]:
-    """Return draws from the fitted densities, and their log weights in nats."""
-    x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
-    return x, -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
+    return status.get("importance") == "ok" and status.get("bridge") != "ok"
 
 
 def _drawn_by_weight(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
     """Return draws from the fitted densities, resampled by their importance weights."""
-    x, log_weight = _fitted(blocks)
+    x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
+    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
     chosen = resample(normalised(log_weight), len(x), rng, "systematic")
     drawn_by_weight: Floats = x[rng.permutation(chosen)]
     return drawn_by_weight

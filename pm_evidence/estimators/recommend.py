@@ -19,6 +19,7 @@ from pm_evidence.estimators.cumulant import (
     lower_bound,
     upper_bound,
 )
+from pm_evidence.estimators.fit_checks import moments_differ, uncovered
 from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import (
     importance,
@@ -27,16 +28,13 @@ from pm_evidence.estimators.jarzynski import (
     single_run,
 )
 from pm_evidence.estimators.power_posterior import power_posterior
-from pm_evidence.estimators.uncovered import uncovered
 
 __all__ = ["estimates", "recommend"]
 
 Floats = NDArray[np.float64]
 
 # An estimate whose error is this many times smaller than that of one before it is taken instead.
-# With 16 islands two errors that are equal differ by so much in 6 % of runs, so that choosing by
-# the errors makes them next to no smaller.
-_GROSS = 1.5
+_GROSS = 2.0
 _DISAGREEMENT = 5.0
 _ROUNDING = 1e-9  # nats
 # Variance of the islands' log evidence over the one that they state of themselves.
@@ -49,9 +47,11 @@ _BROKEN = ("unbounded", "missed_mass")
 # Where paths fail in these ways, importance sampling from a fitted density may still be right.
 # Where they contradict each other, that is to be known first.
 _REPLACED = ("missed_mass", "no_overlap", "dominated", "heavy_tail", "high_variance", "no_error")
-# The order in which the estimates of islands are considered. Importance sampling rests on the
-# fitted density alone, a bridge also on populations in which modes may have wrong shares.
-_ORDER = ("importance", "bridge", "smc")
+# The order in which the estimates of islands are considered. Weights that are too rare to be met
+# make importance sampling low and its error small at once; a bridge bounds them. But a bridge also
+# rests on the islands' draws, so these must be comparable with those from the fitted density.
+_ORDER = ("bridge", "importance", "smc")
+_UNCHECKED = ("importance", "bridge", "smc")
 
 
 def estimates(record: RunRecord) -> list[LogEvidence]:
@@ -78,23 +78,29 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     return [_unbounded(e) for e in found] if record.info.get("unbounded") else found
 
 
-def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
+def recommend(found: Sequence[LogEvidence], order: Sequence[str] = _ORDER) -> list[LogEvidence]:
     """Return independent estimates of one evidence, the recommended one first.
 
     Parameters
     ----------
     found : sequence of LogEvidence
         Estimates named ``"importance"``, ``"bridge"`` and ``"smc"``.
+    order : sequence of str
+        These names, in the order in which the estimates are considered.
 
     Notes
     -----
     The first estimate with the status ``"ok"`` is recommended, unless another one has an error
-    that is 1.5 times smaller. Then its message says why it was chosen. An order that is fixed
+    that is half as large. Then its message says why it was chosen. An order that is fixed
     beforehand, but for gross differences, does not choose estimates for an error that happens to
     be too small.
     """
     _check_found(found)
-    ranked = sorted(found, key=lambda estimate: _ORDER.index(estimate.estimator))
+    if sorted(order) != sorted(_ORDER):
+        raise ValueError(
+            f"order must hold {', '.join(map(repr, _ORDER))}, each once, got {described(order)}."
+        )
+    ranked = sorted(found, key=lambda estimate: list(order).index(estimate.estimator))
     usable = [estimate for estimate in ranked if estimate.status == "ok"]
     if not usable:
         known = [estimate for estimate in ranked if np.isfinite(estimate.mcse)] or ranked
@@ -141,11 +147,15 @@ def _of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     bridged = bridge(works)
     drawn = _of_uncovered(drawn, uncovered(works))
     smc, bridged, drawn = _compared(smc, bridged, drawn)
+    differ = _hold_other_shares(blocks)
+    if drawn.status == "ok" and differ:
+        smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
     smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
     if smc.status == "missed_mass" and bridged.status == "ok":
         message = f"it rests on the islands of smc, and of these is known: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
-    return [*recommend([smc, bridged, drawn]), alone]
+    order = _ORDER if differ is not None else _UNCHECKED
+    return [*recommend([smc, bridged, drawn], order), alone]
 
 
 def _compared(
@@ -222,6 +232,26 @@ def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
         "longer chains (pe.SMC(chain_length=50)), or another parametrisation of the model."
     )
     return replace(estimate, status="islands_differ", message=message)
+
+
+def _hold_other_shares(blocks: Sequence[BlockRecord]) -> bool | None:
+    """Whether importance sampling excludes what islands say of the posterior; None if unknown."""
+    draws = [np.asarray(block.draws) for block in blocks if block.draws is not None]
+    fit_draws = [block.fit_draws for block in blocks if block.fit_draws is not None]
+    if len(draws) < 2 or len(fit_draws) < len(blocks):
+        return None
+    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
+    return moments_differ(draws, np.concatenate(fit_draws), log_weight)
+
+
+def _of_other_shares(estimate: LogEvidence) -> LogEvidence:
+    if estimate.status != "ok":
+        return estimate
+    message = (
+        "importance sampling excludes a mean or a variance of the islands' draws: they hold modes "
+        "in wrong shares. Use importance."
+    )
+    return replace(estimate, status="inconsistent", message=message)
 
 
 def _of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:

@@ -1,16 +1,20 @@
-"""Whether a fitted density leaves out what islands met."""
+"""Whether islands and a density that was fitted to them describe the same posterior."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["uncovered"]
+from pm_evidence.core.numerics import normalised
+
+__all__ = ["moments_differ", "uncovered"]
 
 Floats = NDArray[np.float64]
 
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
+# Standard errors by which a moment of islands and one of importance sampling exclude each other.
+_EXCLUDED = 5.0
 
 
 def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
@@ -40,3 +44,33 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     error = float(share.std(ddof=1)) / len(share) ** 0.5 if len(share) > 1 else 0.0
     mean = float(share.mean())
     return mean if mean > _SIGNIFICANT * error else 0.0
+
+
+def moments_differ(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floats) -> bool:
+    """Whether importance sampling excludes a mean or a mean square of islands.
+
+    Islands then hold modes in wrong shares, though they may agree with each other.
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, shape (n, d)
+        Draws of each island, with equal weights.
+    fit_draws : ndarray, shape (m, d)
+        Draws from the fitted density.
+    log_weight : ndarray, shape (m,)
+        Their log weights in nats.
+    """
+    weight = normalised(log_weight)
+    centre = weight @ fit_draws
+    found = _moments(fit_draws, centre)
+    mean = weight @ found
+    error = np.sqrt((weight**2) @ (found - mean) ** 2)
+    islands = np.array([_moments(x, centre).mean(axis=0) for x in draws])
+    island_error = islands.std(axis=0, ddof=1) / len(islands) ** 0.5
+    distance = np.abs(mean - islands.mean(axis=0))
+    return bool((distance > _EXCLUDED * np.hypot(error, island_error)).any())
+
+
+def _moments(x: Floats, centre: Floats) -> Floats:
+    apart = x - centre
+    return np.concatenate([apart, apart**2], axis=1)

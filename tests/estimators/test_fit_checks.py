@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.estimators.fit_checks import moments_differ, uncovered
 from pm_evidence.estimators.recommend import estimates
-from pm_evidence.estimators.uncovered import uncovered
 
 POSTERIOR = stats.norm(0, 1)
 
@@ -46,6 +46,22 @@ def test_one_island_is_no_proof():
     found = works(np.random.default_rng(3))
     found[0][1][0] = -100.0
     assert uncovered(found) == 0.0
+
+
+@pytest.mark.parametrize(("share", "differ"), [(0.5, False), (0.4, True)])
+@pytest.mark.parametrize("apart", [3.0, 0.0])
+def test_islands_that_hold_modes_in_wrong_shares(share, differ, apart):
+    """Two modes at two places, or of two widths at one; the islands agree with each other."""
+    rng = np.random.default_rng(5)
+
+    def draws(n, of_first):
+        first = rng.random(n) < of_first
+        return np.where(first, rng.normal(0, 0.2, n), rng.normal(apart, 1.0, n))[:, None]
+
+    islands = [draws(400, share) for _ in range(16)]
+    x = rng.uniform(-6, 8, (20_000, 1))
+    log_f = np.logaddexp(stats.norm(0, 0.2).logpdf(x), stats.norm(apart, 1).logpdf(x))[:, 0]
+    assert moments_differ(islands, x, log_f) == differ
 
 
 def test_importance_sampling_is_judged():
