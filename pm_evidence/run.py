@@ -15,7 +15,7 @@ from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
 from pm_evidence.samplers.ais import AIS

@@ -27,7 +27,7 @@ from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.estimators.difference import difference
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.lines import line_of, method_of

@@ -6,7 +6,7 @@ from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, RunRecord
 from pm_evidence.estimators.fit_checks import moments_differ, uncovered
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.of_run import estimates
 
 POSTERIOR = stats.norm(0, 1)
 

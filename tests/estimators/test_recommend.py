@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse, recommend
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.of_run import estimates
 from tests.estimators.work import (
     LOG_Z,
     clustered_pair,

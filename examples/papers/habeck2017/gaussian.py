@@ -27,7 +27,7 @@ import pm_evidence as pe
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import RunRecord
-from pm_evidence.estimators.recommend import estimates
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.kernels.autoregression import Autoregression
 from pm_evidence.paths.moving import MovingGaussian
 from pm_evidence.schedules.fixed import linear
