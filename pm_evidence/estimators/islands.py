@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.fit_checks import moments_differ, uncovered
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
-from pm_evidence.estimators.recommend import ORDER, UNCHECKED, recommend
+from pm_evidence.estimators.recommend import BRIDGE_FIRST, IMPORTANCE_FIRST, recommend
 from pm_evidence.estimators.verdicts import agreeing, apart, of_uncovered, short_of
 
 __all__ = ["integrated", "of_islands"]
@@ -20,6 +21,10 @@ Floats = NDArray[np.float64]
 
 # Variance of the islands' log evidence over the one that they state of themselves.
 _UNLIKE = 4.5
+# With fewer effective draws from the fitted density than this share, large weights are so rare that
+# importance sampling has a skewed error, low and small at once. A bridge bounds the weights; but it
+# also rests on the shares in which islands hold modes, which vary more than its error tells.
+_GOOD_SHARE = 0.7
 
 
 def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
@@ -43,8 +48,19 @@ def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     if smc.status == "missed_mass" and bridged.status == "ok":
         message = f"it rests on the islands of smc, and of these is known: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
-    order = ORDER if differ is not None else UNCHECKED
+    rare = differ is not None and _effective_share(works, bridged.value) < _GOOD_SHARE
+    order = BRIDGE_FIRST if rare else IMPORTANCE_FIRST
     return [*recommend([smc, bridged, drawn], order), alone]
+
+
+def _effective_share(works: Sequence[tuple[Floats, Floats]], log_evidence: float) -> float:
+    """Return the effective share of draws from a fitted density, as draws of islands tell it.
+
+    It is the inverse of the mean weight of draws from the posterior. Draws from the fitted density
+    tell it less well: where large weights are rare, these are few among them, or none.
+    """
+    log_weight = -np.concatenate([reverse for _, reverse in works])
+    return float(np.exp(min(log_evidence - log_mean_exp(log_weight), 0.0)))
 
 
 def _compared(

@@ -9,18 +9,18 @@ import numpy as np
 from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.records import LogEvidence
 
-__all__ = ["ORDER", "UNCHECKED", "recommend"]
+__all__ = ["BRIDGE_FIRST", "IMPORTANCE_FIRST", "recommend"]
 
 # An estimate whose error is this many times smaller than that of one before it is taken instead.
 _GROSS = 2.0
-# The order in which the estimates of islands are considered. Weights that are too rare to be met
-# make importance sampling low and its error small at once; a bridge bounds them. But a bridge also
-# rests on the islands' draws, so these must be comparable with those from the fitted density.
-ORDER = ("bridge", "importance", "smc")
-UNCHECKED = ("importance", "bridge", "smc")
+# Orders in which the estimates of islands are considered.
+IMPORTANCE_FIRST = ("importance", "bridge", "smc")
+BRIDGE_FIRST = ("bridge", "importance", "smc")
 
 
-def recommend(found: Sequence[LogEvidence], order: Sequence[str] = ORDER) -> list[LogEvidence]:
+def recommend(
+    found: Sequence[LogEvidence], order: Sequence[str] = IMPORTANCE_FIRST
+) -> list[LogEvidence]:
     """Return independent estimates of one evidence, the recommended one first.
 
     Parameters
@@ -38,10 +38,9 @@ def recommend(found: Sequence[LogEvidence], order: Sequence[str] = ORDER) -> lis
     be too small.
     """
     _check_found(found)
-    if sorted(order) != sorted(ORDER):
-        raise ValueError(
-            f"order must hold {', '.join(map(repr, ORDER))}, each once, got {described(order)}."
-        )
+    if sorted(order) != sorted(BRIDGE_FIRST):
+        known = ", ".join(map(repr, IMPORTANCE_FIRST))
+        raise ValueError(f"order must hold {known}, each once, got {described(order)}.")
     ranked = sorted(found, key=lambda estimate: list(order).index(estimate.estimator))
     usable = [estimate for estimate in ranked if estimate.status == "ok"]
     if not usable:
@@ -72,4 +71,4 @@ def _check_found(found: Any) -> None:
         )
     for i, estimate in enumerate(found):
         check_kind(f"found[{i}]", estimate, LogEvidence, "pass an estimate, for example bar(...)")
-        check_choice(f"found[{i}].estimator", estimate.estimator, ORDER)
+        check_choice(f"found[{i}].estimator", estimate.estimator, BRIDGE_FIRST)
