@@ -38,9 +38,12 @@ def recommend(
     be too small.
     """
     _check_found(found)
-    if sorted(order) != sorted(BRIDGE_FIRST):
-        known = ", ".join(map(repr, IMPORTANCE_FIRST))
-        raise ValueError(f"order must hold {known}, each once, got {described(order)}.")
+    if not isinstance(order, list | tuple) or {*map(str, order)} != {*BRIDGE_FIRST}:
+        names = ", ".join(map(repr, IMPORTANCE_FIRST))
+        raise ValueError(
+            f"order must be a list of {names}, each once, got {described(order)}; leave it out for "
+            "this order."
+        )
     ranked = sorted(found, key=lambda estimate: list(order).index(estimate.estimator))
     usable = [estimate for estimate in ranked if estimate.status == "ok"]
     if not usable:

@@ -136,8 +136,9 @@ def test_the_order_is_fixed_beforehand():
     assert found[0].message == ""
     other = recommend(found, order=["bridge", "importance", "smc"])
     assert names(other) == ["bridge", "importance", "smc"]
-    with pytest.raises(ValueError, match="order must hold 'importance', 'bridge', 'smc', each"):
-        recommend(found, order=["bridge"])
+    for bad in (["bridge"], 5, [["bridge"], 1]):
+        with pytest.raises(ValueError, match="order must be a list of 'importance', 'bridge', 's"):
+            recommend(found, order=bad)
 
 
 def test_a_gross_difference_counts_and_is_told():
