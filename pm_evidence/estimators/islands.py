@@ -48,9 +48,16 @@ def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     if smc.status == "missed_mass" and bridged.status == "ok":
         message = f"it rests on the islands of smc, and of these is known: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
-    rare = differ is not None and _effective_share(works, bridged.value) < _GOOD_SHARE
-    order = BRIDGE_FIRST if rare else IMPORTANCE_FIRST
-    return [*recommend([smc, bridged, drawn], order), alone]
+    share = _effective_share(works, bridged.value) if differ is not None else 1.0
+    order = BRIDGE_FIRST if share < _GOOD_SHARE else IMPORTANCE_FIRST
+    found = recommend([smc, bridged, drawn], order)
+    if order is BRIDGE_FIRST and found[0] == bridged:
+        message = (
+            f"bridge is recommended because only {share:.0%} of the draws from the fitted density "
+            "are effective."
+        )
+        found[0] = replace(bridged, message=message)
+    return [*found, alone]
 
 
 def _effective_share(works: Sequence[tuple[Floats, Floats]], log_evidence: float) -> float:
