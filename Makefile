@@ -65,7 +65,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache --no-logo
 
 bench: $(STAMP)
-	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
+	@for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
 
 # One environment for everything; a changed pyproject.toml installs anew. Every interpreter of each
 # name on PATH is tried, because the first may be a shim that does not start, or one without venv.

@@ -21,6 +21,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from common import logistic_regression
 
 ALLOWED = 1.2
 
@@ -50,18 +51,6 @@ def varying_intercepts() -> pm.Model:
         slope = pm.Normal("slope", 0, 2)
         within = pm.HalfNormal("within", 2)
         pm.Normal("y", intercept[group] + slope * floor, within, observed=y)
-    return model
-
-
-def logistic_regression() -> pm.Model:
-    """500 observations, 10 covariates and an intercept."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(500, 10))
-    y = rng.random(500) < 1 / (1 + np.exp(-x @ rng.normal(0, 0.7, size=10)))
-    with pm.Model() as model:
-        intercept = pm.Normal("intercept", 0, 2)
-        slope = pm.Normal("slope", 0, 1, shape=10)
-        pm.Bernoulli("y", logit_p=intercept + x @ slope, observed=y.astype(int))
     return model
 
 

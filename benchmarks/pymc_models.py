@@ -7,19 +7,14 @@ draws); the time to reach an error ``e`` is ``time * rmse**2 / e**2``, as both e
 square root of the draws. ``python benchmarks/pymc_models.py [model ...]``
 """
 
-import argparse
-import fcntl
-import logging
-import pathlib
 import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from common import logistic_regression, start
 
 import pm_evidence as pe
 from pm_evidence.testing import exact_systems
@@ -27,18 +22,6 @@ from pm_evidence.testing import exact_systems
 TARGET_ERROR = 0.01
 # In all, over the islands of a run.
 DRAWS, DRAWS_OF_REFERENCE = 16_000, 320_000
-
-
-def logistic_regression() -> pm.Model:
-    """500 observations, 10 covariates and an intercept."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(500, 10))
-    y = rng.random(500) < 1 / (1 + np.exp(-x @ rng.normal(0, 0.7, size=10)))
-    with pm.Model() as model:
-        intercept = pm.Normal("intercept", 0, 2)
-        slope = pm.Normal("slope", 0, 1, shape=10)
-        pm.Bernoulli("y", logit_p=intercept + x @ slope, observed=y.astype(int))
-    return model
 
 
 def poisson_glmm() -> pm.Model:
@@ -137,21 +120,14 @@ def compare(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", nargs="*", help="part of a model's name; all by default")
-    parser.add_argument("--repeats", type=int, default=10)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    lock = (pathlib.Path(tempfile.gettempdir()) / "pm_evidence_benchmark.lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    options = start(__doc__)
     print(f"numpy {np.__version__}, PyMC {pm.__version__}, {options.repeats} runs each, 2 cores")
     print(f"seconds to an error of {TARGET_ERROR} nats: time * (rmse / {TARGET_ERROR})**2")
     columns = f"{'s':>6s} {'bias':>8s} {'rmse':>7s} {'to error':>9s}"
     print(f"{'':26s} {'':>10s} | {'ours':^33s} | {'pm.sample_smc':^33s} |")
     print(f"{'model':26s} {'log Z':>10s} | {columns} | {columns} | {'ratio':>8s} | first s")
     for name, (build, exact) in models().items():
-        if not options.model or any(part in name for part in options.model):
+        if not options.names or any(part in name for part in options.names):
             compare(name, build, exact, options.repeats)
 
 

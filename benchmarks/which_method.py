@@ -7,20 +7,15 @@ a part of the posterior, no effort buys that error, and the cost only says how f
 ``python benchmarks/which_method.py [system ...]``
 """
 
-import argparse
-import fcntl
-import logging
-import pathlib
 import sys
-import tempfile
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from common import start
 
 import pm_evidence as pe
 from pm_evidence.testing import deceptive_systems, exact_systems
@@ -93,14 +88,7 @@ def measure(case: Case, target: Any, method: str, repeats: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("systems", nargs="*", help="part of a system's name; all by default")
-    parser.add_argument("--repeats", type=int, default=10)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    lock = (pathlib.Path(tempfile.gettempdir()) / "pm_evidence_benchmark.lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    options = start(__doc__)
     print(f"{options.repeats} runs each with default settings, one thread; errors in nats")
     print(f"to {TARGET_ERROR}: CPU seconds * (rmse / {TARGET_ERROR})**2")
     print(
@@ -108,7 +96,7 @@ def main() -> None:
         f"{'ok':>5s} {'in 95':>5s} {'CPU s':>7s} {'evaluations':>11s} {f'to {TARGET_ERROR}':>10s}"
     )
     for case in cases():
-        if not options.systems or any(part in case.name for part in options.systems):
+        if not options.names or any(part in case.name for part in options.names):
             target = case.build()
             for method in case.methods:
                 print(measure(case, target, method, options.repeats), flush=True)

@@ -196,7 +196,7 @@ def sample_evidence(
         if isinstance(main, EstimatedTarget):
             main, kernel = _settled(run, main, kernel, chosen, display)
         record, evidence = _anneal(run, main, kernel, display, starts)
-        made = posterior_draws(run, record, evidence)
+        posterior = posterior_draws(run, record, evidence)
         if constant is not None:
             prior_run = replace(run, seed=run.seed + _PRIOR_RUN)
             # the prior's constant is no estimate: what moves estimates cannot move it
@@ -204,7 +204,7 @@ def sample_evidence(
             _, of_prior = _anneal(prior_run, constant, moves, display, None)
             evidence = [difference(evidence[0], of_prior[0])]
     _warn(evidence[0], record)
-    return result_of(run, main, record, evidence, made, potentials, options)
+    return result_of(run, main, record, evidence, posterior, potentials, options)
 
 
 @interruptible()
@@ -291,8 +291,8 @@ def simulate_and_certify(
         starts = Starts(x, kind="exact")
         record, evidence = _anneal(run, main, kernel, display, starts)
     _warn(evidence[0], record)
-    made = posterior_draws(run, record, evidence)
-    return result_of(run, main, record, evidence, made, "likelihood", idata_options(None))
+    posterior = posterior_draws(run, record, evidence)
+    return result_of(run, main, record, evidence, posterior, "likelihood", idata_options(None))
 
 
 def _annealer(chosen: Sampler, draws: int | None) -> tuple[SMC | AIS, int]:

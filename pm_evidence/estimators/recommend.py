@@ -30,12 +30,21 @@ def recommend(
     order : sequence of str
         These names, in the order in which the estimates are considered.
 
+    Returns
+    -------
+    list of LogEvidence
+        All of them. Where the first is not the first in the order, its message says why.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If ``found`` is not a list of such estimates, or ``order`` does not hold their names.
+
     Notes
     -----
     The first estimate with the status ``"ok"`` is recommended, unless another one has an error
-    that is half as large. Then its message says why it was chosen. An order that is fixed
-    beforehand, but for gross differences, does not choose estimates for an error that happens to
-    be too small.
+    that is less than half as large. Errors that differ less choose nothing: they may be small by
+    chance.
     """
     _check_found(found)
     if not isinstance(order, list | tuple) or {*map(str, order)} != {*BRIDGE_FIRST}:

@@ -36,8 +36,9 @@ _POWERS = (4.0, 40.0)
 # Excess of a probe's log density over the curvature's prediction that is worth an ascent, and how
 # many of those are made.
 _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# Peaks that are looked beside; positions of like prediction that are compared with one another;
-# nats added to their spread, for densities that are predicted exactly; ascents from the highest.
+# For the scan: the highest peaks, whose curvature predicts the density; how many positions of like
+# prediction are compared with each other; nats added to their spread, which is zero where the
+# prediction is exact; how many of the positions that stand out most are climbed from.
 _CENTRES, _LIKE, _EVEN_SPREAD, _ASCENTS_OF_SCAN = 4, 64, 0.1, 96
 # Least number of probes at each centre.
 _LEAST_PROBES = 100
@@ -45,8 +46,8 @@ _LEAST_PROBES = 100
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components of so many nats less than the largest play no part, nor do more than so many.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
-# A peak whose standard deviations are smaller than the population's by this factor's exponential is
-# a part of it, not the whole.
+# A peak is a part of the population, and not the whole, where the geometric mean of its standard
+# deviations is smaller than the population's by a factor of exp(0.2).
 _NARROWER = 0.2
 # Endless ascents closer than this in direction (cosine) follow one ridge; steps along a ridge.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
