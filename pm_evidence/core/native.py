@@ -20,6 +20,7 @@ __all__ = [
     "call_density",
     "call_frame",
     "exception_pending",
+    "skip_doubles",
     "view_address",
 ]
 
@@ -92,6 +93,17 @@ def view_address(typingctx: Any, address: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return signature, codegen
+
+
+@intrinsic
+def skip_doubles(typingctx: Any, pointer: Any, n: Any) -> Any:
+    """Return the pointer to what comes ``n`` numbers after that of a pointer to doubles."""
+    signature = _doubles(_doubles, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
 
     return signature, codegen
 

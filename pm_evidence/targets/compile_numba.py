@@ -6,6 +6,7 @@ moves it.
 """
 
 import hashlib
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from pm_evidence.core.native import (
     DENSITY_SIGNATURE,
     call_density,
     exception_pending,
+    skip_doubles,
     view_address,
 )
 from pm_evidence.targets.implementations import numba_implementations
@@ -147,21 +149,22 @@ def _is_single_precision(node: Any) -> bool:
 
 @interruptible()
 def compile_density(
-    x: Variable,
+    parts: Sequence[Variable],
     log_density: Sequence[Variable],
-    gradient: Sequence[Variable] | None = None,
+    gradient: Sequence[Sequence[Variable]] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledDensity:
     """Compile log prior and log likelihood of a flat vector, with or without gradients.
 
     Parameters
     ----------
-    x : TensorVariable, shape (n_dim,)
-        The flat vector that both graphs depend on.
+    parts : sequence of TensorVariable
+        The variables that both graphs depend on, of static shapes: the flat vector is their values,
+        one after the other.
     log_density : two scalar TensorVariable
         Log prior and log likelihood.
-    gradient : two TensorVariable of shape (n_dim,), optional
-        Their gradients.
+    gradient : two sequences of TensorVariable, optional
+        Their gradients with respect to every part.
     compile_kwargs : mapping, optional
         Passed on to ``pymc.compile``.
 
@@ -170,11 +173,17 @@ def compile_density(
     ``pm.Data`` and large constants are passed by pointer, so new data of the same kind need no new
     compilation; the machine code is kept on disk in PyTensor's own cache.
     """
-    outputs, data_inputs, values = _shared_to_inputs([*log_density, *(gradient or ())])
-    function = _compile([x, *data_inputs], outputs, **(compile_kwargs or {}))
+    terms = [g for of_term in gradient or () for g in of_term]
+    outputs, data_inputs, values = _shared_to_inputs([*log_density, *terms])
+    function = _compile([*parts, *data_inputs], outputs, **(compile_kwargs or {}))
     inner, arrays, key, slow_ops = _jit(function, values)
     c_function = _c_function(
-        inner, x.type.shape[0], arrays, gradient is not None, key, in_python=bool(slow_ops)
+        inner,
+        [part.type.shape for part in parts],
+        arrays,
+        gradient is not None,
+        key,
+        in_python=bool(slow_ops),
     )
     packed = np.array([n for a in arrays for n in (a.ctypes.data, *a.shape)] or [0], np.int64)
     return CompiledDensity(
@@ -184,7 +193,7 @@ def compile_density(
 
 @interruptible()
 def compile_draws(
-    outputs: Sequence[Variable],
+    outputs: Sequence[Variable], shapes: Sequence[tuple[int, ...]]
 ) -> Callable[[NDArray[np.float64], np.random.Generator], None] | None:
     """Compile random draws of some variables, jointly, as rows of one array.
 
@@ -192,6 +201,8 @@ def compile_draws(
     ----------
     outputs : sequence of TensorVariable
         Graphs of random variables; each draw is their values, flat, one after the other.
+    shapes : sequence of tuple of int
+        Shape of every output.
 
     Returns
     -------
@@ -205,20 +216,21 @@ def compile_draws(
     if threaded is None:
         return None
     outputs, generator, last = threaded
-    flat = pt.concatenate([pt.cast(pt.as_tensor(v).ravel(), "float64") for v in outputs])
-    function = _compile([pytensor.In(generator, mutable=True), *shared], [last, flat])
+    outputs = [pt.cast(pt.as_tensor(v), "float64") for v in outputs]
+    function = _compile([pytensor.In(generator, mutable=True), *shared], [last, *outputs])
     inner, arrays, key, slow_ops = _jit(function, values)
     if slow_ops:
         return None
-    names = ", ".join(f"a{i}" for i in range(len(arrays)))
-    source = "\n".join(
-        [
-            f"def draws(out, generator, {names}):",
-            "    for i in range(out.shape[0]):",
-            f"        generator, flat = inner(generator, {names})",
-            "        out[i] = flat",
-        ]
-    )
+    arguments = ", ".join(["generator", *(f"a{i}" for i in range(len(arrays)))])
+    results = ", ".join(["generator", *(f"value{i}" for i in range(len(outputs)))])
+    lines = [
+        f"def draws(out, {arguments}):",
+        "    for row in range(out.shape[0]):",
+        f"        {results} = inner({arguments})",
+    ]
+    for i, (start, shape) in enumerate(zip(_starts(shapes), shapes, strict=False)):
+        lines += _written(f"value{i}", shape, "out[row, ", start, indent=8)
+    source = "\n".join([*lines, ""])
     loop = compile_numba_function_src(
         source,
         "draws",
@@ -371,52 +383,99 @@ def _lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
 
 def _c_function(
     inner: Any,
-    n_dim: int,
+    shapes: Sequence[tuple[int, ...]],
     arrays: Sequence[NDArray[Any]],
     with_gradient: bool,
     key: str | None,
     *,
     in_python: bool,
 ) -> Any:
-    """Wrap a jitted function of arrays into the C signature, cached on disk under ``key``."""
+    """Wrap a jitted function of parts and arrays into the C signature, cached under ``key``."""
     scope: dict[str, Any] = {
         "__name__": __name__,  # numba's cache looks the function's module up
         "carray": nb.carray,
         "view_address": view_address,
+        "skip_doubles": skip_doubles,
         "exception_pending": exception_pending,
         "inner": inner,
     }
-    reads, arguments, position = [], ["x"], 0
+    starts = _starts(shapes)
+    reads = [
+        f"    x{i} = carray(skip_doubles(x_, {start}), {shape})"
+        for i, (start, shape) in enumerate(zip(starts, shapes, strict=False))
+    ]
+    arguments, position = [f"x{i}" for i in range(len(shapes))], 0
     for i, array in enumerate(arrays):
         scope[f"type{i}"] = nb.from_dtype(array.dtype)
-        shape = "".join(f"data[{position + 1 + k}], " for k in range(array.ndim))
-        reads.append(f"        a{i} = carray(view_address(data[{position}]), ({shape}), type{i})")
+        lengths = "".join(f"data[{position + 1 + k}], " for k in range(array.ndim))
+        reads.append(f"    a{i} = carray(view_address(data[{position}]), ({lengths}), type{i})")
         arguments.append(f"a{i}")
         position += 1 + array.ndim
-    results = "log_prior, log_likelihood" + (", g_prior, g_likelihood" if with_gradient else "")
-    lines = [
+    results, writes = ["log_prior", "log_likelihood"], []
+    if with_gradient:
+        writes.append(f"    gradient = carray(gradient_, (2, {starts[-1]}))")
+        for row in range(2):
+            for i, (start, shape) in enumerate(zip(starts, shapes, strict=False)):
+                results.append(f"g{row}_{i}")
+                writes += _written(results[-1], shape, f"gradient[{row}, ", start, indent=4)
+    # a call of so many arguments as some models have variables does not compile inside of try
+    filled = [
+        "def fill(x_, out_, gradient_, data_):",
+        "    out = carray(out_, (2,))",
+        f"    data = carray(data_, ({max(position, 1)},))",
+        *reads,
+        f"    {', '.join(results)} = inner({', '.join(arguments)})",
+        "    out[0] = log_prior.item()",
+        "    out[1] = log_likelihood.item()",
+        *writes,
+        "",
+    ]
+    guarded = [
         "def density(x_, out_, gradient_, data_):",
         *(["    if exception_pending():", "        return 1"] if in_python else []),
         "    try:",
-        f"        x = carray(x_, ({n_dim},))",
-        "        out = carray(out_, (2,))",
-        f"        data = carray(data_, ({max(position, 1)},))",
-        *reads,
-        f"        {results} = inner({', '.join(arguments)})",
-        "        out[0] = log_prior.item()",
-        "        out[1] = log_likelihood.item()",
+        "        fill(x_, out_, gradient_, data_)",
+        "    except Exception:",
+        "        return 1",
+        "    return 0",
+        "",
     ]
-    if with_gradient:
-        lines += [
-            f"        gradient = carray(gradient_, (2, {n_dim}))",
-            "        gradient[0] = g_prior",
-            "        gradient[1] = g_likelihood",
-        ]
-    lines += ["    except Exception:", "        return 1", "    return 0", ""]
-    source = "\n".join(lines)
+    source = "\n".join([*filled, *guarded])
     digest = hashlib.sha256(f"{key}{source}{[a.dtype.str for a in arrays]}".encode()).hexdigest()
+    names = [f"{digest}_{part}" if key else None for part in ("fill", "density")]
+    fill = compile_numba_function_src(
+        "\n".join(filled), "fill", global_env=scope, cache_key=names[0]
+    )
     function = compile_numba_function_src(
-        source, "density", global_env=scope, cache_key=digest if key else None
+        "\n".join(guarded),
+        "density",
+        global_env=scope | {"fill": nb.njit(fill)},
+        cache_key=names[1],
     )
     with _quietly():
         return nb.cfunc(DENSITY_SIGNATURE, cache=key is not None)(function)
+
+
+def _starts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return where every part begins in the flat vector, and where the last one ends."""
+    return [0, *np.cumsum([math.prod(shape) for shape in shapes], dtype=int).tolist()]
+
+
+def _written(name: str, shape: tuple[int, ...], target: str, start: int, indent: int) -> list[str]:
+    """Return lines that copy an array into a row from position ``start`` on.
+
+    Loops, because an assignment of whole rows compiles numba's message on shapes too, for seconds.
+    """
+    margin, step = " " * indent, " " * 4
+    if not shape:
+        return [f"{margin}{target}{start}] = {name}.item()"]
+    indices = [f"i{axis}" for axis in range(len(shape))]
+    lines = [
+        f"{margin}{step * axis}for {index} in range({length}):"
+        for axis, (index, length) in enumerate(zip(indices, shape, strict=True))
+    ]
+    place = "0"
+    for index, length in zip(indices, shape, strict=True):
+        place = f"({place} * {length} + {index})"
+    element = f"{name}[{', '.join(indices)}]"
+    return [*lines, f"{margin}{step * len(shape)}{target}{start} + {place}] = {element}"]

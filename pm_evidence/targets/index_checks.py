@@ -61,12 +61,12 @@ class Guard:
     inside: Variable
     array: str
 
-    def why(self, x: Variable, values: NDArray[np.float64]) -> str | None:
-        """Return what is wrong with the index where ``x`` has these values; None if nothing."""
+    def why(self, inputs: Sequence[Variable], values: Sequence[NDArray[np.float64]]) -> str | None:
+        """Return what is wrong with the index at these values of inputs; None if nothing."""
         function = pytensor.function(
-            [x], [self.index, self.length], mode="FAST_COMPILE", on_unused_input="ignore"
+            list(inputs), [self.index, self.length], mode="FAST_COMPILE", on_unused_input="ignore"
         )
-        index, length = function(values)
+        index, length = function(*values)
         return _problem(np.asarray(index), int(length), self.array, _name(self.index))
 
 

@@ -19,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pm_evidence.core.sums import total
 from pm_evidence.targets.implementations import numba_implementations
+from pm_evidence.targets.matrix_products import replace_product
 
 __all__ = ["with_ordered_sums"]
 
@@ -49,6 +50,7 @@ def with_ordered_sums(mode: Mode) -> Mode:
     return mode.register(
         (dfs_rewriter(_multiply_by_reciprocal), _BEFORE_OPERATIONS_MERGE),
         (dfs_rewriter(_order_sum), _BEFORE_LOOPS_MERGE),
+        (dfs_rewriter(replace_product), _BEFORE_LOOPS_MERGE),
     )
 
 

@@ -57,7 +57,7 @@ class PriorSampler:
         with _drawing():
             self.shapes = [np.shape(value) for value in self._in_python()]
         self._n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
-        self._compiled = compile_draws(outputs) if outputs else None
+        self._compiled = compile_draws(outputs, self.shapes) if outputs else None
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.

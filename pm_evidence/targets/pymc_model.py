@@ -122,24 +122,24 @@ class PyMCTarget:
     @cached_property
     def density(self) -> CompiledDensity:
         """Log prior and log likelihood, without gradients."""
-        x, log_density = self._flat_graphs()
-        return self._compiled(x, log_density, None)
+        parts, log_density = self._graphs()
+        return self._compiled(parts, log_density, None)
 
     @cached_property
     def differentiable(self) -> CompiledDensity | None:
         """Log prior and log likelihood with gradients; None where there is none."""
         if self.continuous.size == 0:
             return None
-        x, log_density = self._flat_graphs()
+        parts, log_density = self._graphs()
         try:
             with quietly():
                 gradient = [
-                    pt.grad(pm.pytensorf.rewrite_pregrad(term), x, disconnected_inputs="ignore")
+                    pt.grad(pm.pytensorf.rewrite_pregrad(term), parts, disconnected_inputs="ignore")
                     for term in log_density
                 ]
         except (NotImplementedError, NullTypeGradError):
             return None
-        return self._compiled(x, log_density, gradient)
+        return self._compiled(parts, log_density, gradient)
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
@@ -182,8 +182,8 @@ class PyMCTarget:
             )
         return x
 
-    def _flat_graphs(self) -> tuple[Variable, list[Variable]]:
-        """Return the flat vector, and log prior and log likelihood as graphs of it."""
+    def _graphs(self) -> tuple[list[Variable], list[Variable]]:
+        """Return the parts of the flat vector, and log prior and log likelihood as their graphs."""
         model = self.model
         try:
             with quietly():
@@ -194,19 +194,18 @@ class PyMCTarget:
         except NotImplementedError as error:
             self._name_without_density(error)
             raise
-        x = pt.TensorType("float64", shape=(self.n_dim,))("x")
-        values, start = {}, 0
+        # one input a variable: slices of a single one would cost seconds of compiling
+        parts, values = [], {}
         for value_var, shape in zip(model.value_vars, self.shapes, strict=True):
-            stop = start + int(np.prod(shape))
-            value = pt.specify_shape(x[start:stop].reshape(shape), shape)
-            values[value_var] = value.astype(value_var.dtype)
-            values[value_var].name = model.values_to_rvs[value_var].name
-            start = stop
+            part = pt.TensorType("float64", shape=shape)(model.values_to_rvs[value_var].name)
+            parts.append(part)
+            values[value_var] = part.astype(value_var.dtype)
+            values[value_var].name = part.name
         graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
         graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
         graphs, self._guards = with_guarded_indices(graphs)
-        self._x = x
-        return x, self._impossible_beyond_doubles(graphs, values)
+        self._parts = parts
+        return parts, self._impossible_beyond_doubles(graphs, values)
 
     def _impossible_beyond_doubles(
         self, graphs: list[Variable], values: Mapping[Variable, Variable]
@@ -251,9 +250,12 @@ class PyMCTarget:
         return self.model.datalogp if missing is None else self.model.datalogp + missing
 
     def _compiled(
-        self, x: Variable, log_density: list[Variable], gradient: list[Variable] | None
+        self,
+        parts: list[Variable],
+        log_density: list[Variable],
+        gradient: list[list[Variable]] | None,
     ) -> CompiledDensity:
-        compiled = compile_density(x, log_density, gradient, self.compile_kwargs)
+        compiled = compile_density(parts, log_density, gradient, self.compile_kwargs)
         if compiled.slow_ops:
             _log.warning(
                 "No numba implementation of %s: the model runs in Python there, correct but slow.",
@@ -345,8 +347,13 @@ class PyMCTarget:
 
     def _refuse_index(self, x: Floats) -> None:
         """Raise an error if some index lies outside of its array at a point ``x``."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        values = [
+            part.reshape(shape)
+            for part, shape in zip(np.split(x, ends[:-1]), self.shapes, strict=True)
+        ]
         for guard in self._guards:
-            problem = guard.why(self._x, x)
+            problem = guard.why(self._parts, values)
             if problem is not None:
                 raise ModelError(f"{problem} The index is that of a draw from the prior.")
 

@@ -406,7 +406,7 @@ def test_draws_of_a_graph_on_one_generator():
     """Joint draws: the child is drawn given the parent of the same row."""
     parent = pm.Normal.dist(10.0, 1.0)
     child = pm.Normal.dist(parent, 1e-3, size=2)
-    draw = compile_draws([parent, child])
+    draw = compile_draws([parent, child], [(), (2,)])
     out = np.empty((2000, 3))
     draw(out, np.random.default_rng(1))
     assert stats.kstest(out[:, 0], stats.norm(10, 1).cdf).pvalue > 1e-4
@@ -423,8 +423,8 @@ def test_graphs_with_several_generators_are_not_compiled():
         1.0,
         dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size),
     )
-    assert compile_draws([two]) is None
-    assert compile_draws([pm.Normal.dist()]) is not None
+    assert compile_draws([two], [()]) is None
+    assert compile_draws([pm.Normal.dist()], [()]) is not None
 
 
 def test_shared_generators_do_not_repeat_draws():
@@ -432,7 +432,7 @@ def test_shared_generators_do_not_repeat_draws():
     rng = pytensor.shared(np.random.default_rng(0))
     one, two = (pt.random.normal(0, 1, rng=rng, return_next_rng=True)[1] for _ in range(2))
     out = np.empty((1000, 2))
-    compile_draws([one, two])(out, np.random.default_rng(2))
+    compile_draws([one, two], [(), ()])(out, np.random.default_rng(2))
     assert abs(np.corrcoef(out.T)[0, 1]) < 0.15
 
 

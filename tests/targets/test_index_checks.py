@@ -162,5 +162,5 @@ def test_no_cost_without_computed_indices():
         observed_at(x()[pm.Data("i", np.array([0, 1, 2]))])
         pm.Categorical("c", pm.Dirichlet("p", np.ones(3)), observed=[0, 1, 2])
     target = PyMCTarget(model)
-    target._flat_graphs()
+    target._graphs()
     assert target._guards == []
