@@ -35,7 +35,8 @@ def run(target: Any, **kwargs: Any) -> Any:
 
 def state_space() -> pm.Model:
     """A local level with noise, by a particle filter."""
-    y = np.cumsum(np.random.default_rng(1).normal(size=30))
+    rng = np.random.default_rng(1)
+    y = np.cumsum(rng.normal(0, 0.5, size=30)) + rng.normal(size=30)
     with pm.Model() as model:
         level, noise = pm.HalfNormal("level", 1), pm.HalfNormal("noise", 1)
         pe.StateSpace(
