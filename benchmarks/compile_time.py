@@ -154,8 +154,8 @@ def seconds() -> float:
 
 def ours(model: pm.Model) -> None:
     """Compile, by calling it, what a first run of ``pe.sample_evidence`` calls of the model."""
-    from pm_evidence.lines import line_of
-    from pm_evidence.targets.at_hand import target_of
+    from pm_evidence.runs.defaults import line_of
+    from pm_evidence.targets.model.cache import target_of
 
     target = target_of(model)
     line = line_of(target, "auto")

@@ -16,12 +16,12 @@ import numpy as np
 
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.random import next_word, streams
-from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis
-from pm_evidence.kernels.cluster import SwendsenWang
-from pm_evidence.kernels.heat_bath import ColourHeatBath
-from pm_evidence.paths.lattice import DetouredPath, LatticePath
+from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
+from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.targets.lattice import Ising, Potts
 
 BETA_C = np.log(1.0 + np.sqrt(2.0)) / 2.0
 # What is aimed at, by the width of vectors in bits.

@@ -19,8 +19,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_evidence.targets.estimated_variable import estimators_of
-from pm_evidence.targets.state_space import StateSpace
+from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.variable import estimators_of
 
 T, N = 945, 500
 MU, PHI, SIGMA = -0.5, 0.97, 0.2

@@ -19,10 +19,10 @@ import time
 
 import numpy as np
 import pymc as pm
+from real_data import radiata_pine
 from scipy.special import gammaln
 
 import pm_evidence as pe
-from pm_evidence.datasets import radiata_pine
 
 PRIOR_MEAN = np.array([3000.0, 185.0])
 PRIOR_PRECISION = np.array([0.06, 6.0])  # in units of tau

@@ -43,9 +43,9 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
+from real_data import ENVIRONMENT_VARIABLE, pound_dollar
 
 import pm_evidence as pe
-from pm_evidence.datasets import ENVIRONMENT_VARIABLE, pound_dollar
 
 SEED = 20260731
 RESULTS = Path(__file__).parent / "results"

@@ -3,17 +3,19 @@
 ``sample_evidence(model)`` estimates the log evidence of a model; ``compare`` ranks models.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
 from pm_evidence import estimators
-from pm_evidence.core.errors import EvidenceWarning, ModelError, NumericalError
+from pm_evidence.api.latent import sample_latent
+from pm_evidence.api.sample import sample_evidence, simulate_and_certify
+from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.version import VERSION
+from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
-from pm_evidence.latent import sample_latent
 from pm_evidence.plots import (
     plot_compare,
     plot_energy,
@@ -22,14 +24,11 @@ from pm_evidence.plots import (
     plot_work,
 )
 from pm_evidence.results import attach_evidence, bayes_factor, compare, log_evidence
-from pm_evidence.sample import sample_evidence, simulate_and_certify
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.targets.gaussian import Gaussian
-from pm_evidence.targets.lattice import Ising, Potts
-from pm_evidence.targets.random_effects import RandomEffects
-from pm_evidence.targets.state_space import StateSpace
+from pm_evidence.targets.estimated.random_effects.api import RandomEffects
+from pm_evidence.targets.estimated.state_space.api import StateSpace
 
 __all__ = [
     "AIS",
@@ -65,7 +64,4 @@ __all__ = [
     "simulate_and_certify",
 ]
 
-try:
-    __version__ = version("pm_evidence")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0"
+__version__ = VERSION

@@ -14,10 +14,10 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from real_data import load_csv
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.datasets import load_csv
 from pm_evidence.testing.quadrature import log_integral
 from pm_evidence.testing.random_effects import (
     build_poisson_glmm,

@@ -154,7 +154,7 @@ def test_starts_that_contradict_themselves_give_a_warning(idata):
 @pytest.mark.parametrize("name", ["ordered_three", "dirichlet_multinomial", "von_mises"])
 def test_users_draws_are_mapped_back(name):
     """To the unconstrained scale and forth again they are the same."""
-    from pm_evidence.targets.at_hand import target_of
+    from pm_evidence.targets.model.cache import target_of
 
     target = target_of(exact_systems()[name].build())
     x = target.draw(5, np.random.SeedSequence(1)).x

@@ -6,7 +6,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.fast_math import fast_exp
+from pm_evidence.core.codegen.fast_math import fast_exp
 from pm_evidence.core.sums import dot, total
 
 __all__ = [

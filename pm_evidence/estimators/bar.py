@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.errors import Spread, checked_blocks, spread
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.jarzynski import checked_work
+from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
 
 __all__ = ["Overlap", "bar", "bar_log_evidence", "overlap"]
 

@@ -2,8 +2,8 @@
 
 from pm_evidence.core.checks import check_kind
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.errors import Spread, combined
 from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.standard_errors import Spread, combined
 
 __all__ = ["difference"]
 

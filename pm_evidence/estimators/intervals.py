@@ -1,6 +1,6 @@
 """95 % intervals around an estimate with a standard error."""
 
-from pm_evidence.estimators.errors import Spread
+from pm_evidence.estimators.standard_errors import Spread
 
 __all__ = ["half_width", "interval"]
 

@@ -5,8 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import float_array
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.errors import spread
 from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.standard_errors import spread
 
 __all__ = ["power_posterior"]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
-from pm_evidence.core.errors import exceptions_of_users
+from pm_evidence.core.exceptions import exceptions_of_users
 from pm_evidence.core.interrupts import abandonable, check_interrupt
 from pm_evidence.core.progress import Progress, Report, silent
 

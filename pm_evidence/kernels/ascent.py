@@ -7,7 +7,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.native import call_density
+from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.whitening import move_along, pull_back
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_positive
+from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.native import call_density
 from pm_evidence.core.random import uniform
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_positions, checked_coordinates, checked_row
 from pm_evidence.kernels.tuning import move_towards
-from pm_evidence.targets.particles import Particles
+from pm_evidence.targets.points import Particles
 
 __all__ = ["MAX_GIBBS_SUPPORT", "DiscreteGibbs", "IntegerWalk"]
 

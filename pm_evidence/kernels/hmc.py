@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_flag, check_positive
+from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
 from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
-from pm_evidence.targets.particles import Particles
+from pm_evidence.targets.points import Particles
 
 __all__ = ["HMC"]
 

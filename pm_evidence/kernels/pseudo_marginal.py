@@ -14,7 +14,7 @@ from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_shape, check_shape_kind, checked_row
 from pm_evidence.kernels.tuning import MOST_STEPS, move_towards
-from pm_evidence.targets.estimated import SEED_BITS, EstimatedParticles, EstimatedTarget
+from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedParticles, EstimatedTarget
 
 __all__ = ["PseudoMarginal"]
 

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_positive
+from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.native import call_density
 from pm_evidence.core.random import fill_normal
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
 from pm_evidence.kernels.tuning import MOST_STEPS, move_towards
-from pm_evidence.targets.particles import Particles
+from pm_evidence.targets.points import Particles
 
 __all__ = ["RandomWalk"]
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.paths.fitted import StudentFit
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.estimated import EstimatedParticles, EstimatedTarget
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.targets.estimated.target import EstimatedParticles, EstimatedTarget
 
 __all__ = ["EstimatedPath"]
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.paths.fitted import StudentFit
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.targets.particles import Particles
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.targets.points import Particles
 
 __all__ = ["GeometricPath"]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
 from pm_evidence.core.concise import concise, decimals
-from pm_evidence.estimators.errors import Spread
 from pm_evidence.estimators.intervals import half_width
+from pm_evidence.estimators.standard_errors import Spread
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection

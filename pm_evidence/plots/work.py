@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.errors import Spread
 from pm_evidence.estimators.intervals import half_width
+from pm_evidence.estimators.standard_errors import Spread
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import log_evidence

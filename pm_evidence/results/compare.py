@@ -12,8 +12,8 @@ from pm_evidence.core.checks import described, float_array
 from pm_evidence.core.concise import concise
 from pm_evidence.core.html import facts
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.errors import Spread, combined
 from pm_evidence.estimators.intervals import half_width, interval
+from pm_evidence.estimators.standard_errors import Spread, combined
 from pm_evidence.results import schema
 from pm_evidence.results.stored import estimate_of, evidence_of
 from pm_evidence.results.table import EvidenceTable

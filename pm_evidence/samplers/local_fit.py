@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.paths.fitted import StudentFit, student_dof
 from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.fitted import StudentFit, student_dof
 
 __all__ = ["Local", "fit_locally"]
 

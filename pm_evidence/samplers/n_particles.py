@@ -12,7 +12,7 @@ from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.targets.estimated import EstimatedTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget
 
 __all__ = ["Precision", "choose_particles", "measure", "optimal_variance", "tau_of"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import block_seeds, streams

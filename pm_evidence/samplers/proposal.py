@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import ess_share, log_mean_exp
-from pm_evidence.paths.fitted import StudentFit
-from pm_evidence.paths.mixture import StudentMixture, fit_components
 from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import StudentMixture, fit_components
 from pm_evidence.samplers.survey import Survey
 
 __all__ = ["Proposal", "fit_proposal"]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.ascent import Climbs, climb
-from pm_evidence.paths.fitted import StudentFit
 from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.fitted import StudentFit
 from pm_evidence.samplers.local_fit import Local, fit_locally
 
 __all__ = ["Survey", "survey"]

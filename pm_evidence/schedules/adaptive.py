@@ -3,7 +3,7 @@
 import numpy as np
 
 from pm_evidence.core.contracts import Path, State
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share
 
 __all__ = ["next_beta", "no_support"]

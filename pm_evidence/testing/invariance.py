@@ -122,7 +122,7 @@ def check_invariance(
     >>> import numpy as np, pymc as pm
     >>> from pm_evidence import HMC
     >>> from pm_evidence.paths.geometric import GeometricPath
-    >>> from pm_evidence.targets.pymc_model import PyMCTarget
+    >>> from pm_evidence.targets.model.target import PyMCTarget
     >>> from pm_evidence.testing import check_invariance
     >>> with pm.Model() as model:
     ...     mu = pm.Normal("mu", 0, 1)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pm_evidence.targets.lattice import Ising, Potts
+from pm_evidence.families.lattice.target import Ising, Potts
 
 __all__ = [
     "POTTS_32_LOG_EVIDENCE",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 
 __all__ = ["gauss_legendre", "log_integral"]
 

@@ -36,7 +36,7 @@ def build_poisson_glmm() -> "pm.Model":
     import pymc as pm
     import pytensor.tensor as pt
 
-    from pm_evidence.targets.random_effects import RandomEffects
+    from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 
     with pm.Model() as model:
         b = pm.Normal("b", 0, _B_SD)

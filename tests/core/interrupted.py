@@ -75,7 +75,7 @@ import pymc as pm  # noqa: E402
 from pytensor.graph.fg import FunctionGraph  # noqa: E402
 
 import pm_evidence as pe  # noqa: E402
-from pm_evidence.targets.at_hand import target_of  # noqa: E402
+from pm_evidence.targets.model.cache import target_of  # noqa: E402
 
 FunctionGraph.change_node_input = _before(FunctionGraph.change_node_input, REWRITE)
 

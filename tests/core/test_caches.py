@@ -15,7 +15,7 @@ CHILD = """
 import pymc as pm
 import pm_evidence as pe
 from pm_evidence.core.sums import total
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget
 import numpy as np
 with pm.Model() as model:
     mu = pm.Normal("mu", 0, 1)

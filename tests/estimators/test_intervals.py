@@ -3,8 +3,8 @@
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators.errors import Spread
 from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.standard_errors import Spread
 
 
 @pytest.mark.parametrize("n_units", [2, 3, 16, 1000])

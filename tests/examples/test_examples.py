@@ -7,11 +7,11 @@ draws it is more: the evidences of small islands are skewed.
 
 import numpy as np
 import pytest
+from real_data import radiata_pine as load_pine
 from scipy.stats import norm
 
 import pm_evidence as pe
 from examples import eight_schools, radiata_pine
-from pm_evidence.datasets import radiata_pine as load_pine
 from pm_evidence.testing import exact_systems
 
 # Friel and Wyse (2012), and the closed form.

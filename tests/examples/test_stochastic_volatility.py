@@ -15,7 +15,7 @@ from scipy.special import expit, logsumexp
 
 import pm_evidence as pe
 from examples import stochastic_volatility as example
-from pm_evidence.targets.estimated import EstimatedTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget
 
 NOTEBOOK = Path(example.__file__).with_suffix(".ipynb")
 MCSES = 4.0

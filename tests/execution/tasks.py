@@ -10,7 +10,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.progress import Progress
 
 

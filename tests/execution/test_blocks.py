@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.execution.blocks import run_blocks
 from tests.execution import tasks
 

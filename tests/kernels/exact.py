@@ -12,15 +12,15 @@ import pytensor.tensor as pt
 from scipy import stats
 from scipy.special import logsumexp
 
-from pm_evidence.core.native import DENSITY_SIGNATURE
+from pm_evidence.core.codegen.native import DENSITY_SIGNATURE
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.compile_numba import CompiledDensity
-from pm_evidence.targets.particles import Particles
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.points import Particles
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from pm_evidence.paths.estimated import EstimatedPath
-from pm_evidence.targets.estimated import SEED_BITS, EstimatedParticles, EstimatedTarget
+from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedParticles, EstimatedTarget
 from tests.kernels.exact import SYSTEMS, System
 
 _WORDS = 2.0**SEED_BITS

@@ -6,7 +6,7 @@ import pytest
 
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.ascent import climb
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive_systems
 
 

@@ -10,8 +10,8 @@ from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.particles import Particles
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.points import Particles
 from tests.kernels.exact import CASES, KERNELS, MOVERS, SYSTEMS, circle, fitted, native, wall
 
 every_case = pytest.mark.parametrize(("system", "name"), CASES)

@@ -8,11 +8,11 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.shape import Shape
-from pm_evidence.kernels.bit_sliced import SpinHeatBath
+from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
+from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
 from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.kernels.cluster import SwendsenWang
-from pm_evidence.kernels.heat_bath import ColourHeatBath
-from pm_evidence.lines import line_of
+from pm_evidence.runs.defaults import line_of
 from tests.kernels.exact import mixed
 
 # two continuous coordinates, then one of bounds 0 to 3 and one of unknown bounds

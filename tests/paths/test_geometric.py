@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.particles import Particles
+from pm_evidence.targets.points import Particles
 
 
 class Target:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget
 
 
 def posterior_of(model):

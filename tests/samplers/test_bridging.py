@@ -8,7 +8,7 @@ import pytest
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.samplers.bridging import Bridging
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive, exact_systems
 from tests.samplers.modes import draws_of_modes
 

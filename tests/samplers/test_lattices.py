@@ -5,11 +5,11 @@ import pytest
 
 from pm_evidence.core.contracts import Plan
 from pm_evidence.estimators.bar import bar
-from pm_evidence.kernels.bit_sliced import SpinHeatBath, SpinMetropolis
-from pm_evidence.kernels.heat_bath import ColourHeatBath
-from pm_evidence.paths.lattice import DetouredPath, LatticePath
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
+from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.targets.lattice import Ising, Potts
 from pm_evidence.testing.lattices import (
     POTTS_32_LOG_EVIDENCE,
     enumeration,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Plan
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.progress import Progress
 from pm_evidence.core.random import streams

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.schedules.adaptive import next_beta
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.targets.lattice import Ising, Potts
+from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.testing.lattices import enumeration, kaufman, transfer_matrix
 
 BETA_C = np.log(1.0 + np.sqrt(2.0)) / 2.0

@@ -20,7 +20,7 @@ from pytensor.graph.replace import vectorize_graph
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
-from pm_evidence.core.errors import NumericalError
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.testing import (
     TAGS,
     ExactSystem,

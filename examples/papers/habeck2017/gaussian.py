@@ -28,8 +28,8 @@ from pm_evidence.core.contracts import Plan
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import RunRecord
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.kernels.autoregression import Autoregression
-from pm_evidence.paths.moving import MovingGaussian
+from pm_evidence.families.gaussian.kernel import Autoregression
+from pm_evidence.families.gaussian.path import MovingGaussian
 from pm_evidence.schedules.fixed import linear
 
 SEED = 20170612

@@ -29,15 +29,15 @@ from numba.core import types
 from numba.extending import intrinsic
 
 import pm_evidence as pe
+from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.random import next_word
-from pm_evidence.core.vectors import INDEX, Vector
-from pm_evidence.kernels.bit_sliced import SpinMetropolis
-from pm_evidence.kernels.colour_draws import ROUNDS, WORDS, fill, seed
-from pm_evidence.paths.lattice import LatticePath
+from pm_evidence.families.lattice.ground_states import ground_states
+from pm_evidence.families.lattice.ising_kernels import SpinMetropolis
+from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.potts_draws import ROUNDS, WORDS, fill, seed
+from pm_evidence.families.lattice.potts_state import SIDE, Colours
 from pm_evidence.schedules.fixed import linear
-from pm_evidence.targets.colours import SIDE, Colours
-from pm_evidence.targets.ground import ground_states
 from pm_evidence.testing.lattices import POTTS_32_LOG_EVIDENCE, kaufman
 
 SEED = 20171204

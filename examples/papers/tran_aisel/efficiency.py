@@ -19,6 +19,7 @@ Run it with ``python examples/papers/tran_aisel/efficiency.py``; it prints table
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,14 +36,16 @@ import pm_evidence as pe
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.random import streams
-from pm_evidence.datasets import load_csv
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.samplers.n_particles import measure, tau_of
 from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.targets.at_hand import target_of
-from pm_evidence.targets.estimated import SEED_BITS, EstimatedTarget
-from pm_evidence.targets.pymc_model import PyMCTarget
+from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedTarget
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing.quadrature import gauss_legendre
+
+sys.path.append(str(Path(__file__).parents[2]))
+from real_data import load_csv
 
 SEED = 20121218
 RESULTS = Path(__file__).parent / "results"

@@ -1,0 +1,230 @@
+"""Arguments of `sample_evidence`, checked and resolved before anything costs time."""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_positive,
+    check_text,
+    described,
+    plain_array,
+)
+from pm_evidence.runs.limits import Limits
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.schedules.fixed import fixed_schedule
+
+__all__ = [
+    "TARGET_MCSE",
+    "check_memory",
+    "checked_cores",
+    "checked_executor",
+    "chosen_sampler",
+    "chosen_schedule",
+    "compile_options",
+    "idata_options",
+    "limits",
+]
+
+Floats = NDArray[np.float64]
+Sampler = SMC | AIS | AISEL
+
+# What pymc.compile takes and a density of one vector can be compiled with.
+_COMPILE_KWARGS = (
+    "mode",
+    "name",
+    "profile",
+    "random_seed",
+    "accept_inplace",
+    "allow_input_downcast",
+    "no_default_updates",
+    "rebuild_strict",
+    "trust_input",
+)
+_DIMENSIONS_OF_DRAWS = ("chain", "draw")
+_IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
+_MOST_CORES = 10_000
+_ADDRESSES = 2**47  # bytes that a process can address
+_ABSURD = 10**12  # GiB
+_NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
+# The error in nats that a run goes on to by default.
+TARGET_MCSE = 0.02
+# Without a limit of the user's, this many times the draws of the first round: for an error that
+# was asked for, and for the default one.
+_MOST_ROUNDS, _MOST_ROUNDS_BY_DEFAULT = 1000, 10
+
+
+def chosen_sampler(method: Any, best: type[Sampler]) -> Sampler:
+    """Return the sampler that ``method`` stands for; ``best`` is that of ``"auto"``."""
+    methods = {"auto": best, "smc": SMC, "ais": AIS, "aisel": AISEL}
+    if isinstance(method, type) and issubclass(method, Sampler):
+        method = method()
+    if isinstance(method, AISEL) and best is not AISEL:
+        raise ValueError(
+            "method='aisel' needs a likelihood that is estimated, got a model without; use 'ais' "
+            "or 'smc', or write its latent variables as pe.StateSpace or pe.RandomEffects."
+        )
+    if isinstance(method, Sampler):
+        return method
+    if not isinstance(method, str):
+        raise TypeError(
+            f"method must be a name ({', '.join(map(repr, methods))}) or a sampler such as "
+            f"pe.SMC(islands=32), got {described(method)}."
+        )
+    return chosen_sampler(methods[check_choice("method", method, methods)], best)
+
+
+def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: SMC | AIS) -> Floats | None:
+    """Return the inverse temperatures asked for, None where the pilot is to find them."""
+    if isinstance(schedule, str) and schedule == "adaptive":
+        return None
+    return fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES)
+
+
+def checked_cores(cores: int | None) -> int:
+    """Return the number of threads."""
+    if cores is not None:
+        return check_count("cores", cores, 1, _MOST_CORES)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def checked_executor(executor: Any) -> Executor | None:
+    """Return the executor, if it is one."""
+    if executor is None:
+        return None
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor must have a submit method as concurrent.futures executors do, got "
+            f"{described(executor)}; pass for example ProcessPoolExecutor(4)."
+        )
+    return executor
+
+
+def limits(
+    target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
+) -> Limits:
+    """Return what ends a run, after checking it."""
+    if target_mcse is None:
+        for name, value in (("max_time", max_time), ("max_draws", max_draws)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} needs target_mcse, got {name}={described(value)} with "
+                    "target_mcse=None, which asks for one round; leave one of the two out."
+                )
+        return Limits()
+    check_positive("target_mcse", target_mcse)
+    if max_time is not None:
+        check_positive("max_time", max_time)
+    if max_draws is not None:
+        check_count("max_draws", max_draws, first_round)
+    asked = target_mcse != TARGET_MCSE or max_time is not None or max_draws is not None
+    most = _MOST_ROUNDS if asked else _MOST_ROUNDS_BY_DEFAULT
+    return Limits(
+        target_mcse=float(target_mcse),
+        max_time=np.inf if max_time is None else float(max_time),
+        max_draws=max_draws or most * first_round,
+        asked=asked,
+    )
+
+
+def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``idata_kwargs`` with its mappings filled in."""
+    options = dict(_mapping("idata_kwargs", idata_kwargs))
+    for name in options:
+        if name not in _IDATA_KWARGS:
+            raise ValueError(
+                f"idata_kwargs must hold only {', '.join(map(repr, _IDATA_KWARGS))}, got {name!r}; "
+                "leave it out."
+            )
+    for name in ("coords", "dims"):
+        options[name] = dict(_mapping(f"idata_kwargs[{name!r}]", options.get(name)))
+    for name, labels in options["coords"].items():
+        check_text("keys of idata_kwargs['coords']", name)
+        if name in _DIMENSIONS_OF_DRAWS or plain_array(f"idata_kwargs[{name!r}]", labels).ndim != 1:
+            raise ValueError(
+                f"idata_kwargs['coords'] must hold a row of labels for each dimension but chain "
+                f"and draw, got {described(labels)} for {name!r}; pass for example ['a', 'b']."
+            )
+    for name, dims in options["dims"].items():
+        check_text("keys of idata_kwargs['dims']", name)
+        if not isinstance(dims, list | tuple) or not all(isinstance(d, str | None) for d in dims):
+            raise ValueError(
+                f"idata_kwargs['dims'] must hold a list of names for each variable, got "
+                f"{described(dims)} for {name!r}; pass for example ['group']."
+            )
+    for name in ("log_likelihood", "log_prior"):
+        check_flag(f"idata_kwargs[{name!r}]", options.get(name, False))
+    return options
+
+
+def compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``compile_kwargs`` as a dict, without a mode that goes without saying."""
+    options = dict(_mapping("compile_kwargs", compile_kwargs))
+    for name in options:
+        if name not in _COMPILE_KWARGS:
+            raise ValueError(
+                f"compile_kwargs must hold only {', '.join(map(repr, _COMPILE_KWARGS))}, got "
+                f"{name!r}; leave it out."
+            )
+    mode = options.pop("mode", None)
+    if not (mode is None or (isinstance(mode, str) and mode.upper() == "NUMBA")):
+        raise ValueError(
+            f"compile_kwargs must not hold another 'mode' than 'NUMBA', got {described(mode)}: "
+            "models are compiled with numba; leave it out."
+        )
+    return options
+
+
+def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
+    """Refuse draws that no memory of this machine can hold.
+
+    Parameters
+    ----------
+    draws : int
+        States that the run keeps in all.
+    n_dim : int
+        Numbers in a state.
+    bytes_each : int
+        Bytes of each number.
+
+    Raises
+    ------
+    ValueError
+        If the states alone would take more memory than there is.
+    """
+    needed, there = draws * n_dim * bytes_each, _memory()
+    if needed > there:
+        raise ValueError(
+            f"draws must fit into memory, got so many that states of {n_dim} numbers would take "
+            f"{_gib(needed)} GiB of {_gib(there)} GiB; pass fewer draws."
+        )
+
+
+def _gib(n_bytes: int) -> str:
+    gib = n_bytes // 2**30
+    return f"{gib:,}" if gib < _ABSURD else f"more than {_ABSURD:,}"
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine; those it can address where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # on Windows
+        return _ADDRESSES
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, got {described(value)}; leave it out for none.")
+    return value or {}

@@ -1,0 +1,160 @@
+"""What the evidence was integrated over: hidden states and random effects, given all data."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_count, described
+from pm_evidence.core.exceptions import exceptions_of_users
+from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.random import resolve_seed
+from pm_evidence.results import schema
+from pm_evidence.results.observed import posterior_of
+from pm_evidence.results.stored import evidence_of
+from pm_evidence.targets.estimated.target import WORDS, EstimatedTarget
+from pm_evidence.targets.estimated.user_input import MOST_PARTICLES
+from pm_evidence.targets.model.cache import find_model, target_of
+
+__all__ = ["sample_latent"]
+
+_MOST_DRAWS = 10_000_000
+
+
+@interruptible()
+@exceptions_of_users()
+def sample_latent(
+    dt: xr.DataTree,
+    model: Any = None,
+    *,
+    draws: int = 200,
+    random_seed: int | np.random.Generator | None = None,
+) -> xr.Dataset:
+    """Draw the hidden states, or random effects, of a model whose likelihood is estimated.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence`` of the same model.
+    model : pymc.Model, optional
+        The model; may be left out inside its context.
+    draws : int
+        Number of draws.
+    random_seed : int or numpy.random.Generator, optional
+        Chooses the posterior draws that they belong to.
+
+    Returns
+    -------
+    xarray.Dataset
+        With the dimensions ``chain`` (of one) and ``draw``. For each ``pe.StateSpace`` named
+        ``y`` the paths ``y_states`` given all data, by ``y_time``, and of the filters that they
+        come from the effective sample size ``y_ess`` (a share) and ``y_log_density``, in nats, of
+        each observation given those before; for each ``pe.RandomEffects`` the ``y_effects``, by
+        ``y_group``. The parameters of the same draws, too.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree, or there is no model.
+    ValueError
+        If ``dt`` does not hold estimates of this model's likelihood.
+
+    Notes
+    -----
+    Each draw belongs to a posterior draw and to the very estimate of the likelihood that it came
+    with, whose particles it is chosen from by their weights: so it is exact for any number of
+    particles (Andrieu, Doucet and Holenstein 2010, section 4.1).
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     step = pm.HalfNormal("step", 1)
+    ...     walk = pe.StateSpace(
+    ...         "y",
+    ...         init=lambda: pm.Normal.dist(0, 1),
+    ...         transition=lambda level, t: pm.Normal.dist(level, step),
+    ...         emission=lambda level, t: pm.Normal.dist(level, 0.5),
+    ...         observed=np.array([0.1, 0.4, 0.9, 1.1]),
+    ...     )
+    ...     dt = pe.sample_evidence(draws=200, random_seed=1, progressbar=False)
+    ...     latent = pe.sample_latent(dt, draws=50, random_seed=1)
+    >>> latent["y_states"].dims
+    ('chain', 'draw', 'y_time')
+    """
+    check_count("draws", draws, 1, _MOST_DRAWS)
+    target = target_of(find_model(model))
+    facts = evidence_of(dt, "dt").attrs
+    stats = dt[schema.SAMPLE_STATS].to_dataset() if schema.SAMPLE_STATS in dt.children else {}
+    if not isinstance(target, EstimatedTarget) or WORDS not in stats:
+        raise ValueError(
+            "dt must hold estimates of the likelihood of a model with pe.StateSpace or "
+            "pe.RandomEffects, got none; pass the result of sample_evidence for such a model."
+        )
+    target = target.with_settings(_settings(facts, target))
+    posterior = posterior_of(dt, target.observed_data(), "dt")
+    x = target.rows_of(posterior, "dt")
+    words = _words(stats[WORDS], len(x), target.n_seeds)
+    rng = np.random.default_rng(resolve_seed(random_seed))
+    chosen = rng.choice(len(x), draws, replace=draws > len(x))
+    group = dt[schema.POSTERIOR].to_dataset()
+    variables: dict[str, Any] = {
+        name: (_dims(group[name]), values.reshape(-1, *values.shape[2:])[chosen])
+        for name, values in posterior.items()
+    }
+    coords = {
+        str(name): labels.values
+        for name, labels in group.coords.items()
+        if name not in schema.SAMPLE_DIMS
+    }
+    start = 0
+    for estimator in target.estimators:
+        stop = start + estimator.n_blocks
+        own = np.ascontiguousarray(words[chosen, start:stop])
+        found, labels = estimator.latent(x[chosen], own)
+        variables |= {name: (("draw", *dims), values) for name, (dims, values) in found.items()}
+        coords |= labels
+        start = stop
+    return xr.Dataset(variables, coords).expand_dims(chain=[0])
+
+
+def _settings(facts: Mapping[str, Any], target: EstimatedTarget) -> list[tuple[int, int]]:
+    """Return numbers of particles and of blocks of every estimator, as a run left them."""
+    found = []
+    for name, least in (("n_particles", 2), ("n_blocks", 1)):
+        try:
+            numbers = json.loads(facts.get(name, ""))
+        except (TypeError, ValueError):  # neither a text, nor one of JSON
+            numbers = None
+        if not isinstance(numbers, list) or len(numbers) != len(target.estimators):
+            raise ValueError(
+                f"dt must hold {name!r} for each of the {len(target.estimators)} estimated "
+                f"likelihoods of the model, got {described(facts.get(name))}; pass the result of "
+                "sample_evidence for this model."
+            )
+        found.append([check_count(f"{name} in dt", n, least, MOST_PARTICLES) for n in numbers])
+    return list(zip(*found, strict=True))
+
+
+def _words(variable: xr.DataArray, n: int, n_words: int) -> NDArray[np.uint64]:
+    """Return the random words of the estimates, shape ``(n, n_words)``.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer: the estimators would read beyond their end.
+    """
+    if variable.dtype.kind not in "iu" or variable.size != n * n_words:
+        raise ValueError(
+            f"dt must hold {n_words} whole numbers for each of {n} draws as {WORDS!r}, got "
+            f"{variable.size} in all, of dtype {variable.dtype}; pass the result of "
+            "sample_evidence for this model."
+        )
+    return variable.values.reshape(n, n_words).astype(np.uint64)
+
+
+def _dims(variable: xr.DataArray) -> tuple[Any, ...]:
+    return ("draw", *variable.dims[len(schema.SAMPLE_DIMS) :])

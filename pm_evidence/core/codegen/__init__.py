@@ -1,0 +1,1 @@
+"""What emits code for vectors, and calls compiled functions by address."""

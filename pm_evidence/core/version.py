@@ -1,0 +1,10 @@
+"""The version of the package that runs."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ["VERSION"]
+
+try:
+    VERSION = version("pm_evidence")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    VERSION = "0"

@@ -1,0 +1,1 @@
+"""One Gaussian carried into another."""

@@ -1,0 +1,60 @@
+"""The exact kernel of a Gaussian, at any speed."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.random import fill_normal
+from pm_evidence.targets.points import Points
+
+__all__ = ["Autoregression"]
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """``x -> mean + tau (x - mean) + sqrt(1 - tau**2) sd noise``, which satisfies detailed balance.
+
+    Habeck (2017), section 4. Mean, standard deviation and ``tau`` are the target's.
+    """
+
+    def advance(
+        self, path: Any, state: Points, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Points, MoveInfo]:
+        """Move every member once; see ``contracts.Kernel``."""
+        target = path.target
+        tau, mean = target.tau_at(beta), target.mean_at(beta)
+        noise = np.empty((len(state), 1))
+        _fill_rows(streams, noise)
+        x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * target.sd_at(beta) * noise
+        return Points(x), MoveInfo(1.0, len(state))
+
+    def learn(self, path: Any, state: Points) -> Self:
+        """Return the kernel itself: there is nothing to learn."""
+        return self
+
+    def adjust(self, info: MoveInfo) -> Self:
+        """Return the kernel itself."""
+        return self
+
+    def frozen(self) -> Self:
+        """Return the kernel itself."""
+        return self
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: it is reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return no settings: the speed belongs to the target."""
+        return {}
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _fill_rows(streams, out):
+    """Fill every row from its own stream."""
+    for i in range(len(out)):
+        fill_normal(streams[i], out[i])

@@ -1,0 +1,1 @@
+"""Ising and Potts lattices."""

@@ -1,0 +1,256 @@
+"""Moves of single Ising spins for 512 chains at a time, one bit a spin.
+
+Every chain has random bits of its own (see ``spin_draws``). Chains share the order of sites, which
+is drawn without looking at them.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.codegen.fast_math import fast_exp
+from pm_evidence.core.codegen.lanes import WIDTH
+from pm_evidence.core.contracts import MoveInfo, Passage
+from pm_evidence.core.random import fill_uniform, next_word
+from pm_evidence.families.lattice.ising_draws import empty_table, fill_table, form_of, renew
+from pm_evidence.families.lattice.ising_state import (
+    GROUP,
+    SpinCounts,
+    Spins,
+    count_unlike,
+    count_up,
+)
+from pm_evidence.families.lattice.sweep import VisitKernel
+from pm_evidence.families.lattice.target import Ising
+
+__all__ = ["SpinHeatBath", "SpinMetropolis"]
+
+Floats = NDArray[np.float64]
+
+_CERTAIN = 40.0  # log odds beyond which a uniform number of 52 bits cannot tell from infinity
+
+
+@dataclass(frozen=True)
+class _SpinKernel(VisitKernel):
+    """What heat bath and Metropolis share; see there."""
+
+    orders = ("checkerboard", "sequential", "random")
+    lattices = (Ising,)
+
+    heat_bath: ClassVar[bool]
+
+    def advance(
+        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Spins, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        state = replace(state, planes=state.planes.copy())
+        passage = self.pass_through(path, state, np.array([beta]), streams)
+        return passage.state, MoveInfo(float(passage.acceptance[0]), passage.n_evaluations)
+
+    def pass_through(
+        self, path: Any, state: Spins, beta: Floats, streams: NDArray[np.uint64]
+    ) -> Passage:
+        """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
+        target: Ising = path.target
+        n_stages = len(beta)
+        # counts before the first stage and after each
+        unlike = np.empty((n_stages + 1, len(state)), np.int32)
+        up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int32)
+        unlike[0] = state.unlike
+        if path.needs_counts:
+            up[0] = state.n_up()
+        field = path.field(beta)
+        bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
+        changed = np.empty(n_stages)
+        biased = bias != 0.0
+        edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # where other code is needed
+        for first, stop in pairwise([0, *edges, n_stages]):
+            stages, rows = slice(first, stop), slice(first, stop + 1)
+            _pass(
+                state.planes,
+                (self.heat_bath, self.n_sweeps),
+                form_of(target, self.heat_bath, bool(biased[first])),
+                self.sites(target),
+                target.geometry,
+                (beta[stages] * target.coupling, bias[stages], field[stages]),
+                streams,
+                (unlike[rows], up[rows], changed[stages]),
+            )
+        n_moves = len(state) * target.n_dim * self.n_sweeps
+        acceptance = np.ones(n_stages) if self.heat_bath else changed / n_moves
+        before, after = (
+            SpinCounts(unlike[rows], up[rows] if path.needs_counts else None)
+            for rows in (slice(-1), slice(1, None))
+        )
+        moved = replace(state, unlike=unlike[-1], up=up[-1] if path.needs_counts else None)
+        return Passage(moved, before, after, acceptance, n_moves * n_stages)
+
+
+@dataclass(frozen=True)
+class SpinHeatBath(_SpinKernel):
+    """Draws every spin from its distribution given its neighbours, site by site.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of times that every site is visited.
+    order : str
+        ``"checkerboard"``, the fastest; ``"sequential"``, for periodic lattices of odd sizes; or
+        ``"random"``: sites are drawn with replacement, as many as there are.
+    backwards : bool
+        Whether sites are visited in the opposite order.
+
+    Notes
+    -----
+    Exact up to probabilities rounded to 2**-52. Chains ``64 k`` to ``64 k + 63`` share the stream
+    of the first of them, each with a bit of its own; chains that share a word are independent of
+    each other, and a group of 512 only shares the order of sites. In a detoured path a favoured
+    spin is drawn for every chain first, given its state; see ``DetouredPath``.
+    """
+
+    heat_bath = True
+
+
+@dataclass(frozen=True)
+class SpinMetropolis(_SpinKernel):
+    """Proposes to flip every spin, site by site.
+
+    With ``order="random"`` this is Habeck's (2017) kernel.
+
+    Parameters
+    ----------
+    n_sweeps, order, backwards
+        As for ``SpinHeatBath``.
+
+    Notes
+    -----
+    Near beta 0 nearly all flips are accepted, so that a sweep in a fixed order only turns all
+    spins round and mixes little. Prefer the heat bath. For the rest see there.
+    """
+
+    heat_bath = False
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _pass(planes, moves, form, sites, bonds, stages, streams, out):
+    """Move all chains in place through some stages, and count after each.
+
+    Parameters
+    ----------
+    planes : uint64 array, shape (n_groups, n_sites + 1, 8)
+    moves : tuple of bool and int
+        Whether sites are compared with the favoured spin (heat bath), and not with themselves
+        (Metropolis); number of sweeps.
+    form : Form
+    sites : int64 array, shape (n_sites,) or (0,)
+        Order of sites; drawn at random if empty.
+    bonds : Geometry
+    stages : tuple of three float64 arrays, shape (n_stages,)
+        Beta times coupling; bias, see ``fill_table``; and log of how much more weight the
+        favoured spin has.
+    streams : uint64 array, shape (n, 4)
+    out : tuple of arrays
+        Unlike bonds, shape (n_stages + 1, n), the first row left alone; spins 1, of the same shape
+        with the first row given, or (n_stages + 1, 0) where they are not to be counted; sites
+        renewed otherwise, shape (n_stages,).
+    """
+    coupling, bias, field = stages
+    unlike, up, changed = out
+    changed[:] = 0.0
+    n_sites = planes.shape[1] - 1
+    visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
+    table = empty_table(form)
+    degrees = bonds.degree.min(), bonds.degree.max()
+    for group in range(planes.shape[0]):
+        spins, first = planes[group], group * GROUP
+        last = min(first + GROUP, unlike.shape[1])
+        own = streams[first:last]
+        for k in range(coupling.size):
+            _favour(spins[-1], field[k], n_sites, up[k, first:last], own)
+            fill_table(table, moves[0], coupling[k], bias[k], degrees)
+            n_opposite = _sweep(spins, moves, form, visits, sites.size == 0, bonds, table, own)
+            # chains beyond the last member are counted as if they did as the others
+            changed[k] += n_opposite * ((last - first) / GROUP)
+            count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
+            if up.size:
+                count_up(spins, up[k + 1, first:last])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
+    """Move the chains of a group in place; return how many sites were renewed otherwise."""
+    heat_bath, n_sweeps = moves
+    n_sites, generator = spins.shape[0] - 1, np.empty((4, WIDTH), np.uint64)
+    neighbours = bonds.ghosted if heat_bath else bonds.neighbours
+    site_stream = _begin(streams, generator, at_random)
+    n_opposite = 0
+    for _ in range(n_sweeps):
+        if at_random:
+            _draw_sites(site_stream, visits)
+        for k in range(n_sites):
+            site = visits[k]
+            reference = n_sites if heat_bath else site
+            degree = bonds.degree[site]
+            n_opposite += renew(
+                spins, site, reference, n_sites, neighbours, generator, table, degree, form
+            )
+    _end(streams, generator)
+    return n_opposite
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _favour(row, field, n_sites, up, streams):
+    """Draw the favoured spin of every chain given its state; -1 where there is no field."""
+    row[:] = 0
+    if field == 0.0:
+        return
+    drawn = np.empty(64)
+    for first in range(0, up.size, 64):
+        own = up[first : first + 64]
+        least, word = n_sites, nb.uint64(0)
+        for bit in range(own.size):
+            least = min(least, abs(2 * own[bit] - n_sites))
+            word |= nb.uint64(2 * own[bit] > n_sites) << nb.uint64(bit)
+        # most are certain to the last digit
+        if abs(field) * least < _CERTAIN:
+            fill_uniform(streams[first], drawn)
+            word = nb.uint64(0)
+            for bit in range(own.size):
+                odds = fast_exp(field * (n_sites - 2 * own[bit]))
+                word |= nb.uint64(drawn[bit] * (1.0 + odds) < 1.0) << nb.uint64(bit)
+        row[first // 64] = word
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _begin(streams, generator, with_sites):
+    """Load the stream of the first chain of each word; return a stream of sites if asked for.
+
+    Words beyond the last chain get copies of the first stream: nothing reads what they hold.
+    """
+    site_stream = np.zeros(4, np.uint64)
+    if with_sites:
+        for k in range(4):
+            site_stream[k] = next_word(streams[0])
+    for word in range(WIDTH):
+        generator[:, word] = streams[64 * word if 64 * word < streams.shape[0] else 0]
+    return site_stream
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _end(streams, generator):
+    """Write the streams back."""
+    for word in range(WIDTH):
+        if 64 * word < streams.shape[0]:
+            streams[64 * word] = generator[:, word]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _draw_sites(stream, sites):
+    """Draw every entry, uniformly but for one in 2**32; any law that ignores the state is exact."""
+    n = nb.uint64(sites.size)
+    for k in range(sites.size):
+        sites[k] = nb.int64(((next_word(stream) >> nb.uint64(32)) * n) >> nb.uint64(32))

@@ -1,0 +1,1 @@
+"""Densities fitted to a population, from which importance sampling and bridges start."""

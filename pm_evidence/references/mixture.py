@@ -1,0 +1,130 @@
+"""A mixture of Student-t densities fitted to a population: exact draws, and its own log density."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.references.fitted import StudentFit, student_dof
+
+__all__ = ["StudentMixture", "fit_components"]
+
+Floats = NDArray[np.float64]
+
+_ITERATIONS = 30
+# Weight of the population's own covariance in that of a component, as so many draws a dimension.
+_PRIOR_DRAWS, _PRIOR_SCALE = 1.0, 0.05
+# Components of less weight than this are left out.
+_LEAST_WEIGHT = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class StudentMixture:
+    """A mixture of multivariate Student-t densities.
+
+    Parameters
+    ----------
+    components : tuple of StudentFit, length K
+        The components.
+    log_weight : ndarray, shape (K,)
+        Log of their probabilities, which add up to 1.
+    """
+
+    components: tuple[StudentFit, ...]
+    log_weight: Floats
+
+    @classmethod
+    def of(cls, components: list[StudentFit], log_mass: Floats) -> Self:
+        """Return the mixture with weights in proportion to ``exp(log_mass)``."""
+        log_weight = log_mass - np.logaddexp.reduce(log_mass)
+        return cls(tuple(components), log_weight)
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        chosen = rng.choice(len(self.components), n, p=np.exp(self.log_weight))
+        draws = np.empty((n, self.components[0].shape.mean.size))
+        for k, component in enumerate(self.components):
+            mine = chosen == k
+            draws[mine] = component.draw(int(mine.sum()), rng)
+        return draws
+
+    def log_parts(self, x: Floats) -> Floats:
+        """Return the log density of every component times its weight, shape ``(K, n)``."""
+        parts = [component.log_density(x) for component in self.components]
+        return np.array(parts) + self.log_weight[:, None]
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x`` in nats."""
+        density: Floats = np.logaddexp.reduce(self.log_parts(x), axis=0)
+        return density
+
+    def reweighted(self, weight: Floats) -> Self:
+        """Return the mixture with other weights; components of next to none are left out."""
+        weight = weight / weight.sum()
+        kept = np.flatnonzero(weight >= min(_LEAST_WEIGHT, weight.max()))
+        log_weight = np.log(weight[kept] / weight[kept].sum())
+        components = tuple(self.components[k] for k in kept)
+        return replace(self, components=components, log_weight=log_weight)
+
+
+def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> list[StudentFit]:
+    """Fit a mixture of Student-t densities with fixed degrees of freedom to a population.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, d)
+        Population of equal weights.
+    n_components : int
+        Number of components, at least 2.
+    rng : numpy.random.Generator
+        Chooses where the components start.
+
+    Returns
+    -------
+    list of StudentFit
+        The components; their weights are left to importance sampling.
+
+    Notes
+    -----
+    Expectation and maximisation as in Peel and McLachlan (2000), section 4, from centres that are
+    spread out as in k-means++ (Arthur and Vassilvitskii 2007), in coordinates whitened by the
+    population. Covariances are shrunk towards a small multiple of the population's own.
+    """
+    n, d = x.shape
+    dof = student_dof(d)
+    whole = learn_shape(x, dense=True)
+    y = np.linalg.solve(whole.factor, (x - whole.mean).T).T
+    means = y[_spread_out(y, n_components, rng)]
+    factors = np.array([np.eye(d)] * n_components)
+    weight = np.full(n_components, 1.0 / n_components)
+    prior = _PRIOR_DRAWS * (d + 1)
+    for _ in range(_ITERATIONS):
+        parts = [StudentFit(Shape(m, f), dof) for m, f in zip(means, factors, strict=True)]
+        log_parts = StudentMixture(tuple(parts), np.log(weight)).log_parts(y)
+        share = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0))
+        count = share.sum(axis=1)
+        for k in range(n_components):
+            scaled = np.linalg.solve(factors[k], (y - means[k]).T).T
+            pull = share[k] * (dof + d) / (dof + (scaled * scaled).sum(axis=1))
+            means[k] = pull @ y / max(pull.sum(), 1e-300)
+            apart = y - means[k]
+            scatter = (pull[:, None] * apart).T @ apart + prior * _PRIOR_SCALE * np.eye(d)
+            factors[k] = np.linalg.cholesky(scatter / (count[k] + prior))
+        weight = np.maximum(count / n, 1e-12)
+    return [
+        StudentFit(Shape(whole.mean + whole.factor @ m, whole.factor @ f), dof)
+        for m, f in zip(means, factors, strict=True)
+    ]
+
+
+def _spread_out(y: Floats, n_components: int, rng: np.random.Generator) -> list[int]:
+    """Return rows of ``y`` of which each is likely to be far from those before it."""
+    chosen = [int(rng.integers(len(y)))]
+    nearest = np.full(len(y), np.inf)
+    for _ in range(n_components - 1):
+        nearest = np.minimum(nearest, ((y - y[chosen[-1]]) ** 2).sum(axis=1))
+        total = nearest.sum()
+        chosen.append(int(rng.choice(len(y), p=nearest / total if total > 0.0 else None)))
+    return chosen

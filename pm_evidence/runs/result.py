@@ -1,0 +1,161 @@
+"""From the record of a run to a DataTree in ArviZ's schema."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.numerics import normalised
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.resampling import resample
+from pm_evidence.core.version import VERSION
+from pm_evidence.families.native import NativeTarget
+from pm_evidence.results.datatree import to_datatree
+from pm_evidence.results.observed import fingerprint
+from pm_evidence.runs.rounds import Run
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["posterior_draws", "result_of"]
+
+Floats = NDArray[np.float64]
+Target = PyMCTarget | NativeTarget
+_RESAMPLING = 9  # phase of the random streams
+
+
+def result_of(
+    run: Run,
+    target: Target,
+    record: RunRecord,
+    evidence: list[LogEvidence],
+    draws: Floats | None,
+    potentials: str,
+    options: dict[str, Any],
+) -> Any:
+    """Return the DataTree of a run.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    target : PyMCTarget or NativeTarget
+        What was annealed.
+    record : RunRecord
+        What it left behind.
+    evidence : list of LogEvidence
+        Estimates, the recommended one first.
+    draws : ndarray, shape (n_chains, n_draws, n_dim), or None
+        Posterior draws.
+    potentials : str
+        What potentials counted as.
+    options : dict
+        Coordinates, dimensions and further groups that the user asks for.
+    """
+    posterior: dict[str, NDArray[Any]] = {}
+    sample_stats: dict[str, NDArray[Any]] = {}
+    if draws is not None:
+        flat = draws.reshape(-1, *draws.shape[2:])
+        posterior, sample_stats = (
+            {
+                name: value.reshape(*draws.shape[:2], *value.shape[1:])
+                for name, value in found.items()
+            }
+            for found in (target.posterior(flat), target.sample_stats(flat))
+        )
+    observed = target.observed_data()
+    coords, dims = target.coords_and_dims()
+    attrs = (
+        {"sampling_time": record.info["sampling_time"]} if "sampling_time" in record.info else {}
+    )
+    dt = to_datatree(
+        replace(record, info={**record.info, "potentials": potentials}),
+        evidence,
+        recommended=evidence[0].estimator,
+        posterior=posterior,
+        sample_stats=sample_stats,
+        observed_data=observed,
+        constant_data=target.constant_data(),
+        coords={**coords, **options["coords"]},
+        dims={**dims, **options["dims"]},
+        fingerprint=fingerprint(observed),
+        random_seed=run.seed,
+        versions={"pm_evidence": VERSION}
+        | {name: version(name) for name in ("pymc", "pytensor", "numba")},
+        sample_attrs=attrs,
+    )
+    if posterior and isinstance(target, PyMCTarget):
+        groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
+        target.add_log_densities(dt, groups)
+    return dt
+
+
+def posterior_draws(
+    run: Run, record: RunRecord, evidence: Sequence[LogEvidence] = ()
+) -> Floats | None:
+    """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``.
+
+    Draws of islands have the weight of their island. Where the estimates say that islands hold
+    modes in wrong shares and importance sampling is right, its draws are taken by their weights.
+    """
+    blocks = [block for block in record.islands or record.forward if block.draws is not None]
+    if not blocks:
+        return None
+    rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
+    if blocks[0].log_weight is None:
+        fitted = [block for block in blocks if block.fit_draws is not None]
+        draws = (
+            _drawn_by_weight(fitted, rng)
+            if fitted and _islands_are_wrong(evidence)
+            else _drawn_by_island(blocks, rng)
+        )
+        return _in_chains(draws, run.sampler.islands)
+    parts = [np.asarray(block.draws) for block in blocks]
+    log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
+    if not np.isfinite(log_weight.max()):
+        return None
+    chosen = resample(normalised(log_weight), run.draws, rng, "systematic")
+    return np.concatenate(parts)[rng.permutation(chosen)][None]
+
+
+def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
+    status = {estimate.estimator: estimate.status for estimate in evidence}
+    return status.get("importance") == "ok" and status.get("bridge") != "ok"
+
+
+def _drawn_by_weight(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
+    """Return draws from the fitted densities, resampled by their importance weights."""
+    x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
+    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
+    chosen = resample(normalised(log_weight), len(x), rng, "systematic")
+    drawn_by_weight: Floats = x[rng.permutation(chosen)]
+    return drawn_by_weight
+
+
+def _drawn_by_island(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
+    """Return the draws of islands, each island with the weight of its evidence.
+
+    As far as the islands differ by more than each states of itself: differences that are noise of
+    their evidence say nothing of their draws (the shrinkage of James and Stein 1961).
+    """
+    parts = [np.asarray(block.draws) for block in blocks]
+    length = min(len(part) for part in parts)
+    # islands of a later round may be larger; draws lie in random order of their chains
+    parts = [part[np.arange(length) * len(part) // length] for part in parts]
+    log_z = -np.concatenate([block.work for block in blocks])
+    between = float(log_z.var(ddof=1)) if len(blocks) > 1 else 0.0
+    within = float(np.mean([block.relative_variance for block in blocks]))
+    if not between > within:  # also where the islands state nothing of themselves
+        return np.concatenate(parts)
+    log_weight = (1.0 - within / between) * (log_z - log_z.max())
+    weight = normalised(np.repeat(log_weight, length))
+    chosen = resample(weight, len(weight), rng, "systematic")
+    drawn: Floats = np.concatenate(parts)[chosen]
+    return drawn
+
+
+def _in_chains(draws: Floats, n_chains: int) -> Floats:
+    """Return draws as chains of equal length; islands of later rounds lengthen them."""
+    length = len(draws) // n_chains
+    return draws[: n_chains * length].reshape(n_chains, length, *draws.shape[1:])

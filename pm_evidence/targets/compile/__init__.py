@@ -1,0 +1,1 @@
+"""From graphs to machine code that kernels call by address."""

@@ -1,0 +1,93 @@
+"""Sums of a model's terms in the one order of ``core.sums``, at the speed of vectors.
+
+PyTensor's own loops are fast where they may change the order of operations, which makes the last
+digits depend on the process (``core.sums`` says why). Where they may not, a sum is taken term by
+term, and keeps the loop that makes its terms from being turned into vectors.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.tensor.math import Sum, true_div
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pm_evidence.core.sums import total
+from pm_evidence.targets.compile.implementations import numba_implementations
+from pm_evidence.targets.compile.products import replace_product
+
+__all__ = ["with_ordered_sums"]
+
+# PyTensor merges elementwise operations at 49, and puts sums and indexing into their loops at 100.
+_BEFORE_OPERATIONS_MERGE, _BEFORE_LOOPS_MERGE = 48.5, 99
+
+# Fewer terms than these are as fast one by one.
+_FEW = 200
+
+
+class OrderedSum(Op):
+    """The sum of all entries of an array of float64."""
+
+    __props__ = ()
+
+    def make_node(self, x: Variable) -> Apply:
+        """Return the node that adds up ``x``."""
+        return Apply(self, [x], [pt.dscalar()])
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Add up."""
+        outputs[0][0] = _ordered_sum.py_func(*inputs)
+
+
+def with_ordered_sums(mode: Mode) -> Mode:
+    """Return a mode that takes long sums over whole arrays in order; others stay as they are."""
+    _register()
+    return mode.register(
+        (dfs_rewriter(_multiply_by_reciprocal), _BEFORE_OPERATIONS_MERGE),
+        (dfs_rewriter(_order_sum), _BEFORE_LOOPS_MERGE),
+        (dfs_rewriter(replace_product), _BEFORE_LOOPS_MERGE),
+    )
+
+
+@node_rewriter([true_div])
+def _multiply_by_reciprocal(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Divide once, and not every term."""
+    x, y = node.inputs
+    by_scalar = all(y.type.broadcastable) and not all(x.type.broadcastable)
+    if not by_scalar or not x.type.dtype == y.type.dtype == "float64":
+        return None
+    return [x * pt.reciprocal(y)]
+
+
+@node_rewriter([Sum])
+def _order_sum(fgraph: Any, node: Any) -> list[Variable] | None:
+    (x,) = node.inputs
+    whole = node.op.axis is None or len(node.op.axis) == x.type.ndim
+    few = None not in x.type.shape and np.prod(x.type.shape) < _FEW
+    if not whole or few or not x.type.dtype == node.outputs[0].type.dtype == "float64":
+        return None
+    # a loop that picks entries by index is no faster as vectors
+    terms = x.owner.inputs if x.owner is not None else []
+    if any(t.owner is not None and isinstance(t.owner.op, AdvancedSubtensor) for t in terms):
+        return None
+    return [OrderedSum()(x)]
+
+
+@nb.njit(nogil=True, error_model="numpy")
+def _ordered_sum(x: Any) -> Any:
+    return np.array(total(np.ravel(x)))
+
+
+def _register() -> None:
+    table = numba_implementations()
+    if OrderedSum in table.numba_funcify.registry:
+        return
+
+    @table.register_funcify_default_op_cache_key(OrderedSum)
+    def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        return _ordered_sum, 1  # part of the key on disk: raise it when core.sums changes

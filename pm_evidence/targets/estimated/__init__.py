@@ -1,0 +1,1 @@
+"""Models whose likelihood is estimated without bias, and not evaluated."""

@@ -1,0 +1,1 @@
+"""Effects of groups, integrated out by importance sampling."""

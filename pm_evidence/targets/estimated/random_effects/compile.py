@@ -1,0 +1,182 @@
+"""From the joint density of data and effects to functions that importance sampling calls."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.utils import CheckParameterValue
+from pytensor.gradient import NullTypeGradError, jacobian
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import All
+
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.calls import CompiledCall, compile_call
+from pm_evidence.targets.compile.density import in_double_precision
+from pm_evidence.targets.compile.parameters_only import hoist
+
+__all__ = ["GroupDensity", "compile_groups"]
+
+# Up to here the rows of the Hessian are graphs of their own, which PyTensor optimises best.
+_MOST_ROWS = 3
+
+
+@dataclass(frozen=True)
+class GroupDensity:
+    """Joint log densities of data and effects, of all groups, in machine code.
+
+    Parameters
+    ----------
+    parameters : CompiledCall
+        From the flat vector to what depends on it alone: whatever the other functions need, and
+        where Newton's method starts.
+    derivatives : CompiledCall
+        From effects and parameters to log densities, gradients and Hessians.
+    values : CompiledCall
+        From effects and parameters to log densities.
+    n_parameters, n_groups, n_effect_dim : int
+        Sizes.
+    """
+
+    parameters: CompiledCall
+    derivatives: CompiledCall
+    values: CompiledCall
+    n_parameters: int
+    n_groups: int
+    n_effect_dim: int
+
+    @property
+    def addresses(self) -> NDArray[np.int64]:
+        """Addresses of the three functions."""
+        return np.array([call.address for call in self._calls])
+
+    def frames(self) -> tuple[NDArray[np.int64], ...]:
+        """Return frames for the three functions."""
+        return tuple(call.frame() for call in self._calls)
+
+    @property
+    def _calls(self) -> tuple[CompiledCall, ...]:
+        return self.parameters, self.derivatives, self.values
+
+    @property
+    def slow_ops(self) -> tuple[str, ...]:
+        """Operations that run in Python."""
+        return tuple(sorted({name for call in self._calls for name in call.slow_ops}))
+
+
+def compile_groups(
+    x: Variable,
+    z: Variable,
+    log_prior: Variable,
+    log_likelihood: Variable,
+    start: Variable,
+) -> GroupDensity:
+    """Compile the densities of groups as functions of parameters and effects.
+
+    Parameters
+    ----------
+    x : TensorVariable, shape (n_dim,)
+        Flat vector of the free variables.
+    z : TensorVariable, shape (n_groups, n_effect_dim)
+        Effects, on the unconstrained scale.
+    log_prior, log_likelihood : TensorVariable, shape (n_groups,)
+        Log density of each group's effect, and of its data given the effect, in nats.
+    start : TensorVariable, shape (n_groups, n_effect_dim)
+        Where Newton's method starts.
+
+    Raises
+    ------
+    ModelError
+        If the densities have no second derivatives.
+    """
+    n_groups, n_dim = z.type.shape
+    joint, parameters, hoisted = _hoisted(log_prior + log_likelihood, z)
+    (start,) = in_double_precision([start])
+    gradient, hessian = _derivatives(joint, z)
+    return GroupDensity(
+        compile_call([x], [hoisted, pt.specify_shape(start, (n_groups, n_dim))]),
+        compile_call([z, parameters], [joint, gradient, hessian]),
+        compile_call([z, parameters], [joint]),
+        parameters.type.shape[0],
+        n_groups,
+        n_dim,
+    )
+
+
+def _hoisted(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
+    joint = in_double_precision(_check_each([joint], z))
+    (joint,), parameters, hoisted = hoist(joint, [z])
+    hoisted = pt.specify_shape(hoisted, parameters.type.shape)
+    return pt.specify_shape(joint, (z.type.shape[0],)), parameters, hoisted
+
+
+def _derivatives(joint: Variable, z: Variable) -> tuple[Variable, Variable]:
+    """Return gradients ``(n_groups, n_dim)`` and Hessians ``(n_dim, n_groups, n_dim)``.
+
+    Groups depend on their own effects only, so that derivatives of sums over groups are theirs.
+    """
+    n_groups, n_dim = z.type.shape
+    try:
+        smooth = pm.pytensorf.rewrite_pregrad(joint.sum())
+        gradient = pt.grad(smooth, z, disconnected_inputs="ignore")
+        columns = gradient.sum(axis=0)
+        if n_dim <= _MOST_ROWS:
+            rows = [pt.grad(columns[k], z, disconnected_inputs="ignore") for k in range(n_dim)]
+            hessian = pt.stack(rows)
+        else:
+            hessian = jacobian(columns, z, vectorize=True, disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError) as error:
+        raise ModelError(
+            "effects and emission must have log densities with second derivatives with respect "
+            f"to the effects, but: {error}. Write the effects as ordinary variables of the model, "
+            "or use pe.StateSpace, which needs no derivatives."
+        ) from error
+    return (
+        pt.specify_shape(gradient, (n_groups, n_dim)),
+        pt.specify_shape(hessian, (n_dim, n_groups, n_dim)),
+    )
+
+
+def _check_each(graphs: Sequence[Variable], z: Variable) -> list[Variable]:
+    """Let a check of parameters that depend on effects fail one element, not all of them.
+
+    PyMC makes a whole density ``-inf`` where any element has parameters out of range; here one
+    group's particle must not take the other groups' weights away.
+    """
+    varying = {z}
+    memo: dict[Variable, Variable] = {}
+    for node in io_toposort([], graphs):
+        if not varying.intersection(node.inputs):
+            continue
+        varying.update(node.outputs)
+        inputs = [memo.get(v, v) for v in node.inputs]
+        op = node.op
+        if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
+            expression, *checks = inputs
+            for condition in (c for check in checks for c in _conditions(check)):
+                extra = range(expression.type.ndim, condition.type.ndim)
+                fulfilled = condition.all(axis=tuple(extra)) if extra else condition
+                expression = pt.switch(fulfilled, expression, -np.inf)
+            memo[node.outputs[0]] = expression
+        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            new_node = node.clone_with_new_inputs(inputs, strict=False)
+            memo.update(zip(node.outputs, new_node.outputs, strict=True))
+    return [memo.get(graph, graph) for graph in graphs]
+
+
+def _conditions(check: Variable) -> Iterator[Variable]:
+    """Yield the elementwise conditions that a check reduces to one truth value."""
+    node: Any = check.owner
+    if node is not None and isinstance(node.op, All | MakeVector | ScalarFromTensor):
+        for v in node.inputs:
+            yield from _conditions(v)
+    elif node is not None and isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 0:
+        yield from _conditions(node.inputs[0])
+    else:
+        yield check

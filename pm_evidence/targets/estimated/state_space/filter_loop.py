@@ -1,0 +1,210 @@
+"""The compiled loop of a particle filter, one for all models.
+
+A model's own functions are called by address; see ``compile_calls`` for their frames.
+"""
+
+from collections import namedtuple
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from pm_evidence.core.codegen.fast_math import fast_exp
+from pm_evidence.core.codegen.native import call_frame
+from pm_evidence.core.hilbert import order_along_curve
+from pm_evidence.core.random import seed_stream, uniform
+from pm_evidence.core.resampling import count_uniforms, resample_into
+from pm_evidence.core.sums import dot, total
+from pm_evidence.targets.compile.calls import GENERATOR_SLOTS
+
+__all__ = ["LOOK", "MOVE", "N_CALLS", "SETUP", "START", "Options", "Record", "filter_many", "run"]
+
+# A model's functions: parameters; first states for each kind of row; next ones; look-ahead.
+SETUP, START, MOVE, LOOK = 0, 1, 4, 7
+N_CALLS = 8
+
+# Slots of their frames. Those of SETUP are the flat vector and the hoisted parameters.
+T, N, Y, H, PARAMETERS, H_OUT, WEIGHT = range(GENERATOR_SLOTS, GENERATOR_SLOTS + 7)
+_X, _HOISTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
+
+# What a resampling weight keeps of the filter's own, so that none is lost that looks hopeless.
+_DEFENSIVE = 0.05
+
+Options = namedtuple("Options", ["n_particles", "n_hoisted", "scheme", "share"])
+
+Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "ess"])
+
+# Normalised weights; those carried into a time; those to resample by; new log weights; ancestors.
+Swarm = namedtuple("Swarm", ["weight", "carried", "v", "log_weight", "index"])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
+    """Write the log of an estimated likelihood for every row of ``x`` and of ``seeds``."""
+    record = Record(
+        np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty(0), np.empty(0)
+    )
+    hoisted = np.empty(options.n_hoisted)
+    for i in range(x.shape[0]):
+        out[i] = run(x[i], seeds[i], model, options, hoisted, record)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any) -> Any:
+    """Run one filter.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n_dim,)
+        Flat unconstrained vector.
+    seeds : ndarray of uint64, shape (n_blocks,)
+        One seed for every block of times.
+    model : tuple
+        Addresses of the functions, their frames, the data, the kinds of their rows, and the
+        size of a state.
+    options : Options
+        Those of the filter.
+    hoisted : ndarray, shape (n_hoisted,)
+        Space for what does not vary. It is the caller's, as numba frees an array here as soon as
+        no more than its address is used.
+    record : Record
+        Filled in where it has room, and left alone where it is empty.
+
+    Returns
+    -------
+    float
+        Log of the estimated likelihood, nats; NaN where a weight is.
+    """
+    calls, frames, y, kinds, d = model
+    n, n_times = options.n_particles, kinds.size
+    frames = frames.copy()
+    frames[SETUP, _X] = x.ctypes.data
+    frames[SETUP, _HOISTED] = hoisted.ctypes.data
+    if call_frame(calls[SETUP], frames[SETUP]) != 0:
+        return np.nan
+    h, other, stream = np.empty((n, d)), np.empty((n, d)), np.empty(4, np.uint64)
+    swarm = Swarm(np.empty(n), np.full(n, 1.0 / n), np.empty(n), np.empty(n), np.empty(n, np.int64))
+    frames[START:, 0] = stream.ctypes.data
+    frames[START:, N] = n
+    frames[START:, PARAMETERS] = hoisted.ctypes.data
+    frames[START:, WEIGHT] = swarm.log_weight.ctypes.data
+    log_likelihood, ess = 0.0, float(n)
+    for t in range(n_times):
+        seed = seeds[t * seeds.size // n_times]
+        frames[START:, T] = t
+        frames[START:, Y] = y[t].ctypes.data
+        if t > 0:
+            ahead = calls[LOOK] != 0 and kinds[t] == 0
+            if ahead:
+                frames[LOOK, H] = h.ctypes.data
+                # written where the new weights will be
+                frames[LOOK, H_OUT] = swarm.log_weight.ctypes.data
+                if call_frame(calls[LOOK], frames[LOOK]) != 0:
+                    return np.nan
+                ess = _tilt(swarm)
+            else:
+                swarm.v[:] = swarm.weight
+            if ess < options.share * n:
+                seed_stream(stream, seed, 2 * t)
+                _resample(h, swarm, stream, seeds.size > 1, options.scheme)
+                _gather(h, swarm, ahead, other)
+                h, other = other, h
+            else:
+                swarm.carried[:] = swarm.weight
+                swarm.index[:] = np.arange(n)
+        seed_stream(stream, seed, 2 * t + 1)
+        function = (START if t == 0 else MOVE) + kinds[t]
+        frames[function, H] = h.ctypes.data
+        frames[function, H_OUT] = other.ctypes.data
+        if call_frame(calls[function], frames[function]) != 0:
+            return np.nan
+        h, other = other, h
+        increment, ess = _weigh(swarm)
+        log_likelihood += increment
+        if record.increments.size:
+            _keep(t, h, swarm, increment, ess, record)
+        if not increment > -np.inf:  # impossible, or NaN
+            return log_likelihood
+    return log_likelihood
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _gather(h: Any, swarm: Any, tilted: Any, out: Any) -> None:
+    """Copy the chosen particles, and set the weights that they carry."""
+    n, d = h.shape
+    for i in range(n):
+        chosen = swarm.index[i]
+        for k in range(d):
+            out[i, k] = h[chosen, k]
+        swarm.carried[i] = 1.0 / n
+        if tilted:
+            swarm.carried[i] *= swarm.weight[chosen] / swarm.v[chosen]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _keep(t: Any, h: Any, swarm: Any, increment: Any, ess: Any, record: Any) -> None:
+    record.states[t] = h
+    record.weights[t] = swarm.weight
+    record.ancestors[t] = swarm.index
+    record.increments[t] = increment
+    record.ess[t] = ess
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _weigh(swarm: Any) -> Any:
+    """Normalise new weights; return the log of their sum, and their effective sample size."""
+    weight, carried, log_weight = swarm.weight, swarm.carried, swarm.log_weight
+    n = weight.size
+    top = -np.inf
+    for i in range(n):
+        top = max(top, log_weight[i])
+    if not top > -np.inf or top == np.inf:
+        undefined = top == np.inf or np.isnan(log_weight).any()
+        return (np.nan if undefined else -np.inf), 0.0
+    for i in range(n):
+        weight[i] = carried[i] * fast_exp(log_weight[i] - top)
+    sum_of_weights, squares = total(weight), dot(weight, weight)
+    for i in range(n):
+        weight[i] /= sum_of_weights
+    # what carried no weight before may leave nothing
+    ess = sum_of_weights**2 / squares if sum_of_weights > 0.0 else 0.0
+    return top + np.log(sum_of_weights), ess
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _tilt(swarm: Any) -> Any:
+    """Write normalised resampling weights into ``v``; return their effective sample size."""
+    weight, log_tilt, v = swarm.weight, swarm.log_weight, swarm.v
+    n = weight.size
+    top = -np.inf
+    for i in range(n):
+        if weight[i] > 0.0:
+            top = max(top, log_tilt[i])
+    tilted = 0.0
+    if -np.inf < top < np.inf:
+        for i in range(n):
+            tilt = fast_exp(log_tilt[i] - top)
+            # a look-ahead that is not a number has nothing to say
+            v[i] = weight[i] * tilt if tilt >= 0.0 else 0.0
+        tilted = total(v)
+    for i in range(n):
+        share = v[i] / tilted if tilted > 0.0 else weight[i]
+        v[i] = (1.0 - _DEFENSIVE) * share + _DEFENSIVE * weight[i]
+    return 1.0 / dot(v, v)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _resample(h: Any, swarm: Any, stream: Any, in_order: Any, scheme: Any) -> None:
+    """Draw ancestors with probabilities ``v``, among neighbours in space where so asked."""
+    v, index = swarm.v, swarm.index
+    n = v.size
+    if in_order:
+        order = order_along_curve(h)
+        v = v[order]
+    uniforms = np.empty(count_uniforms(scheme, v, n))
+    for k in range(uniforms.size):
+        uniforms[k] = uniform(stream)
+    resample_into(scheme, v, uniforms, index)
+    if in_order:
+        for i in range(n):
+            index[i] = order[index[i]]

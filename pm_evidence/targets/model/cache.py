@@ -1,0 +1,158 @@
+"""Which target belongs to a model: compiled once here, and rebuilt in a worker."""
+
+import copyreg
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.distributions.distribution import _support_point
+from pymc.distributions.shape_utils import _change_dist_size
+from pymc.logprob.abstract import _logcdf, _logprob
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+
+from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["find_model", "target_of"]
+
+
+def find_model(target: Any) -> pm.Model:
+    """Return the model that a user hands over, or the one whose context is open.
+
+    Raises
+    ------
+    TypeError
+        If there is neither.
+    """
+    if isinstance(target, pm.Model):
+        return target
+    if target is not None:
+        raise TypeError(
+            f"target must be a pymc.Model, got {type(target).__name__}; pass the model, or call "
+            "inside its context."
+        )
+    try:
+        return pm.modelcontext(None)
+    except TypeError as error:
+        raise TypeError(
+            "target must be given outside a model context; call sample_evidence(model), or call "
+            "it inside `with model:`."
+        ) from error
+
+
+# A model is compiled once, however often it is sampled here or however many of its blocks run in
+# a worker. The few that were used last are kept.
+_KEPT: "OrderedDict[Any, tuple[Any, PyMCTarget]]" = OrderedDict()
+_MAX_KEPT = 8
+
+
+def target_of(
+    model: pm.Model,
+    *,
+    potentials_only: bool = False,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> PyMCTarget:
+    """Return the target of a model: the one at hand if the model and its data are the same."""
+    content = _content(model), dict(compile_kwargs or {})
+    key = (id(model), potentials_only)
+    kept = _KEPT.get(key)
+    # the target holds its model, so that the id still is this model's
+    if kept is None or kept[1].model is not model or kept[0] != content:
+        target = _build(model, potentials_only=potentials_only, compile_kwargs=compile_kwargs)
+        return _keep(key, content, target)
+    return _keep(key, content, kept[1])
+
+
+def _content(model: pm.Model) -> tuple[Any, ...]:
+    """Return what a target depends on: the graphs themselves, and a digest of the data."""
+    rvs = model.basic_RVs
+    graphs = (*rvs, *model.potentials, *model.deterministics)
+    values = tuple(model.rvs_to_values[rv] for rv in rvs)
+    transforms = tuple(model.rvs_to_transforms[rv] for rv in model.free_RVs)
+    digest = hashlib.sha256()
+    for variable in _with_inner([*graphs, *values]):
+        if isinstance(variable, SharedVariable) and isinstance(variable.type, pt.TensorType):
+            array = np.asarray(variable.get_value(borrow=True))
+        elif isinstance(variable, Constant) and isinstance(variable.data, np.ndarray):
+            array = variable.data  # which a user can change in place
+        else:
+            continue
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return (*map(id, (*graphs, *values, *transforms)), digest.hexdigest())
+
+
+def _with_inner(graphs: Sequence[Variable]) -> Iterator[Variable]:
+    """Yield all variables of graphs, those of graphs inside of operations among them."""
+    for variable in ancestors(graphs):
+        yield variable
+        inner = getattr(variable.owner and variable.owner.op, "fgraph", None)
+        if inner is not None:
+            yield from _with_inner(inner.outputs)
+
+
+def _keep(key: Any, content: Any, target: PyMCTarget) -> PyMCTarget:
+    _KEPT[key] = content, target
+    _KEPT.move_to_end(key)
+    while len(_KEPT) > _MAX_KEPT:
+        _KEPT.popitem(last=False)
+    return target
+
+
+def _build(model: pm.Model, **options: Any) -> PyMCTarget:
+    estimated = estimated_variables(model) and not options["potentials_only"]
+    return (EstimatedTarget if estimated else PyMCTarget)(model, **options)
+
+
+def _reduce(target: PyMCTarget) -> tuple[Any, ...]:
+    options = {
+        "potentials_only": target.potentials_only,
+        "compile_kwargs": target.compile_kwargs,
+    }
+    model = target.model
+    # a block a time is sent: what they have in common is packed once
+    if "_pickled" not in vars(target):
+        vars(target)["_pickled"] = cloudpickle.dumps((model, options, _registered(model)))
+    settings = target.settings() if isinstance(target, EstimatedTarget) else None
+    return _rebuild, (vars(target)["_pickled"], settings)
+
+
+def _rebuild(pickled: bytes, settings: Any) -> PyMCTarget:
+    key = hashlib.sha256(pickled).hexdigest()
+    if key in _KEPT:
+        target = _keep(key, None, _KEPT[key][1])
+    else:
+        model, options, registered = cloudpickle.loads(pickled)
+        for position, kind, function in registered:
+            _DISPATCHERS[position].register(kind, function)
+        target = _keep(key, None, _build(model, **options))
+    return target.with_settings(settings) if isinstance(target, EstimatedTarget) else target
+
+
+for _kind in (PyMCTarget, EstimatedTarget):
+    copyreg.pickle(_kind, _reduce)
+
+
+# Where pm.CustomDist enters the density of its class: pickle takes the class along, and not these.
+_DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
+
+
+def _registered(model: pm.Model) -> list[tuple[int, type, Any]]:
+    """Return what PyMC knows of the distributions that a model made up."""
+    nodes = (v.owner for v in ancestors([*model.basic_RVs, *model.potentials]))
+    kinds = dict.fromkeys(type(node.op) for node in nodes if node is not None)
+    return [
+        (position, kind, dispatcher.registry[kind])
+        for kind in kinds
+        if issubclass(kind, CustomDistRV | CustomSymbolicDistRV)
+        for position, dispatcher in enumerate(_DISPATCHERS)
+        if kind in dispatcher.registry
+    ]

@@ -1,0 +1,173 @@
+"""Exact draws from the prior of a PyMC model, on the unconstrained space."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import lgamma
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.distributions.transforms import Ordered
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomGeneratorType
+
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.density import compile_draws
+from pm_evidence.targets.model.car import draw_car_exactly
+from pm_evidence.targets.model.index_checks import with_asserted_indices
+from pm_evidence.targets.model.quiet import quietly
+
+__all__ = ["PriorSampler", "prior_sampler"]
+
+Floats = NDArray[np.float64]
+
+# What NumPy and PyTensor raise where a distribution has no draws or its parameters make no sense.
+_UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
+
+
+class PriorSampler:
+    """Joint draws of all free variables of a model.
+
+    Parameters
+    ----------
+    outputs : sequence of TensorVariable
+        Graph of every free variable on the unconstrained scale.
+    log_order_mass : float
+        Log of the prior mass inside ordered transforms that sorting accounts for, in nats.
+
+    Attributes
+    ----------
+    shapes : list of tuple of int
+        Shape of every output.
+    """
+
+    def __init__(self, outputs: Sequence[Variable], log_order_mass: float) -> None:
+        self.log_order_mass = log_order_mass
+        with quietly():
+            self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
+        self._rngs = [
+            v for v in self._in_python.get_shared() if isinstance(v.type, RandomGeneratorType)
+        ]
+        self._lock = threading.Lock()
+        with _drawing():
+            self.shapes = [np.shape(value) for value in self._in_python()]
+        self._n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
+        self._compiled = compile_draws(outputs, self.shapes) if outputs else None
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.
+
+        Raises
+        ------
+        ModelError
+            If an index lies outside of its array.
+        """
+        with _drawing():
+            return self._drawn(n, seed)
+
+    def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        out = np.empty((n, self._n_dim))
+        if self._compiled is not None:
+            self._compiled(out, np.random.Generator(np.random.PCG64(seed)))
+            return out
+        with self._lock:
+            for rng, child in zip(self._rngs, seed.spawn(len(self._rngs)), strict=True):
+                rng.set_value(np.random.Generator(np.random.PCG64(child)), borrow=True)
+            for row in out:
+                row[:] = np.concatenate([[], *(np.ravel(v) for v in self._in_python())])
+        return out
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    try:
+        with quietly():
+            yield
+    except (AssertionError, IndexError) as error:
+        raise ModelError(
+            f"indices must lie inside of their arrays, but in a draw from the prior: {error}. "
+            "Indices count from 0, as in NumPy: subtract 1 from indices that count from 1, or "
+            "give the index a prior that ends where the array does."
+        ) from error
+
+
+def prior_sampler(model: pm.Model) -> PriorSampler:
+    """Compile the prior of a model.
+
+    Initial values play no part. Variables that depend on observed ones are drawn given the data.
+    Exchangeable variables with an ordered transform are sorted, which draws from their normalised
+    ordered prior.
+
+    Raises
+    ------
+    ModelError
+        If a variable cannot be drawn from its prior.
+    """
+    unconstrained = []
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms[rv]
+        unconstrained.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    # the free variables are cloned along, so that those to be sorted can be found again
+    cloned = clone_replace([*unconstrained, *model.free_RVs], data, rebuild_strict=False)
+    fgraph = FunctionGraph(outputs=cloned, clone=False)
+    draw_car_exactly(fgraph)
+    log_order_mass = 0.0
+    for rv, clone in zip(model.free_RVs, fgraph.outputs[len(unconstrained) :], strict=True):
+        transform = model.rvs_to_transforms[rv]
+        if isinstance(transform, Ordered) and _is_exchangeable(rv):
+            _sort(fgraph, clone, ascending=transform.ascending)
+            *batch, n = rv.shape.eval()
+            log_order_mass -= float(np.prod(batch)) * lgamma(n + 1)
+    try:
+        outputs = with_asserted_indices(fgraph.outputs[: len(unconstrained)])
+        return PriorSampler(outputs, log_order_mass)
+    except ModelError:  # which is a ValueError
+        raise
+    except _UNDRAWABLE as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ModelError(
+            f"every free variable must be drawable from its prior, but drawing {_culprit(model)} "
+            f"failed: {reason}. Look for parameters out of range, give a pm.CustomDist its random= "
+            "function, or use a distribution that can be drawn."
+        ) from error
+
+
+def _culprit(model: pm.Model) -> str:
+    """Return the name of the first free variable that cannot be drawn."""
+    for rv in model.free_RVs:
+        try:
+            pm.draw(rv, random_seed=0, mode="FAST_COMPILE")
+        except _UNDRAWABLE:
+            return str(rv.name)
+    return ", ".join(rv.name for rv in model.free_RVs)
+
+
+def _sort(fgraph: FunctionGraph, rv: Variable, *, ascending: bool) -> None:
+    """Let every client of ``rv``, its children among them, see its sorted values."""
+    clients = list(fgraph.clients[rv])
+    rising = pt.sort(rv, axis=-1)
+    ordered = rising if ascending else rising[..., ::-1]
+    for node, position in clients:
+        fgraph.change_node_input(node, position, ordered, import_missing=True, check=False)
+
+
+def _is_exchangeable(rv: Variable) -> bool:
+    """Whether the elements along the last axis are independent and identically distributed."""
+    op = rv.owner.op
+    if not isinstance(op, RandomVariable) or op.ndim_supp > 0:
+        return False
+    return all(_is_constant_along_last(p) for p in op.dist_params(rv.owner))
+
+
+def _is_constant_along_last(parameter: Variable) -> bool:
+    if parameter.type.ndim == 0 or parameter.type.broadcastable[-1]:
+        return True
+    return isinstance(parameter, Constant) and bool(
+        np.all(parameter.data == parameter.data[..., :1])
+    )

@@ -1,0 +1,184 @@
+"""Between flat unconstrained vectors and named variables on their own scale."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.replace import clone_replace, vectorize_graph
+
+from pm_evidence.targets.model.quiet import quietly
+
+__all__ = ["ConstrainedSpace", "UnconstrainedSpace"]
+
+Floats = NDArray[np.float64]
+
+
+class ConstrainedSpace:
+    """Free variables and deterministics of a model as functions of the flat vector.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    shapes : sequence of tuple of int
+        Shape of the unconstrained value of every free variable.
+    """
+
+    def __init__(self, model: pm.Model, shapes: Sequence[tuple[int, ...]]) -> None:
+        self._model = model
+        self._shapes = list(shapes)
+        variables = [*model.free_RVs, *model.deterministics]
+        self.names = [v.name for v in variables]
+        inputs = model.value_vars
+        outputs = model.replace_rvs_by_values(variables)
+        with quietly():
+            self._single = pm.compile(
+                inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore"
+            )
+            self._batched = self._vectorised(inputs, outputs)
+
+    def _vectorised(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """Return one function for all draws, or None for a graph that cannot be vectorised."""
+        batched = [pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
+        try:
+            graphs = vectorize_graph(outputs, dict(zip(inputs, batched, strict=True)))
+            return pm.compile(batched, graphs, mode="FAST_COMPILE", on_unused_input="ignore")
+        except (NotImplementedError, ValueError, TypeError):
+            return None
+
+    def values(self, x: Floats) -> dict[str, NDArray[Any]]:
+        """Return every variable for every row of ``x``.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n, n_dim)
+            Flat unconstrained vectors.
+
+        Returns
+        -------
+        dict of ndarray, each of shape (n, ...)
+        """
+        inputs = self._split(x)
+        with quietly():
+            first = self._single(*(value[0] for value in inputs))
+            results = self._try_batched(inputs, first, len(x))
+            if results is None:
+                rows = [self._single(*row) for row in zip(*inputs, strict=True)]
+                results = [np.stack(column) for column in zip(*rows, strict=True)]
+        return dict(zip(self.names, results, strict=True))
+
+    def _split(self, x: Floats) -> list[NDArray[Any]]:
+        parts, start = [], 0
+        for var, shape in zip(self._model.value_vars, self._shapes, strict=True):
+            stop = start + int(np.prod(shape))
+            parts.append(x[:, start:stop].reshape(len(x), *shape).astype(var.dtype))
+            start = stop
+        return parts
+
+    def _try_batched(
+        self, inputs: list[NDArray[Any]], first: list[NDArray[Any]], n: int
+    ) -> list[NDArray[Any]] | None:
+        """Return all rows at once, or None unless the first row comes out as it does alone."""
+        if self._batched is None:
+            return None
+        try:
+            results = self._batched(*inputs)
+        except (ValueError, TypeError, IndexError, NotImplementedError):
+            return None
+        for one, many in zip(first, results, strict=True):
+            if np.ndim(many) == np.ndim(one):  # does not depend on any free variable
+                return None
+            if len(many) != n or not np.allclose(many[0], one, rtol=1e-8, equal_nan=True):
+                return None
+        return [np.asarray(r) for r in results]
+
+
+class UnconstrainedSpace:
+    """Flat unconstrained vectors as a function of the free variables on their own scale.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    """
+
+    def __init__(self, model: pm.Model) -> None:
+        self._free = model.free_RVs
+        given = {rv: rv.type(f"{rv.name}_given") for rv in self._free}
+        outputs = []
+        for rv in self._free:
+            transform = model.rvs_to_transforms[rv]
+            value = given[rv]
+            outputs.append(
+                value if transform is None else transform.forward(value, *rv.owner.inputs)
+            )
+        # bounds may depend on other free variables
+        outputs = clone_replace([pt.as_tensor(o) for o in outputs], given, rebuild_strict=False)
+        inputs = list(given.values())
+        with quietly():
+            self._point = pm.compile(inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore")
+
+    def prior_rows(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
+        """Return prior draws, each of shape ``(n, ...)``, as rows; NaN outside the transforms."""
+        return self._rows([np.asarray(draws[rv.name], rv.dtype) for rv in self._free])
+
+    def _rows(self, columns: Sequence[NDArray[Any]]) -> Floats:
+        with quietly():
+            points = [self._point(*row) for row in zip(*columns, strict=True)]
+        return np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
+
+    def values(self, draws: Mapping[str, NDArray[Any]], parameter: str = "reverse_start") -> Floats:
+        """Return posterior draws as rows.
+
+        Parameters
+        ----------
+        draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
+            At least all free variables of the model.
+        parameter : str
+            Name of the argument that they come from, for the error.
+
+        Returns
+        -------
+        ndarray, shape (n_chains * n_draws, n_dim)
+
+        Raises
+        ------
+        ValueError
+            If a free variable is missing, has another shape, or lies outside its support.
+        """
+        columns = []
+        for rv in self._free:
+            shape = tuple(int(n) for n in rv.shape.eval())
+            if rv.name not in draws or draws[rv.name].shape[2:] != shape:
+                found = f"shape {draws[rv.name].shape[2:]}" if rv.name in draws else "none"
+                raise ValueError(
+                    f"{parameter} must hold draws of {rv.name!r} of shape {shape}, got {found}: "
+                    "they belong to another model. Sample this model with pm.sample."
+                )
+            columns.append(_as_dtype(draws[rv.name], rv, parameter).reshape(-1, *shape))
+        x = self._rows(columns)
+        bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+        if bad.size:
+            raise ValueError(
+                f"{parameter} must lie inside the support of the priors, got {bad.size} of "
+                f"{len(x)} draws outside, first draw {bad[0]}: they belong to another model. "
+                "Sample this model with pm.sample."
+            )
+        return x
+
+
+def _as_dtype(draws: NDArray[Any], rv: Any, parameter: str) -> NDArray[Any]:
+    """Return draws in a variable's dtype; what is no number of it would become another one."""
+    if draws.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore"):
+            converted = draws.astype(rv.dtype)
+        if converted.dtype.kind == "f" or np.array_equal(converted, draws):
+            return converted
+    raise ValueError(
+        f"{parameter} must hold numbers of type {rv.dtype} as draws of {rv.name!r}, got dtype "
+        f"{draws.dtype} with other values: they belong to another model. Sample this model with "
+        "pm.sample."
+    )

@@ -1,0 +1,112 @@
+"""The spread of sums over paths and blocks: by hand, against Welch, and by repetition."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
+
+
+def test_by_hand():
+    """Two contributions of 1 and -1: variance 2 * 2 / 1, and one degree of freedom."""
+    assert spread((np.array([1.0, -1.0]), None)) == Spread(2.0, 1.0)
+
+
+def test_blocks_by_hand():
+    """Four paths in two blocks are two units, whose sums are 2 and -2."""
+    contributions, blocks = np.array([1.0, -1.0, 1.0, -1.0]), np.array([5, 3, 5, 3])
+    assert spread((contributions, blocks)) == Spread(4.0, 1.0)
+    assert spread((contributions, None)).mcse == pytest.approx(np.sqrt(4 * 4 / 3))
+
+
+@pytest.mark.parametrize(("n", "m", "sd"), [(10, 10, 1.0), (5, 30, 1.0), (4, 200, 20.0)])
+def test_agrees_with_welch(n, m, sd):
+    """The difference of two means: Welch's error and Satterthwaite's degrees of freedom. Seed 1."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(0.0, 1.0, n), rng.normal(0.0, sd, m)
+    found = spread(((x - x.mean()) / n, None), ((y.mean() - y) / m, None))
+    theirs = stats.ttest_ind(x, y, equal_var=False)
+    assert found.dof == pytest.approx(theirs.df)
+    assert (x.mean() - y.mean()) / found.mcse == pytest.approx(theirs.statistic)
+
+
+def test_dof_of_extreme_parts():
+    """Equal parts add their degrees of freedom; a part without spread adds none."""
+    part = np.array([1.0, -1.0, 2.0, -2.0, 0.0])
+    assert spread((part, None), (part, None)).dof == pytest.approx(8.0)
+    assert spread((part, None), (np.zeros(1000), None)).dof == pytest.approx(4.0)
+
+
+def test_no_spread():
+    """An error of zero, not 0 / 0."""
+    assert spread((np.zeros(10), None)).mcse == 0.0
+    lower, upper = interval(2.0, spread((np.zeros(10), None)))
+    assert lower == upper == 2.0
+
+
+@pytest.mark.parametrize("blocks", [None, np.array([4, 4, 4])], ids=["one path", "one block"])
+def test_one_unit_has_no_error(blocks):
+    """One path, or one block of any size, does not tell how units differ."""
+    part = np.array([0.5]) if blocks is None else np.array([0.5, 0.2, -0.7])
+    fine = (np.array([1.0, -1.0]), None)
+    assert np.isnan(spread((part, blocks)).mcse)
+    assert np.isnan(spread(fine, (part, blocks)).mcse)
+
+
+def test_labels_of_blocks_do_not_matter():
+    """Negative, huge and unsorted labels: only which paths share one counts. Seed 2."""
+    rng = np.random.default_rng(2)
+    blocks = rng.integers(0, 7, 50)
+    labels = np.array([3, -(10**15), 10**15, 0, 7, -1, 12])
+    part = rng.normal(size=50)
+    one, other = spread((part, blocks)), spread((part, labels[blocks]))
+    assert other.mcse == pytest.approx(one.mcse, rel=1e-12)
+    assert other.dof == pytest.approx(one.dof, rel=1e-12)
+
+
+@pytest.mark.parametrize(("n_blocks", "size", "m"), [(5, 1, 200), (5, 8, 6), (3, 50, 400)])
+def test_coverage_of_few_units(n_blocks, size, m):
+    """Few blocks against many paths: 2,000 intervals hold in 93 to 97.5 %. Seed 3.
+
+    With a normal interval in place of Student's it is 85 to 90 %, which the last line shows.
+    """
+    rng, covered, normal = np.random.default_rng(3), 0, 0
+    blocks = np.repeat(np.arange(n_blocks), size)
+    for _ in range(2000):
+        x = np.repeat(rng.normal(0.0, 1.0, n_blocks), size) + rng.normal(0.0, 0.3, len(blocks))
+        y = rng.normal(0.0, 1.0, m)
+        found = spread(((x - x.mean()) / len(x), blocks), ((y.mean() - y) / m, None))
+        lower, upper = interval(x.mean() - y.mean(), found)
+        covered += lower <= 0.0 <= upper
+        normal += abs(x.mean() - y.mean()) <= 1.96 * found.mcse
+    assert 0.93 <= covered / 2000 <= 0.975
+    assert normal / 2000 < 0.925
+
+
+# --- checked_blocks ---
+
+
+def test_blocks_that_fit():
+    work = np.zeros(3)
+    assert checked_blocks("blocks", None, work) is None
+    for blocks in ([2, 0, 2], (2, 0, 2), np.array([2, 0, 2], np.uint8)):
+        np.testing.assert_array_equal(checked_blocks("blocks", blocks, work), [2, 0, 2])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "found"),
+    [
+        ([0, 1], r"got shape \(2,\) and dtype int64"),
+        (0, r"got shape \(\) and dtype int64"),
+        ([[0, 1, 2]], r"got shape \(1, 3\) and dtype int64"),
+        ([0.0, 1.0, 2.0], r"got shape \(3,\) and dtype float64"),
+        ([True, False, True], r"got shape \(3,\) and dtype bool"),
+        (["a", "b", "c"], r"got shape \(3,\) and dtype <U1"),
+    ],
+)
+def test_blocks_that_do_not_fit(blocks, found):
+    """Rounded or truncated labels would silently tie independent paths together."""
+    rule = r"some_blocks must have one integer per path, shape \(3,\), "
+    with pytest.raises(ValueError, match=rule + found + ".*leave it out where all paths"):
+        checked_blocks("some_blocks", blocks, np.zeros(3))

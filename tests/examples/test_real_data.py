@@ -1,0 +1,153 @@
+"""Data sets: read what is there, and say what is missing."""
+
+import numpy as np
+import pytest
+import real_data
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "nile.csv").write_text("time,value\n1871,1120\n1872,1160\n")
+    return tmp_path
+
+
+def write_pine(folder, rows, header="y,x,z"):
+    lines = [header, *(",".join(map(str, row)) for row in rows)]
+    (folder / "small" / "radiata_pine_friel_wyse.csv").write_text("\n".join(lines) + "\n")
+
+
+def pine_rows(ninth=(3670.0, 32.3, 29.0)):
+    rows = [(1000.0 + i, 20.0, 19.0) for i in range(42)]
+    rows[8] = ninth
+    return rows
+
+
+def test_the_folder_is_the_argument_before_the_environment(folder, monkeypatch, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setenv("PM_EVIDENCE_DATA", str(other))
+    assert real_data.data_folder() == other
+    assert real_data.data_folder(folder) == folder
+    assert real_data.data_folder(str(folder)) == folder
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_no_folder_at_all_names_both_ways_to_give_one(value, monkeypatch):
+    monkeypatch.delenv("PM_EVIDENCE_DATA", raising=False)
+    if value is not None:
+        monkeypatch.setenv("PM_EVIDENCE_DATA", value)
+    with pytest.raises(FileNotFoundError, match=r"PM_EVIDENCE_DATA is not set.*pass folder="):
+        real_data.data_folder()
+
+
+def test_a_folder_that_is_not_there_is_named_with_its_origin(tmp_path, monkeypatch):
+    missing = tmp_path / "nowhere"
+    with pytest.raises(FileNotFoundError, match=r"^folder must name a folder.*nowhere"):
+        real_data.data_folder(missing)
+    monkeypatch.setenv("PM_EVIDENCE_DATA", str(missing))
+    with pytest.raises(FileNotFoundError, match=r"^PM_EVIDENCE_DATA must name.*nowhere"):
+        real_data.data_folder()
+
+
+@pytest.mark.parametrize("name", ["nile", "nile.csv"])
+def test_load_csv_reads_a_file_of_the_small_folder(folder, name):
+    data = real_data.load_csv(name, folder)
+    assert list(data.columns) == ["time", "value"]
+    np.testing.assert_array_equal(data["value"], [1120, 1160])
+
+
+def test_a_missing_file_says_where_and_what_is_there(folder):
+    with pytest.raises(FileNotFoundError, match="must be one of nile, got 'galaxies'") as error:
+        real_data.load_csv("galaxies", folder)
+    assert str(folder / "small" / "galaxies.csv") in str(error.value)
+    assert "PROVENANCE.txt" in str(error.value)
+
+
+def test_an_empty_folder_is_told_apart(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file at all"):
+        real_data.load_csv("nile", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../nile", "small/nile", "", ".csv"])
+def test_a_name_cannot_leave_the_folder(folder, name):
+    with pytest.raises(ValueError, match="name must be the name of a file without folders"):
+        real_data.load_csv(name, folder)
+
+
+def test_missing_radiata_pine_says_where_to_get_it(folder):
+    with pytest.raises(FileNotFoundError, match="astro-informatics/harmonic"):
+        real_data.radiata_pine(folder)
+
+
+def test_radiata_pine_accepts_only_the_version_of_friel_and_wyse(folder):
+    write_pine(folder, pine_rows())
+    assert real_data.radiata_pine(folder).shape == (42, 3)
+    write_pine(folder, pine_rows(ninth=(3160.0, 27.1, 26.3)))
+    with pytest.raises(ValueError, match=r"row 9.*another version"):
+        real_data.radiata_pine(folder)
+
+
+def test_radiata_pine_refuses_other_columns_and_lengths(folder):
+    write_pine(folder, pine_rows(), header="x,y,z")
+    with pytest.raises(ValueError, match="must have the columns y, x, z"):
+        real_data.radiata_pine(folder)
+    write_pine(folder, pine_rows()[:40])
+    with pytest.raises(ValueError, match="40 rows"):
+        real_data.radiata_pine(folder)
+
+
+def write_pound(folder, returns, header="t,ret_demeaned,ret_raw,ret_dk_floored,"):
+    (folder / "svpdx").mkdir(exist_ok=True)
+    lines = [header + "ret_dk_floored_demeaned"]
+    lines += [f"{t},{r},{r},{r},{r}" for t, r in enumerate(returns, 1)]
+    (folder / "svpdx" / "svpdx.csv").write_text("\n".join(lines) + "\n")
+
+
+def like_pound():
+    """Numbers with the mean, standard deviation and first value of the returns."""
+    first, n, deviation = -0.32023, 944, 0.71109
+    # the rest: their mean, plus and minus what is left of the sum of squares
+    mean = -first / n
+    spread = np.sqrt((n * deviation**2 - first**2 - n * mean**2) / n)
+    return [first, *(mean + spread * (-1) ** np.arange(n))]
+
+
+def test_missing_pound_dollar_says_where_to_get_it(folder):
+    with pytest.raises(FileNotFoundError, match=r"hold svpdx/svpdx.csv.*kaskr/adcomp"):
+        real_data.pound_dollar(folder)
+
+
+def test_pound_dollar_refuses_other_columns_lengths_and_units(folder):
+    write_pound(folder, like_pound())
+    assert real_data.pound_dollar(folder).shape == (945, 5)
+    write_pound(folder, like_pound(), header="t,raw,ret_raw,ret_dk_floored,")
+    with pytest.raises(ValueError, match="must have the columns t, ret_demeaned"):
+        real_data.pound_dollar(folder)
+    write_pound(folder, like_pound()[:-1])
+    with pytest.raises(ValueError, match="944 rows"):
+        real_data.pound_dollar(folder)
+    write_pound(folder, np.array(like_pound()) / 100)
+    with pytest.raises(ValueError, match=r"0\.00711.*not in percent"):
+        real_data.pound_dollar(folder)
+
+
+def test_the_real_returns_are_the_published_ones(real_data):
+    data = real_data.pound_dollar(real_data)
+    returns = data["ret_demeaned"]
+    assert returns.mean() == pytest.approx(0, abs=1e-12)
+    assert returns.std() == pytest.approx(0.71109, abs=5e-6)
+    raw = data["ret_raw"]
+    assert (raw.min(), raw.max()) == pytest.approx((-3.296, 4.535), abs=5e-4)
+    assert (raw == 0).sum() == 3
+    changed = abs(raw - data["ret_dk_floored"]) > 1e-9  # the two differ by rounding elsewhere
+    assert changed.sum() == 14
+    assert (abs(raw[~changed]) >= 0.01).all()
+
+
+def test_the_real_file_is_the_published_one(real_data):
+    data = real_data.radiata_pine(real_data)
+    assert data.shape == (42, 3)
+    assert data.dtypes.eq("float64").all()
+    assert tuple(data.iloc[0]) == (3040.0, 29.2, 25.4)
+    assert tuple(data.iloc[41]) == (3030.0, 28.2, 28.2)

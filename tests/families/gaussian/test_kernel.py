@@ -1,0 +1,132 @@
+"""The autoregression leaves its Gaussian as it is, reverses itself, and is as fast as it says.
+
+Statistical tests have a false-alarm rate of 1e-6 and a fixed seed.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import pm_evidence as pe
+from pm_evidence.core.random import streams
+from pm_evidence.families.gaussian.kernel import Autoregression
+from pm_evidence.families.gaussian.path import MovingGaussian
+from pm_evidence.testing import check_invariance, check_reversal
+
+N = 20_000
+BETAS = [0.0, 0.3, 1.0]
+TAUS = [0.0, 0.5, (0.2, 0.95)]
+every_beta = pytest.mark.parametrize("beta", BETAS)
+every_tau = pytest.mark.parametrize("tau", TAUS)
+
+
+def exact(tau, beta, n=N, seed=1):
+    """Path of the toy, and exact draws at ``beta``."""
+    path = MovingGaussian(pe.Gaussian(tau=tau))
+    x = np.random.default_rng(seed).normal(
+        path.target.mean_at(beta), path.target.sd_at(beta), size=(n, 1)
+    )
+    return path, path.at(x)
+
+
+def fresh_streams(n, seed=5):
+    return streams(np.random.SeedSequence(seed), n)
+
+
+@every_beta
+@every_tau
+def test_invariance(tau, beta):
+    """A kernel that distorts its density biases every evidence."""
+    path, population = exact(tau, beta)
+    report = check_invariance(Autoregression(), path, population, beta)
+    assert report.moved == 1.0
+
+
+@every_beta
+@every_tau
+def test_reversal(tau, beta):
+    """Reverse annealing with a wrong reversal is biased."""
+    path, population = exact(tau, beta)
+    check_reversal(Autoregression(), path, population, beta)
+
+
+class TooMuchNoise(Autoregression):
+    """A planted error: noise as if every move forgot all."""
+
+    def advance(self, path, state, beta, streams):
+        target = path.target
+        moved, info = super().advance(path, state, beta, streams)
+        mean, tau = target.mean_at(beta), target.tau_at(beta)
+        noise = moved.x - mean - tau * (state.x - mean)
+        return path.at(moved.x + noise * ((1.0 - tau**2) ** -0.5 - 1.0)), info
+
+
+class OneWayRound(Autoregression):
+    """A planted error: invariant, but quantiles move up only, and from the top to the bottom."""
+
+    def advance(self, path, state, beta, streams):
+        _, info = super().advance(path, state, beta, streams)
+        here = norm(path.target.mean_at(beta), path.target.sd_at(beta))
+        return path.at(here.ppf((here.cdf(state.x) + 0.1) % 1.0)), info
+
+
+def test_a_wrong_scale_of_the_noise_is_noticed():
+    path, population = exact(0.5, 0.3)
+    with pytest.raises(AssertionError, match="does not leave the density"):
+        check_invariance(TooMuchNoise(), path, population, 0.3)
+
+
+def test_a_move_that_is_not_its_own_reversal_is_noticed():
+    path, population = exact(0.5, 0.3)
+    check_invariance(OneWayRound(), path, population, 0.3)
+    with pytest.raises(AssertionError, match="is not the kernel's reversal"):
+        check_reversal(OneWayRound(), path, population, 0.3)
+
+
+@every_beta
+@every_tau
+def test_the_correlation_is_tau(tau, beta):
+    """It sets how far the paths lag behind, which the toy is there to show."""
+    path, population = exact(tau, beta)
+    moved, _ = Autoregression().advance(path, population, beta, fresh_streams(N))
+    wanted = path.target.tau_at(beta)
+    found = np.corrcoef(population.x[:, 0], moved.x[:, 0])[0, 1]
+    assert abs(np.arctanh(found) - np.arctanh(wanted)) < 4.9 / np.sqrt(N)
+
+
+def test_the_mean_of_a_move_lies_between_state_and_mean():
+    path = MovingGaussian(pe.Gaussian(tau=0.75))
+    start = path.at(np.full((N, 1), 40.0))
+    moved, _ = Autoregression().advance(path, start, 0.0, fresh_streams(N))
+    noise_sd = np.sqrt(1.0 - 0.75**2) * 10.0
+    assert abs(moved.x.mean() - 35.0) < 4.9 * noise_sd / np.sqrt(N)
+    assert moved.x.std() == pytest.approx(noise_sd, rel=4.9 / np.sqrt(2 * N))
+
+
+def test_start_is_left_alone():
+    path, population = exact(0.5, 0.5, n=50)
+    x = population.x.copy()
+    Autoregression().advance(path, population, 0.5, fresh_streams(50))
+    assert np.array_equal(population.x, x)
+
+
+def test_member_depends_on_its_own_stream_only():
+    """Otherwise results would depend on how a population is cut into blocks."""
+    path, population = exact(0.5, 0.5, n=60)
+    chains, part_chains = fresh_streams(60), fresh_streams(60)[20:41].copy()
+    whole, _ = Autoregression().advance(path, population, 0.5, chains)
+    part = population.take(np.arange(20, 41))
+    moved, _ = Autoregression().advance(path, part, 0.5, part_chains)
+    assert np.array_equal(moved.x, whole.x[20:41])
+    assert np.array_equal(part_chains, chains[20:41])
+    assert (chains != fresh_streams(60)).any(axis=1).all()
+
+
+def test_there_is_nothing_to_tune():
+    path, population = exact(0.5, 0.5, n=50)
+    kernel = Autoregression()
+    _, info = kernel.advance(path, population, 0.5, fresh_streams(50))
+    assert (info.acceptance, info.n_evaluations, info.n_nan) == (1.0, 50, 0)
+    assert kernel.settings() == {}
+    others = kernel.learn(path, population), kernel.adjust(info), kernel.frozen()
+    assert all(other == kernel for other in (*others, kernel.reversed()))

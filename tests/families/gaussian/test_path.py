@@ -1,0 +1,99 @@
+"""The path of moving Gaussians: its densities, their derivative, and its exact draws.
+
+Statistical tests have a false-alarm rate of 1e-6 each, at fixed seeds.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pm_evidence as pe
+from pm_evidence.families.gaussian.path import MovingGaussian
+
+GAUSSIANS = [pe.Gaussian(), pe.Gaussian(-1.0, 0.5, 2.0, 3.0), pe.Gaussian(0.0, 1.0, 5.0, 1.0)]
+BETAS = [0.0, 0.1, 0.5, 0.93, 1.0]
+FALSE_ALARM = 1e-6
+every_gaussian = pytest.mark.parametrize("gaussian", GAUSSIANS, ids=["narrow", "wide", "move"])
+
+
+def points(gaussian, n=200):
+    """Points that go beyond both ends."""
+    low = min(gaussian.start_mean - 4 * gaussian.start_sd, gaussian.mean - 4 * gaussian.sd)
+    high = max(gaussian.start_mean + 4 * gaussian.start_sd, gaussian.mean + 4 * gaussian.sd)
+    return np.linspace(low, high, n)
+
+
+@every_gaussian
+def test_ratios_are_those_of_the_normal_densities(gaussian):
+    """Weights are made from them alone."""
+    path, x = MovingGaussian(gaussian), points(gaussian)
+
+    def log_density(beta):
+        mean, sd = gaussian.mean_at(beta), gaussian.sd_at(beta)
+        return stats.norm.logpdf(x, mean, sd) + 0.5 * np.log(2.0 * np.pi) + np.log(sd)
+
+    for start in BETAS:
+        for stop in BETAS:
+            found = path.log_ratio(path.at(x[:, None]), start, stop)
+            exact = log_density(stop) - log_density(start)
+            np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-9)
+
+
+@every_gaussian
+def test_energy_is_the_slope_of_the_density(gaussian):
+    """Schedules and the thermodynamic picture are made from it."""
+    path = MovingGaussian(gaussian)
+    state = path.at(points(gaussian)[:, None])
+    step = 1e-5
+    for beta in (0.05, 0.5, 0.95):
+        slope = path.log_ratio(state, beta - step, beta + step) / (2.0 * step)
+        np.testing.assert_allclose(path.energy(state, beta), -slope, rtol=1e-6, atol=1e-6)
+
+
+def test_a_wrong_slope_would_be_noticed():
+    # the planted error: the energy at a beta next to it
+    path = MovingGaussian(pe.Gaussian())
+    state, step = path.at(points(pe.Gaussian())[:, None]), 1e-5
+    slope = path.log_ratio(state, 0.5 - step, 0.5 + step) / (2.0 * step)
+    wrong = np.abs(path.energy(state, 0.501) + slope)
+    assert (wrong > 1e-6 * np.abs(slope) + 1e-6).mean() > 0.9
+
+
+@every_gaussian
+def test_draws_are_those_of_the_reference(gaussian):
+    path = MovingGaussian(gaussian)
+    x = path.draw(50_000, np.random.SeedSequence(3)).x
+    assert x.shape == (50_000, 1)
+    reference = stats.norm(gaussian.start_mean, gaussian.start_sd)
+    assert stats.kstest(x[:, 0], reference.cdf).pvalue > FALSE_ALARM
+    # the planted error
+    beside = stats.norm(gaussian.start_mean, 1.05 * gaussian.start_sd)
+    assert stats.kstest(x[:, 0], beside.cdf).pvalue < FALSE_ALARM
+
+
+def test_draws_follow_from_the_seed():
+    path = MovingGaussian(pe.Gaussian())
+    same, again, other = (path.draw(5, np.random.SeedSequence(s)).x for s in (1, 1, 2))
+    assert np.array_equal(same, again)
+    assert not np.isin(same, other).any()
+
+
+def test_given_draws_are_taken_as_they_are():
+    path, draws = MovingGaussian(pe.Gaussian()), np.array([[3.0], [-1.0], [2.0]])
+    state = path.at(draws)
+    assert np.array_equal(state.to_draws(), draws)
+    draws[0] = 0.0
+    assert state.x[0, 0] == 3.0  # a copy: the user's array may change
+
+
+def test_neighbours_lie_side_by_side():
+    path = MovingGaussian(pe.Gaussian())
+    assert list(path.order(path.at(np.array([[3.0], [-1.0], [2.0]])))) == [1, 2, 0]
+
+
+def test_there_is_no_fitted_density():
+    path = MovingGaussian(pe.Gaussian())
+    state = path.at(np.zeros((10, 1)))
+    assert path.fit(state) is None
+    with pytest.raises(NotImplementedError):
+        path.bridge_work(None, state, 10, np.random.default_rng(1))

@@ -1,0 +1,235 @@
+"""Bit-sliced kernels: exact on small lattices, independent between chains, reversible.
+
+Each statistical check has a fixed seed and a false-alarm rate of 1e-6.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numba as nb
+import numpy as np
+import pytest
+
+from pm_evidence.core import random
+from pm_evidence.core.codegen import lanes
+from pm_evidence.core.codegen.vectors import Vector
+from pm_evidence.families.lattice import ising_draws, ising_kernels
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis, _favour
+from pm_evidence.families.lattice.ising_state import Spins
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.target import Ising
+from tests.families.lattice.lattices import (
+    FALSE_ALARM,
+    Listed,
+    dependence,
+    fresh_streams,
+    invariance_p_value,
+    reversal_p_value,
+)
+
+N = 100_000
+PATHS = {
+    "periodic": LatticePath(Ising((2, 2), 0.5)),
+    "field": LatticePath(Ising((2, 4), 0.3, 0.4)),
+    "free": LatticePath(Ising((3, 3), 0.6, -0.3, periodic=False)),
+    "antiferromagnet": LatticePath(Ising((2, 3), -0.5, 0.2, periodic=False)),
+    "cube": LatticePath(Ising((2, 2, 2), 0.2, 0.1)),
+    "free cube": LatticePath(Ising((2, 2, 2), 0.4, periodic=False)),
+    "detour": DetouredPath(Ising((2, 4), 0.3), 0.5),
+    "free detour": DetouredPath(Ising((3, 3), 0.6, periodic=False), 0.5),
+}
+KERNELS = {
+    f"{kind.__name__} {order}": kind(n_sweeps, order)
+    for kind in (SpinHeatBath, SpinMetropolis)
+    for n_sweeps, order in ((1, "checkerboard"), (2, "sequential"), (1, "random"))
+}
+every_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+
+
+@every_path
+@every_kernel
+def test_invariance(path, kernel):
+    """A kernel that distorts its density biases every evidence."""
+    for beta in (0.4, 1.0):
+        assert invariance_p_value(kernel, path, beta, N) > FALSE_ALARM
+
+
+@every_kernel
+def test_reversal(kernel):
+    """Reverse annealing with a wrong reversal is biased."""
+    if kernel.order == "random":  # chains of a group share the sites
+        path = LatticePath(Ising((2, 2), 0.3, 0.4))
+        assert reversal_p_value(kernel, path, 0.7, 3000 * 512, every=512) > FALSE_ALARM
+        return
+    for name in ("field", "free cube", "detour"):
+        assert reversal_p_value(kernel, PATHS[name], 0.7, N) > FALSE_ALARM
+
+
+def test_reversal_would_be_missed():
+    """The check has power: in a fixed order a kernel is not its own reversal."""
+
+    @dataclass(frozen=True)
+    class Same(SpinHeatBath):
+        def reversed(self):
+            return self
+
+    assert reversal_p_value(Same(order="sequential"), PATHS["field"], 0.7, N) < FALSE_ALARM
+
+
+def test_wrong_probabilities_are_caught():
+    """The check has power: the heat bath of a coupling 3 % too strong fails."""
+
+    @dataclass(frozen=True)
+    class Hot(SpinHeatBath):
+        def advance(self, path, state, beta, streams):
+            return super().advance(path, state, 1.03 * beta, streams)
+
+    path = LatticePath(Ising((2, 4), 0.5))
+    assert invariance_p_value(Hot(5), path, 0.9, 4 * N) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("n", (1, 63, 64, 65, 512, 513, 1000))
+def test_odd_numbers_of_chains(n):
+    """Chains beyond the last member are dropped, and counts are those of the spins."""
+    for path in (PATHS["free"], PATHS["detour"], PATHS["cube"]):
+        target, chains = path.target, fresh_streams(n)
+        state = path.draw(n, np.random.SeedSequence(3))
+        before = state.to_draws().copy()
+        for kernel in (SpinHeatBath(2), SpinMetropolis(2, "random")):
+            moved, info = kernel.advance(path, state, 0.5, chains)
+            assert len(moved) == n
+            assert 0.0 < info.acceptance <= 1.0
+            draws = moved.to_draws()
+            assert draws.shape == (n, *target.sizes)
+            assert np.isin(draws, (-1, 1)).all()
+            np.testing.assert_allclose(moved.energy(target), target.energy(draws), atol=1e-12)
+            assert np.array_equal(moved.n_up(), (draws > 0).reshape(n, -1).sum(axis=1))
+        assert np.array_equal(state.to_draws(), before)  # the start is left alone
+
+
+def test_counts_of_large_lattices():
+    """Counts carry into the high planes on lattices of many sites."""
+    for sizes in ((64, 50), (10, 11, 13)):
+        target = Ising(sizes, periodic=False)
+        state = LatticePath(target).draw(70, np.random.SeedSequence(1))
+        draws = state.to_draws()
+        np.testing.assert_allclose(state.energy(target), target.energy(draws))
+        assert np.array_equal(state.n_up(), (draws > 0).reshape(70, -1).sum(axis=1))
+
+
+def test_take_and_join():
+    """Resampling copies whole chains, in any order and with repeats."""
+    path = PATHS["free"]
+    state = path.draw(700, np.random.SeedSequence(1))
+    index = np.random.default_rng(2).integers(700, size=900)
+    taken, draws = state.take(index), state.to_draws()
+    both = taken.join([state, state.take(np.arange(3))])
+    expected = np.concatenate([draws[index], draws, draws[:3]])
+    assert np.array_equal(both.to_draws(), expected)
+    again = path.at(expected)
+    assert np.array_equal(again.unlike, both.unlike)
+    assert np.array_equal(again.n_up(), both.n_up())
+    assert isinstance(again, Spins)
+
+
+def test_same_streams_same_bits():
+    """A block gives the same numbers wherever it runs; groups do not touch each other's."""
+    path = LatticePath(Ising(6, 0.4))
+    kernel = SpinMetropolis(3, "random")
+    seed = np.random.SeedSequence(1)
+    runs = []
+    for _ in range(2):
+        chains = fresh_streams(1000)
+        moved, _ = kernel.advance(path, path.draw(1000, seed), 0.8, chains)
+        moved, _ = kernel.advance(path, moved, 0.9, chains)
+        runs.append(moved.to_draws())
+    assert np.array_equal(*runs)
+    chains = fresh_streams(1000)[:512]
+    first = path.draw(1000, seed).take(np.arange(512))
+    moved, _ = kernel.advance(path, first, 0.8, chains)
+    moved, _ = kernel.advance(path, moved, 0.9, chains)
+    assert np.array_equal(moved.to_draws(), runs[0][:512])
+
+
+REPEATS, CHAINS = 300, 512
+
+
+def log_weights_of_repeats():
+    """Return log weights of short annealing in independent repeats, shape (repeats, chains)."""
+    path, kernel, betas = LatticePath(Ising(4, 0.4)), SpinHeatBath(), np.linspace(0.0, 1.0, 5)
+    found = np.zeros((REPEATS, CHAINS))
+    for k in range(REPEATS):
+        state, chains = path.draw(CHAINS, np.random.SeedSequence(k)), fresh_streams(CHAINS, k)
+        for start, stop in pairwise(betas):
+            found[k] += path.log_ratio(state, start, stop)
+            state, _ = kernel.advance(path, state, stop, chains)
+    return found
+
+
+def test_chains_are_independent():
+    """Chains that share random bits make the error of the mean wrong."""
+    ratio, error = dependence(log_weights_of_repeats())
+    assert abs(ratio - 1.0) < 5.0 * error
+
+
+def test_shared_words_are_caught(monkeypatch):
+    """One uniform for all chains of a word, as if it were enough, makes the mean far noisier."""
+
+    def shared(generator):
+        word, after = lanes.next_lanes(generator)
+        sign = word.builder.ashr(word.value, word.like(63).value)
+        return Vector(word.builder, sign), after
+
+    monkeypatch.setattr(ising_draws, "next_lanes", shared)
+    for name in ("_sweep", "_pass"):  # the latter calls the former
+        anew = nb.njit(nogil=True, error_model="numpy")(getattr(ising_kernels, name).py_func)
+        monkeypatch.setattr(ising_kernels, name, anew)
+    ratio, error = dependence(log_weights_of_repeats())
+    assert ratio > 1.0 + 20.0 * error
+
+
+def test_odd_sizes_need_another_order():
+    path = LatticePath(Ising((3, 4)))
+    state = path.draw(5, np.random.SeedSequence(1))
+    with pytest.raises(ValueError, match=r"sizes \(3, 4\).*order='sequential'"):
+        SpinHeatBath().advance(path, state, 0.5, fresh_streams(5))
+    SpinHeatBath(order="sequential").advance(path, state, 0.5, fresh_streams(5))
+    with pytest.raises(ValueError, match="order must be one of 'checkerboard'"):
+        SpinHeatBath(order="chess")
+    with pytest.raises(ValueError, match="n_sweeps must be a whole number of at least 1"):
+        SpinMetropolis(0)
+
+
+def test_certain_flips_and_strong_couplings():
+    """Probabilities of exactly 0 and 1 are no fractions."""
+    path = LatticePath(Ising((2, 2), 500.0))
+    listed = Listed(path)
+    state = listed.population(1.0, 2000, 1)
+    for kernel in (SpinHeatBath(3), SpinMetropolis(3)):
+        moved, _ = kernel.advance(path, state, 1.0, fresh_streams(2000))
+        assert np.array_equal(moved.to_draws(), state.to_draws())
+    flipped, info = SpinMetropolis().advance(path, state, 0.0, fresh_streams(2000))
+    assert info.acceptance == 1.0
+    assert np.array_equal(flipped.to_draws(), -state.to_draws())
+
+
+@pytest.mark.parametrize("field", [1e-3, 0.05, 0.5])
+def test_favoured_spins_follow_the_state(field):
+    """Where all chains of a word are certain no numbers are drawn; where one is not, all are."""
+    n_sites, n = 1024, 512
+    up = np.random.default_rng(1).integers(0, n_sites + 1, n)
+    up[:64] = 900  # certain in the two stronger fields
+    up[64:128] = n_sites // 2 + np.arange(-32, 32) // 8  # in doubt in all of them
+    row, total, draws = np.empty(8, np.uint64), np.zeros(n), 400
+    own = random.streams(np.random.SeedSequence(2), n)
+    for _ in range(draws):
+        _favour(row, field, n_sites, up, own)
+        total += np.unpackbits(row.view(np.uint8), bitorder="little")
+    probability = 1.0 / (1.0 + np.exp(-field * (2 * up - n_sites)))
+    sd = np.sqrt(draws * probability * (1.0 - probability))
+    assert np.all(np.abs(total - draws * probability) <= 5.0 * sd + 1e-6)
+    doubtful = sd > 1.0
+    assert doubtful.sum() >= 64
+    z = (total - draws * probability)[doubtful] / sd[doubtful]
+    assert np.abs(np.mean(z**2) - 1.0) < 5.0 * np.sqrt(2.0 / doubtful.sum())

@@ -1,0 +1,51 @@
+"""The fitted density is a density, draws from itself, and finds a Gaussian's own shape."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.core.shape import Shape
+from pm_evidence.references.fitted import StudentFit
+
+
+def correlated(n, d):
+    rng = np.random.default_rng(1)
+    mix = np.tril(rng.normal(size=(d, d))) + 2 * np.eye(d)
+    return 3.0 + rng.normal(size=(n, d)) @ mix.T, mix @ mix.T
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_log_density_is_that_of_scipy(d):
+    x, _ = correlated(2000, d)
+    fit = StudentFit.to(x)
+    covariance = fit.shape.factor @ fit.shape.factor.T
+    exact = stats.multivariate_t(fit.shape.mean, covariance, df=fit.dof).logpdf(x[:50])
+    np.testing.assert_allclose(fit.log_density(x[:50]), exact, rtol=1e-10)
+
+
+def test_diagonal_and_dense_agree_where_there_is_no_correlation():
+    """A population too small for correlations gets standard deviations as a column."""
+    deviation = np.array([0.5, 1.0, 3.0])
+    points = np.random.default_rng(2).normal(size=(20, 3))
+    column = StudentFit(Shape(np.zeros(3), deviation[:, None]), 11)
+    dense = StudentFit(Shape(np.zeros(3), np.diag(deviation)), 11)
+    np.testing.assert_allclose(column.log_density(points), dense.log_density(points))
+    a, b = (fit.draw(5, np.random.default_rng(3)) for fit in (column, dense))
+    np.testing.assert_allclose(a, b)
+
+
+def test_draws_have_the_stated_density():
+    """Mean importance weight of draws under a wider normalised density is 1 within 4 errors."""
+    fit = StudentFit.to(correlated(5000, 2)[0])
+    x = fit.draw(200_000, np.random.default_rng(4))
+    narrow = stats.multivariate_normal(fit.shape.mean, 0.5 * fit.shape.factor @ fit.shape.factor.T)
+    weight = np.exp(narrow.logpdf(x) - fit.log_density(x))
+    assert abs(weight.mean() - 1) < 4 * weight.std() / np.sqrt(len(x))
+
+
+def test_shape_is_found():
+    x, covariance = correlated(50_000, 3)
+    fit = StudentFit.to(x)
+    np.testing.assert_allclose(
+        fit.shape.factor @ fit.shape.factor.T, covariance, rtol=0.1, atol=0.1
+    )

@@ -1,0 +1,596 @@
+"""Particle filters: an evidence is right only if their likelihood is unbiased."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from pm_evidence.core.resampling import SCHEMES
+from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.variable import estimators_of
+
+# PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+PHI, Q, R, OFFSET = 0.8, 0.7, 0.5, 0.3
+RUNS, RUNS_SLOW = 2000, 10_000
+# Each of the checks of a mean is two-sided at so many standard errors: 0.3% false alarms each, with
+# seeds that are fixed.
+STANDARD_ERRORS = 3.0
+
+
+def kalman(y, transition, noise, emission, error, mean, covariance, offset=None):
+    """Log likelihood of a linear Gaussian model; rows of NaN and single NaN are missing."""
+    d = len(mean)
+    offset = np.zeros((len(y), d)) if offset is None else offset
+    total = 0.0
+    for t, row in enumerate(y):
+        if t > 0:
+            mean = transition @ mean + offset[t]
+            covariance = transition @ covariance @ transition.T + noise
+        seen = np.isfinite(row)
+        if not seen.any():
+            continue
+        c, r = emission[seen], error[np.ix_(seen, seen)]
+        s = c @ covariance @ c.T + r
+        residual = row[seen] - c @ mean
+        total += stats.multivariate_normal(np.zeros(len(s)), s).logpdf(residual)
+        gain = covariance @ c.T @ np.linalg.inv(s)
+        mean = mean + gain @ residual
+        covariance = covariance - gain @ c @ covariance
+    return total
+
+
+def scalar_kalman(y, a=OFFSET, offset=None):
+    """The same for ``h' = a + PHI (h - a) + Q N``, ``y = h + R N``."""
+    shifted = None if offset is None else np.asarray(offset)[:, None]
+    return kalman(
+        np.asarray(y)[:, None] - a,
+        *(np.array([[v]]) for v in (PHI, Q**2, 1.0, R**2)),
+        np.zeros(1),
+        np.array([[Q**2 / (1 - PHI**2)]]),
+        shifted,
+    )
+
+
+DATA = np.array([0.9, -0.4, 1.8, 0.2, -1.5])
+
+
+def scalar_model(y=DATA, **options):
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(a, Q / np.sqrt(1 - PHI**2)),
+            transition=lambda h, t: pm.Normal.dist(a + PHI * (h - a), Q),
+            emission=lambda h, t: pm.Normal.dist(h, R),
+            observed=y,
+            **{"n_particles": 10, **options},
+        )
+    return model
+
+
+def near_optimal(h, t, y):
+    """A proposal that is a little wrong on purpose: weights have to make up for it."""
+    return pm.Normal.dist(0.5 * h + 0.5 * y, 0.8 * Q)
+
+
+FILTERS = {
+    "bootstrap": {},
+    "guided": {"filter": "guided", "proposal": near_optimal},
+    "guided_from_start": {
+        "filter": "guided",
+        "proposal": near_optimal,
+        "init_proposal": lambda y: pm.Normal.dist(0.7 * y, 1.0),
+    },
+    "auxiliary": {"filter": "auxiliary"},
+    "auxiliary_own": {
+        "filter": "auxiliary",
+        "look_ahead": lambda h, t, y: -0.5 * (y - 0.9 * h) ** 2,
+    },
+}
+
+
+@cache
+def estimator(name):
+    (result,) = estimators_of(scalar_model(**FILTERS[name]))
+    return result
+
+
+def words(n, n_blocks=1, seed=0):
+    return np.random.default_rng(seed).integers(2**53, size=(n, n_blocks), dtype=np.uint64)
+
+
+def check_mean_one(log_ratio):
+    """The mean of the ratio of estimate to truth is 1 within its standard errors."""
+    ratio = np.exp(log_ratio)
+    error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+    z = (ratio.mean() - 1.0) / error
+    assert abs(z) < STANDARD_ERRORS, f"mean {ratio.mean():.4f}, z = {z:.2f}"
+    assert error < 0.2  # the check has some power
+
+
+def check_unbiased(one, x, truth, runs=RUNS, seed=0):
+    rows = np.tile(np.atleast_2d(np.asarray(x, float)), (runs, 1))
+    check_mean_one(one.estimate(rows, words(runs, one.n_blocks, seed)) - truth)
+
+
+def runs_of(request_slow):
+    return RUNS_SLOW if request_slow else RUNS
+
+
+AMOUNTS = [pytest.param(RUNS, id="fast"), pytest.param(RUNS_SLOW, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("runs", AMOUNTS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", FILTERS)
+def test_unbiased_for_every_filter_and_scheme(name, scheme, runs):
+    """A filter that is biased makes every evidence wrong, and no error bar shows it."""
+    one = replace(estimator(name), resampling=scheme)
+    check_unbiased(one, [OFFSET], scalar_kalman(DATA), runs)
+
+
+@pytest.mark.parametrize("ess", [1e-9, 1.0])
+@pytest.mark.parametrize("name", ["bootstrap", "auxiliary"])
+def test_unbiased_whenever_it_resamples(name, ess):
+    """Resampling never, or at every time, must not change what is estimated."""
+    one = replace(estimator(name), ess=ess)
+    check_unbiased(one, [OFFSET], scalar_kalman(DATA), seed=1)
+
+
+def test_planted_bias_is_caught():
+    """Weights of a look-ahead that are not taken off again would fail the test above."""
+    one = estimator("auxiliary_own")
+    with pytest.raises(AssertionError, match="mean"):
+        check_unbiased(one, [OFFSET], scalar_kalman(DATA) + 0.3)
+
+
+def test_many_particles_come_to_the_truth():
+    """An estimate that does not sharpen is an estimate of something else."""
+    truth = scalar_kalman(DATA)
+    for name in FILTERS:
+        got = estimator(name).with_particles(20_000).estimate(np.full((8, 1), OFFSET), words(8))
+        assert abs(got.mean() - truth) < 0.06, name
+        assert got.std() < 0.1, name
+
+
+def test_same_words_same_bits():
+    """The extended target is a function of the words: two answers for one would break it."""
+    one = estimator("bootstrap")
+    rows, seeds = np.array([[0.1], [0.5], [0.1]]), words(3)
+    seeds[2] = seeds[0]
+    first = one.estimate(rows, seeds)
+    np.testing.assert_array_equal(first, one.estimate(rows, seeds))
+    assert first[0] == first[2]
+    np.testing.assert_array_equal(first[1:2], one.estimate(rows[1:2], seeds[1:2]))
+    (again,) = estimators_of(scalar_model())
+    np.testing.assert_array_equal(first, again.estimate(rows, seeds))
+
+
+def test_neighbouring_words_are_independent():
+    """Words that are counted up must not give streams that overlap."""
+    one = estimator("bootstrap")
+    seeds = np.arange(2000, dtype=np.uint64)[:, None]
+    values = one.estimate(np.full((2000, 1), OFFSET), seeds)
+    assert abs(np.corrcoef(values[1:], values[:-1])[0, 1]) < 4 / np.sqrt(2000)
+
+
+# --- blocks ---
+
+
+@pytest.mark.parametrize("name", ["bootstrap", "auxiliary"])
+def test_blocks_are_unbiased(name):
+    """Cut into blocks, with particles sorted before they are resampled."""
+    one = estimator(name).with_blocks(3)
+    assert one.n_blocks == 3
+    check_unbiased(one, [OFFSET], scalar_kalman(DATA), seed=2)
+
+
+def long_series(n_times=100, seed=3):
+    rng = np.random.default_rng(seed)
+    h, y = OFFSET + rng.normal() * Q / np.sqrt(1 - PHI**2), np.empty(n_times)
+    for t in range(n_times):
+        y[t] = h + R * rng.normal()
+        h = OFFSET + PHI * (h - OFFSET) + Q * rng.normal()
+    return y
+
+
+def test_blocks_correlate():
+    """Moves that renew one block rest on the others keeping what they estimate."""
+    (one,) = estimators_of(scalar_model(long_series(), n_particles=50))
+    one = one.with_blocks(20)
+    seeds = words(300, 20)
+    renewed = seeds.copy()
+    renewed[np.arange(300), np.arange(300) % 20] = words(300, seed=9)[:, 0]
+    rows = np.full((300, 1), OFFSET)
+    moved = rows + 0.005
+    first = one.estimate(rows, seeds)
+    assert np.corrcoef(first, one.estimate(moved, renewed))[0, 1] > 0.7
+    assert np.std(one.estimate(moved, seeds) - first) < 0.5 * np.std(first)
+    other = one.estimate(moved, words(300, 20, seed=5))
+    assert abs(np.corrcoef(first, other)[0, 1]) < 0.3
+
+
+# --- data that are missing ---
+
+
+def test_missing_rows():
+    """A time without data moves particles and weighs nothing."""
+    y = DATA.copy()
+    y[[0, 3]] = np.nan
+    for name in FILTERS:
+        (one,) = estimators_of(scalar_model(y, **FILTERS[name]))
+        check_unbiased(one, [OFFSET], scalar_kalman(y))
+
+
+# --- vectors ---
+
+A2 = np.array([[0.7, 0.2], [-0.1, 0.6]])
+Q2 = np.array([[0.5, 0.2], [0.2, 0.4]])
+C2 = np.array([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
+S2 = np.array([0.5, 0.6, 0.7])
+Y2 = np.random.default_rng(5).normal(size=(4, 3))
+Y2_MISSING = Y2.copy()
+Y2_MISSING[1] = np.nan
+Y2_MISSING[2, 0] = Y2_MISSING[3, 1:] = np.nan
+
+
+def vector_model(y, **options):
+    with pm.Model() as model:
+        m = pm.Normal("m", shape=2)
+        StateSpace(
+            "y",
+            init=lambda: pm.MvNormal.dist(m, Q2),
+            transition=lambda h, t: pm.MvNormal.dist(A2 @ h, Q2),
+            emission=lambda h, t: pm.Normal.dist(C2 @ h, S2),
+            observed=y,
+            n_particles=20,
+            **options,
+        )
+    return model
+
+
+@pytest.mark.parametrize("y", [Y2, Y2_MISSING], ids=["complete", "missing"])
+@pytest.mark.parametrize("filter", ["bootstrap", "guided", "auxiliary"])
+def test_vector_states(filter, y):
+    """Components must not get mixed up, nor missing ones counted."""
+    options = {"filter": filter}
+    if filter == "guided":
+        options["proposal"] = lambda h, t, y: pm.MvNormal.dist(
+            A2 @ h + 0.3 * pt.stack([y[0], y[1]]), Q2
+        )
+    (one,) = estimators_of(vector_model(y, **options))
+    m = np.array([0.4, -0.2])
+    truth = kalman(y, A2, Q2, C2, np.diag(S2**2), m, Q2)
+    check_unbiased(one, m, truth)
+    check_unbiased(one.with_blocks(2), m, truth, seed=1)
+
+
+def test_states_with_noise_of_their_own():
+    """A covariance that depends on the state is decomposed for each particle."""
+    with pm.Model() as model:
+        pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist([0.0, 1.0], [0.5, 0.3]),
+            transition=lambda h, t: pm.MvNormal.dist(h, pt.diag(pt.stack([0.1 + h[1] ** 2, 0.2]))),
+            emission=lambda h, t: pm.Normal.dist(h[0], 1.0),
+            observed=[0.5, -0.2],
+            n_particles=20,
+        )
+    (one,) = estimators_of(model)
+    rng = np.random.default_rng(0)
+    h = np.array([0.0, 1.0]) + np.array([0.5, 0.3]) * rng.normal(size=(400_000, 2))
+    first = stats.norm(h[:, 0], 1).pdf(0.5)
+    later = h[:, 0] + np.sqrt(0.1 + h[:, 1] ** 2) * rng.normal(size=len(h))
+    truth = np.log(np.mean(first * stats.norm(later, 1).pdf(-0.2)))
+    check_unbiased(one, [0.0], truth, runs=4000)
+
+
+# --- discrete states ---
+
+P = np.array([[0.8, 0.15, 0.05], [0.3, 0.5, 0.2], [0.1, 0.3, 0.6]])
+P0 = np.array([0.5, 0.3, 0.2])
+RATES = np.array([1.0, 3.0, 8.0])
+COUNTS = np.array([0, 2, 7, 9, 1, 3])
+
+
+def forward(y, log_scale=0.0):
+    log_alpha = np.log(P0)
+    for t, count in enumerate(y):
+        if t > 0:
+            log_alpha = logsumexp(log_alpha[:, None] + np.log(P), axis=0)
+        log_alpha = log_alpha + stats.poisson(RATES * np.exp(log_scale)).logpmf(count)
+    return logsumexp(log_alpha)
+
+
+def hidden_markov(**options):
+    with pm.Model() as model:
+        scale = pm.Normal("log_scale")
+        table, rates = pt.as_tensor(P), pt.as_tensor(RATES)
+        StateSpace(
+            "counts",
+            init=lambda: pm.Categorical.dist(P0),
+            transition=lambda h, t: pm.Categorical.dist(table[h]),
+            emission=lambda h, t: pm.Poisson.dist(rates[h] * pt.exp(scale)),
+            observed=COUNTS,
+            n_particles=10,
+            **options,
+        )
+    return model
+
+
+@pytest.mark.parametrize("filter", ["bootstrap", "guided", "auxiliary"])
+def test_discrete_states(filter):
+    """States that index a table: the likelihood is that of the forward algorithm."""
+    options = {"filter": filter}
+    if filter == "guided":
+        options["proposal"] = lambda h, t, y: pm.Categorical.dist(
+            pt.switch(y > 4, [0.2, 0.2, 0.6], [0.4, 0.4, 0.2])
+        )
+    (one,) = estimators_of(hidden_markov(**options))
+    check_unbiased(one, [0.2], forward(COUNTS, 0.2))
+
+
+def test_counts_as_states():
+    """A Poisson state: many draws per particle, of a length that is not fixed."""
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate")
+        StateSpace(
+            "y",
+            init=lambda: pm.Poisson.dist(rate),
+            transition=lambda h, t: pm.Poisson.dist(rate + 0.5 * h),
+            emission=lambda h, t: pm.Normal.dist(h, 1.0),
+            observed=[1.0, 2.5],
+            n_particles=10,
+        )
+    (one,) = estimators_of(model)
+    h = np.arange(40)
+    first = stats.poisson(2.0).pmf(h) * stats.norm(h, 1).pdf(1.0)
+    moved = (first[:, None] * stats.poisson(2.0 + 0.5 * h[:, None]).pmf(h[None])).sum(axis=0)
+    truth = np.log((moved * stats.norm(h, 1).pdf(2.5)).sum())
+    check_unbiased(one, [np.log(2.0)], truth)
+
+
+def test_mixtures_are_drawn_anew_for_every_particle():
+    """A component that is drawn once for all particles would bias what follows."""
+    with pm.Model() as model:
+        pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0, 1),
+            transition=lambda h, t: pm.NormalMixture.dist(
+                [0.3, 0.7], h + np.array([-2.0, 1.0]), [0.5, 1.0]
+            ),
+            emission=lambda h, t: pm.Normal.dist(h, 1.0),
+            observed=[0.5, -1.5],
+            n_particles=10,
+        )
+    (one,) = estimators_of(model)
+    mean, variance = 0.25, 0.5  # of the first state given the first observation
+    parts = [
+        stats.norm(mean + shift, np.sqrt(variance + sd**2 + 1)).pdf(-1.5)
+        for shift, sd in ((-2.0, 0.5), (1.0, 1.0))
+    ]
+    truth = stats.norm(0, np.sqrt(2)).logpdf(0.5) + np.log(0.3 * parts[0] + 0.7 * parts[1])
+    check_unbiased(one, [0.0], truth)
+
+
+def test_a_parameter_out_of_range_concerns_one_particle():
+    """Joined over the batch, the check of one particle would be the end of all."""
+    with pm.Model() as model:
+        pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(1.0, 1.0),
+            transition=lambda h, t: pm.Normal.dist(h, 1.0),
+            emission=lambda h, t: pm.Normal.dist(0.0, h),
+            observed=[0.5],
+            n_particles=20,
+        )
+    (one,) = estimators_of(model)
+    h = np.linspace(1e-6, 12.0, 400_001)
+    truth = np.log(np.trapezoid(stats.norm(1, 1).pdf(h) * stats.norm(0, h).pdf(0.5), h))
+    check_unbiased(one, [0.0], truth)
+
+
+def test_draws_that_run_in_python():
+    """Without compiled code for it a distribution is slow, and right."""
+    with pm.Model() as model:
+        pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.TruncatedNormal.dist(0.0, 1.0, lower=0.0),
+            transition=lambda h, t: pm.Normal.dist(h, 1.0),
+            emission=lambda h, t: pm.Normal.dist(h, 1.0),
+            observed=[0.5, 1.0],
+            n_particles=10,
+        )
+    (one,) = estimators_of(model)
+    h = np.linspace(0.0, 12.0, 20_001)
+    first = 2 * stats.norm.pdf(h) * stats.norm(h, 1).pdf(0.5)
+    truth = np.log(np.trapezoid(first * stats.norm(h, np.sqrt(2)).pdf(1.0), h))
+    check_unbiased(one, [0.0], truth, runs=1000)
+    rows = np.zeros((2, 1))
+    np.testing.assert_array_equal(one.estimate(rows, words(2)), one.estimate(rows, words(2)))
+
+
+# --- data of the model ---
+
+
+def test_covariates_by_time():
+    """Covariates are read at the time that is moved to, and can be replaced."""
+    x = np.array([0.0, 0.5, -1.0, 2.0, 0.3])
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        covariate = pm.Data("covariate", x)
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0, Q / np.sqrt(1 - PHI**2)),
+            transition=lambda h, t: pm.Normal.dist(PHI * h + b * covariate[t], Q),
+            emission=lambda h, t: pm.Normal.dist(h, R),
+            observed=DATA,
+            n_particles=20,
+        )
+    for values in (x, x[::-1].copy()):
+        with model:
+            pm.set_data({"covariate": values})
+        (one,) = estimators_of(model)
+        check_unbiased(one, [0.7], scalar_kalman(DATA, 0.0, 0.7 * values))
+
+
+def test_constrained_parameters_come_from_the_flat_vector():
+    """Parameters in the order and on the scale of PyMCTarget."""
+    with pm.Model() as model:
+        q = pm.HalfNormal("q")
+        phi = pm.Uniform("phi", 0, 1)
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0, q / pt.sqrt(1 - phi**2)),
+            transition=lambda h, t: pm.Normal.dist(phi * h, q),
+            emission=lambda h, t: pm.Normal.dist(h, R),
+            observed=DATA,
+            n_particles=20,
+        )
+    (one,) = estimators_of(model)
+    x = [np.log(Q), np.log(PHI / (1 - PHI))]
+    check_unbiased(one, x, scalar_kalman(DATA, 0.0))
+
+
+# --- what a run tells ---
+
+
+def test_filtered_states():
+    """Means and quantiles are those of the Kalman filter."""
+    one = estimator("bootstrap").with_particles(20_000)
+    mean, quantiles = one.filtered([OFFSET], 1, (0.1, 0.9))
+    assert mean.shape == (5,) and quantiles.shape == (5, 2)
+    variance = 1 / (1 / (Q**2 / (1 - PHI**2)) + 1 / R**2)
+    first = OFFSET + variance / R**2 * (DATA[0] - OFFSET)
+    np.testing.assert_allclose(mean[0], first, atol=0.02)
+    expected = first + np.sqrt(variance) * stats.norm.ppf([0.1, 0.9])
+    np.testing.assert_allclose(quantiles[0], expected, atol=0.05)
+    assert one.run([OFFSET], 1).log_likelihood == one.estimate([[OFFSET]], [[1]])[0]
+
+
+def test_run_adds_up():
+    """Increments are the parts of the estimate."""
+    one = estimator("auxiliary")
+    done = one.run([OFFSET], 7)
+    np.testing.assert_allclose(done.log_increments.sum(), done.log_likelihood)
+    np.testing.assert_allclose(done.weights.sum(axis=1), 1.0)
+    assert ((done.ess >= 1 - 1e-9) & (done.ess <= one.n_particles + 1e-9)).all()
+
+
+def test_paths_are_draws_given_all_data():
+    """Smoothed paths: mean and variance of the state at the start, given what came later."""
+    one = estimator("bootstrap").with_particles(300)
+    paths = np.array([one.path([OFFSET], seed) for seed in range(400)])
+    assert paths.shape == (400, 5)
+    times = np.arange(5)
+    prior = Q**2 / (1 - PHI**2) * PHI ** np.abs(times[:, None] - times)
+    gain = prior @ np.linalg.inv(prior + R**2 * np.eye(5))
+    mean = OFFSET + gain @ (DATA - OFFSET)
+    spread = np.sqrt(np.diag(prior - gain @ prior))
+    z = (paths.mean(axis=0) - mean) / (spread / np.sqrt(400))
+    assert np.abs(z).max() < 4.0
+    np.testing.assert_allclose(paths.std(axis=0), spread, rtol=0.15)
+
+
+def test_impossible_data_say_where():
+    """A zero likelihood names time, data and parameters."""
+    with pm.Model() as model:
+        m = pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(m, 0.1),
+            transition=lambda h, t: pm.Normal.dist(h, 0.1),
+            emission=lambda h, t: pm.Uniform.dist(h - 1, h + 1),
+            observed=[0.1, 0.2, 9.0, 0.1],
+            n_particles=50,
+        )
+    (one,) = estimators_of(model)
+    assert one.estimate([[0.0]], [[1]])[0] == -np.inf
+    message = one.why_impossible([0.0], 1, "{m=0}")
+    assert "time 2" in message and "9.0" in message and "{m=0}" in message
+    assert "nan" not in message.lower()
+    possible = one.with_particles(50)
+    assert possible.why_impossible([0.0], 1).startswith("the likelihood of 'y' is zero at x=")
+    assert estimator("bootstrap").why_impossible([0.0], 1) == ""
+
+
+def test_nan_is_not_silent():
+    """A weight that is not a number makes the estimate one that is not a number."""
+    with pm.Model() as model:
+        m = pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0, 1),
+            transition=lambda h, t: pm.Normal.dist(h, 1),
+            emission=lambda h, t: pm.Normal.dist(h + pt.sqrt(m - t), 1),
+            observed=[0.0, 0.0, 0.0],
+            n_particles=10,
+        )
+    (one,) = estimators_of(model)
+    assert np.isnan(one.estimate([[1.5]], [[1]])[0])
+    assert "time 2" in one.why_impossible([1.5], 1)
+    assert np.isfinite(one.estimate([[2.0]], [[1]])[0])
+
+
+# --- the estimator ---
+
+
+def test_estimator_keeps_its_contract():
+    """What the sampler changes: particles and blocks."""
+    one = estimator("bootstrap")
+    assert one.name == "y" and one.n_particles == 10 and one.n_blocks == 1 and not one.auto
+    assert one.with_particles(7).n_particles == 7
+    assert one.with_blocks(100).n_blocks == len(DATA)
+    fixed, each = one.cost()
+    assert fixed > 0 and each == 1.0
+    (auto,) = estimators_of(scalar_model(n_particles="auto"))
+    assert auto.auto and auto.n_particles >= 2
+    with pytest.raises(ValueError, match="n_particles must be a whole number of at least 2"):
+        one.with_particles(1)
+    with pytest.raises(ValueError, match="seeds must have shape"):
+        one.estimate(np.zeros((2, 1)), words(2, 2))
+
+
+def test_no_observation_at_the_only_time_that_matters():
+    """One time, and states that do not depend on the last one."""
+    with pm.Model() as model:
+        m = pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(m, 1),
+            transition=lambda h, t: pm.Normal.dist(m, 1),
+            emission=lambda h, t: pm.Normal.dist(h, 1),
+            observed=[0.3, np.nan, -0.5],
+            n_particles=10,
+        )
+    (one,) = estimators_of(model)
+    truth = stats.norm(0.2, np.sqrt(2)).logpdf([0.3, -0.5]).sum()
+    check_unbiased(one, [0.2], truth)
+
+
+def test_time_that_the_state_plays_no_part_in():
+    """An emission that ignores the state is exact."""
+    with pm.Model() as model:
+        m = pm.Normal("m")
+        StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0, 1),
+            transition=lambda h, t: pm.Normal.dist(h, 1),
+            emission=lambda h, t: pm.Normal.dist(m, 1),
+            observed=[0.3, -0.5],
+            n_particles=10,
+        )
+    (one,) = estimators_of(model)
+    truth = stats.norm(0.2, 1).logpdf([0.3, -0.5]).sum()
+    np.testing.assert_allclose(one.estimate([[0.2]], [[3]]), truth, rtol=1e-12)

@@ -1,0 +1,279 @@
+"""Models without a well-defined evidence are refused: by name, with reason and remedy."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.model.checks import check_model
+from pm_evidence.targets.model.target import PyMCTarget
+
+Y = np.array([0.1, 0.2, 0.3])
+CHAIN = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+
+
+def simulate(rng, mean, size):
+    return rng.normal(mean, 1, size=size)
+
+
+def minibatch(total_size=None):
+    batch = pm.Minibatch(np.arange(10.0), batch_size=3)
+    pm.Normal("y", pm.Normal("a"), 1, observed=batch, total_size=total_size)
+
+
+def minibatch_in_potential():
+    batch = pm.Minibatch(np.arange(10.0), batch_size=3)
+    pm.Potential("fit", -((batch - pm.Normal("a")) ** 2).sum())
+
+
+def partly_observed_mvnormal():
+    seen = np.ma.masked_array(Y, mask=[False, True, False])
+    with pytest.warns(pm.exceptions.ImputationWarning):
+        pm.MvNormal("y", np.zeros(3), cov=np.eye(3), observed=seen)
+
+
+def simulator():
+    pm.Simulator("y", simulate, pm.Normal("a"), observed=Y)
+
+
+def normal(mu=0.0):
+    return pm.Normal.dist(mu, 1)
+
+
+def car_component():
+    components = [pm.CAR.dist(np.full(3, mu), W=CHAIN, alpha=0.5, tau=1.0) for mu in (0.0, 1.0)]
+    pm.Mixture("y", [0.5, 0.5], components, observed=Y)
+
+
+def observed_car():
+    pm.CAR("y", np.zeros(3), W=CHAIN, alpha=0.5, tau=np.float64(1.0), observed=Y)
+
+
+REFUSED = {
+    "flat": (
+        lambda: pm.Normal("y", pm.Flat("a"), 1, observed=Y),
+        r"proper prior, got a ~ pm\.Flat, .*not integrate to one.*Give 'a' .*pm\.Normal with",
+    ),
+    "half_flat": (
+        lambda: pm.Normal("y", 0, pm.HalfFlat("a"), observed=Y),
+        r"proper prior, got a ~ pm\.HalfFlat, .*Give 'a' .*pm\.HalfNormal with a wide",
+    ),
+    "flat_in_potential": (
+        lambda: pm.Potential("p", -(pm.Flat("a") ** 2)),
+        r"proper prior, got a ~ pm\.Flat",
+    ),
+    "icar": (
+        lambda: pm.Normal("y", pm.ICAR("a", W=CHAIN.astype(int)), 1, observed=Y),
+        r"proper prior, got a ~ pm\.ICAR, .*pm\.CAR with alpha below 1",
+    ),
+    "nothing_observed": (
+        lambda: pm.Normal("a"),
+        r"at least one observed variable or pm\.Potential, got none.*Pass observed=",
+    ),
+    "empty": (lambda: None, r"at least one observed variable or pm\.Potential, got none"),
+    "total_size": (
+        lambda: pm.Normal("y", pm.Normal("a"), 1, observed=Y, total_size=100),
+        r"must not use total_size, got one on y: .*Drop total_size and pass all data",
+    ),
+    "minibatch": (minibatch, r"must not be a pm\.Minibatch, got one in y: .*Pass the whole array"),
+    "minibatch_total_size": (lambda: minibatch(10), r"must not use total_size, got one on y"),
+    "minibatch_in_potential": (
+        minibatch_in_potential,
+        r"must not be a pm\.Minibatch, got one in fit",
+    ),
+    "simulator": (
+        simulator,
+        r"must have a density, got y ~ pm\.Simulator, .*pm\.sample_smc .*or write the likelihood",
+    ),
+    "partly_observed_mvnormal": (
+        partly_observed_mvnormal,
+        r"missing values must .* got y_unobserved of a multivariate .*marginal distribution",
+    ),
+    "called_chain": (
+        lambda: pm.Normal("y", pm.Normal("chain"), 1, observed=Y),
+        r"no variable must be called 'chain', which is a dimension .*call it 'chain_'",
+    ),
+    "called_draw": (
+        lambda: pm.Deterministic("draw", pm.Normal("y", pm.Normal("a"), 1, observed=Y)),
+        r"no variable must be called 'draw'",
+    ),
+    "observed_flat": (
+        lambda: pm.Flat("y", observed=Y),
+        r"proper likelihood, got y ~ pm\.Flat, .*not integrate to one",
+    ),
+    "observed_half_flat": (lambda: pm.HalfFlat("y", observed=Y), r"got y ~ pm\.HalfFlat"),
+    "observed_icar": (lambda: pm.ICAR("y", W=CHAIN.astype(int), observed=Y), r"got y ~ pm\.ICAR"),
+    "flat_component": (
+        lambda: pm.Mixture("y", [0.5, 0.5], [pm.Flat.dist(), pm.Normal.dist(0, 1)], observed=Y),
+        r"proper likelihood, got y ~ pm\.Flat",
+    ),
+    "car_component": (car_component, r"pm\.CAR must be a variable of its own, got one inside of y"),
+    "atom_and_density": (
+        lambda: pm.Mixture("y", [0.5, 0.5], [pm.DiracDelta.dist(0.1), normal()], observed=Y),
+        r"must have a density, got y ~ pm\.Mixture .*adds the probability .*pm\.HurdleGamma",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:total_size not provided:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pm.Simulator itself
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    """Annealed all the same, such a model would give a number that means nothing."""
+    build, message = REFUSED[name]
+    with pm.Model() as model:
+        build()
+    with pytest.raises(ModelError, match=message):
+        check_model(model)
+
+
+def test_model_errors_are_value_errors():
+    """Users may catch them as what they are."""
+    assert issubclass(ModelError, ValueError)
+
+
+def legal_imputed():
+    with pytest.warns(pm.exceptions.ImputationWarning):
+        pm.Normal("y", pm.Normal("a"), 1, observed=np.ma.masked_array(Y, mask=[True, False, False]))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: pm.Potential("p", -(pm.Normal("a") ** 2)),
+        lambda: pm.Normal("y", 0, 1, observed=Y),
+        lambda: pm.Normal("y", pm.CAR("a", np.zeros(3), W=CHAIN, alpha=0.5, tau=1.0), observed=Y),
+        lambda: pm.Normal("y", pm.Uniform("a", 0, 1), 1, observed=pm.Data("d", Y)),
+        lambda: pm.MvNormal("y", pm.Normal("a", shape=3), cov=np.eye(3), observed=Y),
+        observed_car,
+        lambda: pm.Censored("y", normal(pm.Normal("a")), lower=0.15, upper=None, observed=Y),
+        lambda: pm.HurdleGamma("y", pm.Beta("a", 1, 1), 2.0, 1.0, observed=Y),
+        legal_imputed,
+    ],
+)
+def test_accepted(build):
+    """A check that is too eager costs users their models."""
+    with pm.Model() as model:
+        build()
+    check_model(model)
+
+
+def test_pm_car_is_not_normalised():
+    """The reason for what ``car.missing_constant`` adds: if PyMC mends it, drop that."""
+    with pm.Model() as model:
+        observed_car()
+    precision = np.diag(CHAIN.sum(axis=0)) - 0.5 * CHAIN
+    _, log_det = np.linalg.slogdet(precision)
+    exact = 0.5 * (log_det - Y @ precision @ Y - 3 * np.log(2 * np.pi))
+    missing = -1.5 * np.log(2 * np.pi) + 0.5 * np.log(CHAIN.sum(axis=0)).sum()
+    assert float(model.compile_logp(mode="FAST_COMPILE")({})) == pytest.approx(exact - missing)
+
+
+# --- atoms ---
+
+
+def custom(dist):
+    return lambda: pm.CustomDist("a", dist=dist)
+
+
+ATOMS = {
+    "clip": custom(lambda size: pt.clip(pm.Normal.dist(0, 1, size=size), -1, 1)),
+    "maximum": custom(lambda size: pt.maximum(pm.Normal.dist(0, 1, size=size), 0)),
+    "maximum_of_a_parent": lambda: pm.CustomDist(
+        "a", pm.Normal("b"), dist=lambda b, size: pt.maximum(pm.Normal.dist(0, 1, size=size), b)
+    ),
+    "switch": custom(
+        lambda size: pt.switch(
+            pm.Bernoulli.dist(0.5, size=size), pm.Normal.dist(0, 1, size=size), 0.0
+        )
+    ),
+    "round": custom(lambda size: pt.round(pm.Normal.dist(0, 1, size=size))),
+    "censored_on_one_side": lambda: pm.Censored("a", normal(), lower=None, upper=1.0),
+    "censored_integers_as_floats": lambda: pm.Censored(
+        "a", pm.Poisson.dist(3), lower=1.0, upper=5.0
+    ),
+    "mixture_of_censored": lambda: pm.Mixture(
+        "a", [0.5, 0.5], [pm.Censored.dist(normal(m), lower=0, upper=None) for m in (0, 1)]
+    ),
+    "dirac_component": lambda: pm.Mixture("a", [0.5, 0.5], [pm.DiracDelta.dist(0.0), normal()]),
+    "dirac": lambda: pm.DiracDelta("a", 0.0),
+}
+
+NO_ATOMS = {
+    "censored_nowhere": lambda: pm.Censored("a", normal(), lower=-np.inf, upper=np.inf),
+    "censored_integers": lambda: pm.Censored("a", pm.Poisson.dist(3), lower=1, upper=5),
+    "truncated": lambda: pm.Truncated("a", pm.Laplace.dist(0, 1), lower=0.5, upper=2.0),
+    "truncated_triangle": lambda: pm.Truncated("a", pm.Triangular.dist(0, 1, 0.5), lower=0.1),
+    "switch": custom(
+        lambda size: pt.switch(
+            pm.Bernoulli.dist(0.5, size=size),
+            pm.Normal.dist(0, 1, size=size),
+            pm.Normal.dist(3, 1, size=size),
+        )
+    ),
+    "function_of_a_draw": custom(lambda size: pt.exp(abs(pm.Normal.dist(0, 1, size=size)) + 1)),
+    "wishart": lambda: pm.Wishart("a", nu=4, V=np.eye(2)),
+}
+
+
+@pytest.mark.parametrize("name", ATOMS)
+def test_atoms_are_refused(name):
+    """Moves take the probability of an atom for a density: 0.2 to 0.5 nats, silently."""
+    with pm.Model() as model:
+        ATOMS[name]()
+        pm.Normal("y", model["a"], 1, observed=0.0)
+    with pytest.raises(ModelError, match=r"must have a density, got a ~ .*Bernoulli indicator"):
+        check_model(model)
+
+
+@pytest.mark.parametrize("name", NO_ATOMS)
+def test_densities_are_no_atoms(name):
+    """What looks like one must not cost users their models."""
+    with pm.Model() as model:
+        NO_ATOMS[name]()
+        pm.Normal("y", 0, 1, observed=0.0)
+    check_model(model)
+
+
+def hidden_atom(rng=None, size=None):
+    return np.where(rng.random(size) < 0.02, 0.0, rng.normal(size=size))
+
+
+def hidden_logp(value):
+    return pt.switch(pt.eq(value, 0), np.log(0.02), np.log(0.98) - value**2 / 2 - 0.918938533)
+
+
+def test_an_atom_in_a_users_function_is_seen_in_its_draws():
+    """No graph tells of it, but draws that repeat a value do."""
+    with pm.Model() as model:
+        x = pm.CustomDist("x", logp=hidden_logp, random=hidden_atom)
+        pm.Normal("y", x, 1, observed=0.0)
+    target = PyMCTarget(model)
+    with pytest.raises(ModelError, match=r"must have a density, got x, which takes some value"):
+        target.draw(1000, np.random.SeedSequence(1))
+
+
+def test_atom_as_effect():
+    """The proposal of random effects is a density as well."""
+    with pm.Model(), pytest.raises(ModelError, match=r"effects must have a density, got Censored"):
+        pe.RandomEffects(
+            "y",
+            effects=lambda: pm.Censored.dist(pm.Normal.dist(0, 1), lower=0, upper=None),
+            emission=lambda u, i: pm.Normal.dist(u, 1),
+            groups=[0, 0, 1],
+            observed=Y,
+        )
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_no_density(observed):
+    """The name in place of PyMC's NotImplementedError without one."""
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        base = pm.SkewNormal.dist(mu=0 if not observed else a, sigma=1, alpha=2)
+        x = pm.Truncated("x", base, lower=0.05, observed=Y if observed else None)
+        pm.Normal("y", a + (0 if observed else x), 1, observed=0.0)
+    with pytest.raises(ModelError, match=r"that PyMC knows, but that of x failed: LogC"):
+        PyMCTarget(model).density  # noqa: B018

@@ -1,0 +1,512 @@
+"""Prior draws: exact, from the normalised prior, whatever the model does to its variables."""
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.model.prior import prior_sampler
+from pm_evidence.targets.model.target import PyMCTarget
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+N = 10_000
+# Of every single comparison below; some 60 are made, so the file raises a false alarm in 1 of 1,600
+# versions of PyMC, at fixed seeds.
+FALSE_ALARM = 1e-5
+
+
+def seed(n=1):
+    return np.random.SeedSequence(n)
+
+
+def draws_of(build, n=N, entropy=1):
+    """Draw from the prior of a model and return all variables on their own scale."""
+    with pm.Model() as model:
+        build()
+        if not model.observed_RVs:
+            pm.Normal("unrelated", 0, 1, observed=0.0)
+    target = PyMCTarget(model)
+    return target, target.constrained.values(target.draw(n, seed(entropy)).x)
+
+
+def check_cdf(draws, cdf):
+    """Compare continuous draws with a distribution function (Kolmogorov and Smirnov)."""
+    assert stats.kstest(np.ravel(draws), cdf).pvalue > FALSE_ALARM
+
+
+def check_pmf(draws, pmf):
+    """Compare discrete draws with probabilities (chi-square; classes of fewer than 10 joined)."""
+    draws = np.ravel(draws)
+    values = np.arange(draws.min(), draws.max() + 1)
+    expected = np.array([pmf(value) for value in values]) * draws.size
+    seen = np.array([(draws == value).sum() for value in values])
+    common = expected >= 10
+    pairs = [(seen[common], expected[common])]
+    rest = draws.size - expected[common].sum()
+    if rest >= 10:
+        pairs.append(([seen[~common].sum()], [rest]))
+    statistic = sum(float(((np.array(o) - e) ** 2 / e).sum()) for o, e in pairs)
+    assert stats.chi2.sf(statistic, max(common.sum() - 1, 1)) > FALSE_ALARM
+
+
+# --- one model with a variable of every kind, against scipy ---
+
+
+CONTINUOUS = {
+    "normal": (lambda name: pm.Normal(name, 1, 2), stats.norm(1, 2)),
+    "truncated_normal": (
+        lambda name: pm.TruncatedNormal(name, 0, 1, lower=-1, upper=2),
+        stats.truncnorm(-1, 2),
+    ),
+    "half_normal": (lambda name: pm.HalfNormal(name, 2), stats.halfnorm(scale=2)),
+    "beta": (lambda name: pm.Beta(name, 2, 3), stats.beta(2, 3)),
+    "exponential": (lambda name: pm.Exponential(name, 2), stats.expon(scale=0.5)),
+    "laplace": (lambda name: pm.Laplace(name, 1, 2), stats.laplace(1, 2)),
+    "student_t": (lambda name: pm.StudentT(name, nu=4, mu=1, sigma=2), stats.t(4, 1, 2)),
+    "cauchy": (lambda name: pm.Cauchy(name, 1, 2), stats.cauchy(1, 2)),
+    "half_cauchy": (lambda name: pm.HalfCauchy(name, 2), stats.halfcauchy(scale=2)),
+    "gamma": (lambda name: pm.Gamma(name, 2, 3), stats.gamma(2, scale=1 / 3)),
+    "inverse_gamma": (lambda name: pm.InverseGamma(name, 3, 2), stats.invgamma(3, scale=2)),
+    "weibull": (lambda name: pm.Weibull(name, 2, 3), stats.weibull_min(2, scale=3)),
+    "log_normal": (lambda name: pm.LogNormal(name, 0, 1), stats.lognorm(1)),
+    "chi_squared": (lambda name: pm.ChiSquared(name, 3), stats.chi2(3)),
+    "wald": (lambda name: pm.Wald(name, 1, 2), stats.invgauss(0.5, scale=2)),
+    "pareto": (lambda name: pm.Pareto(name, 3, 1), stats.pareto(3)),
+    "von_mises": (lambda name: pm.VonMises(name, 1, 2), stats.vonmises(2)),
+    "triangular": (
+        lambda name: pm.Triangular(name, lower=0, c=0.3, upper=1),
+        stats.triang(0.3),
+    ),
+    "gumbel": (lambda name: pm.Gumbel(name, 0, 1), stats.gumbel_r()),
+    "logistic": (lambda name: pm.Logistic(name, 0, 1), stats.logistic()),
+    "uniform": (lambda name: pm.Uniform(name, -1, 2), stats.uniform(-1, 3)),
+    "truncated": (
+        lambda name: pm.Truncated(name, pm.Exponential.dist(1.0), upper=2.0),
+        stats.truncexpon(2),
+    ),
+    "mixture": (
+        lambda name: pm.NormalMixture(name, w=[0.5, 0.5], mu=[0, 0], sigma=[1, 1]),
+        stats.norm(),
+    ),
+}
+
+DISCRETE = {
+    "bernoulli": (lambda name: pm.Bernoulli(name, 0.3), stats.bernoulli(0.3).pmf),
+    "binomial": (lambda name: pm.Binomial(name, 5, 0.3), stats.binom(5, 0.3).pmf),
+    "beta_binomial": (
+        lambda name: pm.BetaBinomial(name, alpha=2, beta=3, n=5),
+        stats.betabinom(5, 2, 3).pmf,
+    ),
+    "poisson": (lambda name: pm.Poisson(name, 3), stats.poisson(3).pmf),
+    "negative_binomial": (
+        lambda name: pm.NegativeBinomial(name, n=2, p=0.4),
+        stats.nbinom(2, 0.4).pmf,
+    ),
+    "geometric": (lambda name: pm.Geometric(name, 0.3), stats.geom(0.3).pmf),
+    "discrete_uniform": (lambda name: pm.DiscreteUniform(name, -1, 3), lambda value: 0.2),
+    "categorical": (
+        lambda name: pm.Categorical(name, [0.2, 0.3, 0.5]),
+        lambda value: [0.2, 0.3, 0.5][int(value)],
+    ),
+    "zero_inflated": (
+        lambda name: pm.ZeroInflatedPoisson(name, 0.7, 3),
+        lambda value: 0.3 * (value == 0) + 0.7 * stats.poisson(3).pmf(value),
+    ),
+}
+
+
+# Numba has no draws of these: a model that holds one is drawn in Python.
+IN_PYTHON = ("truncated_normal", "wald", "beta_binomial")
+
+
+def draws_of_kinds(names):
+    def build():
+        for name in names:
+            {**CONTINUOUS, **DISCRETE}[name][0](name)
+
+    return draws_of(build)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """29 variables in one model: compiled once, on one generator."""
+    return draws_of_kinds([name for name in (*CONTINUOUS, *DISCRETE) if name not in IN_PYTHON])
+
+
+@pytest.fixture(scope="module")
+def few():
+    return draws_of_kinds(["normal", *IN_PYTHON, "poisson"])
+
+
+def test_which_kinds_are_drawn_in_machine_code(many, few):
+    """The way around is a hundred times slower."""
+    assert many[0]._prior._compiled is not None
+    assert few[0]._prior._compiled is None
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous_distributions(many, few, name):
+    """Annealing starts here: a wrong reference is a wrong evidence, with a small error bar."""
+    draws = (few if name in IN_PYTHON else many)[1][name]
+    if name == "von_mises":  # a circle cut at its mean plus and minus pi, in scipy
+        draws = (draws - 1 + np.pi) % (2 * np.pi) - np.pi
+    check_cdf(draws, CONTINUOUS[name][1].cdf)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_discrete_distributions(many, few, name):
+    """The same for counts and labels, which must be whole numbers."""
+    draws = (few if name in IN_PYTHON else many)[1][name]
+    assert draws.dtype.kind == "i"
+    check_pmf(draws, DISCRETE[name][1])
+
+
+def test_variables_are_independent(many, few):
+    """Generators hand out their numbers in turn: no variable may see another's."""
+    for _, values in (many, few):
+        ranks = np.array([stats.rankdata(value) for value in values.values()])
+        off_diagonal = np.corrcoef(ranks) - np.eye(len(ranks))
+        assert np.abs(off_diagonal).max() * np.sqrt(N) < 5.5  # 416 pairs, 2e-5 in all
+
+
+def test_comparisons_catch_planted_errors(many):
+    """Scales that are 15 % off and probabilities that are 4 points off must be seen."""
+    with pytest.raises(AssertionError):
+        check_cdf(many[1]["normal"], stats.norm(1, 2.3).cdf)
+    with pytest.raises(AssertionError):
+        check_pmf(many[1]["bernoulli"], stats.bernoulli(0.34).pmf)
+
+
+# --- vectors and matrices ---
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    def build():
+        pm.MvNormal("mvnormal", [1.0, -1.0], cov=[[1.0, 0.6], [0.6, 2.0]])
+        pm.Dirichlet("dirichlet", [1.0, 2.0, 3.0])
+        pm.ZeroSumNormal("zero_sum", sigma=1.5, shape=4)
+        pm.LKJCholeskyCov("lkj", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0), compute_corr=False)
+        pm.GaussianRandomWalk("walk", mu=0.5, sigma=2.0, init_dist=pm.Normal.dist(1, 3), steps=3)
+        pm.Multinomial("multinomial", n=6, p=[0.2, 0.3, 0.5])
+
+    return draws_of(build)
+
+
+def test_mvnormal(vectors):
+    """Correlations of a prior are part of it: here their whitened draws are standard normal."""
+    factor = np.linalg.cholesky([[1.0, 0.6], [0.6, 2.0]])
+    white = np.linalg.solve(factor, (vectors[1]["mvnormal"] - [1.0, -1.0]).T)
+    check_cdf(white[0], stats.norm.cdf)
+    check_cdf(white[1], stats.norm.cdf)
+    check_cdf(white.sum(axis=0) / np.sqrt(2), stats.norm.cdf)
+
+
+def test_dirichlet(vectors):
+    """Through the simplex transform and back."""
+    share = vectors[1]["dirichlet"]
+    np.testing.assert_allclose(share.sum(axis=1), 1.0, rtol=1e-12)
+    for k, a in enumerate((1.0, 2.0, 3.0)):
+        check_cdf(share[:, k], stats.beta(a, 6 - a).cdf)
+
+
+def test_zero_sum(vectors):
+    """One dimension fewer than entries: each has the variance sigma^2 (1 - 1 / n)."""
+    effect = vectors[1]["zero_sum"]
+    np.testing.assert_allclose(effect.sum(axis=1), 0.0, atol=1e-12)
+    check_cdf(effect[:, 2], stats.norm(0, 1.5 * np.sqrt(0.75)).cdf)
+
+
+def test_lkj_cholesky(vectors):
+    """Standard deviations from their own prior, and r with density (1 - r^2) at eta = 2."""
+    packed = vectors[1]["lkj"]  # l11, l21, l22
+    check_cdf(packed[:, 0], stats.expon.cdf)
+    sd = np.hypot(packed[:, 1], packed[:, 2])
+    check_cdf(sd, stats.expon.cdf)
+    check_cdf((packed[:, 1] / sd + 1) / 2, stats.beta(2, 2).cdf)
+
+
+def test_random_walk(vectors):
+    """Start and steps have their own distributions, and the steps add up."""
+    walk = vectors[1]["walk"]
+    check_cdf(walk[:, 0], stats.norm(1, 3).cdf)
+    check_cdf((np.diff(walk, axis=1) - 0.5) / 2, stats.norm.cdf)
+
+
+def test_multinomial(vectors):
+    """Counts that add up to n."""
+    counts = vectors[1]["multinomial"]
+    assert (counts.sum(axis=1) == 6).all()
+    for k, p in enumerate((0.2, 0.3, 0.5)):
+        check_pmf(counts[:, k], stats.binom(6, p).pmf)
+
+
+# --- variables that hold several generators ---
+
+
+def shifted(scale, size):
+    return pm.Normal.dist(0, 1, size=size) + pm.Exponential.dist(scale, size=size)
+
+
+def two_generators():
+    top = pm.Normal("top", 3, 1)
+    pm.CustomDist("sum", 2.0, dist=shifted, logp=lambda value, scale: -(value**2), shape=2)
+    pm.Normal("child", top, 1e-3)
+
+
+@pytest.fixture(scope="module")
+def fallback():
+    return draws_of(two_generators)
+
+
+def test_fallback_is_taken(fallback):
+    """A distribution of several random parts holds as many generators."""
+    assert fallback[0]._prior._compiled is None
+
+
+def test_fallback_draws(fallback):
+    """Drawn in Python, they have the distribution all the same, jointly with the others."""
+    _, values = fallback
+    exact = stats.exponnorm(0.5, loc=0, scale=1)  # a normal plus an exponential of mean 1 / 2
+    check_cdf(values["sum"], exact.cdf)
+    check_cdf(values["top"], stats.norm(3, 1).cdf)
+    check_cdf((values["child"] - values["top"]) / 1e-3, stats.norm.cdf)
+    columns = np.column_stack([values["top"], values["sum"]])
+    off_diagonal = np.corrcoef(columns.T) - np.eye(3)
+    assert np.abs(off_diagonal).max() * np.sqrt(N) < 4.8
+    serial = np.corrcoef(columns[1:].T, columns[:-1].T)[:3, 3:]
+    assert np.abs(serial).max() * np.sqrt(N) < 5.0
+
+
+@pytest.mark.parametrize("fixture", ["fallback", "vectors"])
+def test_the_same_seed_gives_the_same_draws(fixture, request):
+    """Bit for bit, and another seed others: the fallback keeps no state of its own."""
+    target, _ = request.getfixturevalue(fixture)
+    one = target.draw(20, seed(5)).x
+    other = target.draw(20, seed(6)).x
+    np.testing.assert_array_equal(target.draw(20, seed(5)).x, one)
+    assert not np.isclose(one, other).all(axis=1).any()
+    # and a longer run begins with the shorter one
+    np.testing.assert_array_equal(target.draw(30, seed(5)).x[:20], one)
+
+
+# --- traps ---
+
+
+def test_initval_is_ignored():
+    """PyMC's own SMC starts its particles there."""
+
+    def build():
+        pm.Normal("mu", 0, 1, initval=30.0)
+        pm.HalfNormal("scale", 1, initval="support_point")
+        pm.Poisson("k", 3, initval=40)
+
+    _, values = draws_of(build)
+    check_cdf(values["mu"], stats.norm.cdf)
+    check_cdf(values["scale"], stats.halfnorm.cdf)
+    check_pmf(values["k"], stats.poisson(3).pmf)
+
+
+def test_children_of_observed_variables():
+    """They are drawn given the data; redrawing the parent would be the prior of another model."""
+
+    def build():
+        parent = pm.Normal("parent", 0, 10, observed=[2.0, -1.0])
+        pm.Normal("child", parent, 0.5)
+        pm.Normal("grandchild", 2 * parent[0] + 1, 0.1)
+
+    _, values = draws_of(build)
+    check_cdf((values["child"] - [2.0, -1.0]) / 0.5, stats.norm.cdf)
+    check_cdf(values["grandchild"], stats.norm(5.0, 0.1).cdf)
+
+
+def test_children_follow_their_parents():
+    """Joint draws: a hierarchy whose levels were drawn apart has no correlation."""
+
+    def build():
+        scale = pm.HalfNormal("scale", 1)
+        location = pm.Normal("location", 0, 1)
+        pm.Normal("effect", location, scale, shape=3)
+        n = pm.Poisson("n", 8)
+        pm.Binomial("k", n=n, p=0.5)
+
+    _, values = draws_of(build)
+    standard = (values["effect"] - values["location"][:, None]) / values["scale"][:, None]
+    check_cdf(standard, stats.norm.cdf)
+    assert (values["k"] <= values["n"]).all()
+    assert np.corrcoef(values["k"], values["n"])[0, 1] > 0.5
+
+
+def test_circular_draws_stay_on_the_circle():
+    """A direction beyond pi has no place in one period."""
+    target, values = draws_of(lambda: pm.VonMises("direction", 3.0, 1.0))
+    assert (np.abs(values["direction"]) <= np.pi).all()
+    np.testing.assert_array_equal(target.period, [2 * np.pi])
+    turned = (values["direction"] - 3.0 + np.pi) % (2 * np.pi) - np.pi
+    check_cdf(turned, stats.vonmises(1.0).cdf)
+
+
+def test_imputed_values():
+    """Missing data are free variables with the prior that the model gives them."""
+
+    def build():
+        mu = pm.Normal("mu", 1, 1)
+        seen = np.ma.masked_array([0.3, 0.0, 0.0], mask=[False, True, True])
+        with pytest.warns(pm.exceptions.ImputationWarning):
+            pm.Normal("y", mu, 0.5, observed=seen)
+
+    _, values = draws_of(build)
+    check_cdf((values["y_unobserved"] - values["mu"][:, None]) / 0.5, stats.norm.cdf)
+
+
+ordered = pm.distributions.transforms.ordered
+
+
+def test_exchangeable_ordered_variables_are_sorted():
+    """The sorted draws are the normalised ordered prior; their children must see them sorted."""
+
+    def build():
+        centre = pm.Normal("centre", 0, 5)
+        cuts = pm.Normal("cuts", centre, 1, shape=3, transform=ordered, initval=[-1, 0, 1])
+        pm.Normal("least", cuts[0], 1e-6)
+
+    target, values = draws_of(build)
+    cuts = values["cuts"] - values["centre"][:, None]
+    assert (np.diff(cuts, axis=1) > 0).all()
+    check_cdf(cuts[:, 0], lambda x: 1 - stats.norm.sf(x) ** 3)  # least of three
+    check_cdf(cuts[:, 2], lambda x: stats.norm.cdf(x) ** 3)
+    np.testing.assert_allclose(values["least"], values["cuts"][:, 0], atol=1e-5)
+    assert target.log_order_mass == pytest.approx(-math.lgamma(4))
+    assert target.log_prior_mass == pytest.approx(-math.log(6))
+
+
+def test_batches_of_ordered_variables():
+    """Two rows of three: each row is sorted, and the prior has lost 3! twice."""
+
+    def build():
+        start = np.array([[-1.0, 0.0, 1.0]] * 2)
+        pm.Normal("cuts", 0, 1, shape=(2, 3), transform=ordered, initval=start)
+
+    target, values = draws_of(build, 500)
+    assert (np.diff(values["cuts"], axis=-1) > 0).all()
+    assert target.log_order_mass == pytest.approx(-2 * math.log(6))
+
+
+def test_unequal_ordered_variables_are_rejected():
+    """Sorting would not draw from their ordered prior: here rejection has to."""
+
+    def build():
+        pm.Normal("cuts", [0.0, 0.5], [1.0, 2.0], transform=ordered, initval=[-1.0, 1.0])
+
+    target, values = draws_of(build)
+    cuts = values["cuts"]
+    assert (np.diff(cuts, axis=1) > 0).all()
+    # the least given that it is the least: density phi(x) P(second > x) / P(in order)
+    in_order = stats.norm.cdf(0.5 / np.sqrt(5))
+    grid = np.linspace(-8, 8, 8001)
+    density = stats.norm.pdf(grid) * stats.norm.sf(grid, 0.5, 2) / in_order
+    cumulative = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2 * 0.002)])
+    check_cdf(cuts[:, 0], lambda x: np.interp(x, grid, cumulative))
+    assert target.log_order_mass == 0.0
+    # 1,000 draws: the share of 0.59 is known to 0.016
+    assert target.log_prior_mass == pytest.approx(np.log(in_order), abs=5 * 0.016 / in_order)
+
+
+def test_descending_order():
+    """The transform exists in both directions."""
+
+    def build():
+        falling = pm.distributions.transforms.Ordered(ascending=False)
+        pm.Normal("cuts", 0, 1, shape=3, transform=falling, initval=[1.0, 0.0, -1.0])
+
+    _, values = draws_of(build)
+    assert (np.diff(values["cuts"], axis=1) < 0).all()
+    check_cdf(values["cuts"][:, 0], lambda x: stats.norm.cdf(x) ** 3)
+
+
+def test_prior_that_a_transform_cuts():
+    """PyMC does not renormalise it: draws outside are refused, and the mass is recorded."""
+
+    def build():
+        interval = pm.distributions.transforms.Interval(0, 1)
+        pm.Normal("x", 0, 1, transform=interval, initval=0.5)
+
+    target, values = draws_of(build)
+    mass = stats.norm.cdf(1) - 0.5
+    check_cdf(values["x"], lambda x: (stats.norm.cdf(x) - 0.5) / mass)
+    assert target.log_order_mass == 0.0
+    assert target.log_prior_mass == pytest.approx(np.log(mass), abs=5 * 0.015 / mass)
+
+
+def test_nothing_cut_is_recorded_as_nothing(many):
+    """A mass that is not exactly one would shift every evidence that is compared with pm's."""
+    assert many[0].log_prior_mass == 0.0
+
+
+def test_prior_outside_its_transform():
+    """It must end with a message, not look for a draw that never comes."""
+    with pm.Model() as model:
+        interval = pm.distributions.transforms.Interval(100, 101)
+        x = pm.Normal("x", 0, 1, transform=interval, initval=100.5)
+        pm.Normal("y", x, 1, observed=0.0)
+    with pytest.raises(ModelError, match=r"fall inside the transforms.* 0 of \d+ .*pm\.Truncated"):
+        PyMCTarget(model).draw(10, seed())
+
+
+def test_potentials_are_not_drawn():
+    """They are no part of the prior that can be drawn: draws ignore them."""
+
+    def build():
+        x = pm.Normal("x", 0, 1)
+        pm.Potential("push", -50 * (x - 3) ** 2)
+
+    _, values = draws_of(build)
+    check_cdf(values["x"], stats.norm.cdf)
+
+
+# --- what cannot be drawn ---
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: pm.CustomDist("odd", logp=lambda value: -0.5 * value**2),
+            r"drawing odd failed: .*random keyword.*give a pm\.CustomDist its random=",
+        ),
+        (lambda: pm.Normal("odd", 0, -1), r"drawing odd failed: .*parameters out of range"),
+        (lambda: pm.Uniform("odd", 0, np.inf), r"drawing odd failed: .*parameters out of range"),
+        (
+            lambda: pm.GaussianRandomWalk("odd", init_dist=pm.Flat.dist(), steps=2),
+            r"drawing odd failed: .*flat",
+        ),
+    ],
+)
+def test_variables_that_cannot_be_drawn(build, message):
+    """The message names the one at fault among many, and what to do."""
+    with pm.Model() as model:
+        pm.Normal("fine", 0, 1)
+        build()
+        pm.HalfNormal("fine_too", 1)
+        pm.Normal("y", 0, 1, observed=0.0)
+    with pytest.raises(ModelError, match=message) as caught:
+        prior_sampler(model)
+    assert "\n" not in str(caught.value) and caught.value.__cause__ is not None
+
+
+def test_a_model_is_not_changed():
+    """Sorting and conditioning work on copies of its graph."""
+    with pm.Model() as model:
+        parent = pm.Normal("parent", 0, 1, observed=2.0)
+        cuts = pm.Normal("cuts", parent, 1, shape=2, transform=ordered, initval=[-1.0, 1.0])
+        pm.Normal("y", cuts, 1, observed=[0.0, 1.0])
+    before = pt.as_tensor(model.logp()).dprint(file="str", print_type=True)
+    inputs = list(cuts.owner.inputs)
+    prior_sampler(model)
+    assert pt.as_tensor(model.logp()).dprint(file="str", print_type=True) == before
+    assert all(a is b for a, b in zip(cuts.owner.inputs, inputs, strict=True))
