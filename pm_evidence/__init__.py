@@ -4,8 +4,9 @@
 """
 
 from pm_evidence import estimators
+from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
-from pm_evidence.api.sample import sample_evidence, simulate_and_certify
+from pm_evidence.api.sample import sample_evidence
 from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.version import VERSION

@@ -20,6 +20,8 @@ from pm_evidence.core.checks import (
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule, Schedule
+from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
 
@@ -33,10 +35,12 @@ __all__ = [
     "compile_options",
     "idata_options",
     "limits",
+    "one_target",
 ]
 
 Floats = NDArray[np.float64]
-Sampler = SMC | AIS | AISEL
+_SAMPLERS: dict[str, type[Any]] = {"smc": SMC, "ais": AIS, "aisel": AISEL}
+_METHODS_OF_A_SAMPLER = ("size", "first_round", "unit", "units", "follow", "extended")
 
 # What pymc.compile takes and a density of one vector can be compiled with.
 _COMPILE_KWARGS = (
@@ -63,31 +67,66 @@ TARGET_MCSE = 0.02
 _MOST_ROUNDS, _MOST_ROUNDS_BY_DEFAULT = 1000, 10
 
 
-def chosen_sampler(method: Any, best: type[Sampler]) -> Sampler:
-    """Return the sampler that ``method`` stands for; ``best`` is that of ``"auto"``."""
-    methods = {"auto": best, "smc": SMC, "ais": AIS, "aisel": AISEL}
-    if isinstance(method, type) and issubclass(method, Sampler):
+def one_target(target: Any, model: Any) -> Any:
+    """Return the target that the user hands over by either name; None if there is none.
+
+    Raises
+    ------
+    TypeError
+        If there are two.
+    """
+    if target is not None and model is not None:
+        raise TypeError("target and model are two names of one argument; pass only one of them.")
+    return target if target is not None else model
+
+
+def chosen_sampler(method: Any, default: str) -> Sampler:
+    """Return the sampler that ``method`` stands for.
+
+    Parameters
+    ----------
+    method : str, sampler or class of one
+        What the user asks for.
+    default : str
+        Name of the method that ``"auto"`` stands for.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the sampler does not suit the target.
+    TypeError
+        If it is no sampler.
+    """
+    if isinstance(method, str):
+        check_choice("method", method, ("auto", *_SAMPLERS))
+        method = _SAMPLERS[default if method == "auto" else method]
+    if isinstance(method, type) and hasattr(method, "annealer"):
         method = method()
-    if isinstance(method, AISEL) and best is not AISEL:
+    found = [
+        name
+        for name in _METHODS_OF_A_SAMPLER
+        if hasattr(method, "annealer") and callable(getattr(method.annealer, name, None))
+    ]
+    if len(found) < len(_METHODS_OF_A_SAMPLER):
+        names = ", ".join(map(repr, ("auto", *_SAMPLERS)))
+        raise TypeError(
+            f"method must be a name ({names}) or a sampler such as pe.SMC(islands=32), got "
+            f"{described(method)}."
+        )
+    if method.name == AISEL.name and default != AISEL.name:
         raise ValueError(
             "method='aisel' needs a likelihood that is estimated, got a model without; use 'ais' "
             "or 'smc', or write its latent variables as pe.StateSpace or pe.RandomEffects."
         )
-    if isinstance(method, Sampler):
-        return method
-    if not isinstance(method, str):
-        raise TypeError(
-            f"method must be a name ({', '.join(map(repr, methods))}) or a sampler such as "
-            f"pe.SMC(islands=32), got {described(method)}."
-        )
-    return chosen_sampler(methods[check_choice("method", method, methods)], best)
+    sampler: Sampler = method
+    return sampler
 
 
-def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: SMC | AIS) -> Floats | None:
-    """Return the inverse temperatures asked for, None where the pilot is to find them."""
+def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: Sampler) -> Schedule:
+    """Return the schedule asked for."""
     if isinstance(schedule, str) and schedule == "adaptive":
-        return None
-    return fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES)
+        return ADAPTIVE
+    return FixedSchedule(fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES))
 
 
 def checked_cores(cores: int | None) -> int:

@@ -5,23 +5,27 @@ floats for a PyMC model, bit planes for a lattice. Only targets and kernels look
 inside one; samplers count, take and join.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "AnnealingSetup",
+    "BatchedKernel",
+    "Bridgeable",
+    "HasPosterior",
     "Kernel",
     "LikelihoodEstimator",
-    "Line",
     "MoveInfo",
-    "Passage",
     "Path",
     "Plan",
-    "StageKernel",
+    "StageBatch",
     "State",
+    "Target",
+    "Tunable",
 ]
 
 Floats = NDArray[np.float64]
@@ -67,6 +71,15 @@ class Path(Protocol):
         """Return ``-d log f_beta(x) / d beta`` for every member, shape ``(n,)``, in nats."""
         ...
 
+    def order(self, state: Any) -> NDArray[np.int64]:
+        """Return an order in which neighbours are alike, for resampling; shape ``(n,)``."""
+        ...
+
+
+@runtime_checkable
+class Bridgeable(Protocol):
+    """A path to whose target a density is fitted by the pilot, as one end of a bridge."""
+
     def fit(self, state: Any) -> Any:
         """Return a density fitted to a population, or None where there is none."""
         ...
@@ -77,8 +90,13 @@ class Path(Protocol):
         """Return ``log fit - log f_1`` at ``n`` draws from ``fit`` and at ``state``, in nats."""
         ...
 
-    def order(self, state: Any) -> NDArray[np.int64]:
-        """Return an order in which neighbours are alike, for resampling; shape ``(n,)``."""
+
+@runtime_checkable
+class HasPosterior(Protocol):
+    """A path whose target is a density that can be evaluated at any point of R^d."""
+
+    def posterior(self) -> Any:
+        """Return the density (see ``paths.posterior``); None where it is not of that kind."""
         ...
 
 
@@ -110,23 +128,11 @@ class MoveInfo:
 class Kernel(Protocol):
     """Moves a whole population at fixed beta and leaves that density invariant.
 
-    A kernel is frozen: its settings are its fields, and tuning returns another kernel.
+    A kernel never changes: its settings are its fields, and tuning returns another kernel.
     """
 
     def advance(self, path: Any, state: Any, beta: float, streams: Streams) -> tuple[Any, MoveInfo]:
         """Move every member once; member ``i`` draws from ``streams[i]`` only, which advances."""
-        ...
-
-    def learn(self, path: Any, state: Any) -> Self:
-        """Return the kernel with its shape learnt from a population."""
-        ...
-
-    def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel with its scales moved towards their best."""
-        ...
-
-    def frozen(self) -> Self:
-        """Return the kernel without any exploration of its own settings."""
         ...
 
     def reversed(self) -> Self:
@@ -138,9 +144,26 @@ class Kernel(Protocol):
         ...
 
 
+@runtime_checkable
+class Tunable(Protocol):
+    """A kernel whose settings a pilot learns, stage by stage."""
+
+    def learn(self, path: Any, state: Any) -> Any:
+        """Return the kernel with its shape learnt from a population."""
+        ...
+
+    def adjust(self, info: MoveInfo) -> Any:
+        """Return the kernel with its scales moved towards their best."""
+        ...
+
+    def without_exploration(self) -> Any:
+        """Return the kernel as it is used after the pilot: it no longer tries settings out."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """What a kernel leaves behind that went through ``m`` stages.
+class StageBatch:
+    """What a kernel leaves behind that advanced a population through ``m`` stages.
 
     Parameters
     ----------
@@ -165,14 +188,14 @@ class Passage:
 
 
 @runtime_checkable
-class StageKernel(Protocol):
-    """A kernel that goes through many stages in one call into compiled code.
+class BatchedKernel(Protocol):
+    """A kernel that advances through many stages in one call of compiled code.
 
-    Worth it where a stage takes microseconds. It has nothing to learn: a plan holds one and the
-    same object for all of its stages.
+    This pays where a stage takes microseconds. Such a kernel is not tunable: a plan holds the same
+    object for all of its stages.
     """
 
-    def pass_through(self, path: Any, state: Any, beta: Floats, streams: Streams) -> Passage:
+    def advance_many(self, path: Any, state: Any, beta: Floats, streams: Streams) -> StageBatch:
         """Advance at every inverse temperature in turn; the same numbers as ``advance`` gives.
 
         The state is given away: the kernel may move it in place.
@@ -284,8 +307,8 @@ class LikelihoodEstimator(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """What belongs to a target: how it is annealed unless the user says otherwise.
+class AnnealingSetup:
+    """How a target is annealed unless the user says otherwise.
 
     Parameters
     ----------
@@ -296,12 +319,16 @@ class Line:
     n_pilot : int
         Least number of particles of a pilot.
     n_stages : int, optional
-        Number of equal stages for kernels that have nothing to learn; there is no pilot then.
+        Number of stages for independent paths whose kernels are not tunable: there is no pilot
+        then, and a trial run finds the schedule. None where a pilot finds it.
     starts : callable, optional
-        Returns ``n`` draws near the target for reverse paths to relax from, given ``n`` and a
-        generator; islands of SMC make them where there is none.
+        Returns ``n`` states near the target for reverse paths to relax from, given ``n`` and a
+        generator. None where islands of sequential Monte Carlo make them.
     n_paths : int
         Number of paths that a block of annealing moves together.
+    facts : mapping
+        Facts of the target that estimators ask the record for: ``estimated_likelihood`` is true
+        where the likelihood is estimated.
     """
 
     path: Path
@@ -310,3 +337,43 @@ class Line:
     n_stages: int | None = None
     starts: Callable[[int, np.random.Generator], NDArray[Any]] | None = None
     n_paths: int = 128
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Target(Protocol):
+    """What a run needs of a target besides its ``AnnealingSetup``.
+
+    Attributes
+    ----------
+    n_dim : int
+        Number of coordinates of a state.
+    log_prior_mass : float
+        Log of the prior mass inside of constraints, in nats; see ``targets.model``.
+    """
+
+    n_dim: int
+
+    @property
+    def log_prior_mass(self) -> float:
+        """Log of the prior mass inside of constraints, in nats."""
+        ...
+
+    def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return variables by name, each of shape ``(n, ...)``, at draws of shape ``(n, ...)``."""
+        ...
+
+    def sample_stats(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return facts about each draw by name, each of shape ``(n,)``."""
+        ...
+
+    def observed_data(self) -> dict[str, NDArray[Any]]:
+        """Return observed data by name."""
+        ...
+
+    def constant_data(self) -> dict[str, NDArray[Any]]:
+        """Return constants of the target by name."""
+        ...
+
+    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return coordinates, and the names of each variable's dimensions."""
+        ...

@@ -6,6 +6,7 @@ The generator is Blackman and Vigna (2021), "Scrambled linear pseudorandom numbe
 generators".
 """
 
+from enum import IntEnum
 from functools import cache
 from math import erfc, exp, log, pi, sqrt
 from typing import Any
@@ -17,12 +18,15 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import described
 
 __all__ = [
+    "Phase",
     "block_seeds",
     "fill_normal",
     "fill_uniform",
+    "generator",
     "generator_functions",
     "next_word",
     "resolve_seed",
+    "seed_of_run",
     "seed_stream",
     "streams",
     "uniform",
@@ -65,6 +69,35 @@ def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
     if random_seed < 0:
         raise ValueError(f"random_seed must not be negative, got {random_seed}; drop the sign.")
     return int(random_seed)
+
+
+class Phase(IntEnum):
+    """What random numbers are drawn for; each phase of a run has streams of its own."""
+
+    PILOT = 0
+    FORWARD = 1
+    REVERSE = 2
+    ISLAND = 3  # forward as well, but for populations that reverse paths start from
+    TRIAL = 4  # of a schedule
+    CHECK = 5  # of paths by importance sampling
+    PRIOR = 6  # the run that normalises a prior with potentials
+    START = 7  # which posterior draws reverse paths start from
+    RESULT = 9  # which draws are kept
+    PRECISION = 10  # of an estimated likelihood
+    SURVEY = 11
+    FIT = 12
+    BRIDGE = 13
+
+
+def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:
+    """Return the generator of a phase of a run, or of one part of it."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(phase, *index)))
+
+
+def seed_of_run(seed: int, phase: Phase) -> int:
+    """Return the seed of a second run that belongs to a first one; it has 128 bits."""
+    words = np.random.SeedSequence(seed, spawn_key=(phase,)).generate_state(2, np.uint64)
+    return int(words[0]) << 64 | int(words[1])
 
 
 def block_seeds(seed: int, phase: int, block: int) -> tuple[np.random.SeedSequence, ...]:

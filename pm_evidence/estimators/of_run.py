@@ -24,7 +24,7 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     """
     if record.of_islands:
         found = of_islands(record.forward)
-        if record.method == "aisel":
+        if record.info.get("estimated_likelihood"):
             found += integrated(record)
     elif not record.reverse:
         found = one_sided(record)

@@ -1,17 +1,44 @@
-"""What a target that is no PyMC model says of itself."""
+"""The base of targets that are no PyMC model."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
 
 __all__ = ["NativeTarget"]
 
 
 class NativeTarget:
-    """Base of targets with kernels of their own; nothing is observed unless they say so."""
+    """A target with a path and kernels of its own.
+
+    Derive from it, and give ``n_dim``, `annealing_setup`, `check` and `posterior`; the other
+    methods have defaults that say nothing of the target.
+
+    Attributes
+    ----------
+    n_dim : int
+        Number of coordinates of a state.
+    method : str
+        What ``method="auto"`` stands for: ``"ais"``, as native kernels move independent chains
+        faster than resampling keeps up with, or ``"smc"``.
+    log_prior_mass : float
+        Log of the mass of the reference inside of constraints, in nats.
+    """
 
     n_dim: int
-    log_prior_mass = 0.0
+    method: ClassVar[str] = "ais"
+    log_prior_mass: float = 0.0
+
+    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
+        """Return path, kernel and defaults, given the user's ``kernel`` (``"auto"`` by default).
+
+        Raises
+        ------
+        ValueError
+            If the kernel does not suit the target.
+        """
+        raise NotImplementedError
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states that a user gives as ``name``, as draws of shape ``(n, ...)``.

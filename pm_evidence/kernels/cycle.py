@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
-from pm_evidence.core.contracts import Kernel, MoveInfo
+from pm_evidence.core.contracts import Kernel, MoveInfo, Tunable
 from pm_evidence.kernels.suitability import checked_kernel
 
 __all__ = ["Cycle"]
@@ -70,16 +70,28 @@ class Cycle:
 
     def learn(self, path: Any, state: Any) -> Self:
         """Return the cycle with every part learnt from a population."""
-        return type(self)(tuple(part.learn(path, state) for part in self.parts))
+        return type(self)(
+            tuple(
+                part.learn(path, state) if isinstance(part, Tunable) else part
+                for part in self.parts
+            )
+        )
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the cycle with every part adjusted by its own report."""
         pairs = zip(self.parts, info.parts, strict=True)
-        return type(self)(tuple(part.adjust(own) for part, own in pairs))
+        return type(self)(
+            tuple(part.adjust(own) if isinstance(part, Tunable) else part for part, own in pairs)
+        )
 
-    def frozen(self) -> Self:
+    def without_exploration(self) -> Self:
         """Return the cycle of the frozen parts."""
-        return type(self)(tuple(part.frozen() for part in self.parts))
+        return type(self)(
+            tuple(
+                part.without_exploration() if isinstance(part, Tunable) else part
+                for part in self.parts
+            )
+        )
 
     def reversed(self) -> Self:
         """Return the reversed parts in the opposite order."""

@@ -112,18 +112,6 @@ class DiscreteGibbs:
         info = MoveInfo(share, n_evaluations, n_nan)
         return Particles(x, log_density), info
 
-    def learn(self, path: Any, state: Particles) -> Self:
-        """Return the kernel itself: there is nothing to learn."""
-        return self
-
-    def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel itself: there is nothing to adjust."""
-        return self
-
-    def frozen(self) -> Self:
-        """Return the kernel itself: it never explores."""
-        return self
-
     def reversed(self) -> Self:
         """Return the sweep in the opposite order."""
         return replace(
@@ -222,7 +210,7 @@ class IntegerWalk:
         scale = move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE)
         return replace(self, scale=float(np.clip(scale, 1e-3, 1e3)))
 
-    def frozen(self) -> Self:
+    def without_exploration(self) -> Self:
         """Return the kernel itself: it never explores."""
         return self
 

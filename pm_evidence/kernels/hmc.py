@@ -141,7 +141,7 @@ class HMC:
         path_length = float(np.clip(self.path_length * 1.1**info.reach, *_PATH_LENGTHS))
         return replace(self, step_size=min(step_size, path_length), path_length=path_length)
 
-    def frozen(self) -> Self:
+    def without_exploration(self) -> Self:
         """Return the kernel with one path length for all members."""
         return replace(self, exploring=False)
 

@@ -153,7 +153,7 @@ class PseudoMarginal:
         scale = move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE)
         return replace(self, scale=float(np.clip(scale, *_SCALES)))
 
-    def frozen(self) -> Self:
+    def without_exploration(self) -> Self:
         """Return the kernel itself: it never explores."""
         return self
 

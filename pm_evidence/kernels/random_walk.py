@@ -107,7 +107,7 @@ class RandomWalk:
         """Return the kernel with its scale moved towards an acceptance of 0.3."""
         return replace(self, scale=move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE))
 
-    def frozen(self) -> Self:
+    def without_exploration(self) -> Self:
         """Return the kernel itself: it never explores."""
         return self
 

@@ -25,7 +25,8 @@ __all__ = [
     "checked_row",
 ]
 
-_METHODS = ("advance", "learn", "adjust", "frozen", "reversed", "settings")
+_METHODS = ("advance", "reversed", "settings")
+_OF_TUNABLE = ("learn", "adjust", "without_exploration")  # all of them, or none
 
 
 def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
@@ -36,17 +37,20 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
     ValueError
         If it is no object with the methods of a kernel; a class has none of its own.
     """
-    missing = [method for method in _METHODS if not callable(getattr(kernel, method, None))]
+    found = [m for m in (*_METHODS, *_OF_TUNABLE) if callable(getattr(kernel, m, None))]
+    tunable = any(method in found for method in _OF_TUNABLE)
+    wanted = (*_METHODS, *_OF_TUNABLE) if tunable else _METHODS
+    missing = [method for method in wanted if method not in found]
     if isinstance(kernel, type) or missing:
-        lacks = f" without {', '.join(missing)}" if missing and len(missing) < len(_METHODS) else ""
+        lacks = f" without {', '.join(missing)}" if missing and found else ""
         choice = f"one of {', '.join(names)} or " if names else ""
         raise ValueError(
             f"{name} must be {choice}a kernel object such as pe.HMC(), got {described(kernel)}"
             f"{lacks}; "
             "pass an object with the methods of pm_evidence.core.contracts.Kernel."
         )
-    found: Kernel = kernel
-    return found
+    checked: Kernel = kernel
+    return checked
 
 
 def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = None) -> None:

@@ -1,12 +1,11 @@
 """The geometric path of an estimated posterior: prior times estimate to the power beta."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.geometric import TemperedLikelihood
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.targets.estimated.target import EstimatedParticles, EstimatedTarget
 
@@ -19,8 +18,8 @@ Floats = NDArray[np.float64]
 _FITTED_DRAWS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class EstimatedPath(GeometricPath):
+@dataclass(frozen=True)
+class EstimatedPath(TemperedLikelihood):
     """``log f_beta(x, u) = log prior(x) + log p(u) + beta * log estimate(x, u)``.
 
     A state keeps its estimate until a move replaces it.
@@ -36,23 +35,49 @@ class EstimatedPath(GeometricPath):
     """
 
     target: EstimatedTarget
-    refines: ClassVar[bool] = False  # a fitted density is drawn with estimates of its own
 
-    def at(self, draws: Floats) -> EstimatedParticles:  # type: ignore[override]
+    def at(self, draws: Floats) -> EstimatedParticles:
         """Return the population of states, shape ``(n, n_dim + 1 + n_seeds)``."""
         return self.target.at(draws)
 
-    def bridge_work(  # type: ignore[override]
+    def fit(self, state: EstimatedParticles) -> StudentFit | None:
+        """Return a density fitted to the parameters of a population.
+
+        None where there are discrete coordinates, or a prior whose mass is not known exactly.
+        """
+        return StudentFit.to(state.x) if self.has_density else None
+
+    def bridge_work(
         self, fit: StudentFit, state: EstimatedParticles, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
-        """Return the work from a fitted density to the target; see ``GeometricPath``.
+        """Return the work from a fitted density to the target, in nats.
 
-        There are four times ``n`` draws from the fitted density.
+        Parameters
+        ----------
+        fit : StudentFit
+            A density of the parameters, independent of ``state``.
+        state : EstimatedParticles
+            Draws from the target.
+        n : int
+            A quarter of the number of draws to make from ``fit``.
+        rng : numpy.random.Generator
+            Source of these draws.
+
+        Returns
+        -------
+        forward : ndarray, shape (4 * n,)
+            ``log fit(x) - log f_1(x, u)``, over the normalised prior, at draws from ``fit`` with
+            new estimates of their likelihood; ``inf`` outside the support.
+        reverse : ndarray, shape (n_members,)
+            The same at the members of ``state``.
         """
-        # slots: a dataclass with them is another class than the one that super() would look up
-        return GeometricPath.bridge_work(self, fit, state, _FITTED_DRAWS * n, rng)  # type: ignore[arg-type]
-
-    def log_target(self, x: Floats, rng: np.random.Generator) -> Floats:
-        """Return log prior plus a new estimate of the log likelihood, shape ``(n,)``, in nats."""
-        seeds = self.target.draw_seeds(len(x), rng)
-        return self.target.estimated(x, seeds).log_density.sum(axis=1)
+        target = self.target
+        x = fit.draw(_FITTED_DRAWS * n, rng)
+        log_mass = target.log_order_mass
+        seeds = target.draw_seeds(len(x), rng)
+        log_target = target.estimated(x, seeds).log_density.sum(axis=1) - log_mass
+        # a density that is not a number has no mass there, and circular ones have one period
+        outside = np.isnan(log_target) | target.outside(x)
+        forward = np.where(outside, np.inf, fit.log_density(x) - log_target)
+        reverse = fit.log_density(state.x) - state.log_density.sum(axis=1) + log_mass
+        return forward, reverse

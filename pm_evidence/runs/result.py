@@ -8,21 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.contracts import Target
 from pm_evidence.core.numerics import normalised
+from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.version import VERSION
-from pm_evidence.families.native import NativeTarget
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.runs.rounds import Run
-from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["posterior_draws", "result_of"]
+__all__ = ["check_groups", "posterior_draws", "result_of"]
 
 Floats = NDArray[np.float64]
-Target = PyMCTarget | NativeTarget
-_RESAMPLING = 9  # phase of the random streams
+_POINTWISE = ("log_likelihood", "log_prior")
 
 
 def result_of(
@@ -40,7 +39,7 @@ def result_of(
     ----------
     run : Run
         The resolved arguments.
-    target : PyMCTarget or NativeTarget
+    target : Target
         What was annealed.
     record : RunRecord
         What it left behind.
@@ -85,10 +84,24 @@ def result_of(
         | {name: version(name) for name in ("pymc", "pytensor", "numba")},
         sample_attrs=attrs,
     )
-    if posterior and isinstance(target, PyMCTarget):
-        groups = [name for name in ("log_likelihood", "log_prior") if options.get(name)]
-        target.add_log_densities(dt, groups)
+    groups = [name for name in _POINTWISE if options.get(name)]
+    if posterior and groups:
+        _adder(target)(dt, groups)
     return dt
+
+
+def check_groups(target: Any, options: dict[str, Any]) -> None:
+    """Raise ValueError if the user asks for pointwise densities that PyMC cannot evaluate."""
+    asked = [name for name in _POINTWISE if options.get(name)]
+    if asked and not callable(_adder(target)):
+        raise ValueError(
+            f"idata_kwargs must not ask for {' or '.join(asked)} here, as PyMC cannot evaluate "
+            "it: the likelihood is estimated, or the target is no pymc.Model. Leave it out."
+        )
+
+
+def _adder(target: Any) -> Any:
+    return getattr(target, "add_log_densities", None)
 
 
 def posterior_draws(
@@ -102,7 +115,7 @@ def posterior_draws(
     blocks = [block for block in record.islands or record.forward if block.draws is not None]
     if not blocks:
         return None
-    rng = np.random.default_rng(np.random.SeedSequence(run.seed, spawn_key=(_RESAMPLING,)))
+    rng = generator(run.seed, Phase.RESULT)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
         draws = (
@@ -115,7 +128,7 @@ def posterior_draws(
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
         return None
-    chosen = resample(normalised(log_weight), run.draws, rng, "systematic")
+    chosen = resample(normalised(log_weight), run.size, rng, "systematic")
     return np.concatenate(parts)[rng.permutation(chosen)][None]
 
 

@@ -1,6 +1,6 @@
 """Annealed importance sampling: independent paths from prior to posterior, and back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,14 @@ from pm_evidence.core.checks import check_choice, check_count, check_share, desc
 from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.numerics import add_up, log_mean_exp
 from pm_evidence.core.progress import Report, silent
-from pm_evidence.core.random import block_seeds, streams
-from pm_evidence.core.records import BlockRecord
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_STAGES
+from pm_evidence.core.random import Phase, block_seeds, generator, streams
+from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.samplers.sampler import Annealer, ForwardBlock, RunContext, block_sizes
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
+from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.stages import move_then_weigh, stretches, weigh_then_move
-from pm_evidence.samplers.trace import FORWARD, REVERSE, Tracer
+from pm_evidence.samplers.trace import Tracer
 from pm_evidence.schedules.fixed import refine
 
 __all__ = ["AIS"]
@@ -25,10 +28,13 @@ Floats = NDArray[np.float64]
 # forward and reverse paths tell is lost where it exceeds about 4, and moves are not perfect.
 _IDEAL_VARIANCE = 1.5
 _STAGES = (20, 5000)
+# Islands that reverse paths start from hold this many times as many draws as paths need, and may
+# cost this share of what the paths do: all reverse paths inherit how the islands share out modes.
+_SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AIS:
+class AIS(Annealer):
     """Annealed importance sampling (Neal 2001; Habeck 2017, Eq. 2 to 6), forward and reverse.
 
     A pilot learns a schedule and a kernel for each of its stages; every stage is then cut into
@@ -49,10 +55,13 @@ class AIS:
         Posterior draws of the same model and data, from ``pm.sample`` say, that reverse paths
         start from. Divergences among them, or an R-hat above 1.05, give a warning. By default
         they come from independent islands of sequential Monte Carlo. For a native target a result
-        of an earlier run, or an array of states, shape ``(n, ...)``; each path moves a hundred
-        times at the target before it sets off.
+        of an earlier run, or an array of states, shape ``(n, ...)``.
     islands : int
         Number of these islands, at least 2.
+    relaxation : int
+        Number of moves at the target that a reverse path makes first where it starts from a state
+        near the target (native targets) or shares one exact draw with others
+        (`simulate_and_certify`).
     """
 
     direction: str = "both"
@@ -60,8 +69,10 @@ class AIS:
     ess: float = 0.5
     reverse_start: Any = None
     islands: int = 16
+    relaxation: int = 100
     name = "ais"
     default_draws = 1000
+    uses_pilot = False
     chain_length = 5  # of the pilot
 
     def __post_init__(self) -> None:
@@ -69,6 +80,7 @@ class AIS:
         if self.n_stages is not None:
             check_count("n_stages", self.n_stages, 1, MOST_STAGES)
         check_count("islands", self.islands, 2, MOST_ISLANDS)
+        check_count("relaxation", self.relaxation, 0, MOST_MOVES)
         check_share("ess", self.ess, 0.5)
         given = self.reverse_start
         if not (given is None or isinstance(given, np.ndarray) or hasattr(given, "children")):
@@ -77,9 +89,71 @@ class AIS:
                 f"native target, got {described(given)}; pass what pm.sample returned."
             )
 
-    def first_round(self, draws: int) -> int:
-        """Return how many paths to begin with, in each direction."""
+    def size(self, draws: int) -> int:
+        """Return the number of paths of the first round, in each direction."""
         return draws
+
+    def first_round(self, size: int) -> int:
+        """Return the number of paths of the first round, in each direction."""
+        return size
+
+    def unit(self, size: int) -> int:
+        """Return 1: a round may have any number of paths."""
+        return 1
+
+    def units(self, record: RunRecord, size: int) -> int:
+        """Return the number of forward paths so far."""
+        return record.work_forward.size
+
+    def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        """Return the record with ``draws`` more paths in each direction."""
+        if self.direction == "forward":
+            return self._forward(context, record, draws)
+        starts = context.starts
+        if starts is None and context.setup.starts is not None:
+            rng = generator(context.seed, Phase.START, len(record.reverse))
+            starts = ReverseStarts(context.setup.starts(draws, rng), kind="relaxed")
+        elif starts is None:
+            first = len(record.islands)
+            record = self._islands(context, record, draws)
+            starts = ReverseStarts.of_islands(record.islands[first:])
+        return self._reverse(context, self._forward(context, record, draws), draws, starts)
+
+    def _islands(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        """Return the record with islands, whose draws ``draws`` reverse paths start from."""
+        islands = SMC(islands=self.islands, ess=self.ess, chain_length=self.chain_length)
+        affordable = _SHARE_OF_COST * 2.0 * draws * context.plan.n_stages / context.coarse.n_stages
+        n = int(np.clip(max(affordable, _SURPLUS * draws) / self.islands, *_ISLAND_SIZES))
+        path, plan, first = context.setup.path, context.coarse, len(record.islands)
+        tasks = [
+            ForwardBlock(islands, path, plan, first + i, n, context.seed, Phase.ISLAND)
+            for i in range(self.islands)
+        ]
+        made = context.execute("Islands", tasks, plan)
+        return replace(record, islands=(*record.islands, *made))
+
+    def _forward(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        first, path = len(record.forward), context.setup.path
+        tasks = [
+            ForwardBlock(self, path, context.plan, first + i, n, context.seed)
+            for i, n in enumerate(block_sizes(draws, context.setup.n_paths))
+        ]
+        made = context.execute("AIS", tasks, context.plan)
+        return replace(record, forward=(*record.forward, *made))
+
+    def _reverse(
+        self, context: RunContext, record: RunRecord, draws: int, starts: ReverseStarts
+    ) -> RunRecord:
+        first, n, path = len(record.reverse), len(starts.draws), context.setup.path
+        rng = generator(context.seed, Phase.START, first)
+        chosen = rng.choice(n, draws, replace=draws > n, p=starts.probability)
+        ends = np.cumsum(block_sizes(draws, context.setup.n_paths))[:-1]
+        tasks = [
+            _ReverseBlock(self, path, context.plan, first + i, starts.take(part), context.seed)
+            for i, part in enumerate(np.split(chosen, ends))
+        ]
+        made = context.execute("Reverse", tasks, context.plan)
+        return replace(record, reverse=(*record.reverse, *made))
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan with every stage cut into equal parts."""
@@ -92,19 +166,27 @@ class AIS:
         return Plan(beta, tuple(kernel for kernel in plan.kernels for _ in range(parts)))
 
     def run_block(
-        self, path: Path, plan: Plan, block: int, n: int, seed: int, report: Report = silent
+        self,
+        path: Path,
+        plan: Plan,
+        block: int,
+        n: int,
+        seed: int,
+        report: Report = silent,
+        *,
+        phase: Phase = Phase.FORWARD,
     ) -> BlockRecord:
         """Run ``n`` paths from the reference to the target."""
-        draw_seed, chain_seed = block_seeds(seed, FORWARD, block)
+        draw_seed, chain_seed = block_seeds(seed, phase, block)
         chains = streams(chain_seed, n)
         state = path.draw(n, draw_seed)
         log_weight = np.zeros(n)
         tracer = Tracer(block, report)
         for kernel, beta in stretches(plan, n):
-            passage, energy, ratio = weigh_then_move(kernel, path, state, beta, chains)
+            batch, energy, ratio = weigh_then_move(kernel, path, state, beta, chains)
             log_weight, ess = add_up(log_weight, ratio)
-            tracer.add_many(beta[1:], energy, ess, passage, log_mean_exp(log_weight))
-            state = passage.state
+            tracer.add_many(beta[1:], energy, ess, batch, log_mean_exp(log_weight))
+            state = batch.state
         return BlockRecord(
             block=block,
             work=-log_weight,
@@ -134,7 +216,7 @@ class AIS:
         come before, to part paths that start from the same draw.
         """
         n = len(start)
-        chains = streams(block_seeds(seed, REVERSE, block)[1], n)
+        chains = streams(block_seeds(seed, Phase.REVERSE, block)[1], n)
         state = path.at(start)
         work = np.zeros(n)
         tracer = Tracer(block, report)
@@ -144,10 +226,10 @@ class AIS:
             state, info = last.advance(path, state, 1.0, chains)
             n_evaluations += info.n_evaluations
         for kernel, beta in list(stretches(plan, n))[::-1]:
-            passage, energy, ratio = move_then_weigh(kernel, path, state, beta, chains)
+            batch, energy, ratio = move_then_weigh(kernel, path, state, beta, chains)
             work, ess = add_up(work, -ratio)
-            tracer.add_many(beta[:0:-1], energy, ess, passage, -log_mean_exp(work))
-            state = passage.state
+            tracer.add_many(beta[:0:-1], energy, ess, batch, -log_mean_exp(work))
+            state = batch.state
         return BlockRecord(
             block=block,
             work=work,
@@ -155,4 +237,29 @@ class AIS:
             origin=origin,
             n_evaluations=n_evaluations + tracer.n_evaluations,
             n_nan=tracer.n_nan,
+        )
+
+
+@dataclass(frozen=True)
+class _ReverseBlock:
+    """A block from the target to the reference: all that a worker needs."""
+
+    sampler: AIS
+    path: Path
+    plan: Plan
+    block: int
+    starts: ReverseStarts
+    seed: int
+
+    def __call__(self, report: Report = silent) -> BlockRecord:
+        starts, sampler = self.starts, self.sampler
+        return sampler.run_reverse(
+            self.path,
+            self.plan,
+            self.block,
+            starts.draws,
+            starts.group,
+            self.seed,
+            report,
+            n_moves=sampler.relaxation if starts.relaxes else 0,
         )

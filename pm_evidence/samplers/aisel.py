@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.resampling import SCHEMES
+from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.smc import SMC
 
 __all__ = ["AISEL"]
 
-# Words that an estimate is cut into where a move renews only some of them.
-_BLOCKS = 50
+# Seeds that an estimate is a function of where a move renews only some of them.
+_RENEWED_SEEDS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,11 @@ class AISEL:
         )
 
     @property
-    def n_blocks(self) -> int:
-        """Number of random words of an estimate."""
-        return 1 if self.renewal == 1.0 else _BLOCKS
+    def n_seeds(self) -> int:
+        """Number of seeds that an estimate of the likelihood is a function of."""
+        return 1 if self.renewal == 1.0 else _RENEWED_SEEDS
+
+    @property
+    def likelihood_moves(self) -> PseudoMarginal:
+        """What moves parameters and seeds."""
+        return PseudoMarginal(n_steps=1 + self.burn_in, renewal=self.renewal)

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.contracts import HasPosterior, Path
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, StageTrace
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.samplers.proposal import Proposal, fit_proposal
 from pm_evidence.samplers.survey import Survey, survey
-from pm_evidence.samplers.trace import BRIDGE, FIT, SURVEY
 
 __all__ = ["Bridging"]
 
@@ -35,7 +35,7 @@ _SHARE_OF_ISLAND, _DRAWS = 0.1, (250, 4000)
 class _Bridge:
     """Draws from a fitted density, and the work between it and the target, for one island."""
 
-    path: GeometricPath
+    posterior: Any
     proposal: Proposal
     block: int
     draws: Floats
@@ -43,11 +43,9 @@ class _Bridge:
     seed: int
 
     def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats]:
-        key = (BRIDGE, self.block)
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+        rng = generator(self.seed, Phase.BRIDGE, self.block)
         x = self.proposal.draw(self.n, rng)
-        posterior = self.path.posterior()
-        assert posterior is not None
+        posterior = self.posterior
         log_proposal = self.proposal.log_density(x)
         log_target = posterior.log_density(x)
         forward = np.where(np.isfinite(log_target), log_proposal - log_target, np.inf)
@@ -80,7 +78,7 @@ class Bridging:
         Seed of all streams.
     """
 
-    path: Any
+    path: Path
     seed: int
     found: Survey | None = None
     n_evaluations: int = 0
@@ -98,11 +96,11 @@ class Bridging:
         if not self.possible or any(block.draws is None for block in blocks):
             return tuple(blocks)
         with threadpool_limits(limits=1):
-            proposals = self._proposals(self.path.posterior(), blocks)
+            proposals = self._proposals(self._posterior, blocks)
         new = [block for block in blocks if block.bridge is None]
         tasks = [
             _Bridge(
-                self.path,
+                self._posterior,
                 proposals[1 - block.block % 2],
                 block.block,
                 np.asarray(block.draws),
@@ -126,11 +124,11 @@ class Bridging:
     @property
     def possible(self) -> bool:
         """Whether there is a density in R^d that another can be fitted to."""
-        return (
-            isinstance(self.path, GeometricPath)
-            and self.path.refines
-            and (self.path.posterior() is not None)
-        )
+        return self._posterior is not None
+
+    @property
+    def _posterior(self) -> Any:
+        return self.path.posterior() if isinstance(self.path, HasPosterior) else None
 
     def facts(self) -> dict[str, Any]:
         """Return what the survey found, for the record of a run."""
@@ -167,7 +165,7 @@ class Bridging:
                 budget = max(int(_SHARE_OF_COST * spent), _LEAST_BUDGET)
                 everyone = np.concatenate(draws)
                 visited = [block.visited for block in blocks if block.visited is not None]
-                rng = self._generator(SURVEY, 0)
+                rng = generator(self.seed, Phase.SURVEY, 0)
                 self.found = survey(
                     posterior,
                     learn_shape(everyone),
@@ -183,12 +181,8 @@ class Bridging:
             mine = np.concatenate(
                 [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
             )
-            rng = self._generator(FIT, 2 * n_rounds + half)
+            rng = generator(self.seed, Phase.FIT, 2 * n_rounds + half)
             proposal, spent = fit_proposal(posterior, mine, self.found, log_evidence, rng)
             self.n_evaluations += spent
             proposals.append(proposal)
         return proposals
-
-    def _generator(self, phase: int, index: int) -> np.random.Generator:
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(phase, index))
-        return np.random.default_rng(sequence)

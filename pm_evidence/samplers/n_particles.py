@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.samplers.pilot import Pilot
@@ -18,7 +19,6 @@ __all__ = ["Precision", "choose_particles", "measure", "optimal_variance", "tau_
 
 Floats = NDArray[np.float64]
 
-_MEASURING = 10  # phase of the random streams
 _POINTS, _REPEATS = 10, 20
 # Theorem 1 assumes perfect moves. Pseudo-marginal ones lose the share exp(-sigma^2) of their
 # efficiency (Pitt, Silva, Giordani and Kohn 2012), as does a bridge to the posterior: tau is 1.
@@ -125,7 +125,7 @@ def optimal_variance(tau: float, fixed: float, per_variance: float) -> float:
 
 def measure(target: EstimatedTarget, x: Floats, seed: int, tau: float = float("nan")) -> Precision:
     """Estimate the likelihood again and again at some of the points ``x``, shape ``(n, n_dim)``."""
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_MEASURING,)))
+    rng = generator(seed, Phase.PRECISION)
     points = x[rng.choice(len(x), min(_POINTS, len(x)), replace=False)]
     repeated = np.repeat(points, _REPEATS, axis=0)
     shape = len(points), _REPEATS

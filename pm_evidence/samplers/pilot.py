@@ -11,20 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan, Tunable
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Progress, Report, silent
-from pm_evidence.core.random import block_seeds, streams
+from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.resampling import resample
 from pm_evidence.samplers.moves import grow_chains
 from pm_evidence.schedules.adaptive import next_beta, no_support
 
-__all__ = ["PILOT", "Pilot"]
+__all__ = ["Pilot"]
 
 Floats = NDArray[np.float64]
 
-PILOT = 0  # phase of the random streams
 # Rounds of moves that tune the kernel: more at first, when it knows nothing.
 _FIRST_ROUNDS, _ROUNDS = 4, 2
 # Rounds after the last stage, so that the fitted density is known better than from one.
@@ -60,7 +59,7 @@ class Pilot:
             return self._run(path, kernel, seed, report)
 
     def _run(self, path: Path, kernel: Kernel, seed: int, report: Report) -> Plan:
-        draw_seed, chain_seed = block_seeds(seed, PILOT, 0)
+        draw_seed, chain_seed = block_seeds(seed, Phase.PILOT, 0)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
         length = max(self.chain_length, 2)
         n_chains = max(self.n // length, 2)
@@ -84,18 +83,19 @@ class Pilot:
             weight = normalised(log_weight)
             population = state.take(resample(weight, self.n, rng, "systematic"))
             first = state.take(resample(weight, n_chains, rng, "systematic"))
-            kernel = kernel.learn(path, population)
+            if isinstance(kernel, Tunable):
+                kernel = kernel.learn(path, population)
             rounds = _ROUNDS if kernels else _FIRST_ROUNDS
             kernel, state, info = _tune(path, kernel, first, beta, length, chains, rounds)
             betas.append(beta)
-            kernels.append(kernel.frozen())
+            kernels.append(_settled(kernel))
             n_evaluations += info.n_evaluations
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
         plan = Plan(np.array(betas), tuple(kernels), n_evaluations=n_evaluations)
-        if getattr(path, "refines", False):  # islands are bridged with densities fitted to islands
+        if not isinstance(path, Bridgeable):
             return replace(plan, population=state)
-        population, spent = self._more(path, kernel.frozen(), state, chains)
+        population, spent = self._more(path, _settled(kernel), state, chains)
         fit = path.fit(population)
         return replace(plan, fit=fit, population=population, n_evaluations=n_evaluations + spent)
 
@@ -118,6 +118,11 @@ class Pilot:
         return next_beta(path, state, beta, self.ess)
 
 
+def _settled(kernel: Kernel) -> Kernel:
+    """Return the kernel as it is used after the pilot."""
+    return kernel.without_exploration() if isinstance(kernel, Tunable) else kernel
+
+
 def _tune(
     path: Path,
     kernel: Kernel,
@@ -131,7 +136,8 @@ def _tune(
     tuned = [kernel]
 
     def watch(kernel: Kernel, info: MoveInfo) -> Kernel:
-        tuned[0] = kernel.adjust(info)
+        if isinstance(kernel, Tunable):
+            tuned[0] = kernel.adjust(info)
         return tuned[0]
 
     infos = []

@@ -1,21 +1,22 @@
 """Tempered sequential Monte Carlo on independent islands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.contracts import Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
-from pm_evidence.core.random import block_seeds, streams
-from pm_evidence.core.records import BlockRecord
+from pm_evidence.core.random import Phase, block_seeds, streams
+from pm_evidence.core.records import BlockRecord, RunRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.samplers.moves import grow_chains
+from pm_evidence.samplers.sampler import Annealer, ForwardBlock, RunContext, block_sizes
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
-from pm_evidence.samplers.trace import FORWARD, Tracer
+from pm_evidence.samplers.trace import Tracer
 
 __all__ = ["SMC"]
 
@@ -25,7 +26,7 @@ _VISITED, _VISITED_LATER = 16, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class SMC:
+class SMC(Annealer):
     """Sequential Monte Carlo: reweigh, resample and move a population from prior to posterior.
 
     A pilot learns the schedule and the kernels; each island then runs them as they are, so that
@@ -69,6 +70,7 @@ class SMC:
     n_stages: int = 50
     name = "smc"
     default_draws = 3200
+    uses_pilot = True
 
     def __post_init__(self) -> None:
         check_count("islands", self.islands, 2, MOST_ISLANDS)
@@ -84,9 +86,31 @@ class SMC:
                     "start from resampled particles; pass chain_length=1, or leave it out."
                 )
 
-    def first_round(self, draws: int) -> int:
-        """Return how many particles to begin with."""
-        return self.islands * draws
+    def size(self, draws: int) -> int:
+        """Return the particles of an island: at least two chains."""
+        return max(-(-draws // self.islands), 2 * self.chain_length)
+
+    def first_round(self, size: int) -> int:
+        """Return how many particles the islands of the first round have together."""
+        return self.islands * size
+
+    def unit(self, size: int) -> int:
+        """Return the particles of an island: rounds consist of whole islands."""
+        return size
+
+    def units(self, record: RunRecord, size: int) -> int:
+        """Return the number of particles so far."""
+        return len(record.forward) * size
+
+    def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        """Return the record with more islands, ``draws`` particles in all."""
+        first = len(record.forward)
+        tasks = [
+            ForwardBlock(self, context.setup.path, context.plan, first + i, n, context.seed)
+            for i, n in enumerate(block_sizes(draws, context.size))
+        ]
+        made = context.execute("SMC", tasks, context.plan)
+        return replace(record, forward=(*record.forward, *made))
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan as the islands follow it."""
@@ -101,7 +125,7 @@ class SMC:
         seed: int,
         report: Report = silent,
         *,
-        phase: int = FORWARD,
+        phase: Phase = Phase.FORWARD,
     ) -> BlockRecord:
         """Run one island of ``draws`` particles."""
         draw_seed, chain_seed = block_seeds(seed, phase, block)
@@ -134,7 +158,7 @@ class SMC:
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
         bridge = None
-        if plan.fit is not None and ended:
+        if plan.fit is not None and ended and isinstance(path, Bridgeable):
             bridge = path.bridge_work(plan.fit, state, n, rng)
         return BlockRecord(
             block=block,

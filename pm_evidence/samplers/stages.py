@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel, Passage, Plan, StageKernel
+from pm_evidence.core.contracts import BatchedKernel, Kernel, Plan, StageBatch
 
 __all__ = ["move_then_weigh", "stretches", "weigh_then_move"]
 
 Floats = NDArray[np.float64]
-Weighed = tuple[Passage, Floats, Floats]
+Weighed = tuple[StageBatch, Floats, Floats]
 
 # Stages of a stretch times members: progress is told, and energies are held, by the stretch. Larger
 # arrays of doubles would be given back to the system each time, which costs more than to fill them.
@@ -30,7 +30,7 @@ def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:
     most, first = max(_LARGEST // n, _FEWEST), 0
     while first < plan.n_stages:
         kernel, stop = plan.kernels[first], first + 1
-        if isinstance(kernel, StageKernel):
+        if isinstance(kernel, BatchedKernel):
             longest = min(first + most, plan.n_stages)
             while stop < longest and plan.kernels[stop] is kernel:
                 stop += 1
@@ -45,14 +45,14 @@ def weigh_then_move(
 
     Returns
     -------
-    passage : Passage
+    batch : StageBatch
     energy : ndarray, shape (m, n)
         Of the population before each stage.
     log_ratio : ndarray, shape (m, n)
         Change of the log density there, from one inverse temperature to the next.
     """
-    passage = _passage(kernel, path, state, beta[1:], streams)
-    return passage, *_weighed(path, passage.before, beta[:-1], beta[1:])
+    batch = _passage(kernel, path, state, beta[1:], streams)
+    return batch, *_weighed(path, batch.before, beta[:-1], beta[1:])
 
 
 def move_then_weigh(
@@ -62,14 +62,14 @@ def move_then_weigh(
 
     Returns
     -------
-    passage : Passage
+    batch : StageBatch
     energy : ndarray, shape (m, n)
         Of the population after each stage's move, at the inverse temperature that it goes on to.
     log_ratio : ndarray, shape (m, n)
         Change of the log density there, from that inverse temperature to the one of the move.
     """
-    passage = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
-    return passage, *_weighed(path, passage.after, beta[-2::-1], beta[:0:-1])
+    batch = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
+    return batch, *_weighed(path, batch.after, beta[-2::-1], beta[:0:-1])
 
 
 def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
@@ -83,10 +83,10 @@ def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floa
 
 def _passage(
     kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
-) -> Passage:
+) -> StageBatch:
     if len(beta) > 1:
-        assert isinstance(kernel, StageKernel)
-        return kernel.pass_through(path, state, beta, streams)
+        assert isinstance(kernel, BatchedKernel)
+        return kernel.advance_many(path, state, beta, streams)
     after, info = kernel.advance(path, state, float(beta[0]), streams)
     acceptance = np.array([info.acceptance])
-    return Passage(after, state, after, acceptance, info.n_evaluations, info.n_nan)
+    return StageBatch(after, state, after, acceptance, info.n_evaluations, info.n_nan)

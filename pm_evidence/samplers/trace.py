@@ -6,16 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import MoveInfo, Passage, Plan
+from pm_evidence.core.contracts import MoveInfo, Plan, StageBatch
 from pm_evidence.core.numerics import ess_share, moments, normalised
 from pm_evidence.core.progress import Progress, Report
 from pm_evidence.core.records import StageTrace
 
-__all__ = ["BRIDGE", "FIT", "FORWARD", "ISLAND", "REVERSE", "SURVEY", "Tracer", "kernel_settings"]
-
-# phases of the random streams; islands are forward runs too, but never share a stream with paths
-FORWARD, REVERSE, ISLAND = 1, 2, 3
-SURVEY, FIT, BRIDGE = 11, 12, 13
+__all__ = ["Tracer", "kernel_settings"]
 
 Floats = NDArray[np.float64]
 
@@ -52,36 +48,52 @@ class Tracer:
         log_z: float,
         carried: Floats | None = None,
     ) -> None:
-        """Write down a stage that ended at ``beta`` and began with log weights; none are equal."""
+        """Write down a stage that ended at ``beta``.
+
+        Parameters
+        ----------
+        beta : float
+            Inverse temperature at the end of the stage.
+        energy : ndarray, shape (n,)
+            Energies at its beginning.
+        log_weight : ndarray, shape (n,)
+            Incremental log weights of the stage.
+        info : MoveInfo
+            Report of the moves.
+        log_z : float
+            Estimate of the log evidence so far.
+        carried : ndarray, shape (n,), optional
+            Log weights with which particles enter the stage; None means equal weights.
+        """
         rate = np.array([info.acceptance])
-        passage = Passage(None, None, None, rate, info.n_evaluations, info.n_nan)
+        batch = StageBatch(None, None, None, rate, info.n_evaluations, info.n_nan)
         if carried is not None and carried.any():
             mean = np.average(energy, weights=normalised(carried))
             var = np.average((energy - mean) ** 2, weights=normalised(carried))
             found = np.array([mean]), np.array([var])
         else:
             found = moments(energy[None])
-        self._write(np.array([beta]), found, np.array([ess_share(log_weight)]), passage, log_z)
+        self._write(np.array([beta]), found, np.array([ess_share(log_weight)]), batch, log_z)
 
     def add_many(
-        self, beta: Floats, energy: Floats, ess: Floats, passage: Passage, log_z: float
+        self, beta: Floats, energy: Floats, ess: Floats, batch: StageBatch, log_z: float
     ) -> None:
         """Write down ``m`` stages at once; energies have shape ``(m, n)``."""
-        self._write(beta, moments(energy), ess, passage, log_z)
+        self._write(beta, moments(energy), ess, batch, log_z)
 
     def _write(
         self,
         beta: Floats,
         mean_and_var: tuple[Floats, Floats],
         ess: Floats,
-        passage: Passage,
+        batch: StageBatch,
         log_z: float,
     ) -> None:
         mean, var = mean_and_var
-        self._rows.extend(zip(mean, var, ess, passage.acceptance, strict=True))
-        self.n_evaluations += passage.n_evaluations
-        self.n_nan += passage.n_nan
-        at, acceptance = float(beta[-1]), float(passage.acceptance[-1])
+        self._rows.extend(zip(mean, var, ess, batch.acceptance, strict=True))
+        self.n_evaluations += batch.n_evaluations
+        self.n_nan += batch.n_nan
+        at, acceptance = float(beta[-1]), float(batch.acceptance[-1])
         self.report(Progress(self.block, self.n_stages, at, float(ess[-1]), acceptance, log_z))
 
     def trace(self, n_stages: int, *, backwards: bool = False) -> StageTrace:

@@ -94,8 +94,8 @@ class Wrapped:
     def adjust(self, info):
         return replace(self, inner=self.inner.adjust(info))
 
-    def frozen(self):
-        return replace(self, inner=self.inner.frozen())
+    def without_exploration(self):
+        return replace(self, inner=self.inner.without_exploration())
 
     def reversed(self):
         return replace(self, inner=self.inner.reversed())

@@ -148,14 +148,14 @@ def test_tuning_returns_another_kernel(system, name):
 def test_frozen_kernel_does_not_explore(system, name):
     """The members of a run are exchangeable only if all move alike."""
     exact = SYSTEMS[system]()
-    frozen = fitted(system, name, 0.5).frozen()
+    frozen = fitted(system, name, 0.5).without_exploration()
     start = exact.population(0.5, 40, seed=3)
     chains = fresh_streams(40)
     whole = frozen.advance(exact.path, start, 0.5, chains)[0]
     odd = np.arange(1, 40, 2)
     part = frozen.advance(exact.path, start.take(odd), 0.5, fresh_streams(40)[odd])[0]
     assert np.array_equal(part.x, whole.x[odd])
-    assert frozen.frozen().settings() == frozen.settings()
+    assert frozen.without_exploration().settings() == frozen.settings()
     _, info = frozen.advance(exact.path, start, 0.5, fresh_streams(40))
     assert info.reach == 0.0
 

@@ -301,7 +301,11 @@ def test_report_and_settings():
     assert (info.n_evaluations, info.n_nan) == (3 * 400, 0)
     adjusted = kernel.adjust(info)
     assert adjusted is not kernel and kernel.scale == 1.0
-    assert kernel.frozen().settings() == kernel.settings() == {"scale": 1.0, "renewal": 1.0}
+    assert (
+        kernel.without_exploration().settings()
+        == kernel.settings()
+        == {"scale": 1.0, "renewal": 1.0}
+    )
 
 
 def test_scale_stays_within_bounds():

@@ -105,7 +105,7 @@ class Step:
     def adjust(self, info):
         return replace(self, scale=self.scale * 1.5)
 
-    def frozen(self):
+    def without_exploration(self):
         return replace(self, exploring=False)
 
     def reversed(self):

@@ -354,7 +354,10 @@ def test_real_kernels_are_frozen_and_tuned(system, name):
         parts = getattr(kernel, "parts", (kernel,))
         assert not any(getattr(part, "exploring", False) for part in parts)
         assert parts[0].shape is not None
-        assert kernel.frozen() == kernel or kernel.frozen().settings() == kernel.settings()
+        assert (
+            kernel.without_exploration() == kernel
+            or kernel.without_exploration().settings() == kernel.settings()
+        )
     if system is gaussian:  # near its target after the moves of a few stages
         wanted = {"hmc": 0.85, "random_walk": 0.3}[name]
         assert abs(seen[-1].acceptance - wanted) < 0.2

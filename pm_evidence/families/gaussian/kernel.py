@@ -32,18 +32,6 @@ class Autoregression:
         x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * target.sd_at(beta) * noise
         return Points(x), MoveInfo(1.0, len(state))
 
-    def learn(self, path: Any, state: Points) -> Self:
-        """Return the kernel itself: there is nothing to learn."""
-        return self
-
-    def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel itself."""
-        return self
-
-    def frozen(self) -> Self:
-        """Return the kernel itself."""
-        return self
-
     def reversed(self) -> Self:
         """Return the kernel itself: it is reversible."""
         return self

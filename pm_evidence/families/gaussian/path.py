@@ -1,12 +1,12 @@
 """The path of Gaussians between two Gaussians."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.random import fill_normal, streams
-from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.targets.points import Points
 
 __all__ = ["MovingGaussian"]
@@ -21,10 +21,10 @@ class MovingGaussian:
     Parameters
     ----------
     target : Gaussian
-        Says where the Gaussian is at every beta.
+        Its ``mean_at`` and ``sd_at`` give the Gaussian at every beta.
     """
 
-    target: Gaussian
+    target: Any
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Points:
         """Return ``n`` independent draws from the reference."""
@@ -56,12 +56,3 @@ class MovingGaussian:
     def order(self, state: Points) -> NDArray[np.int64]:
         """Return the order of the points on the line."""
         return np.argsort(state.x[:, 0])
-
-    def fit(self, state: Points) -> None:
-        """Return None: annealing is what this target is there to show."""
-
-    def bridge_work(
-        self, fit: None, state: Points, n: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Raise NotImplementedError: there is no fitted density."""
-        raise NotImplementedError

@@ -13,6 +13,9 @@ from pm_evidence.core.checks import (
     float_array,
     real_number,
 )
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.families.gaussian.kernel import Autoregression
+from pm_evidence.families.gaussian.path import MovingGaussian
 from pm_evidence.families.native import NativeTarget
 
 __all__ = ["Gaussian"]
@@ -96,6 +99,21 @@ class Gaussian(NativeTarget):
         """Return the kernel's correlation at an inverse temperature."""
         ends = np.broadcast_to(np.asarray(self.tau, dtype=float), 2)
         return float(ends[0] + beta * (ends[1] - ends[0]))
+
+    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
+        """Return the path of Gaussians and its exact kernel.
+
+        Raises
+        ------
+        ValueError
+            If another kernel is asked for.
+        """
+        known = isinstance(kernel, Autoregression) or (isinstance(kernel, str) and kernel == "auto")
+        if not known:
+            raise ValueError(
+                f"kernel must be 'auto' for a Gaussian, got {described(kernel)}; set its tau."
+            )
+        return AnnealingSetup(MovingGaussian(self), Autoregression())
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return points, shape ``(n,)``, as draws, shape ``(n, 1)``."""

@@ -10,14 +10,9 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.families.lattice.ising_state import Spins, pack, spins_of, unpack
-from pm_evidence.families.lattice.potts_state import Colours, colours_of
 from pm_evidence.families.lattice.sweep import SweepKernel
-from pm_evidence.families.lattice.target import Ising
 
 __all__ = ["SwendsenWang", "Wolff"]
-
-Population = Spins | Colours
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,10 @@ class _ClusterKernel(SweepKernel):
                 f"coupling must not be negative for cluster moves, got {target.coupling}; use the "
                 "heat bath."
             )
-        _check_no_field(target.field if isinstance(target, Ising) else 0.0)
+        _check_no_field(target.field)
         return moved
 
-    def _start(self, path: Any, state: Population, beta: float) -> tuple[NDArray[np.uint8], float]:
+    def _start(self, path: Any, state: Any, beta: float) -> tuple[NDArray[np.uint8], float]:
         """Return a chain a row as colours, and the probability that a like bond holds.
 
         Raises
@@ -52,18 +47,8 @@ class _ClusterKernel(SweepKernel):
         target = path.target
         self.check(target)
         _check_no_field(path.field(beta))
-        if isinstance(state, Spins):
-            rows = (unpack(state.planes, len(state)) > 0).astype(np.uint8)
-        else:
-            rows = np.array(state.rows(), order="C")
-        # E = -2 coupling sum delta, but for a constant, of spins
-        per_bond = 2.0 if isinstance(target, Ising) else 1.0
-        return rows, -expm1(-beta * target.coupling * per_bond)
-
-    def _end(self, path: Any, rows: NDArray[np.uint8]) -> Population:
-        if isinstance(path.target, Ising):
-            return spins_of(pack(2 * rows.astype(np.int8) - 1), len(rows), path.target)
-        return colours_of(rows, path.target)
+        probability = -expm1(-beta * target.coupling * target.gap)
+        return target.to_colours(state), probability
 
 
 @dataclass(frozen=True)
@@ -84,15 +69,15 @@ class SwendsenWang(_ClusterKernel):
     """
 
     def advance(
-        self, path: Any, state: Population, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Population, MoveInfo]:
+        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
         rows, probability = self._start(path, state, beta)
         target = path.target
         n_evaluations = len(rows) * target.n_dim * self.n_sweeps
         forward = target.geometry.forward
         _swendsen_wang(rows, forward, probability, target.n_colours, self.n_sweeps, streams)
-        return self._end(path, rows), MoveInfo(1.0, n_evaluations)
+        return target.from_colours(rows), MoveInfo(1.0, n_evaluations)
 
 
 @dataclass(frozen=True)
@@ -111,8 +96,8 @@ class Wolff(_ClusterKernel):
     """
 
     def advance(
-        self, path: Any, state: Population, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Population, MoveInfo]:
+        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
         rows, probability = self._start(path, state, beta)
         target = path.target
@@ -120,7 +105,7 @@ class Wolff(_ClusterKernel):
         moved = _wolff(
             rows, bonds.neighbours, probability, target.n_colours, self.n_sweeps, streams
         )
-        return self._end(path, rows), MoveInfo(1.0, int(moved))
+        return target.from_colours(rows), MoveInfo(1.0, int(moved))
 
 
 def _check_no_field(field: float) -> None:

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from pm_evidence.core.codegen import lanes
 from pm_evidence.core.codegen.lanes import WORD, next_lanes
 from pm_evidence.core.codegen.vectors import Vector
-from pm_evidence.families.lattice.target import Ising
+from pm_evidence.families.lattice.lattice import Lattice
 
 __all__ = ["Form", "empty_table", "fill_table", "form_of", "renew"]
 
@@ -51,7 +51,7 @@ class Form(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def form_of(target: Ising, heat_bath: bool, biased: bool) -> Form:
+def form_of(target: Lattice, heat_bath: bool, biased: bool) -> Form:
     """Return what code a lattice needs, with a bias or without."""
     n_sides = target.geometry.neighbours.shape[1]
     two_kinds = int(biased and not heat_bath)

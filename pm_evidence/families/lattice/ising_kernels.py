@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
 from pm_evidence.core.codegen.lanes import WIDTH
-from pm_evidence.core.contracts import MoveInfo, Passage
+from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import fill_uniform, next_word
 from pm_evidence.families.lattice.ising_draws import empty_table, fill_table, form_of, renew
 from pm_evidence.families.lattice.ising_state import (
@@ -24,8 +24,8 @@ from pm_evidence.families.lattice.ising_state import (
     count_unlike,
     count_up,
 )
+from pm_evidence.families.lattice.lattice import Lattice
 from pm_evidence.families.lattice.sweep import VisitKernel
-from pm_evidence.families.lattice.target import Ising
 
 __all__ = ["SpinHeatBath", "SpinMetropolis"]
 
@@ -39,7 +39,7 @@ class _SpinKernel(VisitKernel):
     """What heat bath and Metropolis share; see there."""
 
     orders = ("checkerboard", "sequential", "random")
-    lattices = (Ising,)
+    values = ("spins",)
 
     heat_bath: ClassVar[bool]
 
@@ -48,14 +48,14 @@ class _SpinKernel(VisitKernel):
     ) -> tuple[Spins, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
         state = replace(state, planes=state.planes.copy())
-        passage = self.pass_through(path, state, np.array([beta]), streams)
-        return passage.state, MoveInfo(float(passage.acceptance[0]), passage.n_evaluations)
+        batch = self.advance_many(path, state, np.array([beta]), streams)
+        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
 
-    def pass_through(
+    def advance_many(
         self, path: Any, state: Spins, beta: Floats, streams: NDArray[np.uint64]
-    ) -> Passage:
-        """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
-        target: Ising = path.target
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+        target: Lattice = path.target
         n_stages = len(beta)
         # counts before the first stage and after each
         unlike = np.empty((n_stages + 1, len(state)), np.int32)
@@ -87,7 +87,7 @@ class _SpinKernel(VisitKernel):
             for rows in (slice(-1), slice(1, None))
         )
         moved = replace(state, unlike=unlike[-1], up=up[-1] if path.needs_counts else None)
-        return Passage(moved, before, after, acceptance, n_moves * n_stages)
+        return StageBatch(moved, before, after, acceptance, n_moves * n_stages)
 
 
 @dataclass(frozen=True)

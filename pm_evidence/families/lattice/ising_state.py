@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen import lanes
 from pm_evidence.core.codegen.lanes import WIDTH, WORD
 from pm_evidence.core.codegen.vectors import INDEX, Vector
-from pm_evidence.families.lattice.target import Ising
+from pm_evidence.families.lattice.lattice import Lattice
 
 __all__ = [
     "GROUP",
@@ -60,7 +60,7 @@ class SpinCounts:
         assert self.up is not None  # the path that needs them asks for them
         return self.up
 
-    def energy(self, target: Ising) -> Floats:
+    def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(..., n)``."""
         energy: Floats = self.unlike.astype(float)
         energy *= 2.0 * target.coupling
@@ -69,7 +69,7 @@ class SpinCounts:
             energy -= target.field * (2 * self.n_up() - target.n_dim)
         return energy
 
-    def counts(self, target: Ising) -> Counts:
+    def counts(self, target: Lattice) -> Counts:
         """Return the numbers of spins -1 and 1, shape ``(2, ..., n)``."""
         up = self.n_up()
         return np.stack([target.n_dim - up, up])
@@ -126,11 +126,11 @@ class Spins:
         """Return spins of -1 and 1, shape ``(n, *sizes)``."""
         return unpack(self.planes, len(self)).reshape(len(self), *self.sizes)
 
-    def energy(self, target: Ising) -> Floats:
+    def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(n,)``."""
         return SpinCounts(self.unlike, self.n_up() if target.field else None).energy(target)
 
-    def counts(self, target: Ising) -> Counts:
+    def counts(self, target: Lattice) -> Counts:
         """Return the numbers of spins -1 and 1, shape ``(2, n)``."""
         return SpinCounts(self.unlike, self.n_up()).counts(target)
 
@@ -149,7 +149,7 @@ def empty_planes(n: int, n_sites: int) -> Planes:
     return np.zeros((-(-n // GROUP), n_sites + 1, WIDTH), np.uint64)
 
 
-def spins_of(planes: Planes, n: int, target: Ising) -> Spins:
+def spins_of(planes: Planes, n: int, target: Lattice) -> Spins:
     """Return the population of the first ``n`` chains, with its counts."""
     unlike, forward = np.empty(n, np.int32), target.geometry.forward
     for group, first in enumerate(range(0, n, GROUP)):
@@ -158,7 +158,7 @@ def spins_of(planes: Planes, n: int, target: Ising) -> Spins:
     return Spins(planes, unlike, target.sizes)
 
 
-def draw_spins(target: Ising, n: int, seed: np.random.SeedSequence) -> Spins:
+def draw_spins(target: Lattice, n: int, seed: np.random.SeedSequence) -> Spins:
     """Return ``n`` states of independent spins, 1 and -1 alike probable."""
     planes = empty_planes(n, target.n_dim)
     shape = len(planes), target.n_dim, WIDTH

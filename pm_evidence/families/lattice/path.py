@@ -4,22 +4,16 @@ from dataclasses import dataclass
 from math import pi
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_positive
-from pm_evidence.core.codegen.fast_math import fast_exp, fast_log
-from pm_evidence.families.lattice.ising_state import draw_spins, pack, spins_of
-from pm_evidence.families.lattice.potts_state import colours_of, draw_colours
-from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.lattice.lattice import Lattice
 
 __all__ = ["DetouredPath", "LatticePath"]
 
 Floats = NDArray[np.float64]
 Betas = float | NDArray[np.float64]
-
-_NEGLIGIBLE = 40.0  # a term is smaller than another by so many nats where it changes no digit
 
 
 @dataclass(frozen=True)
@@ -32,12 +26,12 @@ class LatticePath:
         Says what the energy is.
     """
 
-    target: Ising | Potts
+    target: Lattice
 
     @property
     def needs_counts(self) -> bool:
         """Whether weights depend on how many sites have each colour."""
-        return isinstance(self.target, Ising) and self.target.field != 0.0
+        return self.target.field != 0.0
 
     def field(self, beta: Betas) -> Any:
         """Return the strength of the detour: none."""
@@ -45,17 +39,12 @@ class LatticePath:
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Any:
         """Return ``n`` independent states in which all sites are uniform and independent."""
-        if isinstance(self.target, Ising):
-            return draw_spins(self.target, n, seed)
-        return draw_colours(self.target, n, seed)
+        return self.target.draw_uniform(n, seed)
 
     def at(self, draws: NDArray[Any]) -> Any:
         """Return the population of some states, shape ``(n, *sizes)``."""
         draws = self.target.check(draws)
-        rows = draws.reshape(len(draws), self.target.n_dim)
-        if isinstance(self.target, Ising):
-            return spins_of(pack(rows), len(rows), self.target)
-        return colours_of(rows, self.target)
+        return self.target.population(draws.reshape(len(draws), self.target.n_dim))
 
     def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
         """Return the change of the log density between two inverse temperatures.
@@ -78,15 +67,6 @@ class LatticePath:
     def order(self, state: Any) -> NDArray[np.int64]:
         """Return the order of the energies."""
         return np.argsort(state.energy(self.target), kind="stable")
-
-    def fit(self, state: Any) -> None:
-        """Return None: no density is fitted to a lattice."""
-
-    def bridge_work(
-        self, fit: None, state: Any, n: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Raise NotImplementedError: there is no fitted density."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -122,7 +102,7 @@ class DetouredPath(LatticePath):
 
     def __post_init__(self) -> None:
         check_positive("height", self.height)
-        if isinstance(self.target, Ising) and self.target.field != 0.0:
+        if self.target.field != 0.0:
             raise ValueError(
                 "target must have no field of its own on a detour, which is symmetric in the "
                 f"colours, got field={self.target.field}; take LatticePath."
@@ -154,78 +134,5 @@ class DetouredPath(LatticePath):
         fields = self.field(np.array([np.ravel(start), np.ravel(stop)]))
         slope = self.height * pi * np.cos(pi * np.ravel(start))
         rows = energy.reshape(len(slope), -1), ratio.reshape(len(slope), -1)
-        if isinstance(self.target, Ising):
-            up = visited.n_up().reshape(rows[0].shape)
-            _favour_spins(self.target.n_dim, up, fields, slope, *rows)
-        else:
-            counts = np.moveaxis(visited.counts(self.target), 0, -2)
-            counts = np.ascontiguousarray(counts).reshape(len(slope), self.target.q, -1)
-            _favour_colours(counts, fields, slope, *rows)
+        self.target.favour(visited, fields, slope, *rows)
         return energy, ratio
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _favour_spins(n_sites, up, fields, slope, energy, ratio):
-    """Add what fields in favour of either spin add to energies and log ratios.
-
-    Parameters
-    ----------
-    n_sites : int
-    up : int32 array, shape (m, n)
-        Numbers of spins 1.
-    fields : float64 array, shape (2, m)
-        Strengths ``h`` before and after.
-    slope : float64 array, shape (m,)
-        Derivative of ``h`` by beta, before.
-    energy, ratio : float64 arrays, shape (m, n)
-        Energies lose the derivative of ``log(exp(h up) + exp(h down))`` by beta, and log ratios
-        gain its change.
-    """
-    for k in range(up.shape[0]):
-        own, before, after, least = up[k], fields[0, k], fields[1, k], n_sites
-        for c in range(own.size):
-            gap = abs(2 * own[c] - n_sites)
-            least = min(least, gap)
-            larger = 0.5 * (n_sites + gap)
-            energy[k, c] -= slope[k] * larger
-            ratio[k, c] += (after - before) * larger
-        if min(before, after) * least > _NEGLIGIBLE:
-            continue
-        for c in range(own.size):
-            gap = abs(2 * own[c] - n_sites)
-            # the smaller of the two terms, over the larger
-            first, second = fast_exp(-before * gap), fast_exp(-after * gap)
-            share = 1.0 / (1.0 + first)
-            energy[k, c] += slope[k] * gap * first * share
-            ratio[k, c] += fast_log((1.0 + second) * share)
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _favour_colours(counts, fields, slope, energy, ratio):
-    """Add what fields in favour of every colour add; see ``_favour_spins``.
-
-    ``counts`` has shape (m, q, n): sums over colours are sums of whole rows.
-    """
-    n = counts.shape[2]
-    most, first, second, weighted = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for k in range(len(counts)):
-        before, after = fields[0, k], fields[1, k]
-        most[:] = 0.0
-        for colour in range(counts.shape[1]):
-            own = counts[k, colour]
-            for c in range(n):
-                most[c] = max(most[c], own[c])
-        first[:] = 0.0
-        second[:] = 0.0
-        weighted[:] = 0.0
-        for colour in range(counts.shape[1]):
-            own = counts[k, colour]
-            for c in range(n):
-                gap = own[c] - most[c]
-                weight = fast_exp(before * gap)
-                first[c] += weight
-                weighted[c] += weight * gap
-                second[c] += fast_exp(after * gap)
-        for c in range(n):
-            energy[k, c] -= slope[k] * (most[c] + weighted[c] / first[c])
-            ratio[k, c] += (after - before) * most[c] + fast_log(second[c] / first[c])

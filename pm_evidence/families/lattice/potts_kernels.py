@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
-from pm_evidence.core.contracts import MoveInfo, Passage
+from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import uniform
+from pm_evidence.families.lattice.lattice import Lattice
 from pm_evidence.families.lattice.potts_draws import (
     ROUNDS,
     WORDS,
@@ -34,7 +35,6 @@ from pm_evidence.families.lattice.potts_state import (
     count_like,
 )
 from pm_evidence.families.lattice.sweep import VisitKernel
-from pm_evidence.families.lattice.target import Potts
 
 __all__ = ["ColourHeatBath"]
 
@@ -63,26 +63,26 @@ class ColourHeatBath(VisitKernel):
     negative couplings are moved chain by chain, twenty times slower.
     """
 
-    lattices = (Potts,)
+    values = ("colours",)
 
     def advance(
         self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Colours, MoveInfo]:
         """Move every member; see ``contracts.Kernel``."""
         state = replace(state, sites=state.sites.copy())
-        passage = self.pass_through(path, state, np.array([beta]), streams)
-        return passage.state, MoveInfo(1.0, passage.n_evaluations)
+        batch = self.advance_many(path, state, np.array([beta]), streams)
+        return batch.state, MoveInfo(1.0, batch.n_evaluations)
 
-    def pass_through(
+    def advance_many(
         self, path: Any, state: Colours, beta: Floats, streams: NDArray[np.uint64]
-    ) -> Passage:
-        """Move every member at every inverse temperature; see ``contracts.StageKernel``."""
-        target: Potts = path.target
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+        target: Lattice = path.target
         coupling, field = beta * target.coupling, path.field(beta)
         n, n_stages = len(state), len(beta)
         # counts before the first stage and after each
         like = np.empty((n_stages + 1, n), np.int32)
-        tally = np.empty((n_stages + 1, target.q, n if path.needs_counts else 0), np.int32)
+        tally = np.empty((n_stages + 1, target.n_colours, n if path.needs_counts else 0), np.int32)
         like[0] = state.like
         if path.needs_counts:
             tally[0] = state.counts(target)
@@ -94,7 +94,7 @@ class ColourHeatBath(VisitKernel):
             state.sites,
             target.geometry,
             orders,
-            target.q,
+            target.n_colours,
             (coupling, field),
             streams,
             (like, tally),
@@ -105,7 +105,7 @@ class ColourHeatBath(VisitKernel):
         )
         moved = replace(state, like=like[-1], tally=tally[-1] if path.needs_counts else None)
         n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
-        return Passage(moved, before, after, np.ones(n_stages), n_evaluations)
+        return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.vectors import INDEX, Vector
-from pm_evidence.families.lattice.target import Potts
+from pm_evidence.families.lattice.lattice import Lattice
 
 __all__ = [
     "NOBODY",
@@ -51,13 +51,13 @@ class ColourCounts:
     like: Counts
     tally: Counts | None = None
 
-    def energy(self, target: Potts) -> Floats:
+    def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(..., n)``."""
         energy: Floats = self.like.astype(float)
         energy *= -target.coupling
         return energy
 
-    def counts(self, target: Potts) -> Counts:
+    def counts(self, target: Lattice) -> Counts:
         """Return the number of sites of each colour, shape ``(q, ..., n)``."""
         assert self.tally is not None  # the path that needs them asks for them
         return np.moveaxis(self.tally, -2, 0)
@@ -109,15 +109,15 @@ class Colours:
         """Return colours from 0 on, shape ``(n, *sizes)``."""
         return np.ascontiguousarray(self.rows()).reshape(len(self), *self.sizes)
 
-    def energy(self, target: Potts) -> Floats:
+    def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(n,)``."""
         return ColourCounts(self.like).energy(target)
 
-    def counts(self, target: Potts) -> Counts:
+    def counts(self, target: Lattice) -> Counts:
         """Return the number of sites of each colour, shape ``(q, n)``."""
         if self.tally is not None:
             return self.tally
-        tally = np.empty((target.q, len(self)), np.int32)
+        tally = np.empty((target.n_colours, len(self)), np.int32)
         for group, first in enumerate(range(0, len(self), SIDE)):
             count_colours(self.sites[group], tally[:, first : first + SIDE])
         return tally
@@ -139,20 +139,20 @@ def pack_colours(rows: NDArray[Any]) -> Bytes:
     return sites
 
 
-def colours_of(rows: NDArray[Any], target: Potts) -> Colours:
+def colours_of(rows: NDArray[Any], target: Lattice) -> Colours:
     """Return the population of states, shape ``(n, n_sites)``, with its counts."""
     return _counted(pack_colours(rows), len(rows), target)
 
 
-def draw_colours(target: Potts, n: int, seed: np.random.SeedSequence) -> Colours:
+def draw_colours(target: Lattice, n: int, seed: np.random.SeedSequence) -> Colours:
     """Return ``n`` states of independent sites, all colours alike probable."""
     shape = -(-n // SIDE), target.n_dim + 1, SIDE
-    sites = np.random.default_rng(seed).integers(target.q, size=shape, dtype=np.uint8)
+    sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
     sites[:, -1] = NOBODY
     return _counted(sites, n, target)
 
 
-def _counted(sites: Bytes, n: int, target: Potts) -> Colours:
+def _counted(sites: Bytes, n: int, target: Lattice) -> Colours:
     like, ghosted = np.empty(n, np.int32), target.geometry.ghosted
     axes = (0,) * len(target.sizes)
     for group, first in enumerate(range(0, n, SIDE)):

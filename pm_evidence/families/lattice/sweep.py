@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_flag
-from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.lattice.lattice import Lattice
 
 __all__ = ["SweepKernel", "VisitKernel"]
 
 _MOST_SWEEPS = 1_000_000
+_NAMES = {"spins": "pe.Ising", "colours": "pe.Potts"}
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class SweepKernel:
     """A kernel that does the same ``n_sweeps`` times, and satisfies detailed balance."""
 
     n_sweeps: int = 1
-    lattices: ClassVar[tuple[type, ...]] = (Ising, Potts)
+    values: ClassVar[tuple[str, ...]] = tuple(_NAMES)
 
     def __post_init__(self) -> None:
         check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
@@ -35,25 +35,13 @@ class SweepKernel:
             If the target is no lattice that it can move.
         """
         n_sites: int = getattr(target, "n_dim", 0)
-        if not isinstance(target, self.lattices):
-            names = " or ".join(f"pe.{kind.__name__}" for kind in self.lattices)
+        if not isinstance(target, Lattice) or target.values not in self.values:
+            names = " or ".join(_NAMES[values] for values in self.values)
             raise ValueError(
                 f"kernel {type(self).__name__} must move a {names}, got a target of type "
                 f"{type(target).__name__}; pass kernel='auto'."
             )
         return np.arange(n_sites)
-
-    def learn(self, path: Any, state: Any) -> Self:
-        """Return the kernel itself: there is nothing to learn."""
-        return self
-
-    def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel itself."""
-        return self
-
-    def frozen(self) -> Self:
-        """Return the kernel itself."""
-        return self
 
     def reversed(self) -> Self:
         """Return the kernel itself."""

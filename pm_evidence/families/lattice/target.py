@@ -1,203 +1,35 @@
 """Ising and Potts lattices, of any size, in two and three dimensions."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from math import log, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import (
-    check_count,
-    check_finite,
-    check_flag,
-    described,
-    plain_array,
-)
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.core.checks import check_count, described
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.families.lattice.cluster_kernels import SwendsenWang, Wolff
+from pm_evidence.families.lattice.detour import favour_colours, favour_spins
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis
+from pm_evidence.families.lattice.ising_state import Spins, draw_spins, pack, spins_of, unpack
+from pm_evidence.families.lattice.lattice import Lattice, check_strength, like_bonds
+from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
+from pm_evidence.families.lattice.potts_state import Colours, colours_of, draw_colours
+from pm_evidence.families.lattice.setup import Detour, lattice_setup
 
-__all__ = ["Geometry", "Ising", "Potts", "geometry"]
+__all__ = ["Ising", "Potts"]
 
 Floats = NDArray[np.float64]
 _LARGEST_Q = 250  # colours are bytes, and some bytes mean "no neighbour"
-_MOST_SITES = 100_000_000  # bonds are counted in 32 bits
-_LARGEST_STRENGTH = 1e6  # in nats a bond; beyond it sums of energies lose all digits of a change
-
-
-class Geometry(NamedTuple):
-    """Who is next to whom.
-
-    Parameters
-    ----------
-    neighbours : ndarray of int64, shape (n_sites, 2 * n_axes)
-        Neighbours of every site; where there is none, beyond a free edge, the site itself.
-    ghosted : ndarray of int64, shape (n_sites, 2 * n_axes)
-        The same, with ``n_sites`` where there is none.
-    forward : ndarray of int64, shape (n_sites, n_axes)
-        Neighbours with the next higher coordinate, so that every bond is there once; where there
-        is none, the site itself.
-    degree : ndarray of int64, shape (n_sites,)
-        Number of neighbours.
-    checkerboard : ndarray of int64, shape (n_sites,)
-        All sites, those of even coordinate sum first.
-    """
-
-    neighbours: NDArray[np.int64]
-    ghosted: NDArray[np.int64]
-    forward: NDArray[np.int64]
-    degree: NDArray[np.int64]
-    checkerboard: NDArray[np.int64]
-
-
-@lru_cache(maxsize=32)
-def geometry(sizes: tuple[int, ...], periodic: bool) -> Geometry:
-    """Return the bonds of a lattice, whose sites are numbered in C order; read-only arrays.
-
-    A periodic axis of size 2 has two bonds between its two sites, as Kaufman's formula has.
-    """
-    n_sites = int(np.prod(sizes))
-    sites = np.arange(n_sites).reshape(sizes)
-    columns = []
-    for axis, size in enumerate(sizes):
-        for step in (1, -1):
-            other = np.roll(sites, -step, axis=axis)
-            if not periodic:
-                edge = [slice(None)] * len(sizes)
-                edge[axis] = slice(size - 1, None) if step == 1 else slice(0, 1)
-                other[tuple(edge)] = n_sites
-            columns.append(other.ravel())
-    ghosted = np.stack(columns, axis=1).astype(np.int64)
-    own = np.arange(n_sites)[:, None]
-    neighbours = np.where(ghosted == n_sites, own, ghosted)
-    parity = np.indices(sizes).sum(axis=0).ravel() % 2
-    found = Geometry(
-        neighbours,
-        ghosted,
-        np.ascontiguousarray(neighbours[:, ::2]),
-        (ghosted < n_sites).sum(axis=1),
-        np.concatenate([np.flatnonzero(parity == 0), np.flatnonzero(parity == 1)]),
-    )
-    for array in found:
-        array.setflags(write=False)
-    return found
-
-
-class _Lattice(NativeTarget):
-    """What Ising and Potts share; see there."""
-
-    shape: int | tuple[int, ...]
-    coupling: float
-    periodic: bool
-
-    @property
-    def n_colours(self) -> int:
-        """Number of values that a site can take."""
-        raise NotImplementedError
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of sites along each axis."""
-        assert isinstance(self.shape, tuple)  # since ``_check_lattice``
-        return self.shape
-
-    @property
-    def geometry(self) -> Geometry:
-        """Who is next to whom."""
-        return geometry(self.sizes, self.periodic)
-
-    @property
-    def n_dim(self) -> int:  # type: ignore[override]
-        """Number of sites."""
-        return prod(self.sizes)
-
-    @property
-    def n_bonds(self) -> int:
-        """Number of bonds."""
-        edge = 0 if self.periodic else 1
-        return sum(self.n_dim // size * (size - edge) for size in self.sizes)
-
-    @property
-    def log_n_states(self) -> float:
-        """Log of the number of states: log Z itself is this plus that of the uniform reference."""
-        return self.n_dim * log(self.n_colours)
-
-    def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the variable ``x``, shape ``(n, *sizes)``."""
-        return {"x": draws}
-
-    def energy(self, draws: NDArray[Any]) -> Floats:
-        """Return the energies of states, shape ``(n, *sizes)``, in nats at beta 1.
-
-        Raises
-        ------
-        ValueError
-            If they are no states of this lattice.
-        """
-        return self._energy(self.check(draws))
-
-    def _energy(self, draws: NDArray[Any]) -> Floats:
-        raise NotImplementedError
-
-    def sample_stats(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the energy of each draw."""
-        return {"energy": self._energy(draws)}
-
-    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return coordinates along the axes, and their names."""
-        names = ["row", "column", "layer"][: len(self.sizes)]
-        coords = {name: np.arange(size) for name, size in zip(names, self.sizes, strict=True)}
-        return coords, {"x": names}
-
-    def _check_lattice(self) -> None:
-        shape = self.shape if isinstance(self.shape, tuple | list) else (self.shape,) * 2
-        if len(shape) not in (2, 3):
-            raise ValueError(
-                f"shape must have two or three sizes, or be one number, got "
-                f"{described(self.shape)}; try 32 or (16, 16, 16)."
-            )
-        for size in shape:
-            check_count("shape", size, 2, _MOST_SITES)
-        sizes = tuple(int(size) for size in shape)
-        if prod(sizes) > _MOST_SITES:
-            raise ValueError(
-                f"shape must make at most {_MOST_SITES:,} sites, got {prod(sizes):.3g}, whose "
-                f"bonds would take {prod(sizes) * len(sizes) * 40 / 1e9:.3g} GB; try 32."
-            )
-        object.__setattr__(self, "shape", sizes)
-        _check_strength("coupling", self.coupling, 1.0)
-        check_flag("periodic", self.periodic)
-
-    def check_draws(self, draws: NDArray[Any], values: NDArray[np.int8], name: str) -> NDArray[Any]:
-        """Return states as an array, shape ``(n, *sizes)``.
-
-        Raises
-        ------
-        ValueError
-            If there is none, or they have another shape or other values than ``values``.
-        """
-        draws = plain_array(name, draws)
-        if draws.shape[1:] != self.sizes or not len(draws):
-            raise ValueError(
-                f"{name} must have shape (n, {', '.join(map(str, self.sizes))}), got "
-                f"{draws.shape}; reshape them."
-            )
-        allowed = "-1 or 1" if len(values) == 2 and values[0] < 0 else f"0 to {values[-1]}"
-        if draws.dtype.kind not in "biuf":
-            raise ValueError(
-                f"{name} must hold the values {allowed} only, got dtype {draws.dtype}; convert "
-                "them to whole numbers."
-            )
-        if not np.isin(draws, values).all():
-            wrong = draws[~np.isin(draws, values)][0]
-            raise ValueError(
-                f"{name} must hold the values {allowed} only, got {wrong!r}; map them."
-            )
-        return draws
+_CLUSTERS = {"swendsen_wang": SwendsenWang, "wolff": Wolff}
+_SPIN_KERNELS = {"heat_bath": SpinHeatBath, "metropolis": SpinMetropolis, **_CLUSTERS}
+_COLOUR_KERNELS = {"heat_bath": ColourHeatBath, **_CLUSTERS}
+_SPIN_DETOUR = Detour(height=0.5, stages_per_site=64, most_moves=67_000_000)
+_COLOUR_DETOUR = Detour(height=0.8, stages_per_site=3, most_moves=12_000_000)
 
 
 @dataclass(frozen=True)
-class Ising(_Lattice):
+class Ising(Lattice):
     """Spins of -1 and 1 with ``E = -coupling sum_bonds x_i x_j - field sum_i x_i``.
 
     Annealed from the uniform distribution (beta 0) to ``exp(-E)`` (beta 1).
@@ -224,6 +56,8 @@ class Ising(_Lattice):
     (1024, 2048)
     """
 
+    values = "spins"
+    gap = 2.0  # a bond has the energies -coupling and coupling
     shape: int | tuple[int, ...] = 32
     coupling: float = 1.0
     field: float = 0.0
@@ -231,7 +65,7 @@ class Ising(_Lattice):
 
     def __post_init__(self) -> None:
         self._check_lattice()
-        _check_strength("field", self.field, 0.0)
+        check_strength("field", self.field, 0.0)
 
     @property
     def n_colours(self) -> int:
@@ -240,7 +74,7 @@ class Ising(_Lattice):
 
     def _energy(self, draws: NDArray[Any]) -> Floats:
         x = np.asarray(draws).reshape(len(draws), self.n_dim).astype(np.int8)
-        bonds = _like_bonds(x, self.geometry.forward)
+        bonds = like_bonds(x, self.geometry.forward)
         aligned = 2.0 * bonds - self.n_bonds
         up = x.sum(axis=1, dtype=np.int64)
         return -self.coupling * aligned - self.field * up
@@ -257,9 +91,45 @@ class Ising(_Lattice):
             "log_n_states": np.array(self.log_n_states),
         }
 
+    def draw_uniform(self, n: int, seed: np.random.SeedSequence) -> Spins:
+        """Return ``n`` independent states in which all spins are uniform and independent."""
+        return draw_spins(self, n, seed)
+
+    def population(self, rows: NDArray[Any]) -> Spins:
+        """Return the population of states of -1 and 1, shape ``(n, n_sites)``."""
+        return spins_of(pack(rows), len(rows), self)
+
+    def to_colours(self, state: Spins) -> NDArray[np.uint8]:
+        """Return 0 for spins -1 and 1 for spins 1, shape ``(n, n_sites)``."""
+        return (unpack(state.planes, len(state)) > 0).astype(np.uint8)
+
+    def from_colours(self, rows: NDArray[np.uint8]) -> Spins:
+        """Return the population whose ``to_colours`` is ``rows``."""
+        return self.population(2 * rows.astype(np.int8) - 1)
+
+    def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[np.int8]:
+        """Return ``n`` ordered states: all spins alike, or alternating where neighbours repel."""
+        # of the two ordered states a field prefers one
+        up = 1.0 / (1.0 + np.exp(-np.clip(2.0 * self.field * self.n_dim, -700.0, 700.0)))
+        sign = np.where(rng.random(n) < up, 1, -1).astype(np.int8)
+        parity = np.indices(self.sizes).sum(axis=0) % 2
+        pattern = np.ones(self.sizes, np.int8) if self.coupling >= 0.0 else 1 - 2 * parity
+        return (sign.reshape(n, *(1 for _ in self.sizes)) * pattern).astype(np.int8)
+
+    def favour(
+        self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
+    ) -> None:
+        """Add what fields in favour of either spin add; see ``detour.favour_spins``."""
+        up = visited.n_up().reshape(energy.shape)
+        favour_spins(self.n_dim, up, fields, slope, energy, ratio)
+
+    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
+        """Return how spins are annealed: by the bit-sliced heat bath unless the user says else."""
+        return lattice_setup(self, kernel, _SPIN_KERNELS, _SPIN_DETOUR)
+
 
 @dataclass(frozen=True)
-class Potts(_Lattice):
+class Potts(Lattice):
     """Colours from 0 to ``q - 1`` with ``E = -coupling sum_bonds delta(x_i, x_j)``.
 
     Annealed from the uniform distribution (beta 0) to ``exp(-E)`` (beta 1). The defaults are
@@ -286,6 +156,8 @@ class Potts(_Lattice):
     36.841
     """
 
+    values = "colours"
+    gap = 1.0
     shape: int | tuple[int, ...] = 32
     q: int = 10
     coupling: float = 2.0
@@ -306,7 +178,7 @@ class Potts(_Lattice):
 
     def _energy(self, draws: NDArray[Any]) -> Floats:
         x = np.asarray(draws).reshape(len(draws), self.n_dim)
-        like = _like_bonds(x, self.geometry.forward)
+        like = like_bonds(x, self.geometry.forward)
         return -self.coupling * like
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
@@ -320,20 +192,36 @@ class Potts(_Lattice):
             "log_n_states": np.array(self.log_n_states),
         }
 
+    def draw_uniform(self, n: int, seed: np.random.SeedSequence) -> Colours:
+        """Return ``n`` independent states in which all colours are uniform and independent."""
+        return draw_colours(self, n, seed)
 
-def _like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
-    """Return the number of bonds between like neighbours."""
-    own = np.arange(x.shape[1])
-    like = np.zeros(len(x))
-    for other in forward.T:
-        there = other != own
-        like += (x[:, there] == x[:, other[there]]).sum(axis=1)
-    return like
+    def population(self, rows: NDArray[Any]) -> Colours:
+        """Return the population of states of colours, shape ``(n, n_sites)``."""
+        return colours_of(rows, self)
 
+    def to_colours(self, state: Colours) -> NDArray[np.uint8]:
+        """Return a copy of the colours, shape ``(n, n_sites)``."""
+        return np.array(state.rows(), order="C")
 
-def _check_strength(name: str, value: Any, usual: float) -> None:
-    if abs(check_finite(name, value, usual)) > _LARGEST_STRENGTH:
-        raise ValueError(
-            f"{name} must be at most {_LARGEST_STRENGTH:g} in size, got {value}, at which nothing "
-            f"moves; try {usual:g}."
-        )
+    def from_colours(self, rows: NDArray[np.uint8]) -> Colours:
+        """Return the population whose ``to_colours`` is ``rows``."""
+        return self.population(rows)
+
+    def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+        """Return ``n`` states of one colour each, or of even colours where neighbours repel."""
+        size = (n, *self.sizes) if self.coupling < 0.0 else (n, *(1 for _ in self.sizes))
+        colours = rng.integers(self.q, size=size, dtype=np.uint8)
+        return np.broadcast_to(colours, (n, *self.sizes)).copy()
+
+    def favour(
+        self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
+    ) -> None:
+        """Add what fields in favour of every colour add; see ``detour.favour_colours``."""
+        counts = np.moveaxis(visited.counts(self), 0, -2)
+        counts = np.ascontiguousarray(counts).reshape(len(slope), self.q, -1)
+        favour_colours(counts, fields, slope, energy, ratio)
+
+    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
+        """Return how colours are annealed: by the heat bath unless the user says else."""
+        return lattice_setup(self, kernel, _COLOUR_KERNELS, _COLOUR_DETOUR)

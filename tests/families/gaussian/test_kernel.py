@@ -128,5 +128,5 @@ def test_there_is_nothing_to_tune():
     _, info = kernel.advance(path, population, 0.5, fresh_streams(50))
     assert (info.acceptance, info.n_evaluations, info.n_nan) == (1.0, 50, 0)
     assert kernel.settings() == {}
-    others = kernel.learn(path, population), kernel.adjust(info), kernel.frozen()
+    others = kernel.learn(path, population), kernel.adjust(info), kernel.without_exploration()
     assert all(other == kernel for other in (*others, kernel.reversed()))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.families.lattice.target import Ising, Potts, geometry
+from pm_evidence.families.lattice.lattice import geometry
+from pm_evidence.families.lattice.target import Ising, Potts
 
 
 def test_every_bond_is_there_once():

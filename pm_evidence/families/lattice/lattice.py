@@ -1,0 +1,265 @@
+"""What Ising and Potts lattices share: their sites and bonds, and what states a user may give."""
+
+from functools import lru_cache
+from math import log, prod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import (
+    check_count,
+    check_finite,
+    check_flag,
+    described,
+    plain_array,
+)
+from pm_evidence.families.native import NativeTarget
+
+__all__ = ["Geometry", "Lattice", "check_strength", "geometry", "like_bonds"]
+
+Floats = NDArray[np.float64]
+_MOST_SITES = 100_000_000  # bonds are counted in 32 bits
+_LARGEST_STRENGTH = 1e6  # in nats a bond; beyond it sums of energies lose all digits of a change
+
+
+class Geometry(NamedTuple):
+    """Who is next to whom.
+
+    Parameters
+    ----------
+    neighbours : ndarray of int64, shape (n_sites, 2 * n_axes)
+        Neighbours of every site; where there is none, beyond a free edge, the site itself.
+    ghosted : ndarray of int64, shape (n_sites, 2 * n_axes)
+        The same, with ``n_sites`` where there is none.
+    forward : ndarray of int64, shape (n_sites, n_axes)
+        Neighbours with the next higher coordinate, so that every bond is there once; where there
+        is none, the site itself.
+    degree : ndarray of int64, shape (n_sites,)
+        Number of neighbours.
+    checkerboard : ndarray of int64, shape (n_sites,)
+        All sites, those of even coordinate sum first.
+    """
+
+    neighbours: NDArray[np.int64]
+    ghosted: NDArray[np.int64]
+    forward: NDArray[np.int64]
+    degree: NDArray[np.int64]
+    checkerboard: NDArray[np.int64]
+
+
+@lru_cache(maxsize=32)
+def geometry(sizes: tuple[int, ...], periodic: bool) -> Geometry:
+    """Return the bonds of a lattice, whose sites are numbered in C order; read-only arrays.
+
+    A periodic axis of size 2 has two bonds between its two sites, as Kaufman's formula has.
+    """
+    n_sites = int(np.prod(sizes))
+    sites = np.arange(n_sites).reshape(sizes)
+    columns = []
+    for axis, size in enumerate(sizes):
+        for step in (1, -1):
+            other = np.roll(sites, -step, axis=axis)
+            if not periodic:
+                edge = [slice(None)] * len(sizes)
+                edge[axis] = slice(size - 1, None) if step == 1 else slice(0, 1)
+                other[tuple(edge)] = n_sites
+            columns.append(other.ravel())
+    ghosted = np.stack(columns, axis=1).astype(np.int64)
+    own = np.arange(n_sites)[:, None]
+    neighbours = np.where(ghosted == n_sites, own, ghosted)
+    parity = np.indices(sizes).sum(axis=0).ravel() % 2
+    found = Geometry(
+        neighbours,
+        ghosted,
+        np.ascontiguousarray(neighbours[:, ::2]),
+        (ghosted < n_sites).sum(axis=1),
+        np.concatenate([np.flatnonzero(parity == 0), np.flatnonzero(parity == 1)]),
+    )
+    for array in found:
+        array.setflags(write=False)
+    return found
+
+
+class Lattice(NativeTarget):
+    """What Ising and Potts lattices share.
+
+    Attributes
+    ----------
+    values : str
+        What a site holds: ``"spins"`` or ``"colours"``.
+    field : float
+        Strength of an outer field in nats a site; only spins may have one.
+    gap : float
+        By how much a bond between unlike neighbours has a higher energy than one between like
+        neighbours, in units of the coupling.
+    """
+
+    values: ClassVar[str]
+    gap: ClassVar[float]
+    field: float = 0.0
+    shape: int | tuple[int, ...]
+    coupling: float
+    periodic: bool
+
+    @property
+    def n_colours(self) -> int:
+        """Number of values that a site can take."""
+        raise NotImplementedError
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of sites along each axis."""
+        assert isinstance(self.shape, tuple)  # since ``_check_lattice``
+        return self.shape
+
+    @property
+    def geometry(self) -> Geometry:
+        """Who is next to whom."""
+        return geometry(self.sizes, self.periodic)
+
+    @property
+    def n_dim(self) -> int:  # type: ignore[override]
+        """Number of sites."""
+        return prod(self.sizes)
+
+    @property
+    def n_bonds(self) -> int:
+        """Number of bonds."""
+        edge = 0 if self.periodic else 1
+        return sum(self.n_dim // size * (size - edge) for size in self.sizes)
+
+    @property
+    def log_n_states(self) -> float:
+        """Log of the number of states: log Z itself is this plus that of the uniform reference."""
+        return self.n_dim * log(self.n_colours)
+
+    def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the variable ``x``, shape ``(n, *sizes)``."""
+        return {"x": draws}
+
+    def energy(self, draws: NDArray[Any]) -> Floats:
+        """Return the energies of states, shape ``(n, *sizes)``, in nats at beta 1.
+
+        Raises
+        ------
+        ValueError
+            If they are no states of this lattice.
+        """
+        return self._energy(self.check(draws))
+
+    def _energy(self, draws: NDArray[Any]) -> Floats:
+        raise NotImplementedError
+
+    def draw_uniform(self, n: int, seed: np.random.SeedSequence) -> Any:
+        """Return ``n`` independent states in which all sites are uniform and independent."""
+        raise NotImplementedError
+
+    def population(self, rows: NDArray[Any]) -> Any:
+        """Return the population of some states, shape ``(n, n_sites)``."""
+        raise NotImplementedError
+
+    def to_colours(self, state: Any) -> NDArray[np.uint8]:
+        """Return the states of a population as colours from 0 on, shape ``(n, n_sites)``."""
+        raise NotImplementedError
+
+    def from_colours(self, rows: NDArray[np.uint8]) -> Any:
+        """Return the population whose ``to_colours`` is ``rows``."""
+        raise NotImplementedError
+
+    def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return ``n`` states of lowest energy, shape ``(n, *sizes)``, drawn by their weights.
+
+        Reverse paths relax from there. Where neighbours repel each other, and colours do so at
+        more sites than can be told apart, colours are drawn evenly.
+        """
+        raise NotImplementedError
+
+    def favour(
+        self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
+    ) -> None:
+        """Add to energies and log ratios what fields in favour of every value in turn add.
+
+        Parameters
+        ----------
+        visited : State
+            The populations of ``m`` stages.
+        fields, slope, energy, ratio : ndarray
+            See ``detour.favour_spins``.
+        """
+        raise NotImplementedError
+
+    def sample_stats(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the energy of each draw."""
+        return {"energy": self._energy(draws)}
+
+    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return coordinates along the axes, and their names."""
+        names = ["row", "column", "layer"][: len(self.sizes)]
+        coords = {name: np.arange(size) for name, size in zip(names, self.sizes, strict=True)}
+        return coords, {"x": names}
+
+    def _check_lattice(self) -> None:
+        shape = self.shape if isinstance(self.shape, tuple | list) else (self.shape,) * 2
+        if len(shape) not in (2, 3):
+            raise ValueError(
+                f"shape must have two or three sizes, or be one number, got "
+                f"{described(self.shape)}; try 32 or (16, 16, 16)."
+            )
+        for size in shape:
+            check_count("shape", size, 2, _MOST_SITES)
+        sizes = tuple(int(size) for size in shape)
+        if prod(sizes) > _MOST_SITES:
+            raise ValueError(
+                f"shape must make at most {_MOST_SITES:,} sites, got {prod(sizes):.3g}, whose "
+                f"bonds would take {prod(sizes) * len(sizes) * 40 / 1e9:.3g} GB; try 32."
+            )
+        object.__setattr__(self, "shape", sizes)
+        check_strength("coupling", self.coupling, 1.0)
+        check_flag("periodic", self.periodic)
+
+    def check_draws(self, draws: NDArray[Any], values: NDArray[np.int8], name: str) -> NDArray[Any]:
+        """Return states as an array, shape ``(n, *sizes)``.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or they have another shape or other values than ``values``.
+        """
+        draws = plain_array(name, draws)
+        if draws.shape[1:] != self.sizes or not len(draws):
+            raise ValueError(
+                f"{name} must have shape (n, {', '.join(map(str, self.sizes))}), got "
+                f"{draws.shape}; reshape them."
+            )
+        allowed = "-1 or 1" if len(values) == 2 and values[0] < 0 else f"0 to {values[-1]}"
+        if draws.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name} must hold the values {allowed} only, got dtype {draws.dtype}; convert "
+                "them to whole numbers."
+            )
+        if not np.isin(draws, values).all():
+            wrong = draws[~np.isin(draws, values)][0]
+            raise ValueError(
+                f"{name} must hold the values {allowed} only, got {wrong!r}; map them."
+            )
+        return draws
+
+
+def like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
+    """Return the number of bonds between like neighbours."""
+    own = np.arange(x.shape[1])
+    like = np.zeros(len(x))
+    for other in forward.T:
+        there = other != own
+        like += (x[:, there] == x[:, other[there]]).sum(axis=1)
+    return like
+
+
+def check_strength(name: str, value: Any, usual: float) -> None:
+    """Refuse what is no finite number of nats, or so large that nothing moves."""
+    if abs(check_finite(name, value, usual)) > _LARGEST_STRENGTH:
+        raise ValueError(
+            f"{name} must be at most {_LARGEST_STRENGTH:g} in size, got {value}, at which nothing "
+            f"moves; try {usual:g}."
+        )

@@ -1,0 +1,86 @@
+"""How lattices are annealed unless the user says otherwise."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pm_evidence.core.checks import check_choice, described
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.families.lattice.lattice import Lattice
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.sweep import VisitKernel
+from pm_evidence.kernels.suitability import check_moves
+
+__all__ = ["Detour", "lattice_setup"]
+
+_LEAST_STAGES, _PATHS = 1000, 512
+
+
+@dataclass(frozen=True)
+class Detour:
+    """The path round a phase transition, and the number of stages that it is cut into.
+
+    Parameters
+    ----------
+    height : float
+        Strength of the field half way, in nats a site.
+    stages_per_site : int
+        The variance of the work is in proportion to the number of sites over that of stages.
+    most_moves : int
+        Number of stages times sites at which the default stops growing.
+    """
+
+    height: float
+    stages_per_site: int
+    most_moves: int
+
+
+def lattice_setup(
+    target: Lattice,
+    kernel: str | Kernel,
+    kernels: Mapping[str, Callable[..., Any]],
+    detour: Detour,
+) -> AnnealingSetup:
+    """Return path, kernel and number of stages of a lattice.
+
+    Parameters
+    ----------
+    target : Ising or Potts
+        What is annealed.
+    kernel : str or Kernel
+        What the user asks for.
+    kernels : mapping of str to class
+        Kernels of this lattice by name.
+    detour : Detour
+        How a transition is gone round.
+
+    Raises
+    ------
+    ValueError
+        If the kernel is not one of this lattice, or does not fit it.
+    """
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *kernels))
+        chosen = kernels["heat_bath" if kernel == "auto" else kernel]()
+        # a periodic checkerboard of odd size has neighbours of one colour at its seam
+        odd = target.periodic and any(size % 2 for size in target.sizes)
+        if isinstance(chosen, VisitKernel) and odd:
+            chosen = replace(chosen, order="sequential")
+    elif type(kernel) in kernels.values():
+        chosen = kernel
+    else:
+        raise ValueError(
+            f"kernel must be one of auto, {', '.join(kernels)} or such a kernel object, got "
+            f"{described(kernel)}."
+        )
+    check_moves(chosen, target)
+    # only attraction without a field has a transition, and clusters do not grow in a field
+    straight = target.field or target.coupling <= 0.0 or not isinstance(chosen, VisitKernel)
+    affordable = detour.most_moves // target.n_dim
+    return AnnealingSetup(
+        LatticePath(target) if straight else DetouredPath(target, detour.height),
+        chosen,
+        n_stages=max(min(detour.stages_per_site * target.n_dim, affordable), _LEAST_STAGES),
+        starts=target.ground_states,
+        n_paths=_PATHS,
+    )

@@ -1,0 +1,60 @@
+"""One target through a run: its setup, the rounds, and what belongs to every record."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pm_evidence.core.contracts import Kernel, Target
+from pm_evidence.core.exceptions import warn
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.execution.display import Display
+from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.estimated import with_precision
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.reverse_starts import ReverseStarts
+
+__all__ = ["anneal", "warn_of"]
+
+# A larger share of proposals at which the density is NaN is worth a warning.
+_NAN_SHARE = 1e-3
+
+
+def anneal(
+    run: Run,
+    target: Target,
+    kernel: str | Kernel,
+    display: Display,
+    starts: ReverseStarts | None = None,
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Anneal a target; return the record and its estimates, the recommended one first."""
+    if target.n_dim == 0:
+        record = _nothing_to_sample(target)
+        return record, estimates(record)
+    with display.compiling():  # a gradient, where the kernel wants one
+        setup = annealing_setup(target, kernel)
+    record, evidence = run.anneal(setup, display, starts)
+    record, evidence = with_precision(run, target, record, evidence)
+    return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
+
+
+def _nothing_to_sample(target: Any) -> RunRecord:
+    """Return the record of a model without free variables: its likelihood is its evidence."""
+    log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
+    nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan))
+    blocks = [BlockRecord(i, -log_likelihood, nothing, relative_variance=0.0) for i in range(2)]
+    return RunRecord("smc", np.array([0.0, 1.0]), blocks, (), (), {}, {"log_prior_mass": 0.0})
+
+
+def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
+    """Warn where an estimate should not be relied on, or the density was often not a number."""
+    if evidence.status != "ok":
+        warn(f"status {evidence.status!r}: {evidence.message}")
+    n_nan, n = record.info.get("n_nan", 0), record.info.get("n_evaluations", 0)
+    if n_nan > _NAN_SHARE * n:
+        warn(
+            f"the log density was NaN at {n_nan} of {n} proposals; they were refused, so the "
+            "evidence is that of the model where its density is defined. Look for an overflow, or "
+            "for a covariance that is not positive definite."
+        )

@@ -1,0 +1,49 @@
+"""What a run does besides where the likelihood is estimated: how precisely, and what that means."""
+
+from dataclasses import replace
+from typing import Any
+
+from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.progress import Report
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.result import posterior_draws
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.n_particles import choose_particles, measure, tau_of
+from pm_evidence.samplers.sampler import Sampler
+from pm_evidence.targets.estimated.target import EstimatedTarget
+
+__all__ = ["with_particles", "with_precision"]
+
+
+def with_particles(
+    target: Any, kernel: str | Kernel, chosen: Sampler, seed: int, report: Report
+) -> tuple[Any, str | Kernel]:
+    """Return a target and a kernel as they are annealed.
+
+    An estimated target gets its numbers of particles, and the sampler's own moves where the user
+    names none; any other is returned as it is.
+    """
+    if not isinstance(target, EstimatedTarget):
+        return target, kernel
+    moves = annealing_setup(target, kernel).kernel
+    if isinstance(kernel, str):
+        moves = chosen.likelihood_moves
+    if chosen.n_seeds is not None:
+        n_particles, _ = zip(*target.settings(), strict=True)
+        target = target.with_settings([(n, chosen.n_seeds) for n in n_particles])
+    return choose_particles(target, moves, seed, report), moves
+
+
+def with_precision(
+    run: Run, target: Any, record: RunRecord, evidence: list[LogEvidence]
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with what is known of the noise of an estimated likelihood."""
+    draws = posterior_draws(run, record) if isinstance(target, EstimatedTarget) else None
+    if draws is None:
+        return record, evidence
+    x = draws.reshape(-1, draws.shape[-1])[:, : target.n_dim]
+    precision = measure(target, x, run.seed, tau_of(record.beta))
+    _, n_seeds = zip(*target.settings(), strict=True)
+    info = {**record.info, **precision.facts(), "n_blocks": list(n_seeds)}
+    return replace(record, info=info), [precision.judged(estimate) for estimate in evidence]

@@ -1,0 +1,113 @@
+"""Posterior draws of the user's that reverse paths start from."""
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.exceptions import warn
+from pm_evidence.families.native import NativeTarget
+from pm_evidence.results.given_draws import doubt_of_draws
+from pm_evidence.results.observed import posterior_of
+from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["starts_from"]
+
+# Groups of neighbouring draws of the user's chains that count as independent.
+_GROUPS = 16
+
+
+@singledispatch
+def starts_from(target: Any, given: Any) -> ReverseStarts:
+    """Return where reverse paths start, from what the user gives as ``reverse_start``.
+
+    Parameters
+    ----------
+    target : Target
+        What is annealed.
+    given : DataTree or ndarray
+        Posterior draws; states, for native targets.
+
+    Raises
+    ------
+    ValueError
+        If they do not belong to this target.
+
+    Warns
+    -----
+    EvidenceWarning
+        If the draws show divergences or have not converged.
+    """
+    raise TypeError(f"reverse_start is not supported for a target of type {type(target).__name__}.")
+
+
+@starts_from.register
+def _(target: PyMCTarget, given: Any) -> ReverseStarts:
+    draws = posterior_of(given, target.observed_data())
+    x = target.rows_of(draws, "reverse_start")
+    _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs})
+    n_chains, n_draws = next(iter(draws.values())).shape[:2]
+    return ReverseStarts(x, _groups(n_chains, n_draws), kind="given")
+
+
+@starts_from.register
+def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
+    raise ValueError(
+        "reverse_start must be left out where the likelihood is estimated: posterior draws do not "
+        "hold the estimates that they came with."
+    )
+
+
+@starts_from.register
+def _(target: NativeTarget, given: Any) -> ReverseStarts:
+    # parameters of a native target are not stored with arrays of states, and moves are cheap:
+    # paths relax before they start
+    if isinstance(given, np.ndarray):
+        x = target.check(given, "reverse_start")
+        return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
+    states = _states_of(given, target)
+    n_chains, n_draws = states.shape[:2]
+    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+    x = target.check(rows, "reverse_start")
+    return ReverseStarts(x, _groups(n_chains, n_draws), kind="relaxed")
+
+
+def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:
+    """Return the group of each draw: neighbouring draws of a chain are alike."""
+    parts = max(_GROUPS // n_chains, 1)
+    part = np.arange(n_draws) * parts // n_draws
+    groups: NDArray[np.int64] = (np.arange(n_chains)[:, None] * parts + part).ravel()
+    return groups
+
+
+def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
+    doubt = doubt_of_draws(given, draws)
+    if doubt:
+        warn(
+            f"reverse_start must hold draws from the posterior, but {doubt}: reverse paths from "
+            "there may miss a part of it. Sample again with a non-centred model, a higher "
+            "target_accept or longer chains, or leave reverse_start out."
+        )
+
+
+def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
+    """Return the states of an earlier run of a native target, shape ``(chains, draws, ...)``."""
+    posterior = posterior_of(dt, target.observed_data())
+    constants = dt["constant_data"].to_dataset() if "constant_data" in dt.children else {}
+    for name, value in target.constant_data().items():
+        found = constants[name].values if name in constants else None
+        if found is None or not np.array_equal(found, value):
+            raise ValueError(
+                f"reverse_start must hold states of {target!r}, got draws with {name}={found}; "
+                "pass a result for this target, or an array of states."
+            )
+    if "x" not in posterior:
+        raise ValueError(
+            f"reverse_start must hold states of {target!r} as 'x', got draws of "
+            f"{', '.join(posterior)}; pass a result for this target, or an array of states."
+        )
+    return posterior["x"]

@@ -1,0 +1,177 @@
+"""What makes a sampler: it extends the record of a run by another round of blocks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+from pm_evidence.core.contracts import AnnealingSetup, Path, Plan
+from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.random import Phase
+from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
+from pm_evidence.samplers.reverse_starts import ReverseStarts
+
+__all__ = ["Annealer", "ForwardBlock", "RunContext", "Sampler", "block_sizes"]
+
+Execute = Callable[[str, Sequence[Any], Plan], tuple[BlockRecord, ...]]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a sampler needs for a round.
+
+    Parameters
+    ----------
+    setup : AnnealingSetup
+        How the target is annealed.
+    coarse, plan : Plan
+        The pilot's plan, and the one that blocks follow.
+    size : int
+        Particles of an island, or paths of the first round.
+    seed : int
+        Seed of all streams.
+    starts : ReverseStarts or None
+        Where reverse paths start; None where the sampler has to find such draws.
+    execute : callable
+        Runs blocks, given a title for the display, tasks and the plan that they follow; returns
+        their records in order.
+    """
+
+    setup: AnnealingSetup
+    coarse: Plan
+    plan: Plan
+    size: int
+    seed: int
+    starts: ReverseStarts | None
+    execute: Execute
+
+
+class Sampler(Protocol):
+    """A method of `sample_evidence`."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        ...
+
+    @property
+    def default_draws(self) -> int:
+        """What ``draws=None`` stands for."""
+        ...
+
+    @property
+    def islands(self) -> int:
+        """Number of independent populations of a round."""
+        ...
+
+    @property
+    def chain_length(self) -> int:
+        """States that a resampled particle of the pilot leaves behind."""
+        ...
+
+    @property
+    def ess(self) -> float:
+        """Effective sample size that every stage of the pilot keeps, as a share."""
+        ...
+
+    @property
+    def n_stages(self) -> int | None:
+        """Number of stages where the schedule is a named one."""
+        ...
+
+    @property
+    def uses_pilot(self) -> bool:
+        """Whether a pilot plans the run even where kernels are not tunable."""
+        ...
+
+    @property
+    def reverse_start(self) -> Any:
+        """Posterior draws of the user's that reverse paths start from, or None."""
+        ...
+
+    @property
+    def n_seeds(self) -> int | None:
+        """Seeds that an estimated likelihood is a function of; None leaves their number alone."""
+        ...
+
+    @property
+    def annealer(self) -> "Sampler":
+        """What runs the blocks: the sampler itself, or another with these settings."""
+        ...
+
+    @property
+    def likelihood_moves(self) -> PseudoMarginal:
+        """What moves states where the likelihood is estimated."""
+        ...
+
+    def size(self, draws: int) -> int:
+        """Return the particles of an island, or the paths of the first round."""
+        ...
+
+    def first_round(self, size: int) -> int:
+        """Return how many particles or paths the first round has in all."""
+        ...
+
+    def unit(self, size: int) -> int:
+        """Return what the number of particles or paths of a round is a multiple of."""
+        ...
+
+    def units(self, record: RunRecord, size: int) -> int:
+        """Return the number of particles or forward paths so far."""
+        ...
+
+    def follow(self, plan: Plan) -> Plan:
+        """Return the plan of the pilot as the blocks follow it."""
+        ...
+
+    def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        """Return the record with another round of ``draws`` particles or paths."""
+        ...
+
+
+class Annealer:
+    """What samplers have in common that run their own blocks."""
+
+    n_seeds: ClassVar[int | None] = None
+    reverse_start: Any = None
+
+    @property
+    def annealer(self) -> Self:
+        """The sampler itself."""
+        return self
+
+    @property
+    def likelihood_moves(self) -> PseudoMarginal:
+        """What moves states where the likelihood is estimated."""
+        return PseudoMarginal()
+
+
+class _Runs(Protocol):
+    def run_block(
+        self, path: Path, plan: Plan, block: int, n: int, seed: int, report: Report, *, phase: Phase
+    ) -> BlockRecord: ...
+
+
+@dataclass(frozen=True)
+class ForwardBlock:
+    """A block from the reference to the target: all that a worker needs."""
+
+    sampler: _Runs
+    path: Path
+    plan: Plan
+    block: int
+    n: int
+    seed: int
+    phase: Phase = Phase.FORWARD
+
+    def __call__(self, report: Report = silent) -> BlockRecord:
+        """Run the block."""
+        return self.sampler.run_block(
+            self.path, self.plan, self.block, self.n, self.seed, report, phase=self.phase
+        )
+
+
+def block_sizes(total: int, size: int) -> list[int]:
+    """Return the number of members of each block of a round of ``total``."""
+    full, rest = divmod(total, size)
+    return [size] * full + [rest] * (rest > 0)
