@@ -154,11 +154,11 @@ def seconds() -> float:
 
 def ours(model: pm.Model) -> None:
     """Compile, by calling it, what a first run of ``pe.sample_evidence`` calls of the model."""
-    from pm_evidence.runs.defaults import line_of
+    from pm_evidence.runs.defaults import annealing_setup
     from pm_evidence.targets.model.cache import target_of
 
     target = target_of(model)
-    line = line_of(target, "auto")
+    line = annealing_setup(target, "auto")
     state = line.path.draw(2, np.random.SeedSequence(1))
     if target.differentiable is not None:
         target.differentiable.evaluate(state.x)

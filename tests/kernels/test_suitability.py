@@ -12,7 +12,7 @@ from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
 from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
 from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
 from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.runs.defaults import line_of
+from pm_evidence.runs.defaults import annealing_setup
 from tests.kernels.exact import mixed
 
 # two continuous coordinates, then one of bounds 0 to 3 and one of unknown bounds
@@ -131,7 +131,7 @@ def test_a_kernel_is_checked_against_its_target(kernel, target, message):
 def test_a_kernel_of_lattices_is_checked_when_it_is_chosen(target, kernel, message):
     """Refused before the first state is drawn."""
     with pytest.raises(ValueError, match=message):
-        line_of(target, kernel)
+        annealing_setup(target, kernel)
 
 
 def test_a_kernel_cannot_be_changed_once_checked():

@@ -32,7 +32,6 @@ import pm_evidence as pe
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.random import next_word
-from pm_evidence.families.lattice.ground_states import ground_states
 from pm_evidence.families.lattice.ising_kernels import SpinMetropolis
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.families.lattice.potts_draws import ROUNDS, WORDS, fill, seed
@@ -188,7 +187,7 @@ def simulate(target, kernel, n_stages, n_paths, steps, repetition=0):
     setting = np.random.SeedSequence([SEED, n_stages, steps])
     seed = int(setting.generate_state(1)[0])
     forward = pe.AIS().run_block(path, plan, repetition, n_paths, seed)
-    start = ground_states(target, n_paths, np.random.default_rng([seed, repetition]))
+    start = target.ground_states(n_paths, np.random.default_rng([seed, repetition]))
     n_moves = -(-RELAXING_SWEEPS * target.n_dim // steps)
     reverse = pe.AIS().run_reverse(path, plan, repetition, start, None, seed, n_moves=n_moves)
     return forward, reverse
