@@ -17,6 +17,7 @@ from pm_evidence.core.checks import (
     described,
     plain_array,
 )
+from pm_evidence.families.native import NativeTarget
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
@@ -24,6 +25,7 @@ from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule, Schedule
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
+from pm_evidence.targets.model.cache import find_model
 
 __all__ = [
     "TARGET_MCSE",
@@ -33,6 +35,8 @@ __all__ = [
     "chosen_sampler",
     "chosen_schedule",
     "compile_options",
+    "find_target",
+    "first_round",
     "idata_options",
     "limits",
     "one_target",
@@ -78,6 +82,33 @@ def one_target(target: Any, model: Any) -> Any:
     if target is not None and model is not None:
         raise TypeError("target and model are two names of one argument; pass only one of them.")
     return target if target is not None else model
+
+
+def find_target(target: Any, model: Any) -> Any:
+    """Return the native target or pymc.Model that the user hands over, or the one of the context.
+
+    Raises
+    ------
+    TypeError
+        If there is none, or there are two.
+    """
+    given = one_target(target, model)
+    return given if isinstance(given, NativeTarget) else find_model(given)
+
+
+def first_round(chosen: Sampler, draws: int | None) -> tuple[int, int]:
+    """Return the particles of an island, or paths, and how many the first round has in all.
+
+    Raises
+    ------
+    ValueError
+        If ``draws`` is no count of at least 2, or so many do not fit into memory.
+    """
+    draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
+    size = chosen.annealer.size(draws)
+    n_draws = chosen.annealer.first_round(size)
+    check_memory(n_draws)
+    return size, n_draws
 
 
 def chosen_sampler(method: Any, default: str) -> Sampler:
@@ -126,7 +157,7 @@ def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: Sampler) 
     """Return the schedule asked for."""
     if isinstance(schedule, str) and schedule == "adaptive":
         return ADAPTIVE
-    return FixedSchedule(fixed_schedule(schedule, sampler.n_stages or _NAMED_STAGES))
+    return FixedSchedule(fixed_schedule(schedule, sampler.annealer.n_stages or _NAMED_STAGES))
 
 
 def checked_cores(cores: int | None) -> int:

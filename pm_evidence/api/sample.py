@@ -16,26 +16,28 @@ from pm_evidence.api.arguments import (
     chosen_sampler,
     chosen_schedule,
     compile_options,
+    find_target,
+    first_round,
     idata_options,
     limits,
-    one_target,
 )
-from pm_evidence.core.checks import check_choice, check_count
+from pm_evidence.core.checks import check_choice
 from pm_evidence.core.contracts import Kernel, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
+from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.difference import difference
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import default_method
-from pm_evidence.runs.estimated import with_particles
+from pm_evidence.runs.estimated import kernel_of_prior, with_particles
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.starts import starts_from
 from pm_evidence.samplers.sampler import Sampler
-from pm_evidence.targets.model.cache import find_model, target_of
+from pm_evidence.targets.model.cache import target_of
 
 __all__ = ["sample_evidence"]
 
@@ -150,23 +152,17 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
-    given = one_target(target, model)
-    given = given if isinstance(given, NativeTarget) else find_model(given)
+    given = find_target(target, model)
     chosen = chosen_sampler(method, default_method(given))
-    sampler = chosen.annealer
-    draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
-    size = sampler.size(draws)
-    n_draws = sampler.first_round(size)
-    check_memory(n_draws)
+    size, n_draws = first_round(chosen, draws)
     check_choice("reference", reference, ["prior"])
     check_choice("potentials", potentials, ["likelihood", "prior"])
-    options = idata_options(idata_kwargs)
-    for_compiler = compile_options(compile_kwargs)
+    options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
     run = Run(
-        sampler=sampler,
+        sampler=chosen.annealer,
         name=chosen.name,
         size=size,
-        schedule=chosen_schedule(schedule, sampler),
+        schedule=chosen_schedule(schedule, chosen),
         cores=checked_cores(cores),
         executor=checked_executor(executor),
         seed=resolve_seed(random_seed),
@@ -176,20 +172,25 @@ def sample_evidence(
         with display.compiling():
             main, prior = _targets(given, potentials, for_compiler)
         check_memory(n_draws, main.n_dim, bytes_each=1 if main is given else 8)
-        start = sampler.reverse_start
-        starts = None if start is None else starts_from(main, start)
         check_groups(main, options)
+        starts = starts_from(main, chosen.annealer.reverse_start)
         main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
         record, evidence = anneal(run, main, moves, display, starts)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
-            # the constant of the prior is not estimated: moves of estimates do not suit it
-            moves = kernel if moves is kernel else "auto"
-            prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
-            _, of_prior = anneal(prior_run, prior, moves, display)
-            evidence = [difference(evidence[0], of_prior[0])]
+            moves = kernel_of_prior(main, kernel)
+            evidence = [_over_prior(run, prior, moves, display, evidence[0])]
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
+
+
+def _over_prior(
+    run: Run, prior: Target, kernel: str | Kernel, display: Display, evidence: LogEvidence
+) -> LogEvidence:
+    """Return an estimate less the log of what normalises a prior with potentials."""
+    prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
+    _, of_prior = anneal(prior_run, prior, kernel, display)
+    return difference(evidence, of_prior[0])
 
 
 def _targets(

@@ -93,6 +93,45 @@ def climb(
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
+def _remember(size, direction, slope, new_slope, row, steps, changes):
+    """Write down a step and the change of the gradient; return 1 if they are of use, or 0.
+
+    Only pairs of positive curvature keep the estimated curvature that of a peak.
+    """
+    for j in range(direction.size):
+        steps[row, j] = size * direction[j]
+        changes[row, j] = slope[j] - new_slope[j]
+    return int(_inner(steps[row], changes[row]) > 1e-10 * _inner(changes[row], changes[row]))
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _line_search(
+    address, data, start, free, factor, level, direction, height, gain, most, point, new_slope
+):
+    """Return a step that raises the density enough (0 if there is none), height and evaluations.
+
+    ``point`` and ``new_slope`` receive position and gradient after the step.
+    """
+    value, gradient = np.empty(2), np.empty((2, start.size))
+    size, new_height, n_tries = 1.0, height, 0
+    while n_tries < most:
+        point[:] = start
+        move_along(point, free, factor, size, direction)
+        n_tries += 1
+        failed = call_density(address, point, value, gradient, data) != 0
+        new_height = value[0] + value[1]
+        if not failed and new_height >= height + _SUFFICIENT * size * gain:
+            pull_back(gradient, 1.0, free, factor, new_slope)
+            _project(new_slope, level)
+            if np.isfinite(new_height) and np.isfinite(new_slope.sum()):
+                return size, new_height, n_tries
+        size *= 0.4
+        if size < 1e-10:
+            break
+    return 0.0, new_height, n_tries
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _climb(address, data, x, free, factor, level, most, log_density, settled, used):
     """Move every row to a peak, in place."""
     n, d = x.shape
@@ -124,35 +163,19 @@ def _climb(address, data, x, free, factor, level, most, log_density, settled, us
             if gain < _SETTLED:
                 settled[i] = True
                 break
-            size, accepted = 1.0, False
-            while used[i] < most:
-                point[:] = x[i]
-                move_along(point, free, factor, size, direction)
-                used[i] += 1
-                failed = call_density(address, point, value, gradient, data) != 0
-                new_height = value[0] + value[1]
-                if not failed and new_height >= height + _SUFFICIENT * size * gain:
-                    pull_back(gradient, 1.0, free, factor, new_slope)
-                    _project(new_slope, level)
-                    accepted = np.isfinite(new_height) and np.isfinite(new_slope.sum())
-                    if accepted:
-                        break
-                size *= 0.4
-                if size < 1e-10:
-                    break
+            size, new_height, n_tries = _line_search(
+                address, data, x[i], free, factor, level, direction, height, gain, most - used[i],
+                point, new_slope,
+            )  # fmt: skip
+            used[i] += n_tries
+            accepted = size > 0.0
             if not accepted:
                 if kept == 0:
                     settled[i] = gain < _ROUNDING * (1.0 + abs(height))
                     break
                 kept = 0
                 continue
-            row = kept % _MEMORY
-            for j in range(d):
-                steps[row, j] = size * direction[j]
-                changes[row, j] = slope[j] - new_slope[j]
-            # only pairs of positive curvature keep the estimate that of a peak
-            if _inner(steps[row], changes[row]) > 1e-10 * _inner(changes[row], changes[row]):
-                kept += 1
+            kept += _remember(size, direction, slope, new_slope, kept % _MEMORY, steps, changes)
             x[i] = point
             height = new_height
             slope[:] = new_slope

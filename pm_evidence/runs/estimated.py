@@ -13,7 +13,7 @@ from pm_evidence.samplers.n_particles import choose_particles, measure, tau_of
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
 
-__all__ = ["with_particles", "with_precision"]
+__all__ = ["kernel_of_prior", "with_particles", "with_precision"]
 
 
 def with_particles(
@@ -33,6 +33,11 @@ def with_particles(
         n_particles, _ = zip(*target.settings(), strict=True)
         target = target.with_settings([(n, chosen.n_seeds) for n in n_particles])
     return choose_particles(target, moves, seed, report), moves
+
+
+def kernel_of_prior(target: Any, kernel: str | Kernel) -> str | Kernel:
+    """Return what moves the run that normalises a prior, whose likelihood is not estimated."""
+    return "auto" if isinstance(target, EstimatedTarget) else kernel
 
 
 def with_precision(

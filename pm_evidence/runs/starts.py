@@ -21,16 +21,15 @@ __all__ = ["starts_from"]
 _GROUPS = 16
 
 
-@singledispatch
-def starts_from(target: Any, given: Any) -> ReverseStarts:
+def starts_from(target: Any, given: Any) -> ReverseStarts | None:
     """Return where reverse paths start, from what the user gives as ``reverse_start``.
 
     Parameters
     ----------
     target : Target
         What is annealed.
-    given : DataTree or ndarray
-        Posterior draws; states, for native targets.
+    given : DataTree, ndarray or None
+        Posterior draws; states, for native targets. None leaves the starts to the sampler.
 
     Raises
     ------
@@ -42,10 +41,15 @@ def starts_from(target: Any, given: Any) -> ReverseStarts:
     EvidenceWarning
         If the draws show divergences or have not converged.
     """
+    return None if given is None else _starts(target, given)
+
+
+@singledispatch
+def _starts(target: Any, given: Any) -> ReverseStarts:
     raise TypeError(f"reverse_start is not supported for a target of type {type(target).__name__}.")
 
 
-@starts_from.register
+@_starts.register
 def _(target: PyMCTarget, given: Any) -> ReverseStarts:
     draws = posterior_of(given, target.observed_data())
     x = target.rows_of(draws, "reverse_start")
@@ -54,7 +58,7 @@ def _(target: PyMCTarget, given: Any) -> ReverseStarts:
     return ReverseStarts(x, _groups(n_chains, n_draws), kind="given")
 
 
-@starts_from.register
+@_starts.register
 def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
     raise ValueError(
         "reverse_start must be left out where the likelihood is estimated: posterior draws do not "
@@ -62,7 +66,7 @@ def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
     )
 
 
-@starts_from.register
+@_starts.register
 def _(target: NativeTarget, given: Any) -> ReverseStarts:
     # parameters of a native target are not stored with arrays of states, and moves are cheap:
     # paths relax before they start

@@ -130,13 +130,10 @@ class SMC(Annealer):
         """Run one island of ``draws`` particles."""
         draw_seed, chain_seed = block_seeds(seed, phase, block)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
-        n_chains = max(-(-draws // self.chain_length), 2)
-        chains = streams(chain_seed, n_chains)
-        n = n_chains * self.chain_length
-        state = path.draw(n, draw_seed)
-        log_z, variance, carried = 0.0, 0.0, np.zeros(n)
-        tracer = Tracer(block, report)
-        visited = []
+        chains = streams(chain_seed, max(-(-draws // self.chain_length), 2))
+        n = len(chains) * self.chain_length
+        state, carried = path.draw(n, draw_seed), np.zeros(n)
+        log_z, variance, tracer, visited = 0.0, 0.0, Tracer(block, report), []
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
             ratio = path.log_ratio(state, start, beta)
             log_weight = carried + ratio
@@ -149,17 +146,14 @@ class SMC(Annealer):
                 state, info = kernel.advance(path, state, beta, chains)
                 carried = log_weight
             else:
-                variance += _variance_of_mean(log_weight, n_chains if tracer.n_stages else n)
+                variance += _variance_of_mean(log_weight, len(chains) if tracer.n_stages else n)
                 state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
                 carried = np.zeros(n)
             tracer.add(beta, energy, ratio, info, log_z, before)
-            kept = _VISITED if 2 * tracer.n_stages <= plan.n_stages else _VISITED_LATER
-            visited.append(state.take(rng.integers(n, size=kept)).to_draws())
+            visited.append(_some(state, 2 * tracer.n_stages <= plan.n_stages, rng))
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
-        bridge = None
-        if plan.fit is not None and ended and isinstance(path, Bridgeable):
-            bridge = path.bridge_work(plan.fit, state, n, rng)
+        bridge = _bridge(path, plan.fit, state, rng) if ended else None
         return BlockRecord(
             block=block,
             work=np.array([-log_z]),
@@ -194,6 +188,22 @@ class SMC(Annealer):
         weight = normalised(log_weight[order])
         chosen = order[resample(weight, len(chains), rng, self.resampling)]
         return grow_chains(path, kernel, state.take(chosen), beta, self.chain_length, chains)
+
+
+def _bridge(
+    path: Path, fit: Any, state: Any, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the work between the pilot's fit and the target, where there is one."""
+    if fit is None or not isinstance(path, Bridgeable):
+        return None
+    return path.bridge_work(fit, state, len(state), rng)
+
+
+def _some(state: Any, early: bool, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a few states of a stage, for a survey."""
+    return state.take(
+        rng.integers(len(state), size=_VISITED if early else _VISITED_LATER)
+    ).to_draws()
 
 
 def _variance_of_mean(log_weight: NDArray[np.float64], n_units: int) -> float:

@@ -164,45 +164,50 @@ def renew(
     )
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        spins, others, words, digits = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 4, 5, 6)
-        )
-        site, n_sides = args[1], len(form[0])
-        two, folded, n_undecided = (len(part) for part in form[2:])
-        reference = lanes.load(builder, spins, args[2])
-        start = builder.mul(site, WORD(n_sides))
-        unlike = []
-        for k in range(n_sides):
-            other = builder.load(builder.gep(others, [builder.add(start, WORD(k))]))
-            unlike.append(reference ^ lanes.load(builder, spins, other))
-        classes, turned = _classes(builder, unlike), lanes.constant(builder, 0)
-        n_columns = len(classes) * (1 + two)
-        if folded:
-            classes, turned = _folded(classes)
-        if two:
-            own = reference ^ lanes.load(builder, spins, args[3])
-            classes = [c & ~own for c in classes] + [c & own for c in classes]
-        size = WORD((_DIGITS + 1) * n_columns)
-        digits = builder.gep(digits, [builder.mul(args[7], size)])
-
-        def digit(row: Any, wanted: int = n_undecided) -> Vector:
-            """Return one digit of every chain's probability, of the first classes only."""
-            found = lanes.constant(builder, 0)
-            first = builder.mul(row, WORD(n_columns))
-            for k, of_class in enumerate(classes[:wanted]):
-                word = builder.load(builder.gep(digits, [builder.add(first, WORD(k))]))
-                found = found | (of_class & lanes.spread(builder, word))
-            return found
-
-        certain = digit(WORD(0), len(classes))
-        opposite, generator = _below(builder, certain, digit, words)
-        opposite = opposite ^ turned
-        lanes.store(reference ^ opposite, spins, site)
-        for k in range(4):
-            lanes.store(generator[k], words, WORD(k))
-        return opposite.popcount()
+        return _renew_code(context, builder, sig, args, form)
 
     return signature, codegen
+
+
+def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> Any:
+    """Emit the code of ``renew``."""
+    spins, others, words, digits = (
+        context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 4, 5, 6)
+    )
+    site, n_sides = args[1], len(form[0])
+    two, folded, n_undecided = (len(part) for part in form[2:])
+    reference = lanes.load(builder, spins, args[2])
+    start = builder.mul(site, WORD(n_sides))
+    unlike = []
+    for k in range(n_sides):
+        other = builder.load(builder.gep(others, [builder.add(start, WORD(k))]))
+        unlike.append(reference ^ lanes.load(builder, spins, other))
+    classes, turned = _classes(builder, unlike), lanes.constant(builder, 0)
+    n_columns = len(classes) * (1 + two)
+    if folded:
+        classes, turned = _folded(classes)
+    if two:
+        own = reference ^ lanes.load(builder, spins, args[3])
+        classes = [c & ~own for c in classes] + [c & own for c in classes]
+    size = WORD((_DIGITS + 1) * n_columns)
+    digits = builder.gep(digits, [builder.mul(args[7], size)])
+
+    def digit(row: Any, wanted: int = n_undecided) -> Vector:
+        """Return one digit of every chain's probability, of the first classes only."""
+        found = lanes.constant(builder, 0)
+        first = builder.mul(row, WORD(n_columns))
+        for k, of_class in enumerate(classes[:wanted]):
+            word = builder.load(builder.gep(digits, [builder.add(first, WORD(k))]))
+            found = found | (of_class & lanes.spread(builder, word))
+        return found
+
+    certain = digit(WORD(0), len(classes))
+    opposite, generator = _below(builder, certain, digit, words)
+    opposite = opposite ^ turned
+    lanes.store(reference ^ opposite, spins, site)
+    for k in range(4):
+        lanes.store(generator[k], words, WORD(k))
+    return opposite.popcount()
 
 
 def _folded(classes: list[Vector]) -> tuple[list[Vector], Vector]:

@@ -143,45 +143,49 @@ def _drawing(codes: tuple[int, ...], in_field: bool) -> Any:
         """
         signature = types.uint64(sites, site, near, favoured, random, table, q)
 
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            colours, special, words, rows = (
-                context.make_array(sig.args[k])(context, builder, args[k]).data
-                for k in (0, 3, 4, 5)
-            )
-
-            def start(site: Any) -> Any:
-                return builder.mul(site, INDEX(SIDE))
-
-            def row(what: int, k: int) -> Vector:
-                place = INDEX((what * _N_CLASSES + k) * _HALF)
-                return Vector.load(builder, rows, place, 16, _HALF)
-
-            sides = [builder.extract_value(args[2], k) for k in range(_SIDES)]
-            near = [Vector.load(builder, colours, start(k), 8, SIDE) for k in sides]
-            if in_field:
-                near.append(Vector.load(builder, special, INDEX(0), 8, SIDE))
-            pairs, with_others = _compared(near)
-            n_colours = Vector.spread(builder, args[6], 16, _HALF)
-            halves = []
-            for first in (0, _HALF):
-                even, odd = (
-                    Vector.load(builder, words, INDEX(k + first // 2), 32, _LANES)
-                    for k in (0, _HALF)
-                )
-                code = pairs.part(first, _HALF).resized(16)
-                lengths = _lengths(
-                    code, [paired.part(first, _HALF) for paired in with_others], codes, row
-                )
-                halves.append(_placed(even, odd, lengths[: len(near)], n_colours))
-            colour, doubt, *behind = (a.join(b) for a, b in zip(*halves, strict=True))
-            for is_behind, other in zip(behind, near, strict=True):
-                colour = is_behind.choose(other, colour)
-            colour.store(colours, start(args[1]))
-            return doubt.bits()
-
-        return signature, codegen
+        return signature, _colour_codegen(codes, in_field)
 
     return draw
+
+
+def _colour_codegen(codes: tuple[int, ...], in_field: bool) -> Any:
+    """Return what emits the code of a draw; see ``_drawing``."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        colours, special, words, rows = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 3, 4, 5)
+        )
+
+        def start(site: Any) -> Any:
+            return builder.mul(site, INDEX(SIDE))
+
+        def row(what: int, k: int) -> Vector:
+            place = INDEX((what * _N_CLASSES + k) * _HALF)
+            return Vector.load(builder, rows, place, 16, _HALF)
+
+        sides = [builder.extract_value(args[2], k) for k in range(_SIDES)]
+        near = [Vector.load(builder, colours, start(k), 8, SIDE) for k in sides]
+        if in_field:
+            near.append(Vector.load(builder, special, INDEX(0), 8, SIDE))
+        pairs, with_others = _compared(near)
+        n_colours = Vector.spread(builder, args[6], 16, _HALF)
+        halves = []
+        for first in (0, _HALF):
+            even, odd = (
+                Vector.load(builder, words, INDEX(k + first // 2), 32, _LANES) for k in (0, _HALF)
+            )
+            code = pairs.part(first, _HALF).resized(16)
+            lengths = _lengths(
+                code, [paired.part(first, _HALF) for paired in with_others], codes, row
+            )
+            halves.append(_placed(even, odd, lengths[: len(near)], n_colours))
+        colour, doubt, *behind = (a.join(b) for a, b in zip(*halves, strict=True))
+        for is_behind, other in zip(behind, near, strict=True):
+            colour = is_behind.choose(other, colour)
+        colour.store(colours, start(args[1]))
+        return doubt.bits()
+
+    return codegen
 
 
 def _compared(near: list[Vector]) -> tuple[Vector, list[Vector]]:
