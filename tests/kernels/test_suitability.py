@@ -104,7 +104,12 @@ WRONG_TARGETS = [
     (SwendsenWang(), MIXED, r"kernel SwendsenWang must move a pe\.Ising or pe\.Potts"),
     (SpinHeatBath(), CONTINUOUS, r"kernel SpinHeatBath must move a pe\.Ising"),
     (pe.HMC, MIXED, r"kernel must be one of auto, hmc, random_walk or a kernel object.*class HMC"),
-    (SimpleNamespace(advance=print), MIXED, r"without learn, adjust, frozen, reversed, settings"),
+    (SimpleNamespace(advance=print), MIXED, r"without reversed, settings"),
+    (
+        SimpleNamespace(advance=print, reversed=print, settings=print, learn=print),
+        MIXED,
+        r"without adjust, without_exploration",
+    ),
 ]
 
 

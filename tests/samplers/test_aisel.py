@@ -152,8 +152,8 @@ def test_what_anneals():
     assert smc == SMC(islands=8, chain_length=3, ess=0.8, resampling="ssp")
     ais = AISEL(islands=8, ess=0.8, n_stages=30, resampling=None).annealer
     assert ais == AIS(islands=8, ess=0.8, n_stages=30)
-    assert AISEL().n_blocks == 1
-    assert AISEL(renewal=0.5).n_blocks > 1
+    assert AISEL().n_seeds == 1
+    assert AISEL(renewal=0.5).n_seeds > 1
 
 
 @pytest.mark.parametrize(

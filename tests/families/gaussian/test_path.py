@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
+from pm_evidence.core.contracts import Bridgeable, HasPosterior
 from pm_evidence.families.gaussian.path import MovingGaussian
 
 GAUSSIANS = [pe.Gaussian(), pe.Gaussian(-1.0, 0.5, 2.0, 3.0), pe.Gaussian(0.0, 1.0, 5.0, 1.0)]
@@ -93,7 +94,4 @@ def test_neighbours_lie_side_by_side():
 
 def test_there_is_no_fitted_density():
     path = MovingGaussian(pe.Gaussian())
-    state = path.at(np.zeros((10, 1)))
-    assert path.fit(state) is None
-    with pytest.raises(NotImplementedError):
-        path.bridge_work(None, state, 10, np.random.default_rng(1))
+    assert not isinstance(path, Bridgeable | HasPosterior)
