@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.cumulant import (
@@ -25,13 +26,22 @@ __all__ = ["one_sided", "two_sided"]
 
 Floats = NDArray[np.float64]
 
-# Fewer effective paths than this, as the other direction tells, may hide the heaviest.
+# With fewer effective paths than this, counted with the paths of the other direction, the paths of
+# the largest weights may not have been sampled.
 _LEAST_EFFECTIVE_PATHS = 50.0
-# Standard errors by which an estimate may differ from Bennett's, and the least such error in its.
+# An estimate may differ from Bennett's by this number of standard errors of the difference, each of
+# which is taken to be at least this share of Bennett's own error.
 _EXCLUDED, _LEAST_DIFFERENCE = 3.0, 0.1
-# Where paths fail in these ways, importance sampling from a fitted density may still be right.
-# Where they contradict each other, that is to be known first.
-_REPLACED = ("missed_mass", "no_overlap", "dominated", "heavy_tail", "high_variance", "no_error")
+# If the estimate from paths has one of these statuses, importance sampling is recommended instead.
+# A contradiction between paths is not among them, because the user has to know of it.
+_REPLACED = (
+    Status.MISSED_MASS,
+    Status.NO_OVERLAP,
+    Status.DOMINATED,
+    Status.HEAVY_TAIL,
+    Status.HIGH_VARIANCE,
+    Status.NO_ERROR,
+)
 
 
 def one_sided(record: RunRecord) -> list[LogEvidence]:
@@ -48,18 +58,19 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward and reverse paths."""
     forward, reverse, origin = record.work_forward, record.work_reverse, record.origin
     both = bar(forward, reverse, reverse_blocks=origin)
-    met = forward[np.isfinite(forward)]  # reverse paths never take those of weight zero
-    there = _seen_from_behind(jarzynski(forward), -forward, -reverse, both)
-    back = _seen_from_behind(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
-    remedy = "the moves do not mix. Use more stages, better starts or another kernel."
+    met = forward[np.isfinite(forward)]  # reverse paths cannot have weight zero
+    there = _checked_by_reversal(jarzynski(forward), -forward, -reverse, both)
+    back = _checked_by_reversal(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
+    remedy = "the kernel does not mix. Use more stages, better starts or another kernel."
     there, back = agreeing(there, back, "forward annealing", "reverse annealing", remedy)
     if record.islands:
-        # small islands are there to start from: their own weights are too uneven to report
+        # the islands are small, since they only provide starts: their own estimate is too noisy to
+        # be reported
         smc = jarzynski(np.concatenate([block.work for block in record.islands]), name="smc")
-        both, _ = agreeing(both, smc, "annealing both ways", "its islands", remedy)
+        both, _ = agreeing(both, smc, "annealing in both directions", "smc", remedy)
     both, drawn = _with_check(both, record)
-    if "inconsistent" in (there.status, back.status) and both.status == "ok":
-        both = replace(both, status="inconsistent", message=there.message)
+    if Status.INCONSISTENT in (there.status, back.status) and both.status == Status.OK:
+        both = replace(both, status=Status.INCONSISTENT, message=there.message)
     others = [histogram(forward, reverse, reverse_blocks=origin), there, back]
     if np.isfinite(forward).all():
         others += [
@@ -77,9 +88,10 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
 
 
 def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
-    """Return an estimate, judged by importance sampling from a fitted density where there is one.
+    """Return an estimate, checked by importance sampling, and the estimates that check it.
 
-    And the estimates of the islands that reverse paths started from, or of the fitted density.
+    These are made from a density fitted to posterior draws, and from the islands that reverse paths
+    started from; there are none without a fitted density.
     """
     blocks = record.islands or record.forward
     works = [block.bridge for block in blocks if block.bridge is not None]
@@ -88,8 +100,8 @@ def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, 
     drawn = importance(np.concatenate([forward for forward, _ in works]))
     if record.islands:
         drawn = of_uncovered(drawn, uncovered(works))
-    if drawn.status == "ok":
-        remedy = "the fitted density leaves out what the paths met. Use more draws."
+    if drawn.status == Status.OK:
+        remedy = "the fitted density misses a region that the paths found. Use more draws."
         estimate = short_of(estimate, drawn)
         estimate, drawn = agreeing(estimate, drawn, "annealing", "importance sampling", remedy)
     others = [bridge(works)] if record.islands else []
@@ -97,8 +109,8 @@ def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, 
 
 
 def _first_of(estimate: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None:
-    """Return importance sampling if it is to be recommended instead of an estimate of paths."""
-    if not drawn or drawn[-1].status != "ok" or estimate.status not in _REPLACED:
+    """Return the importance sampling estimate if it is recommended in place of one from paths."""
+    if not drawn or drawn[-1].status != Status.OK or estimate.status not in _REPLACED:
         return None
     message = (
         f"importance is recommended because the status of {estimate.estimator} is "
@@ -107,37 +119,39 @@ def _first_of(estimate: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | 
     return replace(drawn[-1], message=message)
 
 
-def _seen_from_behind(
+def _checked_by_reversal(
     estimate: LogEvidence, log_weight: Floats, log_other: Floats, both: LogEvidence
 ) -> LogEvidence:
-    """Return an exponential average with a verdict from paths of the other direction.
+    """Return an exponential average, as ``"heavy_tail"`` if the other direction shows that it is.
 
-    Their mean weight over this direction's is the inverse of the effective share of paths: a run
-    that never met its heaviest paths cannot know it, but the other direction starts from them.
+    The mean weight of the other direction's paths over that of this direction's is the inverse of
+    the effective share of paths. If the paths of the largest weights were not sampled, the weights
+    of one direction cannot show it; the paths of the other direction can, because they are typical
+    of the end where those weights are large.
     """
-    if estimate.status != "ok" or not np.isfinite(both.value):
+    if estimate.status != Status.OK or not np.isfinite(both.value):
         return estimate
     value = log_mean_exp(log_weight)
     effective = len(log_weight) * float(np.exp(value - log_mean_exp(log_other)))
     if effective >= min(_LEAST_EFFECTIVE_PATHS, 0.5 * len(log_weight)):
         return estimate
     message = (
-        f"paths of the other direction show that only about {effective:.1f} of "
-        f"{len(log_weight)} paths carry the weight: the error is not to be trusted. Use bar, or "
-        "more stages."
+        "the paths of the other direction show that the effective number of paths is only about "
+        f"{effective:.1f} of {len(log_weight)}: the error cannot be trusted. Use the estimate "
+        "'bar', or more stages."
     )
-    return replace(estimate, status="heavy_tail", message=message)
+    return replace(estimate, status=Status.HEAVY_TAIL, message=message)
 
 
 def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
-    """Return an estimate from the same work, with a status where Bennett's excludes it.
+    """Return an estimate from the same work, as ``"inconsistent"`` if it contradicts Bennett's.
 
-    Hausman's (1978) test: what an efficient estimate and another one differ by has the difference
-    of their variances.
+    This is the test of Hausman (1978): the variance of the difference between an efficient estimate
+    and another one is the difference of their variances.
     """
-    if other.status != "ok":
+    if other.status != Status.OK:
         return other
-    if both.status != "ok":
+    if both.status != Status.OK:
         return replace(other, status=both.status, message=both.message)
     least = _LEAST_DIFFERENCE * both.mcse
     error = float(np.sqrt(max(other.mcse**2 - both.mcse**2, least**2)))
@@ -145,7 +159,8 @@ def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
     if distance <= _EXCLUDED * error + ROUNDING:
         return other
     message = (
-        f"it differs from bar by {distance:.3f} nats, {times(distance, error)} standard errors "
-        "of the difference: it rests on paths that were not met. Use bar."
+        f"the estimate differs from bar by {distance:.3f} nats, {times(distance, error)} standard "
+        "errors of the difference: the paths of the largest weights were not sampled. Use the "
+        "estimate 'bar'."
     )
-    return replace(other, status="inconsistent", message=message)
+    return replace(other, status=Status.INCONSISTENT, message=message)

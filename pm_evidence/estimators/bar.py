@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.jarzynski import checked_work
 from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
@@ -17,12 +18,12 @@ __all__ = ["Overlap", "bar", "bar_log_evidence", "overlap"]
 Floats = NDArray[np.float64]
 
 _MAX_ITERATIONS = 200
-# With fewer paths where both directions are found the interval does not hold.
+# With fewer paths in the overlap of both directions the interval does not have its coverage.
 _LEAST_COMMON_PATHS = 10.0
-# Standard errors by which the two directions may fail the fluctuation theorem.
+# The two directions may violate the fluctuation theorem by this number of standard errors.
 _LARGEST_MISFIT = 4.0
 _ROUNDING = 1e-9
-_NOTHING = 1e-100  # common paths
+_NOTHING = 1e-100  # paths in the overlap
 
 
 def bar(
@@ -62,10 +63,11 @@ def bar(
     Bennett (1976); Habeck (2017), Eq. 14, for unequal numbers of paths. Consistent where reverse
     paths start from the target, with the smallest asymptotic variance of all estimators that only
     see the work; the error is that variance (Bennett's Eq. 10a; Shirts, Bair, Hooker and Pande
-    2003), or its sum over blocks. Distrust it where fewer than about ten paths lie where both
-    directions have been (status ``"no_overlap"``), and where the two directions contradict the
-    fluctuation theorem (``"inconsistent"``): reverse paths then did not start from the target, or
-    a kernel was not reversed.
+    2003), or its sum over blocks. It cannot be trusted if fewer than about ten paths lie in the
+    overlap of both directions (status ``"no_overlap"``), or if the two directions contradict the
+    fluctuation theorem, which says that ``p_F(w) / p_R(w) = exp(w + log Z)`` for the densities of
+    forward and reverse work (``"inconsistent"``): then the reverse paths did not start from the
+    target, or a kernel was not reversed.
 
     Examples
     --------
@@ -82,11 +84,11 @@ def bar(
     )
     shared = overlap(forward, reverse)
     if not np.isfinite(shared.log_evidence):
-        message = "no forward path has any weight; use more draws or more stages."
-        return LogEvidence(-np.inf, float("nan"), name, "no_support", message=message)
+        message = "every forward path has weight zero. Use more draws or more stages."
+        return LogEvidence(-np.inf, float("nan"), name, Status.NO_SUPPORT, message=message)
     value = shared.log_evidence
     if shared.n_common < _NOTHING:
-        return LogEvidence(value, float("nan"), name, "no_overlap", message=_no_overlap(0.0))
+        return LogEvidence(value, float("nan"), name, Status.NO_OVERLAP, message=_no_overlap(0.0))
     found = spread(*zip(shared.contributions(), blocks, strict=True))
     status, message = _verdict(shared, found, shared.misfit(*blocks))
     return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
@@ -94,17 +96,17 @@ def bar(
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Where forward and reverse work meet.
+    """The overlap of forward and reverse work.
 
     Parameters
     ----------
     log_evidence : float
         Bennett's estimate of log Z in nats.
     forward : ndarray, shape (n_forward,)
-        Probability that a path of this work, drawn from both directions' paths together, is a
-        reverse one.
+        For every forward path, the probability that a path with this work is a reverse one if it
+        is picked at random from all paths of both directions.
     reverse : ndarray, shape (n_reverse,)
-        Probability that it is a forward one.
+        For every reverse path, the probability that such a path is a forward one.
     work_forward, work_reverse : ndarray
         The work itself, in nats.
     """
@@ -117,12 +119,12 @@ class Overlap:
 
     @property
     def n_common(self) -> float:
-        """Number of paths that lie where both directions have been, about."""
+        """Expected number of paths in the overlap of both directions."""
         return float(0.5 * (self.forward.sum() + self.reverse.sum()))
 
     @property
     def most_common(self) -> float:
-        """Number of common paths if both densities were the same."""
+        """Number of paths in the overlap if both densities were the same."""
         return len(self.forward) * len(self.reverse) / (len(self.forward) + len(self.reverse))
 
     @property
@@ -131,7 +133,7 @@ class Overlap:
         return self.n_common / self.most_common
 
     def contributions(self) -> tuple[Floats, Floats]:
-        """Return what every path adds to the deviation of log Z, by direction."""
+        """Return the contribution of every path to the error of log Z, by direction."""
         return (
             (self.forward.mean() - self.forward) / -self.n_common,
             (self.reverse.mean() - self.reverse) / self.n_common,
@@ -142,7 +144,7 @@ class Overlap:
         forward_blocks: NDArray[np.int64] | None = None,
         reverse_blocks: NDArray[np.int64] | None = None,
     ) -> float:
-        """Return how far the directions contradict each other, in standard errors.
+        """Return by how many standard errors the work violates the fluctuation theorem.
 
         By the fluctuation theorem the log odds of a path's direction are its work plus log Z, with
         a slope of one; this is the score test of the slope.
@@ -151,7 +153,7 @@ class Overlap:
         reverse = np.concatenate([self.forward, 1.0 - self.reverse])  # probability of reverse
         weight = reverse * (1.0 - reverse)
         total = float(weight.sum())
-        if total == 0.0:  # no path lies where its direction is in doubt
+        if total == 0.0:  # the direction of every path is certain
             return 0.0
         work = np.where(weight > 0.0, work, 0.0)
         deviation = work - float(weight @ work) / total
@@ -168,7 +170,7 @@ class Overlap:
 
 
 def overlap(work_forward: Floats, work_reverse: Floats) -> Overlap:
-    """Solve Bennett's equation and return where the directions meet; see `bar`."""
+    """Solve Bennett's equation and return the overlap of the directions; see `bar`."""
     value = bar_log_evidence(work_forward, work_reverse)
     shift = np.log(len(work_forward) / len(work_reverse))
     if not np.isfinite(value):
@@ -245,23 +247,25 @@ def _log_expit(x: Floats) -> Floats:
 
 def _no_overlap(n_common: float) -> str:
     return (
-        f"forward and reverse runs hardly meet (about {n_common:.1f} common paths): the error is "
-        "not to be trusted. Use more stages, more steps or a better kernel."
+        f"forward and reverse work hardly overlap (about {n_common:.1f} paths in the overlap): the "
+        "error cannot be trusted. Use more stages, more steps or a better kernel."
     )
 
 
-def _verdict(shared: Overlap, found: Spread, misfit: float) -> tuple[str, str]:
+def _verdict(shared: Overlap, found: Spread, misfit: float) -> tuple[Status, str]:
     # SciPy is imported where it is used: it takes as long as the rest of the package
     from scipy.special import ndtr, stdtrit
 
     if not np.isfinite(found.mcse):
-        return "no_error", "one independent path or block has no error estimate; use at least two."
+        message = "a single independent path or block gives no error estimate. Use at least two."
+        return Status.NO_ERROR, message
     if shared.n_common < min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common):
-        return "no_overlap", _no_overlap(shared.n_common)
+        return Status.NO_OVERLAP, _no_overlap(shared.n_common)
     if abs(misfit) > stdtrit(max(found.dof, 1.0), ndtr(_LARGEST_MISFIT)):
-        return "inconsistent", (
-            f"forward and reverse work contradict each other by {abs(misfit):.1f} standard errors: "
-            "the reverse runs did not start from the posterior. Give them better starts "
+        return Status.INCONSISTENT, (
+            "forward and reverse work contradict each other (the fluctuation theorem is violated "
+            f"by {abs(misfit):.1f} standard errors): the reverse paths did not start from the "
+            "posterior. Give them better starts "
             "(reverse_start=), more stages or a better kernel."
         )
-    return "ok", ""
+    return Status.OK, ""

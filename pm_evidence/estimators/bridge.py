@@ -39,8 +39,9 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
 
     Notes
     -----
-    Meng and Wong (1996) with the optimal bridge, which is Bennett's (1976) ratio. Distrust it where
-    posterior draws miss a mode, as they then do in every estimate made from them.
+    Meng and Wong (1996) with the optimal bridge, which is Bennett's (1976) ratio. If the posterior
+    draws miss a mode, the estimate misses the evidence of this mode as well, and its error does not
+    show it.
     """
     checked = checked_works(works)
     forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
@@ -54,7 +55,7 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
 
 
 def checked_works(works: Any) -> list[tuple[Floats, ...]]:
-    """Return the work of every block; raise ValueError where there is none, or no pair."""
+    """Return the work of every block; raise ValueError if it is missing or not a pair."""
     if not isinstance(works, list | tuple) or not works:
         raise ValueError(
             f"works must be a list of at least one pair (forward, reverse), got "
@@ -77,7 +78,7 @@ def checked_works(works: Any) -> list[tuple[Floats, ...]]:
 
 
 def _checked_side(name: str, values: ArrayLike) -> Floats:
-    if np.shape(plain_array(name, values)) == (0,):  # a block may have nothing to add on one side
+    if np.shape(plain_array(name, values)) == (0,):  # a block may have no work on one side
         return np.empty(0)
     return checked_work(values, name=name)
 

@@ -1,10 +1,11 @@
-"""Cumulant expansions of the work, and the bounds that they correct."""
+"""Cumulant expansions of the work, and the bounds on log Z that are their first terms."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_flag
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import checked_pair
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.jarzynski import checked_work
@@ -14,7 +15,7 @@ __all__ = ["cumulant", "cumulant_forward", "cumulant_reverse", "lower_bound", "u
 
 Floats = NDArray[np.float64]
 
-# An expansion is cut off safely while the next term stays below this many standard errors.
+# The status is "ok" while the first neglected term is below this number of standard errors.
 _LARGEST_CUT = 0.25
 _FEWEST_PATHS = 10
 
@@ -41,10 +42,11 @@ def lower_bound(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvide
 
     Notes
     -----
-    Habeck (2017), Eq. 7. The expectation lies below log Z strictly, whatever the kernels do.
+    Habeck (2017), Eq. 7. The expectation lies below log Z for any kernels, including kernels that
+    do not mix.
     """
     values = checked_work(work)
-    message = "a strict bound: expected to lie below log Z, whatever the kernels do."
+    message = "a strict bound, not an estimate: its expectation lies below log Z for any kernels."
     return _bound(values, checked_blocks("blocks", blocks, values), "lower_bound", message)
 
 
@@ -74,15 +76,18 @@ def upper_bound(
 
     Notes
     -----
-    Habeck (2017), Eq. 7. The expectation lies above log Z strictly only where every reverse path
-    starts from an exact draw of the target, as on simulated data (`simulate_and_certify`); from
-    draws of MCMC or SMC the bound holds as far as those have converged.
+    Habeck (2017), Eq. 7. If every reverse path starts from an exact draw of the target, as with
+    simulated data (`simulate_and_certify`), the expectation lies above log Z for any kernels. If
+    the paths start from draws of MCMC or SMC, this holds only if those have converged.
     """
     check_flag("exact", exact)
     values = checked_work(work, finite=True)
-    message = "a strict bound: expected to lie above log Z, whatever the kernels do."
+    message = "a strict bound, not an estimate: its expectation lies above log Z for any kernels."
     if not exact:
-        message = "expected to lie above log Z as far as the reverse runs start from the posterior."
+        message = (
+            "a bound, not an estimate: its expectation lies above log Z if the reverse "
+            "paths start from draws of the posterior."
+        )
     return _bound(values, checked_blocks("blocks", blocks, values), "upper_bound", message)
 
 
@@ -109,8 +114,8 @@ def cumulant_forward(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Log
     Notes
     -----
     Hummer (2001); Habeck (2017), Eq. 12. Exact for normally distributed work and biased otherwise:
-    the status is ``"not_normal"`` wherever the third cumulant could move the estimate by more than
-    a quarter of its error.
+    the status is ``"not_normal"`` if the third cumulant could change the estimate by more than a
+    quarter of its error.
     """
     return _one_sided(checked_work(work, finite=True), blocks, 1.0, "cumulant_forward")
 
@@ -137,7 +142,7 @@ def cumulant_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Log
 
     Notes
     -----
-    Hummer (2001); Habeck (2017), Eq. 12. Distrust it as `cumulant_forward`.
+    Hummer (2001); Habeck (2017), Eq. 12. The status is that of `cumulant_forward`.
     """
     return _one_sided(checked_work(work, finite=True), blocks, -1.0, "cumulant_reverse")
 
@@ -175,7 +180,7 @@ def cumulant(
     -----
     Hummer (2001); Habeck (2017), Eq. 13: a trapezoid with end corrections between the two work
     densities, whose next term is the difference of the fourth cumulants over 720. The status is
-    ``"not_normal"`` where that term could move the estimate by more than a quarter of its error.
+    ``"not_normal"`` if that term could change the estimate by more than a quarter of its error.
     """
     forward, reverse = checked_pair(work_forward, work_reverse)
     forward = checked_work(forward, name="work_forward", finite=True)
@@ -209,16 +214,19 @@ def _one_sided(work: Floats, blocks: ArrayLike | None, sign: float, name: str) -
 def _expanded(
     value: float, found: Spread, cut: float, noise: float, fewest: int, name: str
 ) -> LogEvidence:
-    """Return an estimate that leaves out a term of size ``cut``, known up to ``noise``."""
-    status, message = "ok", ""
+    """Return an estimate that neglects a term of size ``cut``, whose own error is ``noise``."""
+    status, message = Status.OK, ""
     if fewest < _FEWEST_PATHS or not np.isfinite(found.mcse):
-        status = "no_error"
-        message = f"{fewest} paths say too little of their variance; use at least {_FEWEST_PATHS}."
-    elif abs(cut) + noise > _LARGEST_CUT * found.mcse:
-        status = "not_normal"
+        status = Status.NO_ERROR
         message = (
-            f"the work is not known to be normal: the next cumulant may move log Z by "
-            f"{abs(cut) + noise:.2g} nats. Use bar, or more stages."
+            f"{fewest} paths are too few to estimate the variance of the work. Use at least "
+            f"{_FEWEST_PATHS}."
+        )
+    elif abs(cut) + noise > _LARGEST_CUT * found.mcse:
+        status = Status.NOT_NORMAL
+        message = (
+            "the work may not be normally distributed: the next cumulant could change log Z by "
+            f"{abs(cut) + noise:.2g} nats. Use the estimate 'bar', or more stages."
         )
     return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
 
@@ -226,8 +234,8 @@ def _expanded(
 def _bound(work: Floats, blocks: NDArray[np.int64] | None, name: str, message: str) -> LogEvidence:
     value = -float(work.mean())
     if not np.isfinite(value):
-        return LogEvidence(value, float("nan"), name, "bound", message=message)
+        return LogEvidence(value, float("nan"), name, Status.BOUND, message=message)
     found = spread(((-value - work) / work.size, blocks))
     return LogEvidence(
-        value, found.mcse, name, "bound", *interval(value, found), message, found.dof
+        value, found.mcse, name, Status.BOUND, *interval(value, found), message, found.dof
     )

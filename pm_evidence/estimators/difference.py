@@ -2,6 +2,7 @@
 
 from pm_evidence.core.checks import check_kind
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.standard_errors import Spread, combined
 
@@ -19,7 +20,8 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     Returns
     -------
     LogEvidence
-        With the first status that is not ``"ok"``, and a Student interval whose degrees of freedom
+        Its status and message are those of the first of the two whose status is not ``"ok"``. Its
+        interval is a Student interval whose degrees of freedom
         are those of Welch and Satterthwaite.
 
     Raises
@@ -31,7 +33,7 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
         check_kind(name, estimate, LogEvidence, "pass an estimate, for example pe.log_evidence(dt)")
     value = minuend.value - subtrahend.value
     found = combined(*(Spread(each.mcse, each.dof) for each in (minuend, subtrahend)))
-    worst = minuend if minuend.status != "ok" else subtrahend
+    worst = minuend if minuend.status != Status.OK else subtrahend
     return LogEvidence(
         value,
         found.mcse,

@@ -1,4 +1,4 @@
-"""Whether islands and a density that was fitted to them describe the same posterior."""
+"""Checks whether islands and a density fitted to them describe the same posterior."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
-# Standard errors by which a moment of islands and one of importance sampling exclude each other.
+# A moment of the islands contradicts importance sampling beyond this number of standard errors.
 _EXCLUDED = 5.0
 
 
@@ -23,21 +23,21 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     Parameters
     ----------
     works : sequence of tuple of two ndarray
-        Of every island, ``log q(x) - log f(x)`` in nats at draws from the fitted density ``q`` and
+        For every island, ``log q(x) - log f(x)`` in nats at draws from the fitted density ``q`` and
         at its draws from the posterior ``f / Z``.
 
     Returns
     -------
     float
-        The share, from 0 to 1; 0 where it is within the error of what islands tell.
+        The share, from 0 to 1; 0 if it does not exceed two of its standard errors.
 
     Notes
     -----
     Let ``w = f / (q Z)``, and ``t`` be the largest weight of ``n`` draws from ``q``. Importance
     sampling misses about ``P(w > t)`` of the evidence, with the probability taken under the
     posterior. Where weights have a Pareto tail of shape ``k < 1``, this is about
-    ``t / (n (1 - k))``, and the error of importance sampling is at least ``t / n``; a share of many
-    errors says that the draws did not meet the tail at all.
+    ``t / (n (1 - k))``, and the error of importance sampling is at least ``t / n``. If the share is
+    many times this error, the draws from ``q`` did not reach the tail at all.
     """
     least = min(float(forward.min()) for forward, _ in works)
     share = np.array([float(np.mean(reverse < least)) for _, reverse in works])
@@ -47,9 +47,10 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
 
 
 def moments_differ(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floats) -> bool:
-    """Whether importance sampling excludes a mean or a mean square of islands.
+    """Return whether a mean or a variance of the islands' draws contradicts importance sampling.
 
-    Islands then hold modes in wrong shares, though they may agree with each other.
+    If so, the modes have wrong weights in the islands, although the islands may agree with each
+    other.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The density of the work from forward and reverse paths together, and what follows from it."""
+"""The density of the work from forward and reverse paths together, and log Z from it."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,8 +53,8 @@ def _log_evidence(forward: Floats, reverse: Floats) -> float:
     """Return Bennett's estimate; raise ValueError if no forward path has any weight."""
     if not np.isfinite(forward).any():
         raise ValueError(
-            "work_forward must hold a finite value, got none: no forward path has any weight. Use "
-            "more draws or more stages."
+            "work_forward must hold a finite value, got none: every forward path has weight zero. "
+            "Use more draws or more stages."
         )
     return overlap(forward, reverse).log_evidence
 
@@ -92,7 +92,8 @@ def histogram(
     -----
     Habeck (2017), Eq. 16. The histogram is the nonparametric maximum likelihood estimate with two
     "temperatures", the two directions, so its log Z is Bennett's, and so are its error and status.
-    What it adds is the density itself (`work_density`) and its posterior (`histogram_posterior`).
+    In addition there are the density itself (`work_density`) and a posterior of log Z
+    (`histogram_posterior`).
     """
     return bar(
         work_forward,
@@ -137,8 +138,8 @@ def histogram_draws(
     -----
     Habeck (2017), section 5.3 and supplement: the probabilities of the observed work values are
     unknown, and a Gibbs sampler draws them under a flat prior on their logarithms, with two gamma
-    variables that make them independent of each other. It mixes slowly where the directions hardly
-    overlap; Bennett's status says so.
+    variables that make them independent of each other. The sampler mixes slowly if the directions
+    hardly overlap, in which case the status of `bar` is ``"no_overlap"``.
     """
     forward, reverse = checked_pair(work_forward, work_reverse)
     check_count("draws", draws, 1, _MOST_DRAWS)
@@ -183,8 +184,8 @@ def histogram_posterior(
 
     Notes
     -----
-    Habeck (2017), section 5.3. It takes all paths as independent; use `bar` with blocks where they
-    are not.
+    Habeck (2017), section 5.3. All paths are assumed to be independent; use `bar` with blocks if
+    they are not.
     """
     log_z = histogram_draws(work_forward, work_reverse, draws=draws, random_seed=random_seed)
     asymptotic = bar(work_forward, work_reverse)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.fit_checks import moments_differ, uncovered
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
@@ -19,11 +20,13 @@ __all__ = ["integrated", "of_islands"]
 
 Floats = NDArray[np.float64]
 
-# Variance of the islands' log evidence over the one that they state of themselves.
+# The islands differ if the variance of their log evidences is more than this number of times the
+# variance that is estimated from the draws within each island.
 _UNLIKE = 4.5
-# With fewer effective draws from the fitted density than this share, large weights are so rare that
-# importance sampling has a skewed error, low and small at once. A bridge bounds the weights; but it
-# also rests on the shares in which islands hold modes, which vary more than its error tells.
+# Share of the draws from the fitted density that have to be effective for importance sampling to
+# come first. With fewer, large weights are so rare that the error of importance sampling is skewed:
+# most estimates are too low, and their errors too small. Bridge sampling bounds the weights, but
+# depends on the weights of the modes in the islands, which vary more than its error shows.
 _GOOD_SHARE = 0.7
 
 
@@ -42,29 +45,30 @@ def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     drawn = of_uncovered(drawn, uncovered(works))
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     differ = _hold_other_shares(blocks)
-    if drawn.status == "ok" and differ:
+    if drawn.status == Status.OK and differ:
         smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
     smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
-    if smc.status == "missed_mass" and bridged.status == "ok":
-        message = f"it rests on the islands of smc, and of these is known: {smc.message}"
+    if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
+        message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
     share = _effective_share(works, bridged.value) if differ is not None else 1.0
     order = BRIDGE_FIRST if share < _GOOD_SHARE else IMPORTANCE_FIRST
     found = recommend([smc, bridged, drawn], order)
     if order is BRIDGE_FIRST and found[0] == bridged:
         message = (
-            f"bridge is recommended because only {share:.0%} of the draws from the fitted density "
-            "are effective."
+            "bridge is recommended because the effective sample size of the draws from the fitted "
+            f"density is only {share:.0%} of their number."
         )
         found[0] = replace(bridged, message=message)
     return [*found, alone]
 
 
 def _effective_share(works: Sequence[tuple[Floats, Floats]], log_evidence: float) -> float:
-    """Return the effective share of draws from a fitted density, as draws of islands tell it.
+    """Return the effective share of draws from a fitted density, estimated from posterior draws.
 
-    It is the inverse of the mean weight of draws from the posterior. Draws from the fitted density
-    tell it less well: where large weights are rare, these are few among them, or none.
+    It is the inverse of the mean weight ``f / (q Z)`` of draws from the posterior. The draws from
+    the fitted density itself would estimate it less well: if large weights are rare, few or none
+    of these draws have one.
     """
     log_weight = -np.concatenate([reverse for _, reverse in works])
     return float(np.exp(min(log_evidence - log_mean_exp(log_weight), 0.0)))
@@ -73,41 +77,41 @@ def _effective_share(works: Sequence[tuple[Floats, Floats]], log_evidence: float
 def _compared(
     smc: LogEvidence, bridged: LogEvidence, drawn: LogEvidence
 ) -> tuple[LogEvidence, LogEvidence, LogEvidence]:
-    """Return the estimates of islands, with their status changed where they exclude each other.
+    """Return the estimates of islands, with other statuses if they contradict each other.
 
-    Both the mean over islands and importance sampling are unbiased for Z and never negative: by
-    Markov's inequality they seldom exceed it by much, but may well fall short of it, where all
-    islands missed a mode. So the larger of the two is believed.
+    Both the mean over islands and importance sampling are unbiased for Z and never negative. By
+    Markov's inequality they rarely exceed Z by a large factor, but they can be far too low, for
+    example if all islands missed a mode. Therefore the larger of the two estimates is trusted.
     """
     route, other = "annealing from the prior", "importance sampling"
-    if drawn.status != "ok":
-        remedy = "the fitted density has a heavy tail, or the run missed a mode. Use more draws."
-        if drawn.status != "no_support" and apart(smc, drawn) and smc.value < drawn.value:
+    if drawn.status != Status.OK:
+        remedy = "the weights have a heavy tail, or annealing missed a mode. Use more draws."
+        if drawn.status != Status.NO_SUPPORT and apart(smc, drawn) and smc.value < drawn.value:
             smc, bridged = (_doubted(estimate, drawn, remedy) for estimate in (smc, bridged))
-        remedy = "the moves do not mix. Use more draws, longer chains or another kernel."
+        remedy = "the kernel does not mix. Use more draws, longer chains or another kernel."
         return *agreeing(smc, bridged, route, "the bridge", remedy), drawn
     smc, bridged = short_of(smc, drawn), short_of(bridged, drawn)
-    remedy = "the islands hold modes in other shares than the fitted density. Use importance."
+    remedy = "the islands have wrong weights of the modes. Use the estimate 'importance'."
     bridged, _ = agreeing(bridged, drawn, "the bridge", other, remedy)
-    remedy = "the fitted density leaves out what the islands met. Use more draws."
+    remedy = "the fitted density misses a region that the islands found. Use more draws."
     _, bridged = agreeing(smc, bridged, route, "the bridge", remedy)
     smc, drawn = agreeing(smc, drawn, route, other, remedy)
     return smc, bridged, drawn
 
 
 def _doubted(estimate: LogEvidence, drawn: LogEvidence, remedy: str) -> LogEvidence:
-    """Return an estimate with a status where importance sampling, though not ok, finds more."""
-    if estimate.status != "ok":
+    """Return an estimate as ``"inconsistent"``: importance sampling, not ok itself, finds more."""
+    if estimate.status != Status.OK:
         return estimate
     message = (
-        f"importance sampling from the fitted density gives {drawn.value:.3f}, far more than "
-        f"{estimate.value:.3f} of {estimate.estimator}: {remedy}"
+        f"importance sampling from the fitted density gives {drawn.value:.3f}, and "
+        f"{estimate.estimator} only {estimate.value:.3f}: {remedy}"
     )
-    return replace(estimate, status="inconsistent", message=message)
+    return replace(estimate, status=Status.INCONSISTENT, message=message)
 
 
 def _unlike(work: Floats, stated: Floats) -> float:
-    """Return how many times more the islands vary than they state; 0 where that is no sign."""
+    """Return the variance between islands over that within islands; 0 if it is not too large."""
     if len(work) < 3 or not np.isfinite(work).all():
         return 0.0
     expected = float(np.mean(stated))
@@ -116,18 +120,22 @@ def _unlike(work: Floats, stated: Floats) -> float:
 
 
 def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
-    if not ratio or estimate.status != "ok":
+    if not ratio or estimate.status != Status.OK:
         return estimate
     message = (
-        f"the islands' evidences vary {ratio:.0f} times more than each island states of itself: "
-        "they hold different parts of the posterior, because the moves do not mix. Use more draws, "
-        "longer chains (pe.SMC(chain_length=50)), or another parametrisation of the model."
+        f"the variance of the log evidence between islands is {ratio:.0f} times that expected "
+        "from the draws within islands: they hold different parts of the posterior, because the "
+        "kernel does not mix. Use more draws, longer chains (pe.SMC(chain_length=50)), or another "
+        "parametrisation of the model."
     )
-    return replace(estimate, status="islands_differ", message=message)
+    return replace(estimate, status=Status.ISLANDS_DIFFER, message=message)
 
 
 def _hold_other_shares(blocks: Sequence[BlockRecord]) -> bool | None:
-    """Whether importance sampling excludes what islands say of the posterior; None if unknown."""
+    """Return whether the moments of the islands' draws contradict importance sampling.
+
+    None if the run has no draws to tell.
+    """
     draws = [np.asarray(block.draws) for block in blocks if block.draws is not None]
     fit_draws = [block.fit_draws for block in blocks if block.fit_draws is not None]
     if len(draws) < 2 or len(fit_draws) < len(blocks):
@@ -137,25 +145,29 @@ def _hold_other_shares(blocks: Sequence[BlockRecord]) -> bool | None:
 
 
 def _of_other_shares(estimate: LogEvidence) -> LogEvidence:
-    if estimate.status != "ok":
+    if estimate.status != Status.OK:
         return estimate
     message = (
-        "importance sampling excludes a mean or a variance of the islands' draws: they hold modes "
-        "in wrong shares. Use importance."
+        "a mean or a variance of the islands' draws differs significantly from the value by "
+        "importance sampling: the islands have wrong weights of the modes. Use the estimate "
+        "'importance'."
     )
-    return replace(estimate, status="inconsistent", message=message)
+    return replace(estimate, status=Status.INCONSISTENT, message=message)
 
 
 def _within(alone: LogEvidence) -> LogEvidence:
-    """Return the estimate with the error that islands state of themselves, marked as such."""
-    if alone.status != "ok":
+    """Return the estimate whose error is from within islands, with the status that says so."""
+    if alone.status != Status.OK:
         return alone
-    message = "its error counts what varies within islands only; that of smc counts all."
-    return replace(alone, status="within_islands", message=message)
+    message = (
+        "the error counts the variation within islands, but not the variation between them. Use "
+        "the estimate 'smc', whose error counts both."
+    )
+    return replace(alone, status=Status.WITHIN_ISLANDS, message=message)
 
 
 def integrated(record: RunRecord) -> list[LogEvidence]:
-    """Return the power-posterior estimate, where every population went to the end."""
+    """Return the power-posterior estimate; no estimate if a population has no finite energy."""
     rows = [
         (np.append(block.trace.energy_mean, mean), np.append(block.trace.energy_var, var))
         for block in record.forward

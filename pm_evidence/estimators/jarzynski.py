@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
 from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
@@ -23,12 +24,15 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# Below this many effective paths the spread of the weights says nothing about their mean.
+# With fewer effective paths than this, the sample variance of the weights does not estimate the
+# error of their mean.
 _LEAST_EFFECTIVE_PATHS = 5.0
 # Beyond this error the distribution of log Z is too skewed for a symmetric interval.
 _LARGEST_MCSE = 0.5
+# With this many weights or more, none above this multiple of their mean, there is no heavy tail.
 _MANY, _LIGHT = 1000, 10.0
-_BETWEEN_QUANTILES = 2.0537 - 1.0364  # of 0.85 and 0.98 in a standard normal density
+# Distance between the quantiles 0.85 and 0.98 of a standard normal distribution.
+_BETWEEN_QUANTILES = 2.0537 - 1.0364
 
 
 def jarzynski(
@@ -59,9 +63,9 @@ def jarzynski(
     -----
     Jarzynski (1997); Neal (2001); Habeck (2017), Eq. 4 and 9. The mean weight is unbiased for Z
     and consistent; its log is biased downwards by about ``mcse ** 2 / 2``. The error is that of
-    the mean weight by the delta method. Distrust it when few paths carry the weight: the status
-    says so below 5 effective paths, beyond an error of 0.5 nats, or where the tail of the weights
-    is too heavy for their number (Pareto k, from 30 paths on).
+    the mean weight by the delta method. It cannot be trusted if a few paths carry most of the
+    weight. The status is not ``"ok"`` below 5 effective paths, above an error of 0.5 nats, and if
+    the tail of the weights is too heavy for their number (Pareto k, from 30 paths on).
 
     Examples
     --------
@@ -77,18 +81,18 @@ def jarzynski(
     value = log_mean_exp(log_weight)
     if value == -np.inf:
         message = (
-            "no path has any weight: the data have no support where the runs ended. Use more "
-            "draws or more stages, or check the likelihood's support."
+            "every path has weight zero: the likelihood is zero wherever the runs ended. Use more "
+            "draws or more stages, or check the support of the likelihood."
         )
-        return LogEvidence(value, float("nan"), name, "no_support", message=message)
+        return LogEvidence(value, float("nan"), name, Status.NO_SUPPORT, message=message)
     if n < 2:
-        message = "one path has no error estimate; use at least two."
-        return LogEvidence(value, float("nan"), name, "no_error", message=message)
+        message = "a single path gives no error estimate. Use at least two."
+        return LogEvidence(value, float("nan"), name, Status.NO_ERROR, message=message)
     relative = np.exp(log_weight - value)
     found = spread(((relative - 1.0) / n, blocks))
     effective = float(n**2 / np.sum(relative**2))
-    # of thousands of weights the largest is below ten times the mean: they have no tail, and a fit
-    # to what varies among the largest may say anything
+    # if the largest of thousands of weights is below ten times their mean, there is no heavy tail,
+    # and the shape of a fitted tail would be arbitrary
     light = n >= _MANY and relative.max() < _LIGHT
     k = float("nan") if light else pareto_k(log_weight)
     status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
@@ -98,7 +102,8 @@ def jarzynski(
 def _of_normal(log_weight: Floats) -> float:
     """Return the effective number of weights if their upper part is that of a lognormal density.
 
-    A sample that is too small for its spread shows no heavy tail, because it has not met it.
+    In a sample that is too small for the variance of the log weights, the largest weights do not
+    occur, so that the usual effective number is far too large.
     """
     alive = log_weight[np.isfinite(log_weight)]
     low, high = np.quantile(alive, (0.85, 0.98))
@@ -129,9 +134,10 @@ def jarzynski_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Lo
     Notes
     -----
     Burda, Grosse and Salakhutdinov (2015, RAISE); Habeck (2017), section 5.1. Consistent where the
-    paths start from the target; biased upwards by about ``mcse ** 2 / 2``. Distrust it as
-    `jarzynski`, and where the starts miss a part of the target. Reverse work cannot show the paths
-    that it never meets: the status is a verdict only next to forward work, as in a run.
+    paths start from the target; biased upwards by about ``mcse ** 2 / 2``. It cannot be trusted in
+    the same cases as `jarzynski`, and if the starts miss a part of the target. Paths that were not
+    sampled leave no trace in reverse work, so an ``"ok"`` from this function alone says little; a
+    run also checks the estimate by its forward work.
     """
     values = checked_work(work, finite=True)
     mirrored = jarzynski(-values, blocks=blocks, name="jarzynski_reverse")
@@ -160,11 +166,11 @@ def importance(work: ArrayLike) -> LogEvidence:
     Notes
     -----
     Annealing in a single step, from ``q`` to the posterior: the mean weight is unbiased for Z and
-    consistent, provided that ``q`` was fitted to other draws and reaches wherever ``f`` does. The
-    error is that of `jarzynski`. Distrust it where ``q`` may be narrower than the posterior: the
-    tail of the weights shows that in most runs but not in all (of a normal ``q`` five times too
-    narrow in four of five), and nothing in them shows a mode that ``q`` leaves out altogether. A
-    run therefore holds it against annealing.
+    consistent, provided that ``q`` was fitted to other draws and is positive wherever ``f`` is. The
+    error is that of `jarzynski`. It cannot be trusted if ``q`` is narrower than the posterior: the
+    tail of the weights shows this in most runs, but not in all (if ``q`` is a normal density that
+    is five times too narrow, in four runs of five). The weights never show that ``q`` misses a
+    whole mode. A run therefore compares this estimate with annealing.
 
     Examples
     --------
@@ -181,7 +187,7 @@ def importance(work: ArrayLike) -> LogEvidence:
 
 
 def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
-    """Estimate log Z from islands, with the error that each island states of itself.
+    """Estimate log Z from islands, with the error that is estimated from within each island.
 
     Parameters
     ----------
@@ -198,8 +204,9 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
 
     Notes
     -----
-    It takes the chains of an island as independent at every stage (Dau and Chopin 2022, section
-    4.2): distrust it where ``jarzynski`` of the same work has a much larger error.
+    The error assumes that the chains of an island are independent at every stage (Dau and Chopin
+    2022, section 4.2). It cannot be trusted if ``jarzynski`` has a much larger error for the same
+    work.
     """
     log_weight = -checked_work(work)
     variance = float_array("relative_variance", relative_variance)
@@ -212,7 +219,7 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     if bad.size:
         raise ValueError(
             f"relative_variance must be a number that is not negative, got {variance[bad[0]]} at "
-            f"island {bad[0]}; use jarzynski where islands do not state their own variance."
+            f"island {bad[0]}; use jarzynski if these variances are not known."
         )
     value = log_mean_exp(log_weight)
     if value == -np.inf:
@@ -234,7 +241,7 @@ def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -
     wrong = ~np.isfinite(values) if finite else np.isnan(values) | (values == -np.inf)
     bad = np.flatnonzero(wrong)
     if bad.size:
-        remedy = "find out why those paths failed; leaving them out would bias the estimate"
+        remedy = "find out why these paths failed; to leave them out would bias the estimate"
         if name != "work_reverse" and np.all(values[bad] == np.inf):
             remedy = "use jarzynski or bar, where forward paths of weight zero are legal"
         raise ValueError(
@@ -244,7 +251,7 @@ def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -
     return values
 
 
-def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> tuple[str, str]:
+def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> tuple[Status, str]:
     """Return status and message of a mean of ``n`` weights.
 
     Parameters
@@ -259,20 +266,25 @@ def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> t
         Shape of their Pareto tail, NaN where it is not known.
     """
     if not np.isfinite(mcse):
-        return "no_error", "one independent block has no error estimate; use at least two."
+        return (
+            Status.NO_ERROR,
+            "a single independent block gives no error estimate. Use at least two.",
+        )
     if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
-        return "dominated", (
-            f"a few paths carry all the weight (effective number {effective:.1f} of {n}): the "
-            "error is not to be trusted. Use more draws, more stages or a better kernel."
+        return Status.DOMINATED, (
+            "a few paths carry nearly all of the weight (effective number "
+            f"{effective:.1f} of {n}): the error cannot be trusted. Use more draws, more stages "
+            "or a better kernel."
         )
     if is_heavy(k, n):
-        return "heavy_tail", (
-            f"the heaviest paths have not been met (Pareto k {k:.2f} with {n} paths): the error is "
-            "not to be trusted. Use more stages, more draws or a better kernel."
+        return Status.HEAVY_TAIL, (
+            f"the weights have a heavy tail (Pareto k {k:.2f} with {n} paths), so that the largest "
+            "weights may not have occurred: the error cannot be trusted. Use more stages, more "
+            "draws or a better kernel."
         )
     if mcse > _LARGEST_MCSE:
-        return "high_variance", (
-            f"the error of {mcse:.2f} nats is too large for the interval to hold; use more draws "
+        return Status.HIGH_VARIANCE, (
+            f"the error of {mcse:.2f} nats is too large for a symmetric interval. Use more draws "
             "or more stages."
         )
-    return "ok", ""
+    return Status.OK, ""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.annealed_paths import one_sided, two_sided
 from pm_evidence.estimators.islands import integrated, of_islands
 
@@ -19,8 +20,9 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
 
     Notes
     -----
-    With both directions Bennett's ratio is recommended, which sees all work and has the smallest
-    variance; with islands of SMC alone, see `recommend`; with forward paths alone, the mean weight.
+    With paths in both directions Bennett's ratio is recommended, because it uses all work and has
+    the smallest variance. With islands of SMC alone the rule is that of `recommend`, and with
+    forward paths alone the mean weight is recommended.
     """
     if record.of_islands:
         found = of_islands(record.forward)
@@ -35,8 +37,8 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
 
 def _unbounded(estimate: LogEvidence) -> LogEvidence:
     message = (
-        "the posterior grows along a ridge, and its mass with it, as far as it was followed: the "
-        "evidence is infinite, or concentrated where no draw came. Look for a scale that may go to "
-        "zero where data coincide; give it a prior that excludes zero."
+        "the posterior density and its mass increase along a ridge as far as it was followed: the "
+        "evidence is infinite, or concentrated in a region without draws. Look for a scale that "
+        "can go to zero where data coincide, and give it a prior that excludes zero."
     )
-    return replace(estimate, status="unbounded", message=message)
+    return replace(estimate, status=Status.UNBOUNDED, message=message)

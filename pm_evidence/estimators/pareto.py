@@ -1,4 +1,4 @@
-"""How heavy the tail of importance weights is."""
+"""The tail of importance weights: its Pareto shape, and whether it is too heavy."""
 
 from typing import Any
 
@@ -21,7 +21,8 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float:
     Notes
     -----
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), from arviz-stats. NaN for fewer than 30 weights
-    above zero, or where the largest take a few values only: there is no tail to speak of then.
+    above zero, and if the largest weights take five different values or fewer, which is no tail
+    that a density could be fitted to.
     """
     # ArviZ is imported where it is used: estimators otherwise need NumPy alone
     from arviz_stats.base import array_stats

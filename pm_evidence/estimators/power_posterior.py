@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import float_array
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.intervals import interval
 from pm_evidence.estimators.standard_errors import spread
 
@@ -12,7 +13,7 @@ __all__ = ["power_posterior"]
 
 Floats = NDArray[np.float64]
 
-# In standard errors: a larger error of the trapezoid than this is not covered by the interval.
+# Largest error of the trapezoidal rule, in standard errors, that the interval still covers.
 _COARSE = 1.0
 
 
@@ -29,12 +30,13 @@ def power_posterior(
         Mean energy of each independent population at each inverse temperature, in nats; minus the
         mean log likelihood on a geometric path.
     variance : array_like, shape (n_islands, n_stages + 1), optional
-        Variance of the energy there, which tells the error of the trapezoid.
+        Variance of the energy there, from which the error of the trapezoidal rule is estimated.
 
     Returns
     -------
     LogEvidence
-        Status ``"coarse_schedule"`` where the trapezoid's own error exceeds the Monte Carlo error.
+        The status is ``"coarse_schedule"`` if the error of the trapezoidal rule exceeds the Monte
+        Carlo error.
 
     Raises
     ------
@@ -45,7 +47,7 @@ def power_posterior(
     Notes
     -----
     Friel and Pettitt (2008); with an estimated likelihood Tran et al., Eq. 9 to 11. The slope of
-    the mean log likelihood is its variance, so that the next term of the trapezoid's error is
+    the mean log likelihood is its variance, so the leading error of the trapezoidal rule is
     ``-sum (beta step)**2 (change of variance) / 12`` (Friel, Hurn and Wyse 2014, Eq. 6).
 
     Examples
@@ -61,17 +63,19 @@ def power_posterior(
     value = float(each.mean())
     error = spread(((each - value) / len(each), None))
     lower, upper = interval(value, error)
-    status, message = "ok", ""
+    status, message = Status.OK, ""
     if not np.isfinite(error.mcse):
-        status, message = "no_error", "one population has no error estimate; use at least two."
+        status = Status.NO_ERROR
+        message = "a single population gives no error estimate. Use at least two."
     elif variance is not None:
         mean = variance.mean(axis=0)
         correction = -float((step**2 * np.diff(mean)).sum() / 12.0)
         if abs(correction) > _COARSE * error.mcse:
-            status = "coarse_schedule"
+            status = Status.COARSE_SCHEDULE
             message = (
-                f"the trapezoid between {step.size} stages is off by about {-correction:.2g} nats, "
-                "which the error does not count; use more stages, or smc from the same run."
+                f"the trapezoidal rule over {step.size} stages is wrong by about "
+                f"{-correction:.2g} nats, which mcse does not include. Use more stages, or the "
+                "estimate 'smc' of the same run."
             )
     return LogEvidence(
         value, error.mcse, "power_posterior", status, lower, upper, message, error.dof
@@ -115,6 +119,6 @@ def _checked(
 def _check_finite(name: str, values: Floats) -> None:
     if not np.isfinite(values).all():
         raise ValueError(
-            f"{name} must be finite, got {values[~np.isfinite(values)][0]}; find out why those "
+            f"{name} must be finite, got {values[~np.isfinite(values)][0]}; find out why these "
             "stages failed."
         )

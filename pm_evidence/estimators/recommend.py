@@ -1,4 +1,4 @@
-"""Which of several estimates of one evidence to take."""
+"""The choice of one among several estimates of the same evidence."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,10 +8,11 @@ import numpy as np
 
 from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 
 __all__ = ["BRIDGE_FIRST", "IMPORTANCE_FIRST", "recommend"]
 
-# An estimate whose error is this many times smaller than that of one before it is taken instead.
+# An estimate replaces one that comes before it if its error is this many times smaller.
 _GROSS = 2.0
 # Orders in which the estimates of islands are considered.
 IMPORTANCE_FIRST = ("importance", "bridge", "smc")
@@ -33,7 +34,7 @@ def recommend(
     Returns
     -------
     list of LogEvidence
-        All of them. Where the first is not the first in the order, its message says why.
+        All of them. If the recommended one is not the first in the order, its message says why.
 
     Raises
     ------
@@ -43,8 +44,8 @@ def recommend(
     Notes
     -----
     The first estimate with the status ``"ok"`` is recommended, unless another one has an error
-    that is less than half as large. Errors that differ less choose nothing: they may be small by
-    chance.
+    that is less than half as large. Smaller differences between errors are ignored, because an
+    error may be small by chance.
     """
     _check_found(found)
     if not isinstance(order, list | tuple) or {*map(str, order)} != {*BRIDGE_FIRST}:
@@ -54,7 +55,7 @@ def recommend(
             "this order."
         )
     ranked = sorted(found, key=lambda estimate: list(order).index(estimate.estimator))
-    usable = [estimate for estimate in ranked if estimate.status == "ok"]
+    usable = [estimate for estimate in ranked if estimate.status == Status.OK]
     if not usable:
         known = [estimate for estimate in ranked if np.isfinite(estimate.mcse)] or ranked
         return [known[0], *(estimate for estimate in ranked if estimate is not known[0])]
@@ -62,8 +63,8 @@ def recommend(
     best = min(usable, key=lambda estimate: estimate.mcse)
     if best.mcse * _GROSS < first.mcse:
         message = (
-            f"{best.estimator} is recommended because its error is {best.mcse:.2g} nats, against "
-            f"{first.mcse:.2g} of {first.estimator}."
+            f"{best.estimator} is recommended because its error is {best.mcse:.2g} nats, and that "
+            f"of {first.estimator} is {first.mcse:.2g} nats."
         )
         first = replace(best, message=message)
     elif first.estimator != ranked[0].estimator:

@@ -1,4 +1,4 @@
-"""Errors of estimates that are sums over paths, some of which may belong together."""
+"""Standard errors of estimates that are sums over paths, which may depend on each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far an estimate scatters.
+    """The standard error of an estimate, and how well it is known.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
     Parameters
     ----------
     *parts : (contributions, blocks)
-        What each path contributes to the deviation of the estimate from its expectation, shape
-        ``(n_paths,)``, and the block that each path belongs to: paths of different blocks are
-        independent. None where all paths are.
+        Contribution of each path to the deviation of the estimate from its expectation, shape
+        ``(n_paths,)``, and the block that each path belongs to, or None if all paths are
+        independent. Only paths of different blocks are taken as independent.
 
     Notes
     -----

@@ -255,7 +255,7 @@ def test_no_overlap():
     rng = np.random.default_rng(14)
     found = [bar(*gaussian_pair(rng, 4.0, 50)) for _ in range(50)]
     assert {estimate.status for estimate in found} == {"no_overlap"}
-    assert "common paths" in found[0].message and "more stages" in found[0].message
+    assert "paths in the overlap" in found[0].message and "more stages" in found[0].message
 
 
 def test_no_overlap_at_all():
@@ -377,5 +377,5 @@ def test_equal_work_is_no_contradiction():
 
 
 def test_few_paths_that_all_meet():
-    """Ten paths each way, all alike: too few perhaps, but they do not 'hardly meet'."""
+    """Ten paths each way, all alike: too few perhaps, but they do not 'hardly overlap'."""
     assert bar(np.full(10, 0.3), np.full(10, 0.3)).status != "no_overlap"

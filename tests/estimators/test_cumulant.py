@@ -154,7 +154,7 @@ def test_skew_work_is_not_normal(estimate):
         silent += found.status == "ok"
         wrong += not found.lower <= truth <= found.upper
     assert wrong > 100 and silent <= 2
-    assert found.status == "not_normal" and "Use bar" in found.message
+    assert found.status == "not_normal" and "Use the estimate 'bar'" in found.message
 
 
 def test_difference_of_fourth_cumulants_is_seen():

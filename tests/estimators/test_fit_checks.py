@@ -77,4 +77,4 @@ def test_importance_sampling_is_judged():
         status[mode] = found["importance"].status
         message = found["importance"].message
     assert status == {0.0: "ok", 0.1: "missed_mass"}
-    assert "of the islands' draws lie where the fitted density is so low" in message
+    assert "of the islands' draws lie in a region where the fitted density is so low" in message
