@@ -286,7 +286,7 @@ def test_first_round_is_enough_where_it_is():
     ("limit", "status"), [({"max_draws": 700}, "max_draws"), ({"max_time": 1e-3}, "max_time")]
 )
 def test_limits_stop_and_say_so(limit, status):
-    with pytest.warns(pe.EvidenceWarning, match=f"because {status} was reached"):
+    with pytest.warns(pe.EvidenceWarning, match=f"would have exceeded {status}"):
         dt = sample(normal_mean(), target_mcse=1e-4, **limit)
     assert pe.log_evidence(dt).status == status
     assert len(dt["work"]["forward"]) <= 700

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_text, described, real_number
 from pm_evidence.core.concise import concise, decimals
 from pm_evidence.core.html import facts
+from pm_evidence.core.statuses import with_pointer
 
 __all__ = ["BlockRecord", "LogEvidence", "RunRecord", "StageTrace"]
 
@@ -115,7 +116,7 @@ class LogEvidence:
             ("95 % interval", _interval(self.lower, self.upper, self.mcse)),
             ("estimator", self.estimator),
             ("status", self.status),
-            ("message", self.message),
+            ("message", with_pointer(self.status, self.message)),
         ]
         return facts("LogEvidence", rows)
 

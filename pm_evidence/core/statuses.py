@@ -54,4 +54,4 @@ def with_pointer(status: str, message: str) -> str:
     """
     if status == Status.OK:
         return message
-    return f"{message} See {str(status)!r} in {PAGE}.".lstrip()
+    return f"{message} See {PAGE}#{status}.".lstrip()

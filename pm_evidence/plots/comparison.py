@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.plots import layout
 from pm_evidence.results.compare import compare
 
@@ -141,7 +142,7 @@ def _names(table: pd.DataFrame) -> NDArray[np.str_]:
 def _draw_points(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
     draw = layout.draw()
 
-    data, sound = _drawn(table), (table["status"] == "ok").to_numpy()
+    data, sound = _drawn(table), (table["status"] == Status.OK).to_numpy()
     for kind, rows in ((_SOUND, sound), (_DOUBTFUL, ~sound)):
         part, name = data.isel(model=np.flatnonzero(rows)), "" if kind == _SOUND else "_doubtful"
         if not part.sizes["model"]:
@@ -230,7 +231,7 @@ def _draw_frame(
 
 
 def _label(name: str, row: "pd.Series[Any]") -> str:
-    notes = [] if row["status"] == "ok" else [str(row["status"])]
+    notes = [] if row["status"] == Status.OK else [str(row["status"])]
     if not np.isfinite(row["log_evidence"]):
         notes.append("no value to draw")
     return f"{name} ({', '.join(notes)})" if notes else name
@@ -239,6 +240,6 @@ def _label(name: str, row: "pd.Series[Any]") -> str:
 def _draw_legend(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
     """Say what open points mean, where there are any."""
     legend = layout.visual_arguments(visuals, "legend")
-    if legend is not None and (table["status"] != "ok").any():
+    if legend is not None and (table["status"] != Status.OK).any():
         entries = [(kind, looks["error_bar"]) for kind, looks in _LOOKS.items()]
         layout.add_legend(collection, entries, **legend)

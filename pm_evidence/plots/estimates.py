@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
+from pm_evidence.core.statuses import Status
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of
@@ -55,7 +56,6 @@ _LOOKS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 _REFERENCE_LOOK = {"color": "C1", "width": 2}
-_BOUND_STATUS = "bound"
 _INTERVAL = ["value", "lower", "upper"]
 # The picture reaches this many widths of what the trusted estimates span to either side, so that
 # they keep a fifth of it or more.
@@ -159,9 +159,9 @@ def _table(dt: xr.DataTree) -> pd.DataFrame:
     table["upper"] = table["upper"].fillna(table["value"] + half)
     table["recommended"] = table.index == group.attrs[schema.RECOMMENDED]
     table["kind"] = _DISTRUSTED
-    table.loc[table["status"] == "ok", "kind"] = _TRUSTED
-    table.loc[table["recommended"] & (table["status"] == "ok"), "kind"] = _RECOMMENDED
-    table.loc[table["status"] == _BOUND_STATUS, "kind"] = _BOUND
+    table.loc[table["status"] == Status.OK, "kind"] = _TRUSTED
+    table.loc[table["recommended"] & (table["status"] == Status.OK), "kind"] = _RECOMMENDED
+    table.loc[table["status"] == Status.BOUND, "kind"] = _BOUND
     place = 2 * (table["kind"] == _BOUND) - table["recommended"].astype(int)
     return table.iloc[np.argsort(place.to_numpy(), kind="stable")]
 

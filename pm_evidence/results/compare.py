@@ -12,6 +12,7 @@ from pm_evidence.core.checks import described, float_array
 from pm_evidence.core.concise import concise
 from pm_evidence.core.html import facts
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import with_pointer
 from pm_evidence.estimators.intervals import half_width, interval
 from pm_evidence.estimators.standard_errors import Spread, combined
 from pm_evidence.results import schema
@@ -24,8 +25,9 @@ Floats = NDArray[np.float64]
 Source = xr.DataTree | LogEvidence
 
 
-# Kass & Raftery (1995), section 3.2: upper ends on the scale of 2 ln B.
-_WORDS = ((2.0, "not worth more than a bare mention"), (6.0, "positive"), (10.0, "strong"))
+# Kass & Raftery (1995), section 3.2: upper ends on the scale of 2 ln B. "weak" is what they
+# call "not worth more than a bare mention".
+_WORDS = ((2.0, "weak"), (6.0, "positive"), (10.0, "strong"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,11 @@ class BayesFactor:
     lower, upper : float
         95 % interval of ``log_bf`` in nats, of Student's t; NaN without ``mcse``.
     words : str
-        What Kass and Raftery (1995) call it, on the scale of ``2 log_bf``, and in whose favour.
+        Strength of the evidence in the categories of Kass and Raftery (1995), on the scale of
+        ``2 log_bf``, and the model that it favours: weak (their "not worth more than a bare
+        mention") below 2, positive below 6, strong below 10, very strong from 10 on.
     warning : str
-        Why not to rely on it as it stands, and what to do; empty when there is no reason.
+        Why the Bayes factor should not be relied on, and what to do; empty if there is no reason.
     """
 
     log_bf: float
@@ -184,8 +188,8 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
 
     Notes
     -----
-    The words are those of Kass and Raftery (1995, section 3.2) for the estimate itself; the
-    interval tells how far they can be trusted.
+    The words are the category of Kass and Raftery (1995, section 3.2) that the estimate lies in.
+    Where the interval reaches into other categories, the category is uncertain.
 
     Examples
     --------
@@ -216,14 +220,12 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
 
 def _in_words(log_bf: float) -> str:
     if np.isnan(log_bf):
-        return "cannot be judged: an evidence is not known"
+        return "the Bayes factor is not known, because the evidence of a model is not known"
     if log_bf == 0:
         return "no evidence for either model"
     scale = 2.0 * abs(log_bf)
     word = next((text for end, text in _WORDS if scale < end), "very strong")
     favoured = "first" if log_bf > 0 else "second"
-    if word == _WORDS[0][1]:
-        return f"evidence for the {favoured} model {word}"
     return f"{word} evidence for the {favoured} model"
 
 
@@ -238,7 +240,7 @@ def _entry(parameter: str, model: Source) -> _Entry:
         doubt = "It has no observed data to check: make sure that all models have the same."
     doubts = [] if fingerprint else [doubt]
     if evidence.status != "ok":
-        doubts.insert(0, f"{evidence.status}: {evidence.message or 'see the run for a remedy.'}")
+        doubts.insert(0, f"{evidence.status}: {with_pointer(evidence.status, evidence.message)}")
     if not evidence.value < np.inf:
         doubts.append("Its log evidence is not known: run it again, or leave it out.")
     return _Entry(evidence, fingerprint, " ".join(doubts))

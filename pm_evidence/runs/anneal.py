@@ -8,6 +8,7 @@ import numpy as np
 from pm_evidence.core.contracts import Kernel, Target
 from pm_evidence.core.exceptions import warn
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.statuses import Status, with_pointer
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.defaults import annealing_setup
@@ -49,8 +50,9 @@ def _nothing_to_sample(target: Any) -> RunRecord:
 
 def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
     """Warn where an estimate should not be relied on, or the density was often not a number."""
-    if evidence.status != "ok":
-        warn(f"status {evidence.status!r}: {evidence.message}")
+    if evidence.status != Status.OK:
+        message = with_pointer(evidence.status, evidence.message)
+        warn(f"status {evidence.status!r}: {message}")
     n_nan, n = record.info.get("n_nan", 0), record.info.get("n_evaluations", 0)
     if n_nan > _NAN_SHARE * n:
         warn(

@@ -14,6 +14,7 @@ from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
+from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
@@ -98,7 +99,7 @@ class Run:
                 break
             number += 1
             display.round(number, self.limits.target_mcse, found[0])
-        if reason and self.limits.asked:
+        if reason != Status.OK and self.limits.asked:
             found[0] = _unfinished(found[0], reason, self.limits.target_mcse)
         display.round(number, self.limits.target_mcse, found[0])
         blocks = [*record.forward, *record.reverse, *record.islands]
@@ -164,34 +165,34 @@ class Run:
         info = {**record.info, **bridging.facts()}
         return replace(record, forward=(first, *record.forward[1:]), info=info)
 
-    def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, str]:
-        """Return how many draws to add (0: no more), and what stops the run before its aim."""
+    def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, Status]:
+        """Return how many draws to add (0: none), and the limit that ends the run, or ``"ok"``."""
         limits = self.limits
-        if limits.target_mcse is None or found.status == "unbounded":
-            return 0, ""
-        good = found.status == "ok" and np.isfinite(found.mcse)
+        if limits.target_mcse is None or found.status == Status.UNBOUNDED:
+            return 0, Status.OK
+        good = found.status == Status.OK and np.isfinite(found.mcse)
         if good and found.mcse <= limits.target_mcse:
-            return 0, ""
+            return 0, Status.OK
         wanted = _LARGEST_GROWTH
         if good:
             wanted = 1.1 * (found.mcse / limits.target_mcse) ** 2 - 1.0
         growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
         if elapsed * (1.0 + growth) > limits.max_time:
-            return 0, "max_time"
+            return 0, Status.MAX_TIME
         draws = int(min(growth * done, limits.max_draws - done))
         draws -= draws % self.sampler.unit(self.size)
-        return (draws, "") if draws > 0 else (0, "max_draws")
+        return (draws, Status.OK) if draws > 0 else (0, Status.MAX_DRAWS)
 
 
 def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in info.items() if name != "reverse_start"}
 
 
-def _unfinished(found: LogEvidence, reason: str, target_mcse: float | None) -> LogEvidence:
-    if found.status != "ok":
+def _unfinished(found: LogEvidence, reason: Status, target_mcse: float | None) -> LogEvidence:
+    if found.status != Status.OK:
         return found
     message = (
-        f"the error is {found.mcse:.3g} nats and not {target_mcse:.3g}, because {reason} was "
-        "reached; allow more, or take the error as it is."
+        f"the error is {found.mcse:.3g} nats and not {target_mcse:.3g}, because a further round "
+        f"would have exceeded {reason}. Pass a larger {reason}, or accept the error."
     )
     return replace(found, status=reason, message=message)

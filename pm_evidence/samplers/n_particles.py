@@ -11,6 +11,7 @@ from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.targets.estimated.target import EstimatedTarget
@@ -69,9 +70,9 @@ class Precision:
         }
 
     def judged(self, estimate: LogEvidence) -> LogEvidence:
-        """Return an estimate, with a status where the likelihood is too noisy to trust it.
+        """Return an estimate, as ``"noisy_likelihood"`` if the likelihood is too noisy to trust it.
 
-        Another status stays, and the noise, which may be its reason, is added to its message.
+        An estimate that has another status already keeps it, and the message names both reasons.
         """
         if self.variance <= _TOO_NOISY:
             return estimate
@@ -79,13 +80,13 @@ class Precision:
         wanted = f"about {ceil(enough)}" if enough < _MOST else "many more"
         message = (
             f"the estimated log likelihood has a variance of {self.variance:.1f} with n_particles="
-            f"{', '.join(map(str, self.n_particles))}: moves are accepted at a rate of "
-            f"{self.acceptance:.1g} at best, and the error is not to be trusted. Use {wanted} "
+            f"{', '.join(map(str, self.n_particles))}: at most a share of {self.acceptance:.1g} of "
+            f"the MCMC proposals is accepted, and the error cannot be trusted. Use {wanted} "
             "particles, or n_particles='auto'."
         )
-        if estimate.status != "ok":
-            return replace(estimate, message=f"{estimate.message} Besides, {message}")
-        return replace(estimate, status="noisy_likelihood", message=message)
+        if estimate.status != Status.OK:
+            return replace(estimate, message=f"{estimate.message} In addition, {message}")
+        return replace(estimate, status=Status.NOISY_LIKELIHOOD, message=message)
 
 
 def tau_of(beta: Floats) -> float:

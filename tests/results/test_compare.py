@@ -234,7 +234,9 @@ def test_status_and_its_remedy_reach_the_warning():
     bad = make_tree(-9.0, status="no_overlap", message="Use more stages.")
     table = compare({"a": make_tree(-1.0), "b": bad})
     assert table.loc["b", "status"] == "no_overlap"
-    assert table.loc["b", "warning"] == "no_overlap: Use more stages."
+    assert table.loc["b", "warning"] == (
+        "no_overlap: Use more stages. See docs/statuses.md#no_overlap."
+    )
     assert table.loc["a", "warning"] == ""
 
 
@@ -292,12 +294,12 @@ def test_bayes_factor_is_exact():
     ("twice_log_bf", "words"),
     [
         (0.0, "no evidence for either model"),
-        (1.99, "evidence for the first model not worth more than a bare mention"),
+        (1.99, "weak evidence for the first model"),
         (2.0, "positive evidence for the first model"),
         (5.99, "positive evidence for the first model"),
         (6.0, "strong evidence for the first model"),
         (10.0, "very strong evidence for the first model"),
-        (-1.0, "evidence for the second model not worth more than a bare mention"),
+        (-1.0, "weak evidence for the second model"),
         (-7.0, "strong evidence for the second model"),
         (np.inf, "very strong evidence for the first model"),
     ],
@@ -316,7 +318,7 @@ def test_bayes_factor_beyond_the_range_of_floats():
 def test_bayes_factor_of_an_unknown_evidence_is_not_a_number():
     result = bayes_factor(make_tree(-1.0), make_tree(np.nan, np.nan, status="no_overlap"))
     assert np.isnan([result.log_bf, result.bf, result.mcse, result.lower]).all()
-    assert result.words == "cannot be judged: an evidence is not known"
+    assert result.words.startswith("the Bayes factor is not known")
     assert result.warning.startswith("dt2: no_overlap: ")
     assert "warning='dt2: no_overlap" in repr(result)
 
