@@ -97,8 +97,10 @@ def test_links_between_pages_lead_somewhere(page):
         file = (ROOT / page).parent / target
         assert file.exists(), target
         if anchor:
-            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            linked = file.read_text(encoding="utf-8")
+            titles = re.findall(r"^#+ (.*)$", linked, re.MULTILINE)
             anchors = {"#" + re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
+            anchors |= {"#" + name for name in re.findall(r'<a id="(\w+)"></a>', linked)}
             assert anchor in anchors, f"{target}{anchor}"
 
 
