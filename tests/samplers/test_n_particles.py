@@ -155,7 +155,9 @@ def test_worse_verdicts_stay():
     bad = replace(GOOD, status="inconsistent", message="use more draws.")
     judged = Precision((50,), 20.0, (20.0,), 0.01).judged(bad)
     assert judged.status == "inconsistent"
-    assert judged.message.startswith("use more draws. In addition, the estimated log likelihood has a")
+    assert judged.message.startswith(
+        "use more draws. In addition, the estimated log likelihood has a"
+    )
     assert Precision((50,), 1.0, (1.0,), 0.5).judged(bad) is bad
 
 
