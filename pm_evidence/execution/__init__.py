@@ -1,1 +1,1 @@
-"""Independent blocks over an executor, with checkpoints and progress."""
+"""Independent blocks over threads or an executor, and the display of their progress."""

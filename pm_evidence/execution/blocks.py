@@ -18,16 +18,16 @@ __all__ = ["Stopped", "Task", "run_blocks"]
 
 _log = logging.getLogger("pymc.pm_evidence")
 _MAX_TRIES = 3
-# How long the main thread sleeps between looks at the futures, so that Ctrl-C is heard.
+# Time between two checks of the futures by the main thread, which handles Ctrl-C in between.
 _POLL_SECONDS = 0.5
 
 
 class Stopped(Exception):
-    """Raised inside a block that has been asked to stop."""
+    """Raised inside a block in order to stop it."""
 
 
 class Task(Protocol):
-    """What runs one block; it is pickled when blocks run in other processes."""
+    """A callable that runs one block; it is pickled if blocks run in other processes."""
 
     def __call__(self, report: Report) -> Any:
         """Run the block and return its record."""
@@ -36,7 +36,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """An error of the block itself, as against one of the worker that ran it."""
+    """An error that the block itself raised, in contrast to an error of its worker."""
 
     error: Exception
 
@@ -56,13 +56,13 @@ def run_blocks(
     tasks : sequence of callable
         One for each block; its result does not depend on where or when it runs.
     cores : int
-        Threads, when there is no executor.
+        Number of threads, if there is no executor.
     executor : concurrent.futures.Executor, optional
-        Where blocks run instead; it is not shut down.
+        Runs the blocks instead of threads; it is not shut down.
     report : callable
-        Told of the progress of blocks that run in threads.
+        Called with the progress of blocks that run in threads.
     done : callable
-        Told of the position of every finished block, and of its record.
+        Called with the position and the record of every finished block.
 
     Raises
     ------
@@ -71,8 +71,8 @@ def run_blocks(
 
     Notes
     -----
-    A block whose worker dies is run again, up to three times; when a process pool breaks, the
-    blocks that are left run in threads of this process. Numbers do not depend on it.
+    A block whose worker dies is run again, up to three times. If a process pool breaks, the
+    remaining blocks run in threads of this process. The results do not depend on this.
     """
     records: dict[int, Any] = {}
     if executor is not None:
@@ -109,7 +109,7 @@ def _run_in_threads(
 
 
 def _stoppable(task: Task, watch: Report, stop: threading.Event) -> Any:
-    """Run a block here, and end it between two passes of the compiler when it is to stop."""
+    """Run a block in this thread, so that it can also be stopped while it compiles."""
 
     def check() -> None:
         if stop.is_set():
@@ -137,7 +137,7 @@ def _run_elsewhere(
     records: dict[int, Any],
     done: Callable[[int, Any], None],
 ) -> None:
-    """Fill ``records`` from an executor; leave out what a broken one did not finish."""
+    """Fill ``records`` from an executor; a broken executor leaves some blocks out."""
     tries = dict.fromkeys(range(len(tasks)), 1)
     futures: dict[Future[Any], int] = {}
     try:
@@ -151,11 +151,13 @@ def _run_elsewhere(
                     outcome = future.result()
                 except BrokenExecutor:
                     raise
-                except Exception as error:  # whatever the executor makes of a lost worker
+                except Exception as error:  # executors raise different errors for a lost worker
                     if tries[block] == _MAX_TRIES:
                         raise
                     tries[block] += 1
-                    _log.warning("Block %d was lost (%s); it runs again.", block, error)
+                    _log.warning(
+                        "The worker of block %d was lost (%s); the block runs again.", block, error
+                    )
                     futures[executor.submit(_guarded, tasks[block], tries[block])] = block
                     continue
                 if isinstance(outcome, _Failure):
@@ -164,16 +166,21 @@ def _run_elsewhere(
                 done(block, outcome)
     except BrokenExecutor:
         left = len(tasks) - len(records)
-        _log.warning("A worker died and took the pool along; %d blocks run here instead.", left)
+        _log.warning(
+            "A worker died and broke the pool; the remaining %d blocks run in this process.", left
+        )
     finally:
         for future in futures:
             future.cancel()
 
 
 def _guarded(task: Task, attempt: int) -> Any:
-    """Run a block in a worker; Dask would answer a second, equal call with the first one's fate."""
+    """Run a block in a worker.
+
+    ``attempt`` makes repeated calls differ: Dask would return the result of the first call again.
+    """
     try:
-        # here, because a pickled exception loses its cause
+        # in the worker, because a pickled exception loses its cause
         with exceptions_of_users(), threadpool_limits(limits=1):
             return task(silent)
     except Exception as error:

@@ -18,7 +18,7 @@ __all__ = ["Display"]
 
 _FIELDS = ("stage", "beta", "ess", "acceptance")
 _HEADERS = ("Stage", "Beta", "ESS", "Accept")
-_WORTH_A_ROW = 1.0  # seconds of compiling
+_WORTH_A_ROW = 1.0  # seconds of compilation from which on it is shown
 
 
 class _Table(Progress):
@@ -29,7 +29,7 @@ class _Table(Progress):
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
         table = super().make_tasks_table(tasks)
         table.show_header = True
-        # as it stands: a status in brackets would be read as markup
+        # as plain text, because rich would read a status in brackets as markup
         table.caption = Text(self.caption) if self.caption else None
         table.caption_justify = "left"
         return table
@@ -40,7 +40,7 @@ class _Table(Progress):
 
 
 class Display:
-    """Rows for compiling, the pilot and the run, and the recommended estimate below.
+    """A table with rows for compilation, the pilot and the run, and the recommended estimate below.
 
     In a notebook the table is redrawn in place, with or without ipywidgets.
 
@@ -87,7 +87,7 @@ class Display:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Show that code is compiled, and for how long in all; less than a second gets no row."""
+        """Show that code is being compiled, and the total time of that if it exceeds a second."""
         started = self._progress.get_time()
         row = self._add("Compiling", total=None)
         self._progress.tasks[-1].start_time = started - self._compiled
@@ -104,43 +104,43 @@ class Display:
     def pilot(self, progress: BlockProgress) -> None:
         """Show the pilot's progress along the path."""
         row = self._rows.get("Pilot")
-        if row is None or progress.stage == 1:  # there is a second one where a prior is normalised
+        if row is None or progress.stage == 1:  # there are two if a prior is normalised
             row = self._add("Pilot", total=1.0)
-            # it began before it could tell of its first stage
+            # the pilot began before it could report its first stage
             self._progress.tasks[-1].start_time = self._idle_since
         self._progress.update(row, completed=progress.beta, **_fields(progress))
 
     def begin(self, description: str, n_blocks: int, n_stages: int) -> None:
-        """Start the row of some blocks, in place of the one that they had in the last round."""
+        """Start the row of some blocks, which replaces their row of the previous round."""
         with self._lock:
             self._n_stages, self._reached = n_stages, {}
             self._run = self._add(description, total=float(n_blocks * n_stages))
 
     def block(self, progress: BlockProgress) -> None:
-        """Show the progress of a block that is under way."""
+        """Show the progress of a running block."""
         with self._lock:
             self._reached[progress.block] = progress.stage
             stage = f"{progress.stage}/{self._n_stages}"
             self._update(**{**_fields(progress), "stage": stage})
 
     def done(self, block: int, record: BlockRecord) -> None:
-        """Show that a block has ended, whatever it was last heard to have reached."""
+        """Show that a block has finished, also if its last stages were not reported."""
         with self._lock:
             self._reached[block] = self._n_stages
             self._update()
             self._idle_since = self._progress.get_time()
 
     def round(self, number: int, target_mcse: float | None, estimate: LogEvidence | None) -> None:
-        """Show the round that is under way, its aim, and what would be recommended so far.
+        """Show the number of the present round, the error to be reached, and the estimate so far.
 
         Parameters
         ----------
         number : int
-            Of the round, from 1 on.
+            Number of the round, from 1.
         target_mcse : float or None
-            Error in nats to go on to; None: one round.
+            Standard error in nats at which the run ends; None if the run has a single round.
         estimate : LogEvidence or None
-            The recommended estimate of all rounds so far; None: there is none yet.
+            The recommended estimate from all finished rounds; None in the first round.
         """
         parts = []
         if estimate is not None:
@@ -165,7 +165,7 @@ class Display:
 
 
 def _fields(progress: BlockProgress) -> dict[str, Any]:
-    """Return what the columns of a row say."""
+    """Return the texts of the columns of a row."""
     return {
         "stage": str(progress.stage),
         "beta": f"{progress.beta:.4f}",

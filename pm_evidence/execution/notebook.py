@@ -1,4 +1,4 @@
-"""A picture in a notebook that is redrawn in place, without widgets."""
+"""An output in a notebook that is redrawn in place, without widgets."""
 
 import sys
 import threading
@@ -11,22 +11,22 @@ __all__ = ["Redrawn", "in_notebook"]
 
 
 def in_notebook() -> bool:
-    """Return whether output goes to a notebook, where there is no terminal to write to."""
+    """Return whether the output goes to a notebook instead of a terminal."""
     return "IPython" in sys.modules and get_console().is_jupyter
 
 
 class Redrawn:
-    """What a function returns, shown again and again until it is stopped.
+    """An output that a function returns, and that is updated at intervals until it is stopped.
 
-    IPython keeps the place of an output by its name, so neither ipywidgets nor an extension of the
-    notebook is needed, and the last picture is saved with the notebook.
+    IPython can update an output by its name, so neither ipywidgets nor an extension of the notebook
+    is needed, and the last output is saved with the notebook.
 
     Parameters
     ----------
     picture : callable
-        Returns what IPython is to display.
+        Returns the object that IPython displays.
     seconds : float
-        Time between two pictures.
+        Time between two updates.
     """
 
     def __init__(self, picture: Callable[[], Any], seconds: float = 0.5) -> None:
@@ -36,7 +36,7 @@ class Redrawn:
         self._place: Any = None
 
     def start(self) -> None:
-        """Show the first picture, and redraw it from a thread of its own from now on."""
+        """Show the output, and start a thread that updates it."""
         from IPython.display import display
 
         self._place = display(self._picture(), display_id=True)
@@ -44,7 +44,7 @@ class Redrawn:
         self._thread.start()
 
     def stop(self) -> None:
-        """Show the last picture."""
+        """Stop updating, and show the final output."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

@@ -30,8 +30,8 @@ _VISUALS = (
     "ticklabels",
     "legend",
 )
-# How models look whose evidence is sound, and those whose status says that it may not be.
-_SOUND, _DOUBTFUL = "ok", "not to be trusted: see the status"
+# Labels of models whose status is ok, and of the others, which are drawn differently.
+_SOUND, _DOUBTFUL = "ok", "cannot be trusted: see the status"
 _LOOKS: dict[str, dict[str, dict[str, Any]]] = {
     _SOUND: {
         "error_bar": {"color": "C0", "width": 2},
@@ -54,9 +54,9 @@ def plot_compare(
 ) -> "PlotCollection":
     """Plot the log evidence of each model with its 95 % interval, best on top.
 
-    Above each point stand the log evidence and its difference to the best model, in nats, with
-    their standard errors in parentheses: they can be read where an interval is too short to be
-    seen. Models whose status is not ``"ok"`` have open points and dashed bars.
+    The log evidence and its difference to the best model are written above each point, in nats,
+    with their standard errors in parentheses, because many intervals are too short to be seen.
+    Models whose status is not ``"ok"`` have open points and dashed bars.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def plot_compare(
     visuals : mapping of str to mapping or bool, optional
         Arguments of each part, or False to leave it out: ``error_bar``, ``point_estimate``,
         ``difference`` (the numbers), ``ref_line`` (at the best model), ``title``, ``xlabel``,
-        ``ticklabels``, ``legend`` (drawn where a model is not to be trusted).
+        ``ticklabels``, ``legend`` (drawn if the status of a model is not ``"ok"``).
     figure_kwargs : mapping, optional
         Passed to the backend's ``create_plotting_grid``; ``figsize`` for instance.
     **pc_kwargs
@@ -86,9 +86,9 @@ def plot_compare(
 
     Notes
     -----
-    The interval is Student's, with the degrees of freedom of the estimate, as in
-    ``pe.bayes_factor``; a table without ``attrs["dof"]`` gets normal ones. A model whose evidence
-    is not finite keeps its line, without a point.
+    The interval is that of Student's t with the degrees of freedom of the estimate, as in
+    ``pe.bayes_factor``; a table without ``attrs["dof"]`` gets intervals of a normal distribution. A
+    model whose evidence is not finite has a label, but no point.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     table = _checked(models) if isinstance(models, pd.DataFrame) else compare(models)
@@ -181,9 +181,10 @@ def _draw_differences(collection: Any, table: pd.DataFrame, visuals: layout.Visu
 
 
 def _alignment(place: float, *, best: bool) -> tuple[str, float]:
-    """Return how a text sits on its point, so that it stays inside the axes and off the line.
+    """Return alignment and shift of a text, so that it stays inside the axes and off the line.
 
-    ``place`` is 0 at the left and 1 at the right end of what is drawn; so is the shift.
+    ``place`` is 0 at the left end of what is drawn and 1 at the right end, and the shift is in the
+    same units.
     """
     if best or place > 0.75:
         return "right", -0.01
@@ -238,7 +239,7 @@ def _label(name: str, row: "pd.Series[Any]") -> str:
 
 
 def _draw_legend(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
-    """Say what open points mean, where there are any."""
+    """Add a legend that explains open points, if there are any."""
     legend = layout.visual_arguments(visuals, "legend")
     if legend is not None and (table["status"] != Status.OK).any():
         entries = [(kind, looks["error_bar"]) for kind, looks in _LOOKS.items()]

@@ -1,4 +1,4 @@
-"""Mean energy along the path in both directions, whose gap is hysteresis."""
+"""Mean energy along the path in both directions; the gap between them is hysteresis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ _NAMES = {
     schema.REVERSE: "reverse (posterior to prior)",
 }
 _FEW_STAGES = 40  # up to here each stage gets a point
-# From these ratios on the energy gets another axis: the largest to the smallest, and the largest
-# size to the usual one.
+# Ratios above which the axis of the energy is not linear: the largest to the smallest energy if all
+# are positive, and otherwise the largest absolute value to the usual one.
 _WIDE_RANGE, _WIDE_SIZE = 100.0, 30.0
-_CROWDED = 0.1  # where half of the stages lie below, beta gets a square-root axis
+_CROWDED = 0.1  # if half of the stages lie below, beta gets a square-root axis
 _SCALING_BACKENDS = ("matplotlib", "none")  # those of arviz-plots with scales of the axes
-# Bennett's estimate is not trusted with fewer common paths (or half of what is possible); no
-# sample meets them beyond this variance.
+# Bennett's estimate is not trusted with fewer paths in the overlap (or half of what is possible).
+# Beyond this variance of the work no sample of a usual size has paths in the overlap.
 _LEAST_COMMON_PATHS, _LARGEST_VARIANCE = 10.0, 400.0
 _BETA_TICKS = (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -47,10 +47,11 @@ def plot_energy(
 ) -> "PlotCollection":
     """Plot the mean energy against the inverse temperature, in each direction.
 
-    Paths lag behind the temperature: their energy is too high on the way to the posterior, and
-    too low on the way back. The gap between the directions is this hysteresis. The title gives
-    its area in nats, how many paths overlap in spite of it, and whether that is too large a gap;
-    then the run needs more stages or a better kernel.
+    The paths lag behind the temperature, because the kernel does not reach equilibrium at each
+    stage: their mean energy is too high on the way to the posterior, and too low on the way back.
+    This is called hysteresis, and the gap between the two lines shows it. The title gives the area
+    of the gap in nats, the number of paths in the overlap of both directions, and whether the gap
+    is too large; if it is, the run needs more stages or a better kernel.
 
     Parameters
     ----------
@@ -83,18 +84,18 @@ def plot_energy(
     Notes
     -----
     The area between the lines is about the gap between the upper and the lower bound of log Z
-    (Habeck 2017, Eq. 11 and Fig. 3B). It is too large where fewer than ten paths lie where both
-    directions have been, as ``bar`` counts them. Where work is normal the area is its variance and
-    tells that number; the title gives the area at which ten are left. A few paths that are stuck
-    far out make the area large and do no harm: ``pe.plot_work`` shows them. Each population is
-    drawn at the inverse temperature that it was last moved at: the beginning of its stage on the
-    way forward, the end on the way back.
+    (Habeck 2017, Eq. 11 and Fig. 3B). It counts as too large if fewer than ten paths lie in the
+    overlap of both directions, as counted by ``bar``. If the work is normally distributed, the area
+    is its variance and determines this number; the title gives the area at which it is ten. A few
+    paths with very large work increase the area without making the estimate worse; ``pe.plot_work``
+    shows them. Each energy is drawn at the inverse temperature at which its population was last
+    moved: the beginning of a stage on forward paths, the end of a stage on reverse paths.
 
-    Energies that span decades get a logarithmic axis, or, where some are negative, one that is
-    linear around zero and logarithmic beyond, from the dotted lines on. The labels of the axes
-    name every scale that is not linear. On a logarithmic axis the band is cut below half
-    the lowest mean. Inverse temperatures of which half lie below 0.1 get a square-root axis. All
-    this with matplotlib: the other backends of arviz-plots keep linear axes.
+    Energies that span several decades get a logarithmic axis or, if some are negative, an axis that
+    is linear around zero and logarithmic beyond the dotted lines. The labels of the axes name every
+    scale that is not linear. On a logarithmic axis the band is cut below half the lowest mean. If
+    half of the inverse temperatures lie below 0.1, their axis has a square-root scale. Only
+    matplotlib has these scales; the other backends of arviz-plots have linear axes.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     data = _drawn(dt)
@@ -169,7 +170,7 @@ def _draw_lines(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> N
 
 @dataclass(frozen=True)
 class _Scales:
-    """The scales of both axes; a symmetric logarithmic one is linear up to ``size``."""
+    """The scales of both axes; ``"symlog"`` is linear up to ``size`` and logarithmic beyond."""
 
     x: str = "linear"
     y: str = "linear"
@@ -230,7 +231,7 @@ def _draw_axes(collection: Any, data: xr.Dataset, scales: _Scales, visuals: layo
 
 
 def _set_linear_part(da: xr.DataArray, target: Any, size: float) -> None:
-    """Make the axis linear up to a size of the energy; matplotlib's own choice is 2."""
+    """Make the axis linear up to an absolute value of the energy; matplotlib's default is 2."""
     target.set_yscale("symlog", linthresh=size)
 
 
@@ -240,7 +241,7 @@ def _hlines(da: xr.DataArray, target: Any, **arguments: Any) -> None:
 
 
 def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
-    """Return in words how large the gap between the directions is, and what is too large."""
+    """Return in words how large the gap between the directions is, and whether it is too large."""
     if data.sizes[schema.DIRECTION] < 2:
         return ""
     beta = group_of(dt, schema.ANNEALING)["beta"].to_numpy()

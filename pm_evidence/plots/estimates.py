@@ -35,7 +35,7 @@ _VISUALS = (
 # What an estimate counts as, with its looks.
 _RECOMMENDED = "recommended"
 _TRUSTED = "estimate"
-_DISTRUSTED = "not to be trusted"
+_DISTRUSTED = "cannot be trusted"
 _BOUND = "bound"
 _LOOKS: dict[str, dict[str, dict[str, Any]]] = {
     _RECOMMENDED: {
@@ -57,8 +57,8 @@ _LOOKS: dict[str, dict[str, dict[str, Any]]] = {
 }
 _REFERENCE_LOOK = {"color": "C1", "width": 2}
 _INTERVAL = ["value", "lower", "upper"]
-# The picture reaches this many widths of what the trusted estimates span to either side, so that
-# they keep a fifth of it or more.
+# The plot extends by at most this many times the range of the trusted estimates to either side, so
+# that these take up at least a fifth of it.
 _REACH = 2.0
 
 
@@ -73,9 +73,9 @@ def plot_estimates(
 ) -> "PlotCollection":
     """Plot every estimate of the log evidence with its 95 % interval.
 
-    The recommended estimate stands on top and its interval is a band down the picture; bounds
-    stand below, with open points and dashed bars. Estimates that are not to be trusted are grey,
-    with their status beside the name.
+    The recommended estimate is at the top, and its interval is drawn as a band over the whole
+    height. Bounds are at the bottom, with open points and dashed bars. Estimates whose status is
+    not ``"ok"`` are grey, with the status beside the name.
 
     Parameters
     ----------
@@ -109,11 +109,11 @@ def plot_estimates(
 
     Notes
     -----
-    The picture shows the intervals of the recommended and of all trusted estimates, the reference,
-    and the estimates up to two widths of these to either side, whose intervals are cut there. An
-    estimate further out is given as a number with an arrow at the edge, and with its distance from
-    the recommended one. One that is not a number
-    keeps its line, without a point.
+    The plot shows the intervals of the recommended estimate and of all others that are ``"ok"``,
+    and the reference. It also shows the other estimates up to twice the range of these intervals to
+    either side, where their own intervals are cut off. An estimate further outside is written at
+    the edge as a number with an arrow and its distance from the recommended estimate. An estimate
+    that is not a number has a label, but no point.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     _check_reference(reference)
@@ -213,7 +213,7 @@ def _drawn(table: pd.DataFrame, limits: tuple[float, float]) -> xr.Dataset:
 def _draw_lines(
     collection: Any, table: pd.DataFrame, reference: float | None, visuals: layout.Visuals
 ) -> None:
-    """Draw what spans the picture: the recommended interval, and the reference."""
+    """Draw the recommended interval and the reference over the whole height."""
     draw = layout.draw()
 
     row = table.loc[table["recommended"]]
@@ -253,7 +253,7 @@ def _draw_points(
 def _draw_out_of_range(
     collection: Any, table: pd.DataFrame, limits: tuple[float, float], visuals: layout.Visuals
 ) -> None:
-    """Write the estimates that the picture leaves out at the edge that they lie beyond."""
+    """Write each estimate outside the plot at the edge that is nearest to it."""
     arguments = layout.visual_arguments(visuals, "out_of_range", color="B2")
     if arguments is None:
         return

@@ -1,6 +1,6 @@
-"""What the plots share: the choice of backend, the size of the figure, and where they draw.
+"""Functions that the plots share: the choice of the backend, the size of the figure, and labels.
 
-arviz-plots is imported on the first plot, and only here: it brings its drawing library along.
+arviz-plots is imported by the first plot and only here, because it imports a drawing library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ def checked_visuals(visuals: Visuals | None, valid: tuple[str, ...]) -> Visuals:
 
 
 def check_mapping(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a mapping of names."""
+    """Raise TypeError unless a value is None or a mapping with names as keys."""
     if value is not None and not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping, got {described(value)}; leave it out for none.")
     for key in value or ():
@@ -135,7 +135,7 @@ def figure_arguments(
     check_mapping("figure_kwargs", given)
     arguments = dict(given or {})
     if backend == "matplotlib":
-        # Leaves room for long labels and for the legend, which arviz-plots puts outside.
+        # leaves space for long labels and for the legend, which arviz-plots places outside
         arguments.setdefault("layout", "constrained")
     arguments["figsize"] = plot_backend(backend).scale_fig_size(
         arguments.get("figsize"),
@@ -156,12 +156,12 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
 
 
 def frame_of(name: str) -> dict[str, Any]:
-    """Return the arguments of ``map`` for what is set once per plot: labels, limits, ticks."""
+    """Return the arguments of ``map`` for labels, limits and ticks, which are set once per plot."""
     return {"data": xr.Dataset({name: 0.0}), "ignore_aes": "all", "store_artist": False}
 
 
 def draw_labels(collection: Any, name: str, visuals: Visuals, **texts: str) -> None:
-    """Write ``title``, ``xlabel`` and ``ylabel``, those that have a text, on the plot ``name``."""
+    """Write the title and the labels of the axes that are given on the plot ``name``."""
     functions = {
         "title": draw().labelled_title,
         "xlabel": draw().labelled_x,
@@ -190,12 +190,12 @@ def half_widths(mcse: Sequence[float], dof: Sequence[float]) -> NDArray[np.float
 
 
 def set_yticks(da: Any, target: Any, values: Any, labels: list[str], **arguments: Any) -> Any:
-    """Set ticks with labels; arviz-plots has a visual for those of x only."""
+    """Set ticks of the y axis with labels; arviz-plots has a function for the x axis only."""
     return backend_of(target).yticks(values, labels, target, **arguments)
 
 
 def write_out_numbers(da: Any, target: Any) -> None:
-    """Keep matplotlib from writing -1204.3 as -0.3 and an offset; and few ticks, for long ones."""
+    """Let matplotlib write few ticks in full, and not -1204.3 as -0.3 with an offset."""
     target.ticklabel_format(axis="x", useOffset=False)
     target.locator_params(axis="x", nbins=5)
 

@@ -1,4 +1,4 @@
-"""The schedule of a run, and how well each of its stages went."""
+"""The schedule of a run, with diagnostics of each stage."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,13 @@ _PANELS = {
     "acceptance": ("Acceptance", "acceptance probability"),
     "energy_mean": ("Mean energy", "mean energy (nats)"),
 }
-# From the first value on a stage is good, and below the second one bad. A step whose weights leave
-# half of a population is what resampling is usually done at; at a tenth, 1,000 particles count as
-# 100. A random walk is best at an acceptance of 0.23 (Roberts, Gelman and Gilks 1997), and HMC at
-# 0.65 (Beskos et al. 2013); below 0.05 most states of a short chain never move.
+# A stage is good above the first value and bad below the second one. An effective sample size of
+# half of the population is the usual threshold for resampling; at a tenth, 1,000 particles are
+# worth 100. The optimal acceptance rate is 0.23 for a random walk (Roberts, Gelman and Gilks 1997)
+# and 0.65 for HMC (Beskos et al. 2013); below 0.05 most states of a short chain never move.
 _REFERENCES = {"ess": (0.5, 0.1), "acceptance": (0.2, 0.05)}
 _FEW_STAGES = 40  # up to here each stage gets a point
-_WIDE_RANGE = 100.0  # from here on the energy gets a logarithmic axis
+_WIDE_RANGE = 100.0  # largest over smallest energy above which the axis is logarithmic
 
 
 def plot_schedule(
@@ -42,9 +42,9 @@ def plot_schedule(
 ) -> "PlotCollection":
     """Plot inverse temperature, sample size, acceptance and energy against the stage.
 
-    A good schedule keeps the effective sample size level over the stages; a dip shows where
-    it needs more of them, and a low acceptance where the kernel does. Stages above the dashed
-    lines are good, and those below the dotted ones bad.
+    With a good schedule the effective sample size is about the same at all stages. A dip shows
+    where the schedule needs more stages, and a low acceptance rate where the kernel needs other
+    settings. Stages above the dashed lines are good, and those below the dotted lines are bad.
 
     Parameters
     ----------
@@ -77,18 +77,19 @@ def plot_schedule(
 
     Notes
     -----
-    Stage ``k`` counts from 1 and ends at the inverse temperature at ``k`` in the first panel; its
-    effective sample size and its acceptance stand there. Each energy stands at the inverse
-    temperature that its population was last moved at: the beginning of a stage on the way forward,
-    the end on the way back. Islands have one at the end, too.
+    Stages are numbered from 1. Stage ``k`` ends at the inverse temperature that the first panel
+    shows at ``k``, where its effective sample size and acceptance rate are drawn as well. Each
+    energy is drawn at the inverse temperature at which its population was last moved: the beginning
+    of a stage on forward paths, the end of a stage on reverse paths. Islands also have an energy at
+    the end.
 
-    The effective sample size is that of the weights of one step, for all methods and in both
-    directions. It tells whether the step is short enough, and not how many paths carry the weight
-    of a whole run: the status of the estimates does.
+    The effective sample size is that of the weights of a single step, for all methods and in both
+    directions. It shows whether the step is short enough. It does not show how many paths carry the
+    weight of a whole run; the status of the estimates depends on that.
 
     The energy is drawn on a logarithmic axis when it is positive throughout and spans more than
-    two decades, which its label says (the bokeh backend of arviz-plots keeps a linear one). Reverse
-    runs are dashed.
+    two decades; the label of the axis says so. The bokeh backend of arviz-plots always has a linear
+    axis. Lines of reverse paths are dashed.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
     data = _gathered(dt)
@@ -124,7 +125,7 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
 
 
 def _drawn(name: str, run: Any) -> xr.Dataset:
-    """Return each quantity where it belongs between stage 0, before the first, and the last."""
+    """Return each quantity by stage, from 0 (before the first stage) to the last stage."""
     parameter = f"dt[{name!r}]" if name else "dt"
     group = group_of(run, schema.ANNEALING, parameter)
     data = group[list(_PANELS)]
@@ -143,7 +144,7 @@ def _drawn(name: str, run: Any) -> xr.Dataset:
     if schema.ENERGY_END in group:
         last = energy[schema.STAGE] == n_stages
         energy = energy.where(~last | energy.notnull(), group[schema.ENERGY_END])
-    # A direction for beta, too: arviz-plots gives a variable without it a legend entry of its own.
+    # beta gets a direction as well, because arviz-plots would give it a separate legend entry
     return xr.Dataset(
         {
             "beta": beta.rename({schema.BETA_POINT: schema.STAGE})
@@ -178,7 +179,7 @@ def _draw_lines(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> N
 
 
 def _draw_references(collection: Any, visuals: layout.Visuals) -> None:
-    """Draw from where on a stage is good, and below what it is bad."""
+    """Draw the values above which a stage is good, and those below which it is bad."""
     looks = {"good": {"linestyle": "C1"}, "bad": {"linestyle": "C2"}}
     for place, (name, look) in enumerate(looks.items()):
         line = layout.visual_arguments(visuals, name, color="B3", width=1, **look)
@@ -221,7 +222,7 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
 
 
 def _in_words(name: str) -> str:
-    """Return the part of a title that tells the reference lines."""
+    """Return the part of a title that explains the reference lines."""
     if name not in _REFERENCES:
         return ""
     good, bad = _REFERENCES[name]
@@ -229,7 +230,7 @@ def _in_words(name: str) -> str:
 
 
 def _whole_stages(da: xr.DataArray, target: Any) -> None:
-    """Keep matplotlib from ticks at half a stage."""
+    """Let matplotlib place ticks at whole stages only."""
     target.xaxis.get_major_locator().set_params(integer=True)
 
 

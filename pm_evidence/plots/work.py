@@ -1,4 +1,4 @@
-"""Work of forward and of reverse paths, whose densities cross at minus the log evidence."""
+"""Densities of the work of forward and of reverse paths, which cross at minus the log evidence."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -37,10 +37,10 @@ _VISUALS = (
 _KINDS = ("kde", "hist")
 _DIRECTIONS = (schema.FORWARD, schema.REVERSE)
 _BOUNDS = {schema.FORWARD: "lower", schema.REVERSE: "upper"}
-# Tukey (1977): beyond three interquartile ranges from the quartiles a value is far out. Normal
-# work has 1 of 400,000 paths there.
+# Tukey (1977) calls values beyond three interquartile ranges from the quartiles "far out". Of
+# normal work 1 of 400,000 paths lies there.
 _FAR_OUT = 3.0
-_GRID = 2048  # points of a density: enough for one that is much narrower than the other
+_GRID = 2048  # points of a density, enough if one density is much narrower than the other
 _MOST_BINS = 200
 
 
@@ -55,9 +55,9 @@ def plot_work(
 ) -> "PlotCollection":
     """Plot the densities of forward and of reverse work, which cross at minus log Z.
 
-    Where the two densities overlap, log Z is known well; a gap between them says that the run
-    needs more stages or a better kernel. Also drawn are the recommended estimate with its 95 %
-    interval, and the mean work of either direction, which bounds log Z.
+    If the two densities overlap, log Z can be estimated well; if there is a gap between them, the
+    run needs more stages or a better kernel. The plot also shows the recommended estimate with its
+    95 % interval, and the mean work of each direction, which bounds log Z.
 
     Parameters
     ----------
@@ -93,14 +93,14 @@ def plot_work(
     -----
     With ``p_F`` and ``p_R`` the densities of forward and reverse work, Crooks' theorem says
     ``p_F(w) / p_R(w) = exp(w + log Z)`` (Crooks 1999; Habeck 2017, Eq. 8 and Fig. 1A). It holds
-    for the true densities, and only where reverse paths start from the posterior; the drawn ones
-    are smoothed, and cross near the estimate.
+    for the exact densities, and only if reverse paths start from the posterior. The drawn densities
+    are smoothed and cross near the estimate.
 
-    The picture shows each direction up to three interquartile ranges beyond its quartiles, or to
-    its last path if that comes first, and the estimate with its interval as far as these do not
-    more than treble its width. What is cut off counts in the densities, so that the area below a
-    cut density is less than one; the legend tells the share, and that of paths of weight zero
-    (infinite work). A mean outside the picture is given as a number.
+    The plot shows each direction up to three interquartile ranges beyond its quartiles, or up to
+    its last path if that is nearer. The estimate and its interval are included unless they would
+    make the plot more than three times as wide. Paths outside the plot are counted in the
+    densities, so that the area below a density may be less than one; the legend gives their share,
+    and that of paths of weight zero (infinite work). A mean outside the plot is given as a number.
     """
     check_choice("kind", kind, _KINDS)
     visuals = layout.checked_visuals(visuals, _VISUALS)
@@ -171,7 +171,7 @@ def _interval(estimate: LogEvidence) -> tuple[float, float]:
 
 def _densities(work: Mapping[str, Floats], limits: tuple[float, float], kind: str) -> xr.Dataset:
     """Return the density of each direction, in the form that the visuals of arviz-plots take."""
-    padding = 0.25 * (limits[1] - limits[0])  # a kernel at the edge reaches over it
+    padding = 0.25 * (limits[1] - limits[0])  # a smoothing kernel at the edge extends beyond it
     window = (limits[0] - padding, limits[1] + padding)
     inside = {
         name: values[(values > window[0]) & (values < window[1])] for name, values in work.items()
@@ -246,7 +246,7 @@ def _draw_means(
     limits: tuple[float, float],
     visuals: layout.Visuals,
 ) -> None:
-    """Draw the mean work of each direction, where it lies inside the picture."""
+    """Draw the mean work of each direction if it lies inside the plot."""
     line = layout.visual_arguments(visuals, "mean", linestyle="C1")
     if line is None:
         return
@@ -302,7 +302,7 @@ def _draw_legend(
 
 
 def _cut_off(values: Floats, limits: tuple[float, float]) -> str:
-    """Return the shares of paths that the picture leaves out, in words."""
+    """Return the shares of paths outside the plot, in words."""
     parts = {
         "further left": np.mean(values < limits[0]),
         "further right": np.mean((values > limits[1]) & np.isfinite(values)),

@@ -1,4 +1,4 @@
-"""Schedules found stage by stage from a population."""
+"""Schedules that are chosen stage by stage from the weights of a population."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _BISECTIONS = 60
 
 
 def no_support(n: int) -> NumericalError:
-    """Return the error for a population of ``n`` none of whose members has any weight."""
+    """Return the error for a population of ``n`` members whose weights are all zero."""
     return NumericalError(
         f"the log likelihood must be finite somewhere, but it is -inf at all {n} draws from the "
         "prior. Look for data outside the likelihood's support, or use more draws or a prior "
@@ -31,14 +31,14 @@ def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
     state : State
         A population at ``beta`` with equal weights.
     beta : float
-        Where it is.
+        Inverse temperature of the population.
     ess : float
-        Effective sample size to keep, as a share of the members that have any weight at all.
+        Wanted effective sample size, as a share of the members whose weight is not zero.
 
     Raises
     ------
     NumericalError
-        If no member has any support further on, or no step is small enough.
+        If all members have weight zero after the smallest step, or no step is small enough.
     """
     left = 1.0 - beta
 

@@ -1,4 +1,4 @@
-"""Schedules known before the run."""
+"""Schedules that do not depend on the model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,19 +21,19 @@ def linear(n_stages: int) -> Floats:
 def sm08(n_stages: int) -> Floats:
     """Return the schedule of Salakhutdinov and Murray (2008), scaled to ``n_stages``.
 
-    Of 14,500 values, 500 lie evenly in [0, 0.5], 4,000 in [0.5, 0.9] and 10,000 in [0.9, 1].
+    Of its 14,500 steps, 500 divide [0, 0.5] evenly, 4,000 divide [0.5, 0.9] and 10,000 [0.9, 1].
     """
     shares = np.cumsum([0, 500, 4000, 10000]) / 14500
     return np.interp(np.linspace(0.0, 1.0, n_stages + 1), shares, [0.0, 0.5, 0.9, 1.0])
 
 
 def refine(beta: Floats, n_stages: int) -> Floats:
-    """Return a schedule of at least ``n_stages`` that cuts every stage into equal parts.
+    """Return a schedule of at least ``n_stages`` that divides every stage into equal parts.
 
     Parameters
     ----------
     beta : ndarray, shape (n_coarse + 1,)
-        A schedule of which every stage is about equally hard.
+        A schedule whose stages have about the same effective sample size.
     n_stages : int
         Number of stages wanted; the result has the next multiple of ``n_coarse``.
     """

@@ -7,15 +7,17 @@ __all__ = ["even_steps"]
 
 Floats = NDArray[np.float64]
 
-# Were every move perfect, steps would best be in inverse proportion to the standard deviation of
-# the energy. Where that is large, relaxation is slow too, and steps have to be smaller still.
+# If every MCMC move drew independently, the best steps would be inversely proportional to the
+# standard deviation of the energy, a power of 0.5 of its variance. Where the variance is large,
+# relaxation is slow as well, so that steps have to be smaller still.
 _POWER = 0.75
 _SMOOTHED = 0.025  # share of the stages whose variances are averaged
-_FLOOR = 0.1  # of the mean density of steps, where the energy seems not to vary
+# Least density of steps, as a share of the mean one, where the energy hardly varies.
+_FLOOR = 0.1
 
 
 def even_steps(beta: Floats, energy_var: Floats, n_stages: int) -> Floats:
-    """Return a schedule whose steps are about equally hard.
+    """Return a schedule whose steps contribute about equally to the variance of the work.
 
     Parameters
     ----------
@@ -32,9 +34,10 @@ def even_steps(beta: Floats, energy_var: Floats, n_stages: int) -> Floats:
 
     Notes
     -----
-    The variance of the work of K perfect stages is ``integral beta'(t)^2 V(beta(t)) dt / K``, least
-    where ``beta' sqrt(V)`` is constant (Kiwaki 2015). On Ising and Potts lattices the power 0.75 of
-    V in place of 0.5 came out 0 to 10 % better, and half of the variance of equal steps.
+    If the kernel draws independently, the variance of the work of K stages is ``integral beta'(t)^2
+    V(beta(t)) dt / K`` with ``V`` the variance of the energy. It is smallest if ``beta' sqrt(V)``
+    is constant (Kiwaki 2015). On Ising and Potts lattices the power 0.75 of V instead of 0.5 gave a
+    variance that was 0 to 10 % smaller, and half of that with equal steps.
     """
     width = max(int(_SMOOTHED * len(energy_var)), 1)
     density = np.maximum(energy_var, 0.0) ** _POWER

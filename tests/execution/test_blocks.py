@@ -182,7 +182,7 @@ def test_pool_that_is_broken_already(tmp_path, log):
     with processes(1) as executor:
         executor.submit(tasks.kill_once, str(tmp_path / "dead")).exception()
         assert run_blocks(numbered(tasks.square, 7), cores=2, executor=executor) == SQUARES
-    assert "7 blocks run here" in log.text
+    assert "the remaining 7 blocks run in this process" in log.text
 
 
 # --- executors that lose blocks, but not themselves ---
@@ -218,7 +218,7 @@ def test_lost_blocks_run_again(n_losses, log):
     assert run_blocks(numbered(tasks.square, 7), cores=1, executor=executor) == SQUARES
     assert set(executor.tries.values()) == {n_losses + 1}
     assert len(log.records) == 7 * n_losses
-    assert "Block 3 was lost (worker is gone); it runs again." in log.text
+    assert "The worker of block 3 was lost (worker is gone); the block runs again." in log.text
 
 
 def test_blocks_that_are_always_lost_are_an_error():

@@ -158,7 +158,7 @@ def test_matplotlib_keeps_every_text_inside_and_apart(tmp_path):
     assert legend_texts(collection) == [
         "recommended",
         "estimate",
-        "not to be trusted",
+        "cannot be trusted",
         "bound",
         f"reference: {MINUS}31.311",
     ]

@@ -106,7 +106,7 @@ def test_compare_takes_the_degrees_of_freedom_from_models_and_table():
 def test_compare_marks_what_is_not_to_be_trusted():
     models = MODELS | {"doubtful": LogEvidence(-1202.0, 0.1, "smc", "dominated")}
     collection = plot_compare(models, backend="matplotlib")
-    assert legend_texts(collection) == ["ok", "not to be trusted: see the status"]
+    assert legend_texts(collection) == ["ok", "cannot be trusted: see the status"]
     target = compare_target(plot_compare(models, backend="none"))
     (open_point,) = [point for point in drawn(target, "scatter") if point["facecolor"] == "B0"]
     assert float(open_point["x"][0]) == -1202.0
