@@ -1,8 +1,8 @@
-"""Where compiled code is kept when none of the usual folders can be written to.
+"""A temporary folder for compiled code, for machines on which the usual folders are read-only.
 
-numba keeps machine code beside the source, or in the user's cache folder, and refuses to compile
-where neither can be written to, as in containers with a read-only file system. It is then kept in
-a temporary folder until the process ends.
+numba stores machine code beside the source, or in the user's cache folder, and raises an error if
+it can write to neither, as in containers with a read-only file system. In this case the code is
+stored in a temporary folder until the process ends.
 """
 
 import logging
@@ -24,7 +24,7 @@ _REMEDY = (
 
 
 class TemporaryLocator(UserProvidedCacheLocator):
-    """Finds the temporary folder for the functions of this package, after all other folders."""
+    """Gives numba the temporary folder for functions of this package, if no other folder works."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         self._py_file = py_file
@@ -34,7 +34,7 @@ class TemporaryLocator(UserProvidedCacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Self | None:
-        """Return the locator of a function, or None if it is somebody else's."""
+        """Return the locator of a function, or None if the function is not of this package."""
         if not Path(py_file).resolve().is_relative_to(_PACKAGE):
             return None
         locator = cls(py_func, py_file)
@@ -43,18 +43,18 @@ class TemporaryLocator(UserProvidedCacheLocator):
 
 
 def register() -> None:
-    """Tell numba of the temporary folder, which it asks for last."""
+    """Register the temporary folder with numba, as the last choice."""
     if TemporaryLocator not in CacheImpl._locator_classes:
         CacheImpl._locator_classes.append(TemporaryLocator)
 
 
 def temporary_folder() -> Path:
-    """Return a folder that is removed when this process ends, and say once that there is one.
+    """Return a folder that is removed when this process ends; the first call logs a warning.
 
     Raises
     ------
     OSError
-        If there is no place for temporary files either.
+        If no temporary folder can be created either.
     """
     return Path(_temporary_folder().name)
 
@@ -69,8 +69,8 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
             f"to the home folder, nor to one for temporary files. {_REMEDY}"
         ) from error
     _log.warning(
-        "Compiled code cannot be kept on disk, because the usual folders cannot be written to: "
-        "every process compiles for itself, which takes a minute or so. %s",
+        "Compiled code cannot be stored on disk, because the usual folders cannot be written to. "
+        "Every process compiles it again, which takes about a minute. %s",
         _REMEDY,
     )
     return folder

@@ -31,7 +31,7 @@ _REAL_DTYPES, _WHOLE_DTYPES = "iuf", "iu"
 
 
 def described(value: Any) -> str:
-    """Return a short text for a value in a message, however large the value is."""
+    """Return a short description of a value for a message, also if the value is large."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     if isinstance(value, type):
@@ -44,9 +44,9 @@ def described(value: Any) -> str:
 
 
 def real_number(value: Any) -> float | None:
-    """Return a real number as a float, NaN and infinities among them; None for anything else.
+    """Return a real number as a float, also NaN and infinities; None for anything else.
 
-    An int beyond the floats is none.
+    None also for an int that is too large for a float.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return None
@@ -160,7 +160,7 @@ def check_text(name: str, value: Any) -> str:
 
 
 def check_kind(name: str, value: Any, kind: type, remedy: str) -> None:
-    """Refuse a value of another class.
+    """Raise TypeError unless a value is an instance of a class.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def plain_array(name: str, values: Any) -> NDArray[Any]:
         )
     try:
         return np.asarray(values)
-    except Exception as error:  # whatever a value does that is asked to become an array
+    except Exception as error:  # objects may raise any exception on conversion to an array
         raise ValueError(
             f"{name} must be an array, got {described(values)}, which cannot become one; give all "
             "rows one length, and pass numbers."

@@ -1,4 +1,4 @@
-"""Numbers with the digits that their errors leave, such as -31.036(8)."""
+"""Numbers rounded to the digits that their standard errors justify, such as -31.036(8)."""
 
 import math
 
@@ -7,19 +7,19 @@ __all__ = ["concise", "decimals"]
 # Particle Data Group, Review of Particle Physics, section 5.3: an error whose first three digits
 # are below 355 is given with two digits, and one above that with a single digit.
 _TWO_DIGITS_BELOW = 3.55
-_UNKNOWN_DIGITS, _EXACT_DIGITS = 2, 4  # decimals of a value whose error is not known, or zero
+_UNKNOWN_DIGITS, _EXACT_DIGITS = 2, 4  # decimals of a value whose error is unknown, or zero
 _MOST_DECIMALS = 12  # further digits of a log evidence are rounding errors of a float
-# Values and errors that both lie below the first, and those from the second on, get an exponent.
+# An exponent is used if value and error are both below the first, or either reaches the second.
 _SMALL, _LARGE = 1e-4, 1e12
 
 
 def decimals(error: float) -> int:
-    """Return how many decimals an error leaves to its value; negative ones are digits to drop.
+    """Return the number of decimals that an error justifies; negative if digits are dropped.
 
     Parameters
     ----------
     error : float
-        Standard error; where it is not known, infinite or zero, the answer is two.
+        Standard error; two decimals are returned if it is NaN, infinite or zero.
     """
     if not math.isfinite(error) or error <= 0.0:
         return _UNKNOWN_DIGITS

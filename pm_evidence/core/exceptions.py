@@ -12,17 +12,17 @@ from pathlib import Path
 
 __all__ = ["EvidenceWarning", "ModelError", "NumericalError", "exceptions_of_users", "warn"]
 
-# A warning names the line of the user's code that led to it: files with these prefixes are passed
-# over. Python does not count the whole name of a file as a prefix of it.
+# A warning names the line of the user's code that caused it, because files with these prefixes are
+# skipped. Python does not accept the complete name of a file as a prefix.
 _PASSED_OVER = (str(Path(__file__).parent.parent) + os.sep, contextlib.__file__.removesuffix(".py"))
 
 
 class ModelError(ValueError):
-    """The model has no well-defined evidence, or not one that can be annealed to."""
+    """The evidence of a model is not defined, or cannot be estimated by annealing."""
 
 
 class NumericalError(RuntimeError):
-    """A density returned NaN, or no draw has any support under the data."""
+    """A density is NaN, or the likelihood is zero at all draws from the prior."""
 
 
 class EvidenceWarning(UserWarning):
@@ -36,7 +36,7 @@ def warn(message: str) -> None:
 
 @contextmanager
 def exceptions_of_users() -> Iterator[None]:
-    """Raise what Python code of the user raised inside of compiled code, as it was raised there.
+    """Raise an exception of the user's Python code, called by compiled code, without a wrapper.
 
     Compiled code that calls a Python operation cannot pass its exception on. The interpreter
     finds it afterwards, and makes it the cause of a ``SystemError`` about the compiled function.
@@ -50,6 +50,6 @@ def exceptions_of_users() -> Iterator[None]:
             cause = cause.__cause__
         if cause is None:
             raise
-        # or each would lead to the other, for whoever follows the chain
+        # otherwise the two exceptions would be causes of each other, an endless chain
         error.__cause__ = error.__context__ = None
         raise cause from None

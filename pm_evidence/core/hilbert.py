@@ -1,4 +1,4 @@
-"""An order of points in space in which neighbours are near each other."""
+"""An order of points in R^d in which neighbours are close to each other: a Hilbert curve."""
 
 from typing import Any
 

@@ -7,12 +7,12 @@ __all__ = ["facts"]
 
 
 def facts(caption: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return an HTML table of named facts, without those that are empty.
+    """Return an HTML table of names and texts, without rows whose text is empty.
 
     Parameters
     ----------
     caption : str
-        What the facts are about.
+        Caption of the table.
     rows : sequence of (name, text)
         One line each, as plain text.
     """

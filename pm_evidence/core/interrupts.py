@@ -1,10 +1,10 @@
-"""Ctrl-C while code is compiled: always heard, and answered where nothing is left half made.
+"""Ctrl-C during compilation: never lost, and raised only where no table is left incomplete.
 
 Python raises KeyboardInterrupt between any two instructions. Inside the compiler that is harmful in
 two ways: LLVM calls back into Python, where an exception is printed and lost, and a table that is
-being filled stays incomplete for the rest of the process. So an interrupt that arrives while numba
-compiles waits for the start of numba's next pass, which leaves every table whole, and one that
-arrives while a table is filled waits for the end.
+being filled stays incomplete for the rest of the process. Therefore an interrupt that arrives while
+numba compiles is delayed until the start of numba's next pass, when all tables are complete, and
+one that arrives while a table is filled is delayed until that has finished.
 """
 
 import signal
@@ -20,7 +20,7 @@ __all__ = ["abandonable", "check_interrupt", "interruptible", "uninterrupted"]
 
 
 class _Interrupts:
-    """What stands between the signal and the handler that was there before, in the main thread."""
+    """The signal handler of the main thread, which calls the previous handler when that is safe."""
 
     def __init__(self) -> None:
         self.holds = 0  # pieces of work that must not be cut in two
@@ -30,7 +30,7 @@ class _Interrupts:
         self._previous: Callable[..., Any] | None = None
 
     def install(self) -> None:
-        """Take the signal, if nobody here has it, from a handler that is written in Python."""
+        """Install the handler for its first user, if the previous handler is written in Python."""
         self.holds += 1
         if self._users == 0:
             _listen()
@@ -42,7 +42,7 @@ class _Interrupts:
         self.holds -= 1
 
     def remove(self) -> None:
-        """Give the signal back when the last user leaves."""
+        """Restore the previous handler after the last user."""
         self.holds += 1
         self._users -= 1
         previous = None
@@ -57,14 +57,14 @@ class _Interrupts:
             previous(signal.SIGINT, None)
 
     def answer(self, frame: FrameType | None = None, *, between_passes: bool = False) -> None:
-        """Call the former handler, which raises as a rule, unless nothing came or it has to wait.
+        """Call the previous handler, which usually raises, if an interrupt came and need not wait.
 
-        A handler that raised where the exception was lost is called again.
+        If the handler raised where the exception was lost, it is called again.
         """
         waits = self.holds > 0 or (self.compiling > 0 and not between_passes)
         if self._pending and not waits and self._previous is not None:
             self._previous(signal.SIGINT, frame)
-            self._pending = False  # it was not meant to stop anything
+            self._pending = False  # the handler did not raise
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._pending = True
@@ -72,7 +72,7 @@ class _Interrupts:
 
 
 class _Checks(threading.local):
-    """What ends compilation in a thread."""
+    """The function, for each thread, that can end compilation by raising."""
 
     check: Callable[[], None] | None = None
 
@@ -81,7 +81,7 @@ class _Compiler(Listener):
     """Follows numba's compiler, in every thread."""
 
     def on_start(self, event: Event) -> None:
-        """Take notice that the compiler is entered, or end it before a pass."""
+        """Count an entry into the compiler, or end compilation before a pass."""
         main = _in_main_thread()
         if event.kind == "numba:compiler_lock":
             _interrupts.compiling += main
@@ -92,7 +92,7 @@ class _Compiler(Listener):
             _checks.check()
 
     def on_end(self, event: Event) -> None:
-        """Take notice that the compiler is left."""
+        """Count an exit from the compiler."""
         if event.kind == "numba:compiler_lock" and _in_main_thread():
             _interrupts.compiling = max(_interrupts.compiling - 1, 0)
             _interrupts.answer()
@@ -101,7 +101,7 @@ class _Compiler(Listener):
 _interrupts = _Interrupts()
 _checks = _Checks()
 _compiler = _Compiler()
-_listening = threading.Lock()  # taken for good once numba has been told
+_listening = threading.Lock()  # never released once the listener is registered
 
 
 def _listen() -> None:
@@ -116,11 +116,11 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Hear every Ctrl-C during a piece of work, and let the compiler finish what it must.
+    """Make a Ctrl-C during a piece of work take effect, also while code is compiled.
 
-    The interrupt stops the work at once, or at the start of numba's next pass where it compiles.
-    One that was lost on the way stops it at the end at the latest. Outside the main thread, which
-    gets no signals, nothing changes. Also a decorator.
+    The interrupt stops the work at once or, during compilation, at the start of numba's next pass.
+    If the exception was lost, the work stops at its end. Outside the main thread, which receives no
+    signals, nothing changes. It can also be used as a decorator.
     """
     if not _in_main_thread():
         yield
@@ -135,7 +135,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait until the end of a piece of work that must not be cut in two."""
+    """Delay interrupts until the end of a piece of work that must not be interrupted."""
     if not _in_main_thread():
         yield
         return
@@ -159,6 +159,6 @@ def abandonable(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_interrupt() -> None:
-    """Raise KeyboardInterrupt if one came and was lost on its way."""
+    """Raise KeyboardInterrupt if an interrupt came whose exception was lost."""
     if _in_main_thread():
         _interrupts.answer()

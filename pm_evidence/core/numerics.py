@@ -1,4 +1,4 @@
-"""Sums of exponentials and weights that neither overflow nor hide an infinity."""
+"""Sums of exponentials and weights that neither overflow nor lose an infinity."""
 
 from typing import Any
 
@@ -73,14 +73,14 @@ def moments(table: Floats) -> tuple[Floats, Floats]:
 
 
 def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
-    """Add rows of log weights to ``start``, one after another.
+    """Add rows of log weights to ``start`` one after another.
 
     Returns
     -------
     log_weight : ndarray, shape (n,)
-        All of them added.
+        Sum of ``start`` and all rows.
     share : ndarray, shape (m,)
-        ``ess_share`` of each.
+        ``ess_share`` of each row.
     """
     log_weight, share = start.copy(), np.empty(len(steps))
     _add_up(log_weight, steps, share)
@@ -114,7 +114,7 @@ def _ess_share(log_weight: Any, weight: Any) -> Any:
     for c in range(log_weight.size):
         weight[c] = fast_exp(log_weight[c] - top)
     share = total(weight) ** 2 / dot(weight, weight) / log_weight.size
-    return share if share > 0.0 else 0.0  # one is NaN
+    return share if share > 0.0 else 0.0  # NaN if a weight is NaN
 
 
 @_compiled

@@ -1,4 +1,4 @@
-"""What a running block tells of itself."""
+"""Reports of the progress of a block."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ __all__ = ["Progress", "Report", "silent"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a block is.
+    """The progress of a block.
 
     Parameters
     ----------
     block : int
         Index of the block; -1 for the pilot.
     stage : int
-        Stages done.
+        Number of finished stages.
     beta : float
-        Inverse temperature reached.
+        Present inverse temperature.
     ess : float
         Effective sample size of the last weights, as a share (0 to 1).
     acceptance : float
         Mean acceptance probability of the last moves.
     log_evidence : float
-        Running log evidence at ``beta`` in nats.
+        Log of the normalising constant at ``beta``, estimated so far, in nats.
     """
 
     block: int

@@ -1,7 +1,7 @@
-"""Resampling: indices of the members that live on, unbiased for their weights.
+"""Resampling schemes, all of which are unbiased.
 
-Every scheme returns each member ``m w_i`` times on average. They differ in the noise
-that they add: multinomial the most, the others less. SSP is the Srinivasan sampling
+Every scheme returns member ``i`` of weight ``w_i`` on average ``m w_i`` times. They differ in the
+variance of this number: it is largest for multinomial resampling. SSP is the Srinivasan sampling
 process (Gerber, Chopin and Whiteley 2019), which is consistent whatever the order of
 the members.
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _SYSTEMATIC, _STRATIFIED, _RESIDUAL, _SSP, _MULTINOMIAL = range(5)
-# what compiled code knows each scheme by
+# the number by which compiled code knows each scheme
 CODES = {
     "systematic": _SYSTEMATIC,
     "stratified": _STRATIFIED,
@@ -147,10 +147,10 @@ def _systematic(weight: Floats, shift: float, index: Indices) -> None:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _last_positive(weight: Floats) -> int:
-    """Return the last member that may be drawn.
+    """Return the last member whose weight is positive.
 
-    Rounding may leave the last edge below a point, or a point at 1, and a member of weight zero is
-    never drawn.
+    By rounding, the last edge may lie below a point, or a point may be 1. The point then belongs to
+    this member, because members of weight zero must not be drawn.
     """
     last = weight.size - 1
     while last > 0 and weight[last] == 0.0:
@@ -178,7 +178,7 @@ def _residual(weight: Floats, uniforms: Floats, index: Indices) -> None:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _repeat(counts: Indices, expected: Floats, index: Indices) -> None:
-    """Write every index as often as it is counted."""
+    """Write every index as many times as its count says."""
     # rounding of the cumulated fractions can leave one too many or too few
     spare = index.size - counts.sum()
     if spare > 0:

@@ -1,4 +1,4 @@
-"""Location and scale of a population, robustly enough to move or to draw by."""
+"""Location and scale of a population, estimated robustly for proposals and fitted densities."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ __all__ = ["Shape", "learn_shape"]
 Floats = NDArray[np.float64]
 
 _MEMBERS_FOR_QUARTILES = 500
-# With more members than this many times the dimension a full covariance is worth its noise.
+# A full covariance is estimated from at least this many members per dimension.
 _MEMBERS_PER_DIMENSION = 5
-# Where so much of the estimated correlations is noise, they cost more than they help: every step
-# takes d**2 operations.
+# If the shrinkage weight exceeds this, most of the estimated correlations are noise, and
+# correlations are not worth their cost of d**2 operations per step.
 _MOSTLY_NOISE = 0.2
 
 
@@ -39,26 +39,27 @@ class Shape:
 
 
 def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
-    """Estimate mean and covariance of a population, robustly enough to move by.
+    """Estimate mean and covariance of a population, robustly for the use in proposals.
 
     Parameters
     ----------
     x : ndarray, shape (n, d)
         Population.
     dense : bool, optional
-        Whether to learn correlations; by default where there are some, and members enough to
-        tell them from noise.
+        Whether to estimate correlations; by default if there are some, and enough members to
+        distinguish them from noise.
 
     Notes
     -----
-    Tails are clipped at eight times the interquartile range from the median: a HalfCauchy prior
-    would otherwise set a scale at which nothing else moves. The correlation matrix is shrunk
-    towards the identity with the weight of Chen, Wiesel, Eldar and Hero (2010), Eq. 23.
+    Values are clipped at eight interquartile ranges from the median. Without this, a heavy tail
+    such as that of a HalfCauchy prior would give a scale that is much too large for most members.
+    The correlation matrix is shrunk towards the identity with the weight of Chen, Wiesel, Eldar and
+    Hero (2010), Eq. 23.
     """
     n, d = x.shape
     some = np.ascontiguousarray(x[:: max(n // _MEMBERS_FOR_QUARTILES, 1)].T)
     low, middle, high = np.quantile(some, (0.25, 0.5, 0.75), axis=1)
-    # where most members are copies of one, the quartiles coincide and say nothing of the scale
+    # if most members are copies of one state, the quartiles coincide and do not measure the scale
     reach = 8.0 * np.where(high > low, high - low, np.ptp(x, axis=0))
     clipped = np.clip(x, middle - reach, middle + reach)
     mean = clipped.mean(axis=0)
@@ -69,7 +70,7 @@ def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
         return diagonal
     scaled = (clipped - mean) / deviation
     correlation = scaled.T @ scaled / n
-    # resampling leaves copies, which say nothing new
+    # copies from resampling are not independent: only distinct members are counted
     weight = _shrinkage(correlation, len(np.unique(x[:, 0])))
     if dense is None and weight > _MOSTLY_NOISE and d > 1:
         return diagonal

@@ -1,10 +1,10 @@
-"""Sums in one order: the same digits from every process, at the speed of vectors.
+"""Sums in a fixed order: the same digits in every process, with vector instructions.
 
-A compiler that may choose the order of a sum need not choose alike in every copy of a function that
-it makes, and in some loops chooses at run time, by where the arrays lie. A process that compiled a
-function and one that found it on disk then differ in the last digit, and soon in which moves a
-sampler accepts. So no sum here is left to the compiler: 32 partial sums are each of every 32nd
-term, and are added in pairs.
+A compiler that may reorder sums may choose another order in each copy of a function that it makes,
+and for some loops it chooses at run time, depending on the alignment of the arrays. A process that
+compiled a function and one that loaded it from disk would then differ in the last digit, and soon
+in the proposals that a sampler accepts. Therefore the order of the sums here is fixed: 32 partial
+sums, each of every 32nd term, are added in pairs.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Climbs to the peaks of a log density, many starts in one call."""
+"""Local maximisation of a log density by L-BFGS, from many starts in one call."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +17,18 @@ Floats = NDArray[np.float64]
 
 # Pairs of steps and changes of the gradient that the curvature is estimated from.
 _MEMORY = 8
-# A step must gain this share of what the slope promises (Nocedal and Wright 2006, section 3.1).
+# Armijo's condition: a step must gain this share of what the gradient predicts (Nocedal and Wright
+# 2006, section 3.1).
 _SUFFICIENT = 1e-4
-# The ascent ends where the slope promises less than this many nats.
+# The ascent has converged if the gradient predicts a gain below this many nats.
 _SETTLED = 1e-5
-# A line search that fails has met the rounding errors of the height.
+# A failed line search counts as converged if the predicted gain is below the rounding error.
 _ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
 class Climbs:
-    """Where the ascents from some points ended.
+    """The end points of the ascents from some starting points.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class Climbs:
     log_density : ndarray, shape (n,)
         Log prior plus log likelihood there, in nats; ``-inf`` where a start has no finite density.
     settled : ndarray of bool, shape (n,)
-        Whether the slope has vanished there; otherwise the evaluations were used up.
+        Whether the ascent has converged; otherwise it reached the limit of evaluations.
     n_evaluations : int
         Evaluations of density and gradient in all.
     """
@@ -63,9 +64,9 @@ def climb(
     start : ndarray, shape (n, n_dim)
         Where the ascents start.
     shape : Shape
-        Location and scale of a population, whose coordinates the ascent works in.
+        Location and scale of a population; the ascent uses coordinates that are whitened by it.
     n_evaluations : int
-        Most evaluations of one ascent.
+        Largest number of evaluations of one ascent.
     level : ndarray, shape (n_dim,), optional
         Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
 

@@ -1,4 +1,4 @@
-"""The kernel that fits a target, when the user names none."""
+"""The default kernel of a target."""
 
 from typing import Any
 
@@ -25,10 +25,11 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
     target : PyMCTarget
         What is to be sampled.
     kernel : str or Kernel
-        What moves the continuous coordinates: ``"auto"`` (HMC where there is a gradient),
-        ``"hmc"``, ``"random_walk"``, or an ``HMC`` or ``RandomWalk`` with its own options.
-        Discrete coordinates are drawn exactly where their support is small, and walked otherwise.
-        Any other kernel object has to move all coordinates, and is returned as it is.
+        The kernel for the continuous coordinates: ``"auto"`` (HMC if there is a gradient),
+        ``"hmc"``, ``"random_walk"``, or an ``HMC`` or ``RandomWalk`` with its own options. Discrete
+        coordinates are added: those of small support are drawn from their full conditional
+        distributions, and others are moved by a random walk. Any other kernel object has to move
+        all coordinates, and is returned unchanged.
 
     Raises
     ------

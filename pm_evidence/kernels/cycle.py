@@ -20,7 +20,7 @@ class Cycle:
     Parameters
     ----------
     parts : tuple of Kernel
-        The kernels, in the order of their application; a cycle may be one of them.
+        The kernels, in the order of their application; a part may itself be a cycle.
 
     Raises
     ------
@@ -40,7 +40,7 @@ class Cycle:
         object.__setattr__(self, "parts", tuple(parts))
 
     def check(self, target: Any) -> NDArray[np.int64]:
-        """Return the coordinates that it moves; all where a part does not say.
+        """Return the coordinates that it moves; a part without a method ``check`` moves all.
 
         Raises
         ------

@@ -36,8 +36,8 @@ class DiscreteGibbs:
     coordinates : ndarray of int64, shape (n_coordinates,)
         Positions in the flat vector, in the order of the sweep; the reversal runs backwards.
     lower, upper : ndarray of float64, shape (n_coordinates,)
-        Least and greatest value of each, whole numbers. A coordinate whose value lies outside is
-        left alone, so that the sweep is valid, but mixes only within these bounds.
+        Least and greatest value of each, whole numbers. A coordinate whose present value lies
+        outside is not changed, so that the kernel stays invariant; it mixes within the bounds only.
 
     Raises
     ------
@@ -102,7 +102,7 @@ class DiscreteGibbs:
             x,
             log_density,
             beta,
-            # copies can be written: compiled code is made for such arrays
+            # copies are writable: compiled code is made for such arrays
             self.coordinates.copy(),
             self.lower.copy(),
             self.upper.copy(),
@@ -130,8 +130,9 @@ class DiscreteGibbs:
 class IntegerWalk:
     """A sweep of Metropolis steps on whole numbers, symmetric with geometric tails.
 
-    Proposals outside the target's bounds are refused unseen: a model may index an array by them.
-    Where no bounds are known the density says what is outside.
+    Proposals outside the target's bounds are rejected without an evaluation of the density, because
+    a model may use the value as an index of an array. If the target has no bounds, the density has
+    to be zero outside the support.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ class IntegerWalk:
             x,
             log_density,
             beta,
-            self.coordinates.copy(),  # can be written, as compiled code wants it
+            self.coordinates.copy(),  # a copy is writable: compiled code is made for such arrays
             lower,
             upper,
             np.maximum(self.scale * self.spread, 1.0),
@@ -253,7 +254,7 @@ def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper,
         for c in range(coordinates.size):
             k = coordinates[c]
             old = x[i, k]
-            if old < lower[c] or old > upper[c]:  # nothing here says how likely it is
+            if old < lower[c] or old > upper[c]:  # its conditional probability is not computed
                 continue
             n_values = int(upper[c] - lower[c]) + 1
             top = -np.inf

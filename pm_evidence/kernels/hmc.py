@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo on a population, with its scales learnt from the population."""
+"""Hamiltonian Monte Carlo on a population, with a metric estimated from the population."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -20,11 +20,11 @@ from pm_evidence.targets.points import Particles
 
 __all__ = ["HMC"]
 
-# Beskos et al. (2013) find 0.651 optimal as the dimension grows, for positions; energies, which the
-# evidence is made of, keep their old value whenever a move is refused.
+# Beskos et al. (2013) find that 0.651 is optimal for positions in high dimension. The evidence
+# depends on energies, which do not change at all if a proposal is rejected: hence a higher rate.
 _TARGET_ACCEPTANCE = 0.85
 _MAX_LEAPFROGS = 64
-# While the path length is learnt half the members take more steps, by one and this share of them.
+# While the path length is tuned, half of the members make more steps: one more plus this share.
 _CONTRAST = 0.2
 _PATH_LENGTHS = (0.5, 8.0)
 
@@ -39,8 +39,8 @@ class HMC:
     Parameters
     ----------
     step_size : float
-        Mean leapfrog step in units of the population's standard deviations; each trajectory
-        draws its own within 20 %, so that no direction stays in resonance.
+        Mean leapfrog step in units of the population's standard deviations. Each trajectory draws
+        its own step within 20 % of it, which avoids periodic trajectories.
     path_length : float
         Length of a trajectory in the same units.
     shape : Shape, optional
@@ -75,7 +75,8 @@ class HMC:
         Raises
         ------
         ValueError
-            If the target has no gradient or no continuous coordinate, or ``shape`` does not fit.
+            If the target has no gradient or no continuous coordinate, or ``shape`` has the wrong
+            size.
         """
         if not target.continuous.size or target.differentiable is None:
             raise ValueError(
@@ -136,7 +137,7 @@ class HMC:
         return replace(self, shape=shape)
 
     def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel with step size and path length moved towards their best."""
+        """Return the kernel with step size and path length adapted to a report."""
         step_size = move_towards(self.step_size, info.acceptance, _TARGET_ACCEPTANCE)
         path_length = float(np.clip(self.path_length * 1.1**info.reach, *_PATH_LENGTHS))
         return replace(self, step_size=min(step_size, path_length), path_length=path_length)
@@ -178,7 +179,7 @@ def _trajectories(
 
     ``report`` receives, by row, the acceptance probability and 1 for a density of NaN; where the
     kernel explores, also the expected squared change of the squared distance from the mean
-    (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which tell how energies mix.
+    (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which measure how energies mix.
     """
     n, n_dim = x.shape
     d = free.size
@@ -188,7 +189,7 @@ def _trajectories(
     new_gradient = np.empty((2, n_dim))
     for i in range(n):
         start = log_density[i, 0] + beta * log_density[i, 1]
-        if not np.isfinite(start):  # a path of weight zero has nowhere to go
+        if not np.isfinite(start):  # a path of weight zero is not moved
             continue
         fill_normal(streams[i], momentum)
         size = step * (0.8 + 0.4 * uniform(streams[i]))

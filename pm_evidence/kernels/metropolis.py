@@ -11,7 +11,7 @@ __all__ = ["acceptance_probability", "accepts"]
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def accepts(log_ratio, stream):
-    """Decide on a proposal whose log density ratio is ``log_ratio``; NaN is refused."""
+    """Return whether a proposal with this log density ratio is accepted; never if it is NaN."""
     return log(uniform(stream)) < log_ratio
 
 

@@ -1,4 +1,4 @@
-"""Metropolis moves where the likelihood is estimated: the estimate is a part of the state."""
+"""Pseudo-marginal Metropolis, where an estimate of the likelihood is part of the state."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -18,8 +18,8 @@ from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedParticles, 
 
 __all__ = ["PseudoMarginal"]
 
-# 2.38 / sqrt(d) is about optimal whatever the noise (Sherlock, Thiery, Roberts and Rosenthal 2015).
-# Noise lowers the acceptance, so the scale follows it within narrow bounds only.
+# 2.38 / sqrt(d) is about optimal for any noise (Sherlock, Thiery, Roberts and Rosenthal 2015).
+# Noise lowers the acceptance rate, so the scale is adapted to it only within narrow bounds.
 _OPTIMAL_SCALE = 2.38
 _TARGET_ACCEPTANCE = 0.25
 _SCALES = (0.4, 1.5)

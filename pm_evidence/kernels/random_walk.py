@@ -133,7 +133,7 @@ def _walk(address, data, x, log_density, beta, free, factor, n_steps, streams):
     for i in range(n):
         for _ in range(n_steps):
             start = log_density[i, 0] + beta * log_density[i, 1]
-            if not np.isfinite(start):  # a path of weight zero has nowhere to go
+            if not np.isfinite(start):  # a path of weight zero is not moved
                 break
             fill_normal(streams[i], noise)
             proposal[:] = x[i]

@@ -1,7 +1,7 @@
-"""What makes an object a kernel, and a kernel one for a target: checked before it moves anything.
+"""Checks that an object is a kernel, and that a kernel fits its target, before it is used.
 
-Compiled loops take positions and sizes on trust, so that a kernel that does not fit its target
-would read and write memory that is not its own.
+Compiled loops do not check positions and sizes. A kernel that does not fit its target would read
+and write outside its arrays.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ _OF_TUNABLE = ("learn", "adjust", "without_exploration")  # all of them, or none
 
 
 def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
-    """Return ``kernel``; ``names`` are what could be passed in its place, for the message.
+    """Return ``kernel``; the message of an error also lists ``names``, which are allowed as well.
 
     Raises
     ------
     ValueError
-        If it is no object with the methods of a kernel; a class has none of its own.
+        If it is not an object with the methods of a kernel; a class is not such an object.
     """
     found = [m for m in (*_METHODS, *_OF_TUNABLE) if callable(getattr(kernel, m, None))]
     tunable = any(method in found for method in _OF_TUNABLE)
@@ -54,12 +54,12 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
 
 
 def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = None) -> None:
-    """Refuse a kernel that does not fit a target, or that leaves some of its coordinates alone.
+    """Raise ValueError if a kernel does not fit a target, or does not move all its coordinates.
 
     Parameters
     ----------
     kernel : Kernel
-        The kernel; one without a method ``check`` answers for itself.
+        The kernel; one without a method ``check`` is not checked.
     target : object
         The target.
     all_of : ndarray of int64, optional
@@ -68,7 +68,7 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
     Raises
     ------
     ValueError
-        Naming the kernel's field, or the coordinates that nothing moves.
+        The message names the field of the kernel, or the coordinates that are not moved.
     """
     check = getattr(kernel, "check", None)
     if not callable(check):
@@ -87,7 +87,7 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
 
 
 def checked_coordinates(values: Any) -> NDArray[np.int64]:
-    """Return positions in a flat vector as an array that cannot be changed, shape ``(n,)``.
+    """Return positions in a flat vector as a read-only array, shape ``(n,)``.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def checked_coordinates(values: Any) -> NDArray[np.int64]:
 
 
 def checked_row(name: str, values: Any, n: int | None) -> NDArray[np.float64]:
-    """Return finite numbers as an array that cannot be changed, shape ``(n,)``.
+    """Return finite numbers as a read-only array, shape ``(n,)``.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def checked_row(name: str, values: Any, n: int | None) -> NDArray[np.float64]:
 
 
 def check_positions(coordinates: NDArray[np.int64], target: Any) -> NDArray[np.int64]:
-    """Return where among the target's discrete coordinates some coordinates are.
+    """Return the positions of some coordinates among the discrete coordinates of a target.
 
     Raises
     ------
@@ -155,24 +155,24 @@ def check_positions(coordinates: NDArray[np.int64], target: Any) -> NDArray[np.i
 
 
 def check_shape_kind(shape: Any) -> None:
-    """Refuse what is neither None nor a Shape."""
+    """Raise TypeError unless a value is None or a Shape."""
     if shape is not None:
         check_kind("shape", shape, Shape, "leave it out, and it is learnt from the population")
 
 
 def check_dense(dense: Any) -> None:
-    """Refuse what is neither None, True nor False."""
+    """Raise ValueError unless a value is None, True or False."""
     if dense is not None:
         check_flag("dense", dense)
 
 
 def check_shape(shape: Shape | None, d: int) -> None:
-    """Refuse a shape that does not fit ``d`` continuous coordinates.
+    """Raise ValueError if a shape does not fit ``d`` continuous coordinates.
 
     Raises
     ------
     ValueError
-        Naming the part of the shape.
+        The message names the part of the shape.
     """
     if shape is None:
         return

@@ -1,10 +1,11 @@
-"""How far kernels step."""
+"""Adaptation of the step sizes of kernels."""
 
 import numpy as np
 
 __all__ = ["MOST_STEPS", "move_towards"]
 
-MOST_STEPS = 1_000_000  # proposals in one advance: more is a mistake, and would seem to hang
+MOST_STEPS = 1_000_000  # largest number of proposals in one call, so that a mistyped number does
+not run for hours
 
 
 def move_towards(scale: float, acceptance: float, target: float, gain: float = 1.0) -> float:

@@ -1,7 +1,7 @@
-"""Exact systems to test any evidence code against, and checks to run on any new kernel.
+"""Models with known log evidence, for tests of any evidence code, and checks of kernels.
 
-``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are those on
-which a run can be wrong without a sign in its own draws. ``check_invariance`` and
+``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are models on
+which a run can be wrong without any sign of it in its draws. ``check_invariance`` and
 ``check_reversal`` test a kernel on exact draws.
 
 Examples

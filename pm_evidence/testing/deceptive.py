@@ -1,4 +1,4 @@
-"""Posteriors that a run can get wrong without noticing: funnels, spikes in slabs, unequal modes."""
+"""Posteriors on which a run can be wrong without a sign of it: funnels, spikes, unequal modes."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,8 +1,8 @@
-"""Checks that anybody can run on a new kernel: invariance, and the reversal that it states.
+"""Statistical checks for kernels: invariance, and whether ``reversed`` is the time reversal.
 
-Both start from exact draws at one inverse temperature: of a conjugate model, of a table of
-states, or of a long run of something else. They compare means, so a pass is evidence and no
-proof: take enough members, and moves long enough for an error to show.
+Both start from exact draws at one inverse temperature, for example of a conjugate model, of a table
+of states, or of a long run of another sampler. They compare means, so that a kernel which passes
+may still be wrong: use many members, and kernels that move far enough for an error to show.
 """
 
 from collections.abc import Callable
@@ -34,18 +34,18 @@ _NORMAL_QUARTILES = 1.349  # interquartile range of a standard normal
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """What a check of a kernel found.
+    """The result of a check of a kernel.
 
     Parameters
     ----------
     names : tuple of str
         The statistics.
     z : ndarray, shape (n_statistics,)
-        Their deviations in standard errors; 0 on average for a right kernel.
+        Their deviations in standard errors, which have mean 0 for a correct kernel.
     limit : float
         Largest deviation that passes, from the false-alarm rate by Bonferroni's inequality.
     moved : float
-        Share of the members that ended elsewhere. A kernel that moves nothing is invariant.
+        Share of the members whose state has changed. A kernel that never moves would pass.
     """
 
     names: tuple[str, ...]
@@ -76,7 +76,7 @@ def check_invariance(
     seed: int = 0,
     false_alarm: float = 1e-6,
 ) -> KernelReport:
-    """Check that a kernel leaves the density at ``beta`` as it is.
+    """Check that a kernel leaves the density at ``beta`` invariant.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ def check_invariance(
     beta : float
         Inverse temperature.
     n_moves : int
-        Advances between the two looks.
+        Number of applications of the kernel.
     functions : callable, optional
         From draws, shape ``(n, ...)``, to a dictionary of test functions, each of shape ``(n,)``;
         :func:`standard_functions` by default. The energy is added to them.
     seed : int
         Seed of the kernel's streams.
     false_alarm : float
-        Probability that a right kernel fails.
+        Probability that a correct kernel fails.
 
     Returns
     -------
@@ -113,9 +113,9 @@ def check_invariance(
 
     Notes
     -----
-    Members are independent, so the changes ``f(y) - f(x)`` of a test function between start and
-    end are too, and have mean zero: each is tested by a two-sided z-test, exact as the population
-    grows. Pairing takes the noise of the start out.
+    Members are independent, so the changes ``f(y) - f(x)`` of a test function between start and end
+    are independent as well. They have mean zero, which is tested by a two-sided z-test, exact for
+    large populations. The use of differences removes the variance between the starts.
 
     Examples
     --------

@@ -145,7 +145,7 @@ def transfer_matrix(target: Ising | Potts, beta: float = 1.0) -> float:
 
 
 def _colour_form(target: Ising | Potts, beta: float) -> tuple[float, Floats, float]:
-    """Return log weights of a like bond and of a site by colour, and what all states share."""
+    """Return log weights of a like bond and of a site by colour, and their common constant."""
     if isinstance(target, Potts):
         return beta * target.coupling, np.zeros(target.q), 0.0
     # x_i x_j = 2 delta - 1

@@ -1,7 +1,7 @@
 """A generalised linear mixed model, with its effects as variables or integrated out.
 
-It is not among the systems that every sampler is tested on: one of its forms has a likelihood that
-can only be estimated.
+It does not belong to ``exact_systems``, because one of its forms has a likelihood that can only be
+estimated.
 """
 
 from functools import cache

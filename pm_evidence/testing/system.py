@@ -45,7 +45,7 @@ class ExactSystem:
     tags : frozenset of str
         Keys of :data:`TAGS`.
     note : str
-        How the exact value is known.
+        How the exact value was computed.
     smooth : bool, default True
         Whether the log density has a gradient everywhere in the unconstrained
         space: no discrete variable and no jump.
@@ -65,7 +65,7 @@ class ExactSystem:
     log_prior_mass: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse values that no later test could make sense of."""
+        """Raise ValueError if the log evidence is not finite or a tag is unknown."""
         if not math.isfinite(self.log_evidence):
             raise ValueError(
                 f"log_evidence of {self.name!r} must be finite, got {self.log_evidence}; "

@@ -169,7 +169,7 @@ def test_worker_killed_in_mid_run(tmp_path, log):
     assert marker.exists()
     assert records == SQUARES
     assert "worker died" in log.text
-    assert "run here" in log.text
+    assert "run in this process" in log.text
 
 
 def test_error_that_cannot_be_sent_back(tmp_path, log):

@@ -1,8 +1,8 @@
-"""Exponentials and logarithms that compiled loops take many at a time.
+"""Exponentials and logarithms that can be vectorised in compiled loops.
 
-LLVM cannot turn the library's functions into vector instructions; these, without branches or calls,
-it can. They follow Cody and Waite (1980): a power of two is split off, and a short series does the
-rest, to an error of one unit in the last place or two.
+LLVM cannot vectorise the functions of the C library. It can vectorise these, which have neither
+branches nor calls. They follow Cody and Waite (1980): a power of two is split off, and a short
+series does the rest, to an error of one unit in the last place or two.
 """
 
 from math import factorial, inf

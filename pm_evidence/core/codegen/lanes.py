@@ -1,4 +1,4 @@
-"""Eight words of 64 bits at a time: 512 chains of which each has a bit."""
+"""Vectors of eight words of 64 bits, in which each of 512 chains has one bit."""
 
 from typing import Any
 
