@@ -4,8 +4,8 @@ import numpy as np
 
 __all__ = ["MOST_STEPS", "move_towards"]
 
-MOST_STEPS = 1_000_000  # largest number of proposals in one call, so that a mistyped number does
-not run for hours
+# Largest number of proposals in one call, so that a mistyped number does not run for hours.
+MOST_STEPS = 1_000_000
 
 
 def move_towards(scale: float, acceptance: float, target: float, gain: float = 1.0) -> float:
