@@ -199,7 +199,7 @@ def test_the_model_may_come_by_context_or_by_name(line, short):
 
 
 def test_two_models_are_one_too_many(line):
-    """Which of the two would be a guess."""
+    """With two targets given, to choose one of them would be a guess."""
     with pytest.raises(TypeError, match=r"target and model are two names .*pass only one"):
         sample(line, model=line)
 

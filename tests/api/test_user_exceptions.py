@@ -60,7 +60,7 @@ def sample(when, **options):
 
 
 def test_in_the_pilot():
-    """Not a SystemError of the interpreter about some compiled function."""
+    """The user must not get a SystemError of the interpreter about a compiled function."""
     sample(everywhere)
 
 

@@ -69,7 +69,7 @@ def test_the_package_works_without_a_place_for_compiled_code_and_says_so_once(re
     done = read_only(CHILD)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].endswith(" 3.0")
-    assert done.stderr.count("Compiled code cannot be kept on disk") == 1
+    assert done.stderr.count("Compiled code cannot be stored on disk") == 1
     assert "PYTENSOR_FLAGS=base_compiledir" in done.stderr
     assert list(read_only.home.iterdir()) == []
 

@@ -57,7 +57,7 @@ def test_fixed_point(sd, n_forward, n_reverse):
 
 @pytest.mark.parametrize("shift", [0.0, -1e4, 1e4])
 def test_probabilities_sum_to_one_in_both_directions(shift):
-    """And weighted with exp(-W) / Z they are those of reverse work. Seed 2."""
+    """Weighted with exp(-W) / Z, the probabilities are those of reverse work. Seed 2."""
     forward, reverse = gaussian_pair(np.random.default_rng(2), 1.0, 50, 80)
     forward, reverse = forward + shift, reverse + shift
     work, log_p = work_density(forward, reverse)

@@ -341,7 +341,7 @@ def test_reverse_gaussian_work():
 
 
 def test_reverse_is_biased_upwards():
-    """And the mean of exp(-value) over runs is 1 / Z, without bias. Seed 18; 1e-5."""
+    """The mean of exp(-value) over runs is 1 / Z, without bias. Seed 18; 1e-5."""
     works = gaussian_work(1.0, 1.0, (5000, 4), 18)
     values = np.array([jarzynski_reverse(work).value for work in works])
     inverse, truth = np.exp(-values), -1.5

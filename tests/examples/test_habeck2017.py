@@ -137,7 +137,7 @@ def test_errors_of_forward_annealing_are_those_of_its_weights():
 
 @every_setting
 def test_reverse_weights_vary_more_than_forward_ones(name):
-    """And without bounds for few stages, though reverse work is the more concentrated."""
+    """Reverse work varies less, but reverse weights vary more, for few stages without bounds."""
     setting = gaussian.SETTINGS[name]
     for n_stages in (5, 10, 20, 50, 100, 200):
         forward, reverse = gaussian.weight_variances(setting.path, setting.schedule(n_stages))

@@ -163,7 +163,7 @@ def test_nested_cycles_move_everything():
 def test_gibbs_leaves_alone_what_lies_outside_its_bounds():
     """A value that is not among those it draws from must not be replaced by one of them.
 
-    Nothing tells how likely it is to come back.
+    The probability of the return is not computed.
     """
     exact = mixed()
     state = exact.path.draw(200, np.random.SeedSequence(1))

@@ -151,7 +151,7 @@ def test_verdict_names_a_number_of_particles():
 
 
 def test_worse_verdicts_stay():
-    """But they tell of the noise, which is the likely reason."""
+    """A status that is worse is kept, and its message also names the noise as a possible reason."""
     bad = replace(GOOD, status="inconsistent", message="use more draws.")
     judged = Precision((50,), 20.0, (20.0,), 0.01).judged(bad)
     assert judged.status == "inconsistent"

@@ -61,7 +61,7 @@ def test_a_spike_on_top_of_the_slab():
 
 
 def test_one_peak_is_the_populations_own():
-    """Which knows its shape better than the curvature at the peak does."""
+    """The population describes the shape of the mode better than the curvature at the peak."""
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=4)
         pm.Normal("y", x, 1, observed=np.arange(4.0))

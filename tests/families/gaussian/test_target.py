@@ -1,4 +1,4 @@
-"""The Gaussian toy: what it says of itself, and what a whole run makes of it.
+"""The Gaussian toy: its exact results, and the estimates of a whole run.
 
 Everything about it is known in closed form, so it is where the samplers and the estimators are
 seen to be right without a model to compile. Estimates over seeds are held to 4 standard errors, a

@@ -246,7 +246,7 @@ def hidden_logp(value):
 
 
 def test_an_atom_in_a_users_function_is_seen_in_its_draws():
-    """No graph tells of it, but draws that repeat a value do."""
+    """The atom is not visible in the graph, but draws that repeat a value show it."""
     with pm.Model() as model:
         x = pm.CustomDist("x", logp=hidden_logp, random=hidden_atom)
         pm.Normal("y", x, 1, observed=0.0)

@@ -158,7 +158,7 @@ def together():
 
 
 def test_our_log_prior_is_the_sum_of_pymcs(together):
-    """But for the constant that PyMC leaves out of pm.CAR."""
+    """The densities agree, except for the constant that PyMC omits from pm.CAR."""
     _, particles, _, terms = together
     car = 0.5 * np.log(2.0) - 1.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(particles.log_density[:, 0], terms.sum(axis=1) + car, rtol=1e-6)

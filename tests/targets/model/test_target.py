@@ -1,4 +1,4 @@
-"""A PyMC model as a target: coordinates, populations, pickling, and what it tells of itself."""
+"""A PyMC model as a target: coordinates, populations, pickling, and its description."""
 
 import json
 import pickle
@@ -425,7 +425,7 @@ def test_data_changed_in_place(n):
 
 
 def test_constants_inside_of_operations_count():
-    """So do those of a graph inside of a distribution."""
+    """The same holds for a graph inside of a distribution."""
     shift = np.array([1.0, 2.0, 3.0])
     with pm.Model() as model:
         a = pm.Normal("a", 0, 1)
