@@ -14,9 +14,9 @@ from pm_evidence.core.codegen.native import call_frame
 from pm_evidence.core.random import generator_functions, seed_stream
 from pm_evidence.targets.compile.batched import batch
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
-from pm_evidence.targets.compile.density import on_one_generator
+from pm_evidence.targets.compile.draws import on_one_generator
 from pm_evidence.targets.compile.normal_draws import StandardNormals, with_fast_normals
-from pm_evidence.targets.compile.parameters_only import hoist
+from pm_evidence.targets.compile.parameters_only import split_parameters_only
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -115,11 +115,11 @@ def test_what_does_not_vary_is_taken_out():
     x, h = pt.dvector("x"), pt.dvector("h")
     x = pt.TensorType("float64", shape=(2,))("x")
     graph = (pt.exp(x[0]) * h + pt.log1p(x[1] ** 2)).sum()
-    (cut,), parameters, hoisted = hoist([graph], [h])
+    (cut,), parameters, precomputed = split_parameters_only([graph], [h])
     assert x not in set(ancestors([cut]))
-    assert h not in set(ancestors([hoisted]))
+    assert h not in set(ancestors([precomputed]))
     point, states = np.array([0.3, 0.7]), np.array([1.0, 2.0])
-    values = hoisted.eval({x: point})
+    values = precomputed.eval({x: point})
     np.testing.assert_allclose(
         cut.eval({parameters: values, h: states}), graph.eval({x: point, h: states})
     )

@@ -20,8 +20,10 @@ from pytensor.graph.op import Op
 from pytensor.raise_op import Assert
 from scipy import stats
 
-from pm_evidence.targets.compile import density as compile_numba
-from pm_evidence.targets.compile.density import compile_draws, in_double_precision
+from pm_evidence.targets.compile.draws import compile_draws
+from pm_evidence.targets.compile.graph import without_numba_hints
+from pm_evidence.targets.compile.precision import in_double_precision
+from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import exact_systems
 
@@ -123,7 +125,7 @@ def check_agreement(model, *, gradient=True, rtol=1e-12, n=5):
     target = PyMCTarget(model)
     x = target.draw(n, np.random.SeedSequence(1)).x
     log_density, _ = target.density.evaluate(x)
-    points = [point_of(model, target.shapes, row) for row in x]
+    points = [point_of(model, target.layout.shapes, row) for row in x]
     terms = model.compile_fn([model.varlogp, model.datalogp], mode="FAST_COMPILE")
     expected = np.array([terms(point) for point in points])
     np.testing.assert_allclose(log_density, expected, rtol=rtol, atol=1e-12)
@@ -406,7 +408,7 @@ def test_draws_of_a_graph_on_one_generator():
     """Joint draws: the child is drawn given the parent of the same row."""
     parent = pm.Normal.dist(10.0, 1.0)
     child = pm.Normal.dist(parent, 1e-3, size=2)
-    draw = compile_draws([parent, child], [(), (2,)])
+    draw = compile_draws([parent, child], Layout.of([(), (2,)]))
     out = np.empty((2000, 3))
     draw(out, np.random.default_rng(1))
     assert stats.kstest(out[:, 0], stats.norm(10, 1).cdf).pvalue > 1e-4
@@ -423,8 +425,8 @@ def test_graphs_with_several_generators_are_not_compiled():
         1.0,
         dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size),
     )
-    assert compile_draws([two], [()]) is None
-    assert compile_draws([pm.Normal.dist()], [()]) is not None
+    assert compile_draws([two], Layout.of([()])) is None
+    assert compile_draws([pm.Normal.dist()], Layout.of([()])) is not None
 
 
 def test_shared_generators_do_not_repeat_draws():
@@ -432,13 +434,13 @@ def test_shared_generators_do_not_repeat_draws():
     rng = pytensor.shared(np.random.default_rng(0))
     one, two = (pt.random.normal(0, 1, rng=rng, return_next_rng=True)[1] for _ in range(2))
     out = np.empty((1000, 2))
-    compile_draws([one, two], [(), ()])(out, np.random.default_rng(2))
+    compile_draws([one, two], Layout.of([(), ()]))(out, np.random.default_rng(2))
     assert abs(np.corrcoef(out.T)[0, 1]) < 0.15
 
 
 def test_compiling_is_quiet():
     """Numba's hints are about code that the user did not write; all other warnings get through."""
-    with compile_numba._quietly():
+    with without_numba_hints():
         warnings.warn(NumbaPerformanceWarning("'@' is faster on contiguous arrays"), stacklevel=1)
         warnings.warn("Numba will use object mode to run X's perform method.", stacklevel=1)
         with pytest.warns(UserWarning, match="mine"):

@@ -53,7 +53,7 @@ def target(model):
 def test_coordinates(target):
     """Kernels move exactly these positions: a discrete one among the continuous never moves."""
     assert target.n_dim == 6
-    assert target.shapes == [(2,), (), (), (), ()]
+    assert target.layout.shapes == [(2,), (), (), (), ()]
     np.testing.assert_array_equal(target.continuous, [0, 1, 3, 4])
     np.testing.assert_array_equal(target.discrete, [2, 5])
     np.testing.assert_array_equal(target.lower, [0, -np.inf])
@@ -239,7 +239,7 @@ def test_pickle_gives_the_same_numbers(target):
     np.testing.assert_array_equal(one.log_density, two.log_density)
     gradients = [t.differentiable.evaluate(one.x)[1] for t in (target, again)]
     np.testing.assert_array_equal(*gradients)
-    assert again.n_dim == target.n_dim and again.shapes == target.shapes
+    assert again.n_dim == target.n_dim and again.layout.shapes == target.layout.shapes
 
 
 def test_pickle_keeps_the_options():

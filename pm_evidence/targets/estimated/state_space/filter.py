@@ -158,7 +158,7 @@ class ParticleFilter:
             np.full(n_times, np.nan),
         )
         log_likelihood = run(
-            rows[0], words[0], self._model, self._options, np.empty(self.code.n_hoisted), record
+            rows[0], words[0], self._model, self._options, np.empty(self.code.n_precomputed), record
         )
         states = record.states.reshape(n_times, n, *self.state_shape)
         return FilterRun(float(log_likelihood), states, *record[1:])
@@ -306,7 +306,7 @@ class ParticleFilter:
     @property
     def _options(self) -> Options:
         scheme = CODES[self.resampling]
-        return Options(self.n_particles, self.code.n_hoisted, scheme, self.ess)
+        return Options(self.n_particles, self.code.n_precomputed, scheme, self.ess)
 
 
 def _quantiles(states: Floats, weights: Floats, probabilities: Sequence[float]) -> Floats:

@@ -23,14 +23,14 @@ __all__ = ["LOOK", "MOVE", "N_CALLS", "SETUP", "START", "Options", "Record", "fi
 SETUP, START, MOVE, LOOK = 0, 1, 4, 7
 N_CALLS = 8
 
-# Slots of their frames. Those of SETUP are the flat vector and the hoisted parameters.
+# Slots of their frames. Those of SETUP are the flat vector and the precomputed parameters.
 T, N, Y, H, PARAMETERS, H_OUT, WEIGHT = range(GENERATOR_SLOTS, GENERATOR_SLOTS + 7)
-_X, _HOISTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
+_X, _PRECOMPUTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
 
 # What a resampling weight keeps of the filter's own, so that none is lost that looks hopeless.
 _DEFENSIVE = 0.05
 
-Options = namedtuple("Options", ["n_particles", "n_hoisted", "scheme", "share"])
+Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share"])
 
 Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "ess"])
 
@@ -44,13 +44,13 @@ def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
     record = Record(
         np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty(0), np.empty(0)
     )
-    hoisted = np.empty(options.n_hoisted)
+    precomputed = np.empty(options.n_precomputed)
     for i in range(x.shape[0]):
-        out[i] = run(x[i], seeds[i], model, options, hoisted, record)
+        out[i] = run(x[i], seeds[i], model, options, precomputed, record)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any) -> Any:
+def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: Any) -> Any:
     """Run one filter.
 
     Parameters
@@ -64,7 +64,7 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
         size of a state.
     options : Options
         Those of the filter.
-    hoisted : ndarray, shape (n_hoisted,)
+    precomputed : ndarray, shape (n_precomputed,)
         Space for what does not vary. It is the caller's, as numba frees an array here as soon as
         no more than its address is used.
     record : Record
@@ -79,14 +79,14 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
     n, n_times = options.n_particles, kinds.size
     frames = frames.copy()
     frames[SETUP, _X] = x.ctypes.data
-    frames[SETUP, _HOISTED] = hoisted.ctypes.data
+    frames[SETUP, _PRECOMPUTED] = precomputed.ctypes.data
     if call_frame(calls[SETUP], frames[SETUP]) != 0:
         return np.nan
     h, other, stream = np.empty((n, d)), np.empty((n, d)), np.empty(4, np.uint64)
     swarm = Swarm(np.empty(n), np.full(n, 1.0 / n), np.empty(n), np.empty(n), np.empty(n, np.int64))
     frames[START:, 0] = stream.ctypes.data
     frames[START:, N] = n
-    frames[START:, PARAMETERS] = hoisted.ctypes.data
+    frames[START:, PARAMETERS] = precomputed.ctypes.data
     frames[START:, WEIGHT] = swarm.log_weight.ctypes.data
     log_likelihood, ess = 0.0, float(n)
     for t in range(n_times):
