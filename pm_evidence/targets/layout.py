@@ -88,7 +88,7 @@ class Layout:
 
     def split(self, x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Return the variables in flat vectors ``x``, shape ``(..., size)``, each in its shape."""
-        return [x[..., v.positions].reshape(*x.shape[:-1], *v.shape) for v in self.variables]
+        return [x[..., v.positions].reshape((*x.shape[:-1], *v.shape)) for v in self.variables]
 
     def split_graph(self, x: Variable) -> list[Variable]:
         """Return the variables in a flat vector, as graphs of it, each of its shape and type."""

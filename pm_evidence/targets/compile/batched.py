@@ -17,13 +17,13 @@ from pytensor.tensor.random.op import RandomVariable
 
 from pm_evidence.targets.compile.rewrite import rewrite
 
-__all__ = ["batch", "checks_to_minus_infinity", "inline_symbolic"]
+__all__ = ["checks_to_minus_infinity", "inline_symbolic", "over_particles"]
 
 # exp(x) > 0 in float64 from here on
 _LEAST_EXPONENT = -745.1332191019412
 
 
-def batch(graph: Variable, replace: Mapping[Variable, Variable], n: Variable) -> Variable:
+def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Variable) -> Variable:
     """Return a graph of one particle for ``n`` particles, along a new first dimension.
 
     Every random draw in it is drawn anew for every particle, even one that depends on none of

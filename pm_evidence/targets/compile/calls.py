@@ -1,10 +1,10 @@
 """From PyTensor graphs of named arguments to C functions that are called by address.
 
-A function is called with a *frame*, an array of words. Slots 0 to 3 are for a random generator:
-the address of the four words of its stream, and those of three functions that draw from it.
-Then comes a slot for every input and for every output, in order, and then what the function
-reads besides. An integer scalar lies in its slot itself; the slot of anything else holds its
-address. The leading dimension of an argument may be left open: it is the input named ``n``.
+A function is called with a *frame*, an array of 64-bit integers. Slots 0 to 3 are for a random
+generator: the address of its stream, and those of three functions that draw from it. Then comes a
+slot for every input and for every output, in order, and then what the function reads besides. An
+integer scalar lies in its slot itself; the slot of anything else holds its address. The leading
+dimension of an argument may be left open: it is the input named ``n``.
 
 Machine code is kept on disk in PyTensor's cache, and data are passed by address.
 """
@@ -221,14 +221,14 @@ def _generator_at(typingctx: Any, state: Any, uint64: Any, uint32: Any, double: 
     return signature, codegen
 
 
-def _new_generator(word: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(word))
+def _new_generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 @nb.njit(nogil=True)
 def _python_generator_at(state: Any, uint64: Any, uint32: Any, double: Any) -> Any:
     """Return a generator that operations in Python can use, seeded from the stream."""
-    word = next_word(nb.carray(view_address(state), (4,), nb.uint64))
+    seed = next_word(nb.carray(view_address(state), (4,), nb.uint64))
     with nb.objmode(generator=_generator_type):
-        generator = _new_generator(word)
+        generator = _new_generator(seed)
     return generator

@@ -22,7 +22,7 @@ __all__ = ["with_fast_normals"]
 
 
 class StandardNormals(RNGConsumerOp):
-    """A vector of standard normal draws; its generator has to be that of ``compile_calls``.
+    """A vector of standard normal draws; its generator has to be that of ``calls``.
 
     It advances the stream in place, which is safe where every generator is used once.
     """

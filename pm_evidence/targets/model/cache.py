@@ -61,7 +61,7 @@ def target_of(
     potentials_only: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> ModelTarget:
-    """Return the target of a model: the one at hand if the model and its data are the same."""
+    """Return the target of a model: the one kept if the model and its data are the same."""
     content = _content(model), dict(compile_kwargs or {})
     key = (id(model), potentials_only)
     kept = _KEPT.get(key)

@@ -124,7 +124,7 @@ class PyMCTarget:
     def differentiable(self) -> CompiledDensity | None:
         """Log prior and log likelihood with gradients; None where there is none.
 
-        A likelihood that is not complete has none either: nothing moves along its gradient.
+        A likelihood that is not complete has none either: no MCMC step follows its gradient.
         """
         is_complete = self.potentials_only or not self._left_out
         if self.continuous.size == 0 or not is_complete:
@@ -140,9 +140,9 @@ class PyMCTarget:
     def _log_densities(self, x: Floats) -> Floats:
         """Return log prior and log likelihood at ``x``, shape ``(n, 2)``.
 
-        Where all coordinates are continuous they come from the function that moves need, with its
-        gradients: these cost less than compiling a second function. Which function it is depends on
-        the model alone, so that the same seed gives the same digits.
+        Where all coordinates are continuous they come from the function that MCMC steps need, with
+        its gradients: these cost less than compiling a second function. Which function it is
+        depends on the model alone, so that the same seed gives the same digits.
         """
         if self.discrete.size or self.differentiable is None:
             return self.density.values(x)

@@ -61,11 +61,7 @@ class ConstrainedSpace:
         -------
         dict of ndarray, each of shape (n, ...)
         """
-        variables = self._layout.variables
-        inputs = [
-            part.astype(variable.dtype)
-            for part, variable in zip(self._layout.split(x), variables, strict=True)
-        ]
+        inputs = self._split(x)
         with quietly():
             first = self._single(*(value[0] for value in inputs))
             results = self._try_batched(inputs, first, len(x))
@@ -73,6 +69,11 @@ class ConstrainedSpace:
                 rows = [self._single(*row) for row in zip(*inputs, strict=True)]
                 results = [np.stack(column) for column in zip(*rows, strict=True)]
         return dict(zip(self.names, results, strict=True))
+
+    def _split(self, x: Floats) -> list[NDArray[Any]]:
+        """Return the variables in rows of ``x``, each in its shape and of its type."""
+        parts = zip(self._layout.split(x), self._layout.variables, strict=True)
+        return [part.astype(variable.dtype) for part, variable in parts]
 
     def _try_batched(
         self, inputs: list[NDArray[Any]], first: list[NDArray[Any]], n: int

@@ -12,7 +12,7 @@ from scipy import stats
 
 from pm_evidence.core.codegen.native import call_frame
 from pm_evidence.core.random import generator_functions, seed_stream
-from pm_evidence.targets.compile.batched import batch
+from pm_evidence.targets.compile.batched import over_particles
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
 from pm_evidence.targets.compile.draws import on_one_generator
 from pm_evidence.targets.compile.normal_draws import StandardNormals, with_fast_normals
@@ -52,7 +52,7 @@ def call(address, frame):
 def draws_of(distribution, n=40_000, seed=1, fast=True):
     """Draw ``n`` of a distribution of one particle."""
     size = pt.lscalar("n")
-    many = batch(distribution, {}, size)
+    many = over_particles(distribution, {}, size)
     many = pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))
     outputs = with_fast_normals([many]) if fast else [many]
     outputs, generator, last = on_one_generator(outputs)

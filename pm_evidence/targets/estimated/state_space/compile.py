@@ -15,7 +15,13 @@ from pm_evidence.targets.compile.draws import on_one_generator
 from pm_evidence.targets.compile.normal_draws import with_fast_normals
 from pm_evidence.targets.compile.parameters_only import split_parameters_only
 from pm_evidence.targets.compile.precision import in_double_precision
-from pm_evidence.targets.estimated.state_space.filter_loop import LOOK, MOVE, N_CALLS, SETUP, START
+from pm_evidence.targets.estimated.state_space.filter_loop import (
+    LOOK_AHEAD,
+    MOVE,
+    N_CALLS,
+    SETUP,
+    START,
+)
 from pm_evidence.targets.estimated.state_space.graphs import (
     COMPLETE,
     FilterGraphs,
@@ -122,6 +128,6 @@ def compile_filter(
     for kind in map(int, np.unique(kinds[1:])):
         functions[MOVE + kind] = many.move(kind)
     if look_ahead and COMPLETE in kinds[1:]:
-        functions[LOOK] = many.look()
+        functions[LOOK_AHEAD] = many.look_ahead()
     code, precomputed = compile_functions(functions, many.inputs)
     return code.with_call(SETUP, compile_call([x], [precomputed]))

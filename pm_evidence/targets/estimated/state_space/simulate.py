@@ -65,7 +65,7 @@ class Simulator:
         n_times : int
             Length of the paths.
         seed : int
-            A random word of 64 bits.
+            Seed of the random numbers, 64 bits.
         n_paths : int
             Number of independent paths.
 

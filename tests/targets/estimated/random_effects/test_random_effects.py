@@ -497,7 +497,7 @@ def test_a_density_without_derivatives_is_refused():
 
 
 def test_seeds_must_fit():
-    with pytest.raises(ValueError, match="one word for every row"):
+    with pytest.raises(ValueError, match="one for every row"):
         estimator("poisson").estimate(POINT[None], words(1, 2))
 
 
