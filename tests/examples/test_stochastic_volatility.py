@@ -84,11 +84,11 @@ def grid_log_likelihood(returns, name, values):
 
 def filtered(model, values, n_particles=4000, n=16):
     """Return estimates of the log likelihood at given parameters."""
-    target = EstimatedTarget(model)
+    target = EstimatedTarget.of_model(model)
     estimator = target.estimators[0].with_particles(n_particles)
     draws = {name: np.full((1, n), value) for name, value in values.items()}
     seeds = np.random.default_rng(SEED).integers(2**53, size=(n, 1), dtype=np.uint64)
-    return estimator.estimate(target.unconstrained.values(draws), seeds)
+    return estimator.estimate(target.evaluated.unconstrained.values(draws), seeds)
 
 
 def off_by(log_likelihoods, exact):
@@ -135,11 +135,11 @@ def test_garch_is_the_loop_over_days(returns, name):
 
 
 def test_paths_of_volatility_are_those_of_the_smoother(returns):
-    target = EstimatedTarget(example.gaussian_sv(returns))
+    target = EstimatedTarget.of_model(example.gaussian_sv(returns))
     estimator = target.estimators[0].with_particles(400)
     draws = {name: np.full((1, 400), value) for name, value in VALUES.items()}
     seeds = np.random.default_rng(SEED).integers(2**53, size=(400, 1), dtype=np.uint64)
-    latent, _ = estimator.latent(target.unconstrained.values(draws), seeds)
+    latent, _ = estimator.latent(target.evaluated.unconstrained.values(draws), seeds)
     volatility = np.exp(latent["returns_states"][1] / 2)
     quantiles = np.quantile(volatility, example.QUANTILES, axis=0)
     h, forward, backward = grid_messages(returns, "SV", VALUES)

@@ -87,10 +87,7 @@ class Broken(NormalNoise):
 
 def noisy_target(target, *estimators):
     """The estimated form of an exact target: its likelihood times the noise of all estimators."""
-    changed = object.__new__(EstimatedTarget)
-    vars(changed).update(vars(target))
-    changed.estimators = estimators
-    return changed
+    return EstimatedTarget(target, estimators)
 
 
 @dataclass(frozen=True)

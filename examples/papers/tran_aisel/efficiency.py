@@ -104,10 +104,7 @@ def kalman(y, sigma_eps, sigma_eta):
 
 def estimated_by(target, estimator):
     """Return the path of a model whose likelihood an estimator makes, or multiplies."""
-    changed = object.__new__(EstimatedTarget)
-    vars(changed).update(vars(target))
-    changed.estimators = (estimator,)
-    return EstimatedPath(changed)
+    return EstimatedPath(EstimatedTarget(target, (estimator,)))
 
 
 # --- problems ---
@@ -186,7 +183,7 @@ def nile_problem(folder=None):
     mean, sd = _nile_moments(y)
     return Problem(
         "nile",
-        estimated_by(target, Kalman(y)),
+        estimated_by(target.evaluated, Kalman(y)),
         lambda n: EstimatedPath(target.with_settings([(int(n), 1)])),
         PARTICLES,
         mean,

@@ -72,7 +72,7 @@ def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
     address : int64
         Address of a function with ``FRAME_SIGNATURE``.
     frame : int64 array, contiguous
-        Its arguments, laid out as ``targets.compile_calls`` says.
+        Its arguments, laid out as ``targets.compile.calls`` says.
     """
     signature = types.int64(address, frame)
 

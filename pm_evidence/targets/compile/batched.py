@@ -15,13 +15,15 @@ from pytensor.scalar.basic import GT, Exp
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
-__all__ = ["batch", "checks_to_minus_infinity", "inline_symbolic"]
+from pm_evidence.targets.compile.rewrite import rewrite
+
+__all__ = ["checks_to_minus_infinity", "inline_symbolic", "over_particles"]
 
 # exp(x) > 0 in float64 from here on
 _LEAST_EXPONENT = -745.1332191019412
 
 
-def batch(graph: Variable, replace: Mapping[Variable, Variable], n: Variable) -> Variable:
+def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Variable) -> Variable:
     """Return a graph of one particle for ``n`` particles, along a new first dimension.
 
     Every random draw in it is drawn anew for every particle, even one that depends on none of
@@ -84,21 +86,20 @@ def checks_to_minus_infinity(log_density: Variable) -> Variable:
     Left to PyTensor, the checks of a batch are joined: one particle out of range would be the end
     of all.
     """
-    memo: dict[Variable, Variable] = {}
-    for node in io_toposort([], [log_density]):
-        inputs = [memo.get(v, v) for v in node.inputs]
-        if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
-            expression, *conditions = inputs
-            for condition in conditions:
-                expression = pt.switch(condition, expression, -np.inf)
-            memo[node.outputs[0]] = expression
-        elif _is_exponential_above_zero(node):
-            (exponent,) = inputs[0].owner.inputs
-            memo[node.outputs[0]] = pt.gt(exponent, _LEAST_EXPONENT)
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            new_node = node.clone_with_new_inputs(inputs, strict=False)
-            memo.update(zip(node.outputs, new_node.outputs, strict=True))
-    return memo.get(log_density, log_density)
+    return rewrite([log_density], _without_joint_check)[0]
+
+
+def _without_joint_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """Return what takes the place of a check, or of a comparison that costs too much."""
+    if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
+        expression, *conditions = inputs
+        for condition in conditions:
+            expression = pt.switch(condition, expression, -np.inf)
+        return [expression]
+    if _is_exponential_above_zero(node):
+        (exponent,) = inputs[0].owner.inputs
+        return [pt.gt(exponent, _LEAST_EXPONENT)]
+    return None
 
 
 def _is_exponential_above_zero(node: Any) -> bool:

@@ -1,19 +1,17 @@
 """From PyTensor graphs of named arguments to C functions that are called by address.
 
-A function is called with a *frame*, an array of words. Slots 0 to 3 are for a random generator:
-the address of the four words of its stream, and those of three functions that draw from it.
-Then comes a slot for every input and for every output, in order, and then what the function
-reads besides. An integer scalar lies in its slot itself; the slot of anything else holds its
-address. The leading dimension of an argument may be left open: it is the input named ``n``.
+A function is called with a *frame*, an array of 64-bit integers. Slots 0 to 3 are for a random
+generator: the address of its stream, and those of three functions that draw from it. Then comes a
+slot for every input and for every output, in order, and then what the function reads besides. An
+integer scalar lies in its slot itself; the slot of anything else holds its address. The leading
+dimension of an argument may be left open: it is the input named ``n``.
 
-As in ``compile_numba``, whose private API of PyTensor and numba this module shares, machine code
-is kept on disk in PyTensor's cache, and data are passed by address.
+Machine code is kept on disk in PyTensor's cache, and data are passed by address.
 """
 
 import hashlib
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numba as nb
@@ -26,18 +24,25 @@ from numba.np.random.generator_core import _bit_gen_type
 from numpy.typing import NDArray
 from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Variable
-from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.codegen.native import FRAME_SIGNATURE, exception_pending, view_address
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import next_word
-from pm_evidence.targets.compile.density import _compile, _jit, _quietly, _shared_to_inputs
-from pm_evidence.targets.compile.implementations import numba_implementations
+from pm_evidence.targets.compile.graph import (
+    Jitted,
+    addresses_of,
+    compile_graph,
+    function_from_source,
+    jit,
+    shared_to_inputs,
+    without_numba_hints,
+)
+from pm_evidence.targets.compile.source import views_of_arrays
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 
-__all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call", "perform_quietly"]
+__all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call"]
 
 GENERATOR_SLOTS = 4
 
@@ -92,28 +97,22 @@ def compile_call(
         The generator after all draws.
     """
     outputs = with_asserted_indices([*outputs, *([successor] if successor else [])])
-    outputs, shared, values = _shared_to_inputs(outputs)
-    n_outputs = len(outputs) - (successor is not None)
+    outputs, shared, values = shared_to_inputs(outputs)
     arguments = [*inputs, *shared]
     if generator is not None:
         arguments = [pytensor.In(generator, mutable=True), *arguments]
-    function = _compile(arguments, outputs)
-    inner, arrays, key, slow_ops = _jit(function, values)
+    function = compile_graph(arguments, outputs)
+    jitted = jit(function, values)
     if generator is not None:
-        slow_ops = tuple(sorted({*slow_ops, *_copies_of_generators(function)}))
-    source, scope = _source(inputs, outputs[:n_outputs], arrays, generator is not None, slow_ops)
-    scope["inner"] = inner
-    if slow_ops:
-        key = None
-    digest = hashlib.sha256(f"{key}{source}{[a.dtype.str for a in arrays]}".encode()).hexdigest()
-    wrapper = compile_numba_function_src(
-        source, "call", global_env=scope, cache_key=digest if key else None
-    )
-    with _quietly():
-        c_function = nb.cfunc(FRAME_SIGNATURE, cache=key is not None)(wrapper)
-    data = np.array([n for a in arrays for n in (a.ctypes.data, *a.shape)], np.int64)
-    n_slots = GENERATOR_SLOTS + len(inputs) + n_outputs
-    return CompiledCall(c_function.address, n_slots, data, slow_ops, (c_function, arrays))
+        slow_ops = {*jitted.slow_ops, *_copies_of_generators(function)}
+        jitted = replace(jitted, slow_ops=tuple(sorted(slow_ops)))
+    if jitted.slow_ops:
+        jitted = replace(jitted, key=None)
+    written = outputs[: len(outputs) - (successor is not None)]
+    c_function = _c_function(jitted, inputs, written, draws=generator is not None)
+    n_slots = GENERATOR_SLOTS + len(inputs) + len(written)
+    data, kept = addresses_of(jitted.arrays), (c_function, jitted.arrays)
+    return CompiledCall(c_function.address, n_slots, data, jitted.slow_ops, kept)
 
 
 def _copies_of_generators(function: Any) -> list[str]:
@@ -131,29 +130,48 @@ def _copies_of_generators(function: Any) -> list[str]:
     return names
 
 
-def _source(
-    inputs: Sequence[Variable],
-    outputs: Sequence[Variable],
-    arrays: Sequence[NDArray[Any]],
-    draws: bool,
-    slow_ops: Sequence[str],
-) -> tuple[str, dict[str, Any]]:
-    """Return the source of the C function around ``inner``, and the names that it uses."""
-    scope: dict[str, Any] = {
-        "__name__": __name__,  # numba's cache looks the function's module up
+def _c_function(
+    jitted: Jitted, inputs: Sequence[Variable], outputs: Sequence[Variable], *, draws: bool
+) -> Any:
+    """Wrap a jitted function into the C signature of a call with a frame."""
+    body, scope = _body(jitted, inputs, outputs, draws=draws)
+    stop_early = ["    if exception_pending():", "        return 1"] if jitted.slow_ops else []
+    lines = [
+        "def call(frame_):",
+        *stop_early,
+        "    try:",
+        *(f"        {line}" for line in body),
+        "    except Exception:",
+        "        return 1",
+        "    return 0",
+    ]
+    types_of_arrays = [array.dtype.str for array in jitted.arrays]
+    digest = hashlib.sha256(f"{jitted.key}{lines}{types_of_arrays}".encode()).hexdigest()
+    function = function_from_source(lines, "call", scope, digest if jitted.key else None)
+    with without_numba_hints():
+        return nb.cfunc(FRAME_SIGNATURE, cache=jitted.key is not None)(function)
+
+
+def _body(
+    jitted: Jitted, inputs: Sequence[Variable], outputs: Sequence[Variable], *, draws: bool
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the lines that call the jitted function, and the global names that they use."""
+    first_output = GENERATOR_SLOTS + len(inputs)
+    first_array = first_output + len(outputs)
+    views, arrays, scope, n_words = views_of_arrays(jitted.arrays, "frame", first_array)
+    scope |= {
         "array": np.array,
-        "carray": nb.carray,
-        "view_address": view_address,
         "exception_pending": exception_pending,
-        "generator_at": _python_generator_at if slow_ops else _generator_at,
+        "generator_at": _python_generator_at if jitted.slow_ops else _generator_at,
         "float64": nb.float64,
+        "inner": jitted.function,
     }
-    position = GENERATOR_SLOTS
-    reads, names, writes, results = [], [], [], []
+    reads, names = [], []
     if draws:
         reads.append("generator = generator_at(frame[0], frame[1], frame[2], frame[3])")
         names.append("generator")
     for i, variable in enumerate(inputs):
+        position = GENERATOR_SLOTS + i
         if variable.type.ndim == 0 and variable.type.dtype.startswith("int"):
             if variable.name == "n":
                 reads.insert(0, f"n = frame[{position}]")
@@ -161,30 +179,20 @@ def _source(
         else:
             reads.append(f"x{i} = {_view(variable, position)}")
         names.append(f"x{i}")
-        position += 1
-    for i, variable in enumerate(outputs):
-        writes.append(f"{_view(variable, position)}[...] = y{i}")
-        results.append(f"y{i}")
-        position += 1
-    for i, data in enumerate(arrays):
-        scope[f"type{i}"] = nb.from_dtype(data.dtype)
-        shape = "".join(f"frame[{position + 1 + k}], " for k in range(data.ndim))
-        reads.append(f"a{i} = carray(view_address(frame[{position}]), ({shape}), type{i})")
-        names.append(f"a{i}")
-        position += 1 + data.ndim
-    if draws:
-        results.append("generator")
+    results = [f"y{i}" for i in range(len(outputs))]
+    writes = [
+        f"{_view(variable, first_output + i)}[...] = y{i}" for i, variable in enumerate(outputs)
+    ]
+    results += ["generator"] if draws else []
+    call = f"inner({', '.join([*names, *arrays])})"
     body = [
-        f"frame = carray(frame_, ({position},))",
+        f"frame = carray(frame_, ({n_words},))",
         *reads,
-        f"{', '.join(results)}{',' * (len(results) == 1)} = inner({', '.join(names)})",
+        *views,
+        f"{', '.join(results)}{',' * (len(results) == 1)} = {call}",
         *writes,
     ]
-    look = ["    if exception_pending():", "        return 1"] if slow_ops else []
-    lines = ["def call(frame_):", *look, "    try:", *(f"        {line}" for line in body)]
-    return "\n".join(
-        [*lines, "    except Exception:", "        return 1", "    return 0", ""]
-    ), scope
+    return body, scope
 
 
 def _view(variable: Variable, position: int) -> str:
@@ -213,27 +221,14 @@ def _generator_at(typingctx: Any, state: Any, uint64: Any, uint32: Any, double: 
     return signature, codegen
 
 
-def _new_generator(word: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(word))
+def _new_generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 @nb.njit(nogil=True)
 def _python_generator_at(state: Any, uint64: Any, uint32: Any, double: Any) -> Any:
     """Return a generator that operations in Python can use, seeded from the stream."""
-    word = next_word(nb.carray(view_address(state), (4,), nb.uint64))
+    seed = next_word(nb.carray(view_address(state), (4,), nb.uint64))
     with nb.objmode(generator=_generator_type):
-        generator = _new_generator(word)
+        generator = _new_generator(seed)
     return generator
-
-
-def perform_quietly(op_type: type) -> None:
-    """Let numba run an Op in Python, as it would by itself, without a warning each time."""
-    table = numba_implementations()
-    if op_type in table.numba_funcify.registry:
-        return
-
-    @table.numba_funcify.register(op_type)
-    def _in_python(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Numba will use object mode")
-            return table.generate_fallback_impl(op, node, **kwargs)

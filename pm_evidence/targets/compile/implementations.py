@@ -2,6 +2,8 @@
 
 import sys
 import tempfile
+import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +12,12 @@ import pytensor
 from pm_evidence.core.caches import temporary_folder
 from pm_evidence.core.interrupts import uninterrupted
 
-__all__ = ["numba_implementations", "provide_folder"]
+__all__ = [
+    "implement_by",
+    "implement_in_python",
+    "numba_implementations",
+    "provide_folder",
+]
 
 
 def provide_folder() -> None:
@@ -41,3 +48,37 @@ def numba_implementations() -> Any:
     with uninterrupted():
         import_module("pytensor.link.numba.dispatch")
     return import_module("pytensor.link.numba.dispatch.basic")
+
+
+def implement_by(op_type: type, function: Callable[..., Any], version: int) -> None:
+    """Enter the compiled function that does an operation into the table, unless it is there.
+
+    Parameters
+    ----------
+    op_type : type
+        Class of the operation.
+    function : callable
+        A function compiled by numba, of the operation's inputs.
+    version : int
+        Part of the key of code on disk: raise it when the function, or what it calls, changes.
+    """
+    table = numba_implementations()
+    if op_type in table.numba_funcify.registry:
+        return
+
+    @table.register_funcify_default_op_cache_key(op_type)
+    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        return function, version
+
+
+def implement_in_python(op_type: type) -> None:
+    """Let numba run an operation in Python, as it would by itself, without a warning each time."""
+    table = numba_implementations()
+    if op_type in table.numba_funcify.registry:
+        return
+
+    @table.numba_funcify.register(op_type)
+    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Numba will use object mode")
+            return table.generate_fallback_impl(op, node, **kwargs)

@@ -9,20 +9,20 @@ import pytensor.tensor as pt
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.linalg import cholesky
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.random.op import RNGConsumerOp
 
 from pm_evidence.core.codegen.native import view_address
 from pm_evidence.core.random import fill_normal
-from pm_evidence.targets.compile.implementations import numba_implementations
+from pm_evidence.targets.compile.implementations import implement_by
+from pm_evidence.targets.compile.rewrite import rewrite
 
 __all__ = ["with_fast_normals"]
 
 
 class StandardNormals(RNGConsumerOp):
-    """A vector of standard normal draws; its generator has to be that of ``compile_calls``.
+    """A vector of standard normal draws; its generator has to be that of ``calls``.
 
     It advances the stream in place, which is safe where every generator is used once.
     """
@@ -48,19 +48,16 @@ def with_fast_normals(graphs: Sequence[Variable]) -> list[Variable]:
 
     A covariance that no particle changes is then decomposed once, and not at every draw.
     """
-    _register()
-    memo: dict[Variable, Variable] = {}
-    for node in io_toposort([], list(graphs)):
-        inputs = [memo.get(v, v) for v in node.inputs]
-        if isinstance(node.op, NormalRV | MvNormalRV):
-            successor, drawn = _scaled(node.op, *inputs)
-            drawn = pt.cast(drawn, node.outputs[1].dtype)
-            drawn = node.outputs[1].type.filter_variable(drawn, allow_convert=True)
-            memo.update(zip(node.outputs, (successor, drawn), strict=True))
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            new_node = node.clone_with_new_inputs(inputs, strict=False)
-            memo.update(zip(node.outputs, new_node.outputs, strict=True))
-    return [memo.get(graph, graph) for graph in graphs]
+    implement_by(StandardNormals, _standard_normals, version=1)
+
+    def scaled(node: Any, inputs: list[Variable]) -> tuple[Variable, Variable] | None:
+        if not isinstance(node.op, NormalRV | MvNormalRV):
+            return None
+        successor, drawn = _scaled(node.op, *inputs)
+        drawn = pt.cast(drawn, node.outputs[1].dtype)
+        return successor, node.outputs[1].type.filter_variable(drawn, allow_convert=True)
+
+    return rewrite(graphs, scaled)
 
 
 def _scaled(
@@ -97,13 +94,3 @@ def _standard_normals(generator: Any, n: Any) -> Any:
     out = np.empty(n.item())
     fill_normal(nb.carray(view_address(_state_address(generator)), (4,), nb.uint64), out)
     return generator, out
-
-
-def _register() -> None:
-    table = numba_implementations()
-    if StandardNormals in table.numba_funcify.registry:
-        return
-
-    @table.register_funcify_default_op_cache_key(StandardNormals)
-    def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return _standard_normals, 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import NotConstantValueError
@@ -13,11 +12,13 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.random.type import RandomGeneratorType
 
-__all__ = ["evaluated_shapes", "hoist"]
+from pm_evidence.targets.layout import Layout
+
+__all__ = ["depends_on", "evaluated_shapes", "split_parameters_only"]
 
 
-def hoist(
-    graphs: Sequence[Variable], varying: Iterable[Variable], flat: str = "parameters"
+def split_parameters_only(
+    graphs: Sequence[Variable], varying: Iterable[Variable]
 ) -> tuple[list[Variable], Variable, Variable]:
     """Cut graphs where what is computed once ends and what varies begins.
 
@@ -27,32 +28,26 @@ def hoist(
         Graphs that are run many times while ``varying`` changes.
     varying : iterable of Variable
         Their inputs that change. Whatever random draws go into varies as well.
-    flat : str
-        Name of the vector that carries what does not vary.
 
     Returns
     -------
     graphs : list of TensorVariable
         The same graphs, as functions of ``varying`` and of ``parameters``.
-    parameters : TensorVariable, shape (n_hoisted,)
+    parameters : TensorVariable, shape (n_parameters,)
         Input that carries all that was taken out, in float64.
-    hoisted : TensorVariable, shape (n_hoisted,)
+    precomputed : TensorVariable, shape (n_parameters,)
         Graph of its value.
     """
     edge = _edge(graphs, set(varying))
     values = [pt.as_tensor(v) for v in edge] or [pt.zeros(1)]
-    shapes = evaluated_shapes(values)
-    total = sum(int(np.prod(shape)) for shape in shapes)
-    parameters = pt.TensorType("float64", shape=(total,))(flat)
-    replacements, start = {}, 0
-    for variable, shape in zip(edge, shapes, strict=False):
-        stop = start + int(np.prod(shape))
-        part = parameters[start:stop].reshape(shape) if shape else parameters[start]
-        part = part if variable.dtype == "float64" else pt.cast(part, variable.dtype)
-        replacements[variable] = variable.type.filter_variable(part, allow_convert=True)
-        start = stop
-    hoisted = pt.concatenate([pt.cast(v.ravel(), "float64") for v in values])
-    return clone_replace(list(graphs), replacements), parameters, hoisted
+    layout = Layout.of(evaluated_shapes(values), dtypes=[v.dtype for v in values])
+    parameters = pt.TensorType("float64", shape=(layout.size,))("parameters")
+    replacements = {
+        variable: variable.type.filter_variable(part, allow_convert=True)
+        for variable, part in zip(edge, layout.split_graph(parameters), strict=False)
+    }
+    precomputed = pt.concatenate([pt.cast(v.ravel(), "float64") for v in values])
+    return clone_replace(list(graphs), replacements), parameters, precomputed
 
 
 def _edge(graphs: Sequence[Variable], varying: set[Variable]) -> list[Variable]:

@@ -4,6 +4,7 @@ PyTensor compiles its way to BLAS, through all layouts that a matrix may have, a
 some 20 seconds of the first call of a regression. Here a model's code calls a function by name.
 """
 
+from functools import cache
 from typing import Any
 
 import llvmlite.binding
@@ -17,7 +18,7 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.math import Dot
 from pytensor.tensor.type import TensorType
 
-from pm_evidence.targets.compile.implementations import numba_implementations
+from pm_evidence.targets.compile.implementations import implement_by
 
 __all__ = ["replace_product"]
 
@@ -48,7 +49,8 @@ def replace_product(fgraph: Any, node: Any) -> list[Variable] | None:
     """Let products of float64 matrices be made by the function that all models share."""
     if any(v.type.ndim != 2 or v.type.dtype != "float64" for v in node.inputs):
         return None
-    _register()
+    _export()
+    implement_by(MatrixProduct, _call, version=1)  # raise the version when ``_call`` changes
     return [MatrixProduct()(*node.inputs)]
 
 
@@ -127,17 +129,9 @@ def _call(a: Any, b: Any) -> Any:
     return out
 
 
-_kept: list[Any] = []
-
-
-def _register() -> None:
-    table = numba_implementations()
-    if MatrixProduct in table.numba_funcify.registry:
-        return
+@cache
+def _export() -> Any:
+    """Compile the product and make it known by its name; return what has to be kept alive."""
     compiled = nb.cfunc(_SIGNATURE, cache=True)(_product)
     llvmlite.binding.add_symbol(_NAME, compiled.address)
-    _kept.append(compiled)
-
-    @table.register_funcify_default_op_cache_key(MatrixProduct)
-    def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return _call, 1  # part of the key on disk: raise it when ``_call`` changes
+    return compiled

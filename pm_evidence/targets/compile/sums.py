@@ -18,7 +18,7 @@ from pytensor.tensor.math import Sum, true_div
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pm_evidence.core.sums import total
-from pm_evidence.targets.compile.implementations import numba_implementations
+from pm_evidence.targets.compile.implementations import implement_by
 from pm_evidence.targets.compile.products import replace_product
 
 __all__ = ["with_ordered_sums"]
@@ -46,7 +46,8 @@ class OrderedSum(Op):
 
 def with_ordered_sums(mode: Mode) -> Mode:
     """Return a mode that takes long sums over whole arrays in order; others stay as they are."""
-    _register()
+    # raise the version when core.sums changes
+    implement_by(OrderedSum, _ordered_sum, version=1)
     return mode.register(
         (dfs_rewriter(_multiply_by_reciprocal), _BEFORE_OPERATIONS_MERGE),
         (dfs_rewriter(_order_sum), _BEFORE_LOOPS_MERGE),
@@ -81,13 +82,3 @@ def _order_sum(fgraph: Any, node: Any) -> list[Variable] | None:
 @nb.njit(nogil=True, error_model="numpy")
 def _ordered_sum(x: Any) -> Any:
     return np.array(total(np.ravel(x)))
-
-
-def _register() -> None:
-    table = numba_implementations()
-    if OrderedSum in table.numba_funcify.registry:
-        return
-
-    @table.register_funcify_default_op_cache_key(OrderedSum)
-    def _funcify(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return _ordered_sum, 1  # part of the key on disk: raise it when core.sums changes

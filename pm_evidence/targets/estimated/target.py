@@ -1,33 +1,33 @@
 """A PyMC model some of whose likelihood is estimated: the target on the extended space.
 
-Its states are pairs of parameters and the random words that an estimate of the likelihood is a
-function of. On these the estimated posterior ``p(x) p(u) L(x, u) / Z`` is an ordinary density whose
-marginal in ``x`` is the posterior itself and whose constant is the evidence itself, as ``L`` is
-unbiased (Andrieu and Roberts 2009; Tran et al., section 3.1). All that anneals, forward or reverse,
-holds for it as it stands.
+Its states are pairs of parameters and the auxiliary variables (seeds) that an estimate of the
+likelihood is a function of. On these the estimated posterior ``p(x) p(u) L(x, u) / Z`` is an
+ordinary density whose marginal in ``x`` is the posterior itself and whose constant is the evidence
+itself, as ``L`` is unbiased (Andrieu and Roberts 2009; Tran et al., section 3.1). All that anneals,
+forward or reverse, holds for it as it stands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
 
 from pm_evidence.core.contracts import LikelihoodEstimator
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of, logp_of
+from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget"]
+__all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget", "ModelTarget"]
 
 Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
+Seeds = NDArray[np.uint64]
 
 SEED_BITS = 53  # so that a double holds a seed exactly
-WORDS = "estimate_words"  # name in ``sample_stats``
+WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class EstimatedParticles:
     log_density : ndarray, shape (n, 2)
         Log prior (with Jacobian) and estimated log likelihood, in nats.
     seeds : ndarray of uint64, shape (n, n_seeds)
-        Random words of 53 bits.
+        Seeds of the estimates, of 53 bits.
     """
 
     x: Floats
     log_density: Floats
-    seeds: Words
+    seeds: Seeds
 
     def __len__(self) -> int:
         return len(self.x)
@@ -69,30 +69,60 @@ class EstimatedParticles:
         return np.hstack([self.x, self.log_density[:, 1:], self.seeds.astype(float)])
 
 
-class EstimatedTarget(PyMCTarget):
-    """The estimated posterior of a PyMC model over parameters and random words.
+class EstimatedTarget:
+    """The estimated posterior of a PyMC model over parameters and seeds.
 
     Parameters
     ----------
-    model, potentials_only, compile_kwargs
-        As for ``PyMCTarget``, whose densities are here those of the prior, and of what of the
-        likelihood is known exactly.
+    evaluated : PyMCTarget
+        The prior, and what of the likelihood is known exactly.
+    estimators : sequence of LikelihoodEstimator
+        The rest of the likelihood.
 
     Attributes
     ----------
-    estimators : tuple of LikelihoodEstimator
-        The rest of the likelihood.
+    model : pymc.Model
+        The model.
+    n_dim, continuous, discrete, lower, upper, period, log_order_mass
+        As for ``PyMCTarget``, of the parameters.
+    density : CompiledDensity
+        Log prior, and log of what of the likelihood is known exactly.
+    differentiable : None
+        Estimates have no gradient.
     """
 
     differentiable = None
 
-    def __init__(self, model: pm.Model, **options: Any) -> None:
-        super().__init__(model, **options)
-        self.estimators: tuple[LikelihoodEstimator, ...] = tuple(estimators_of(model))
+    def __init__(self, evaluated: PyMCTarget, estimators: Sequence[LikelihoodEstimator]) -> None:
+        self.evaluated = evaluated
+        self.estimators = tuple(estimators)
+        self.model = evaluated.model
+        self.n_dim = evaluated.n_dim
+        self.continuous, self.discrete = evaluated.continuous, evaluated.discrete
+        self.lower, self.upper = evaluated.lower, evaluated.upper
+        self.period = evaluated.period
+        self.log_order_mass = evaluated.log_order_mass
+
+    @classmethod
+    def of_model(cls, model: pm.Model, compile_kwargs: Mapping[str, Any] | None = None) -> Self:
+        """Return the target of a model with likelihoods that are estimated.
+
+        Parameters
+        ----------
+        model : pymc.Model
+            The model; see ``PyMCTarget``.
+        compile_kwargs : mapping, optional
+            Passed on to ``pymc.compile``.
+        """
+        left_out = estimated_variables(model)
+        evaluated = PyMCTarget(model, compile_kwargs=compile_kwargs, left_out=left_out)
+        return cls(evaluated, estimators_of(model))
+
+    # estimators -----------------------------------------------------------------------------
 
     @property
     def n_seeds(self) -> int:
-        """Number of random words of a state."""
+        """Number of seeds of a state."""
         return sum(estimator.n_blocks for estimator in self.estimators)
 
     def settings(self) -> tuple[tuple[int, int], ...]:
@@ -103,71 +133,37 @@ class EstimatedTarget(PyMCTarget):
         """Return the target with other numbers of particles and blocks."""
         if tuple(settings) == self.settings():
             return self
-        changed = object.__new__(type(self))  # copy would go by way of a pickle
-        vars(changed).update(vars(self))
-        changed.estimators = tuple(
+        changed = [
             estimator.with_particles(n_particles).with_blocks(n_blocks)
             for estimator, (n_particles, n_blocks) in zip(self.estimators, settings, strict=True)
-        )
-        return changed
+        ]
+        return EstimatedTarget(self.evaluated, changed)
 
-    def _log_likelihood(self) -> Variable:
-        estimated = estimated_variables(self.model)
-        exact = [rv for rv in self.model.observed_RVs if rv not in estimated]
-        return self.model.potentiallogp + logp_of(self.model, exact)
-
-    def draw(self, n: int, seed: np.random.SeedSequence) -> EstimatedParticles:  # type: ignore[override]
-        """Return ``n`` independent draws from the normalised prior, with their estimates.
-
-        Raises
-        ------
-        NumericalError
-            If a log density or an estimate is NaN at a prior draw.
-        """
-        prior_seed, word_seed = seed.spawn(2)
-        x = super().draw(n, prior_seed).x
-        particles = self.estimated(x, self.draw_seeds(n, np.random.default_rng(word_seed)))
-        estimates = particles.log_density[:, 1]
-        if np.isnan(estimates).any() or (estimates == -np.inf).all():
-            raise NumericalError(self._why(particles, ~np.isfinite(estimates)))
-        return particles
-
-    def _why(self, particles: EstimatedParticles, bad: NDArray[np.bool_]) -> str:
-        """Return what is wrong with the first of some bad members."""
-        rows = np.flatnonzero(bad)
-        first = int(rows[np.argmax(np.isnan(particles.log_density[rows, 1]))])
-        x, start = particles.x[first], 0
-        count = f"the log likelihood is not finite at {rows.size} of {len(particles)} prior draws"
-        for estimator in self.estimators:
-            stop = start + estimator.n_blocks
-            reason = estimator.why_impossible(
-                x, particles.seeds[first, start:stop], self.describe(x)
-            )
-            if reason:
-                return f"{count}. At the first, {reason}"
-            start = stop
-        return (
-            f"{count}, first at {self.describe(x)}, by what of it is not estimated; "
-            "model.point_logps() there names the variable."
-        )
-
-    def draw_seeds(self, n: int, rng: np.random.Generator) -> Words:
-        """Return random words for ``n`` states, shape ``(n, n_seeds)``."""
+    def draw_seeds(self, n: int, rng: np.random.Generator) -> Seeds:
+        """Return seeds for ``n`` states, shape ``(n, n_seeds)``."""
         return rng.integers(2**SEED_BITS, size=(n, self.n_seeds), dtype=np.uint64)
 
-    def estimated(self, x: Floats, seeds: Words) -> EstimatedParticles:
+    def split_seeds(self, seeds: Seeds) -> list[Seeds]:
+        """Return the seeds of every estimator, of shape ``(..., n_blocks)`` each."""
+        ends = np.cumsum([estimator.n_blocks for estimator in self.estimators])
+        return [np.ascontiguousarray(own) for own in np.split(seeds, ends[:-1], axis=-1)]
+
+    # densities and draws --------------------------------------------------------------------
+
+    @property
+    def density(self) -> CompiledDensity:
+        """Log prior, and log of what of the likelihood is known exactly."""
+        return self.evaluated.density
+
+    def estimated(self, x: Floats, seeds: Seeds) -> EstimatedParticles:
         """Return points with their log prior and estimated log likelihood.
 
         Nothing is estimated where the rest of the density is 0 already, or not a number.
         """
         log_density = self.density.evaluate(x)[0]
         alive = np.flatnonzero(np.isfinite(log_density.sum(axis=1)))
-        start = 0
-        for estimator in self.estimators:
-            stop = start + estimator.n_blocks
-            own = np.ascontiguousarray(seeds[alive, start:stop])
+        for estimator, own in zip(self.estimators, self.split_seeds(seeds[alive]), strict=True):
             log_density[alive, 1] += estimator.estimate(x[alive], own)
-            start = stop
         return EstimatedParticles(x, log_density, seeds)
 
     def at(self, draws: Floats) -> EstimatedParticles:
@@ -177,12 +173,68 @@ class EstimatedTarget(PyMCTarget):
         log_density[:, 1] = draws[:, self.n_dim]
         return EstimatedParticles(x, log_density, draws[:, self.n_dim + 1 :].astype(np.uint64))
 
+    def draw(self, n: int, seed: np.random.SeedSequence) -> EstimatedParticles:
+        """Return ``n`` independent draws from the normalised prior, with their estimates.
+
+        Raises
+        ------
+        NumericalError
+            If a log density or an estimate is NaN at a prior draw.
+        """
+        prior_seed, seed_of_seeds = seed.spawn(2)
+        x = self.evaluated.draw(n, prior_seed).x
+        particles = self.estimated(x, self.draw_seeds(n, np.random.default_rng(seed_of_seeds)))
+        estimates = particles.log_density[:, 1]
+        if np.isnan(estimates).any() or (estimates == -np.inf).all():
+            raise NumericalError(self._why(particles, ~np.isfinite(estimates)))
+        return particles
+
+    def _why(self, particles: EstimatedParticles, bad: NDArray[np.bool_]) -> str:
+        """Return what is wrong with the first of some bad members."""
+        rows = np.flatnonzero(bad)
+        first = int(rows[np.argmax(np.isnan(particles.log_density[rows, 1]))])
+        x, where = particles.x[first], self.evaluated.describe(particles.x[first])
+        count = f"the log likelihood is not finite at {rows.size} of {len(particles)} prior draws"
+        seeds = self.split_seeds(particles.seeds[first])
+        for estimator, own in zip(self.estimators, seeds, strict=True):
+            reason = estimator.why_impossible(x, own, where)
+            if reason:
+                return f"{count}. At the first, {reason}"
+        return (
+            f"{count}, first at {where}, by what of it is not estimated; model.point_logps() there "
+            "names the variable."
+        )
+
+    @property
+    def prior_acceptance(self) -> float:
+        """See ``PyMCTarget``."""
+        return self.evaluated.prior_acceptance
+
+    @property
+    def log_prior_mass(self) -> float:
+        """See ``PyMCTarget``."""
+        return self.evaluated.log_prior_mass
+
+    def wrap(self, x: Floats) -> Floats:
+        """Return ``x`` with circular coordinates brought back to one period."""
+        return self.evaluated.wrap(x)
+
+    def outside(self, x: Floats) -> NDArray[np.bool_]:
+        """Return which rows of ``x`` lie outside the one period that ``wrap`` keeps."""
+        return self.evaluated.outside(x)
+
+    # results --------------------------------------------------------------------------------
+
+    def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
+        """Return posterior draws as points; see ``PyMCTarget``."""
+        return self.evaluated.rows_of(draws, parameter)
+
     def posterior(self, draws: Floats) -> dict[str, NDArray[Any]]:
         """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
-        return super().posterior(draws[:, : self.n_dim])
+        return self.evaluated.posterior(draws[:, : self.n_dim])
 
     def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
-        """Return ``lp``, the estimated log likelihood and the words that it was made from."""
+        """Return ``lp``, the estimated log likelihood and the seeds that it was made from."""
         state = self.at(draws)
         return {
             "lp": state.log_density.sum(axis=1),
@@ -190,7 +242,19 @@ class EstimatedTarget(PyMCTarget):
             WORDS: state.seeds.astype(np.int64),
         }
 
+    def observed_data(self) -> dict[str, NDArray[Any]]:
+        """Return copies of the observed data by name."""
+        return self.evaluated.observed_data()
+
+    def constant_data(self) -> dict[str, NDArray[Any]]:
+        """Return ``pm.Data`` that are not observed, by name."""
+        return self.evaluated.constant_data()
+
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""
-        coords, dims = super().coords_and_dims()
+        coords, dims = self.evaluated.coords_and_dims()
         return coords, {**dims, WORDS: ["estimate_word"]}
+
+
+# what a PyMC model may become
+ModelTarget = PyMCTarget | EstimatedTarget

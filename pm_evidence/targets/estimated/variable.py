@@ -5,16 +5,14 @@ one line, is drawn in prior and posterior predictive sampling. Only its density 
 in its place it carries a *spec*, from which :func:`estimators_of` builds the estimator.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.logprob.abstract import _logprob
-from pymc.logprob.basic import transformed_conditional_logp
 from pymc.model.core import new_or_existing_block_model_access
 from pymc.pytensorf import collect_default_updates
 from pytensor.compile.sharedvalue import SharedVariable
@@ -26,7 +24,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.estimated.user_input import check_call, numeric_value
-from pm_evidence.targets.model.car import missing_constant
+from pm_evidence.targets.layout import Layout
 
 __all__ = [
     "EstimatedRV",
@@ -36,7 +34,6 @@ __all__ = [
     "estimators_of",
     "find_parents",
     "flat_values",
-    "logp_of",
     "register_estimated",
 ]
 
@@ -283,36 +280,10 @@ def estimators_of(model: pm.Model) -> list[Any]:
     return result
 
 
-def logp_of(model: pm.Model, rvs: Sequence[Variable]) -> Variable:
-    """Return the summed log density of some variables with Jacobians, as ``Model.logp`` does.
-
-    That asks for the densities of all variables, also of those that have none. What PyMC leaves out
-    of a density is put back.
-    """
-    estimated = estimated_variables(model)
-    known = {rv: v for rv, v in model.rvs_to_values.items() if rv not in estimated}
-    transforms = {rv: model.rvs_to_transforms[rv] for rv in known}
-    terms = transformed_conditional_logp(
-        list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
-    )
-    total = sum((term.sum() for term in terms), pt.constant(0.0))
-    missing = missing_constant(model, rvs)
-    return total if missing is None else total + missing
-
-
-def flat_values(model: pm.Model) -> tuple[Variable, Mapping[Variable, Variable]]:
-    """Return the flat vector of unconstrained values, and every value variable as part of it.
-
-    The layout is that of ``PyMCTarget``.
-    """
+def flat_values(model: pm.Model) -> tuple[Variable, dict[Variable, Variable]]:
+    """Return the flat vector of unconstrained values, and every value variable as part of it."""
     shapes = model.eval_rv_shapes()
-    shapes = {v: tuple(map(int, shapes[v.name])) for v in model.value_vars}
-    n_dim = sum(int(np.prod(shape)) for shape in shapes.values())
-    x = pt.TensorType("float64", shape=(n_dim,))("x")
-    values, start = {}, 0
-    for variable, shape in shapes.items():
-        stop = start + int(np.prod(shape))
-        value = pt.specify_shape(x[start:stop].reshape(shape), shape)
-        values[variable] = value.astype(variable.dtype)
-        start = stop
-    return x, values
+    variables = model.value_vars
+    layout = Layout.of([shapes[v.name] for v in variables], dtypes=[v.dtype for v in variables])
+    x = pt.TensorType("float64", shape=(layout.size,))("x")
+    return x, dict(zip(variables, layout.split_graph(x), strict=True))

@@ -1,6 +1,6 @@
 """Which distributions put probability on single values, and so have no density.
 
-Annealing and its moves take the density of a continuous variable to be one with respect to
+Annealing and its MCMC steps take the density of a continuous variable to be one with respect to
 length. Where a variable takes some value with positive probability (an *atom*), PyMC's log
 density is a probability there and a density elsewhere, and the two cannot be weighed against
 each other.

@@ -18,7 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
-from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget, ModelTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.target import PyMCTarget
 
@@ -51,7 +51,7 @@ def find_model(target: Any) -> pm.Model:
 
 # A model is compiled once, however often it is sampled here or however many of its blocks run in
 # a worker. The few that were used last are kept.
-_KEPT: "OrderedDict[Any, tuple[Any, PyMCTarget]]" = OrderedDict()
+_KEPT: "OrderedDict[Any, tuple[Any, ModelTarget]]" = OrderedDict()
 _MAX_KEPT = 8
 
 
@@ -60,8 +60,8 @@ def target_of(
     *,
     potentials_only: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> PyMCTarget:
-    """Return the target of a model: the one at hand if the model and its data are the same."""
+) -> ModelTarget:
+    """Return the target of a model: the one kept if the model and its data are the same."""
     content = _content(model), dict(compile_kwargs or {})
     key = (id(model), potentials_only)
     kept = _KEPT.get(key)
@@ -99,7 +99,7 @@ def _with_inner(graphs: Sequence[Variable]) -> Iterator[Variable]:
             yield from _with_inner(inner.outputs)
 
 
-def _keep(key: Any, content: Any, target: PyMCTarget) -> PyMCTarget:
+def _keep(key: Any, content: Any, target: ModelTarget) -> ModelTarget:
     _KEPT[key] = content, target
     _KEPT.move_to_end(key)
     while len(_KEPT) > _MAX_KEPT:
@@ -107,25 +107,33 @@ def _keep(key: Any, content: Any, target: PyMCTarget) -> PyMCTarget:
     return target
 
 
-def _build(model: pm.Model, **options: Any) -> PyMCTarget:
-    estimated = estimated_variables(model) and not options["potentials_only"]
-    return (EstimatedTarget if estimated else PyMCTarget)(model, **options)
+def _build(
+    model: pm.Model, *, potentials_only: bool, compile_kwargs: Mapping[str, Any] | None
+) -> ModelTarget:
+    estimated = estimated_variables(model)
+    if estimated and not potentials_only:
+        return EstimatedTarget.of_model(model, compile_kwargs)
+    return PyMCTarget(
+        model, potentials_only=potentials_only, compile_kwargs=compile_kwargs, left_out=estimated
+    )
 
 
-def _reduce(target: PyMCTarget) -> tuple[Any, ...]:
-    options = {
-        "potentials_only": target.potentials_only,
-        "compile_kwargs": target.compile_kwargs,
-    }
-    model = target.model
+def _reduce(target: Any) -> tuple[Any, ...]:
+    settings = None
+    if isinstance(target, EstimatedTarget):
+        target, settings = target.evaluated, target.settings()
     # a block a time is sent: what they have in common is packed once
     if "_pickled" not in vars(target):
+        model = target.model
+        options = {
+            "potentials_only": target.potentials_only,
+            "compile_kwargs": target.compile_kwargs,
+        }
         vars(target)["_pickled"] = cloudpickle.dumps((model, options, _registered(model)))
-    settings = target.settings() if isinstance(target, EstimatedTarget) else None
     return _rebuild, (vars(target)["_pickled"], settings)
 
 
-def _rebuild(pickled: bytes, settings: Any) -> PyMCTarget:
+def _rebuild(pickled: bytes, settings: Any) -> ModelTarget:
     key = hashlib.sha256(pickled).hexdigest()
     if key in _KEPT:
         target = _keep(key, None, _KEPT[key][1])
@@ -134,7 +142,9 @@ def _rebuild(pickled: bytes, settings: Any) -> PyMCTarget:
         for position, kind, function in registered:
             _DISPATCHERS[position].register(kind, function)
         target = _keep(key, None, _build(model, **options))
-    return target.with_settings(settings) if isinstance(target, EstimatedTarget) else target
+    if not isinstance(target, EstimatedTarget):
+        return target
+    return target.evaluated if settings is None else target.with_settings(settings)
 
 
 for _kind in (PyMCTarget, EstimatedTarget):

@@ -5,20 +5,21 @@ the covariance ``Q^-2`` in place of ``Q^-1``, where ``Q = tau (diag(W.sum(0)) - 
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.multivariate import CARRV
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
 from pytensor.sparse import dense_from_sparse
 from pytensor.sparse.variable import SparseVariable
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.type_other import NoneTypeT
 
-__all__ = ["draw_car_exactly", "missing_constant", "with_exact_car"]
+from pm_evidence.targets.compile.rewrite import rewrite
+
+__all__ = ["missing_constant", "with_exact_car"]
 
 
 def missing_constant(model: pm.Model, rvs: Iterable[Variable]) -> Variable | None:
@@ -49,22 +50,17 @@ def missing_constant(model: pm.Model, rvs: Iterable[Variable]) -> Variable | Non
     return sum(model.replace_rvs_by_values(terms)) if terms else None
 
 
-def draw_car_exactly(fgraph: FunctionGraph) -> None:
-    """Replace the random draws of every CAR in a graph by exact ones."""
-    for node in list(fgraph.toposort()):
-        if isinstance(node.op, CARRV):
-            *inputs, _ = node.inputs  # the last says whether W is valid
-            successor, draw = _draw(*inputs)
-            draw = node.outputs[1].type.filter_variable(draw, allow_convert=True)
-            replacements = list(zip(node.outputs, (successor, draw), strict=True))
-            fgraph.replace_all(replacements, import_missing=True)
-
-
 def with_exact_car(graphs: Sequence[Variable]) -> list[Variable]:
-    """Return a copy of graphs in which every CAR is drawn exactly."""
-    fgraph = FunctionGraph(outputs=clone_replace(list(graphs)), clone=False)
-    draw_car_exactly(fgraph)
-    return list(fgraph.outputs)
+    """Return graphs in which every CAR is drawn exactly."""
+    return rewrite(graphs, _exactly)
+
+
+def _exactly(node: Any, inputs: list[Variable]) -> tuple[Variable, Variable] | None:
+    if not isinstance(node.op, CARRV):
+        return None
+    *parameters, _ = inputs  # the last says whether W is valid
+    successor, draw = _draw(*parameters)
+    return successor, node.outputs[1].type.filter_variable(draw, allow_convert=True)
 
 
 def _draw(

@@ -33,6 +33,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.rewrite import rewrite
 
 __all__ = ["Guard", "check_known_indices", "with_asserted_indices", "with_guarded_indices"]
 
@@ -179,13 +180,12 @@ def _replace_indices(
     graphs: Sequence[Variable], make: Callable[[_Indexing], Variable]
 ) -> list[Variable]:
     """Return graphs in which ``make`` has replaced the indices that are not known or bounded."""
-    memo: dict[Variable, Variable] = {}
     made: dict[tuple[Variable, Variable, int], Variable] = {}
-    for node in io_toposort([], list(graphs)):
-        inputs = [memo.get(v, v) for v in node.inputs]
-        op = node.op
-        if isinstance(op, Scan):
-            op = _asserted_scan(op)
+
+    def bounded(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
+        if isinstance(node.op, Scan):
+            op = _asserted_scan(node.op)
+            return None if op is node.op else op.make_node(*inputs).outputs
         for indexing in _of_node(node, inputs):
             if _check_known(indexing) or _is_bounded(indexing):
                 continue
@@ -197,14 +197,9 @@ def _replace_indices(
                 new = pt.scalar_from_tensor(new)
             new.tag.in_range = True
             inputs[indexing.position] = new
-        if op is not node.op:
-            new_outputs = op.make_node(*inputs).outputs
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            new_outputs = node.clone_with_new_inputs(inputs, strict=False).outputs
-        else:
-            continue
-        memo.update(zip(node.outputs, new_outputs, strict=True))
-    return [memo.get(graph, graph) for graph in graphs]
+        return None
+
+    return rewrite(graphs, bounded)
 
 
 def _asserted_scan(op: Scan) -> Scan:

@@ -17,8 +17,9 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.density import compile_draws
-from pm_evidence.targets.model.car import draw_car_exactly
+from pm_evidence.targets.compile.draws import compile_draws
+from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 from pm_evidence.targets.model.quiet import quietly
 
@@ -39,14 +40,22 @@ class PriorSampler:
         Graph of every free variable on the unconstrained scale.
     log_order_mass : float
         Log of the prior mass inside ordered transforms that sorting accounts for, in nats.
+    names, dtypes : sequence of str
+        Name and type of every output.
 
     Attributes
     ----------
-    shapes : list of tuple of int
-        Shape of every output.
+    layout : Layout
+        Where in a flat vector every output lies.
     """
 
-    def __init__(self, outputs: Sequence[Variable], log_order_mass: float) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Variable],
+        log_order_mass: float,
+        names: Sequence[str],
+        dtypes: Sequence[str],
+    ) -> None:
         self.log_order_mass = log_order_mass
         with quietly():
             self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
@@ -55,9 +64,9 @@ class PriorSampler:
         ]
         self._lock = threading.Lock()
         with _drawing():
-            self.shapes = [np.shape(value) for value in self._in_python()]
-        self._n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
-        self._compiled = compile_draws(outputs, self.shapes) if outputs else None
+            shapes = [np.shape(value) for value in self._in_python()]
+        self.layout = Layout.of(shapes, names, dtypes)
+        self._compiled = compile_draws(outputs, self.layout) if outputs else None
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.
@@ -71,7 +80,7 @@ class PriorSampler:
             return self._drawn(n, seed)
 
     def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
-        out = np.empty((n, self._n_dim))
+        out = np.empty((n, self.layout.size))
         if self._compiled is not None:
             self._compiled(out, np.random.Generator(np.random.PCG64(seed)))
             return out
@@ -79,7 +88,7 @@ class PriorSampler:
             for rng, child in zip(self._rngs, seed.spawn(len(self._rngs)), strict=True):
                 rng.set_value(np.random.Generator(np.random.PCG64(child)), borrow=True)
             for row in out:
-                row[:] = np.concatenate([[], *(np.ravel(v) for v in self._in_python())])
+                row[:] = self.layout.join(self._in_python())
         return out
 
 
@@ -115,8 +124,7 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
     data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     # the free variables are cloned along, so that those to be sorted can be found again
     cloned = clone_replace([*unconstrained, *model.free_RVs], data, rebuild_strict=False)
-    fgraph = FunctionGraph(outputs=cloned, clone=False)
-    draw_car_exactly(fgraph)
+    fgraph = FunctionGraph(outputs=with_exact_car(cloned), clone=False)
     log_order_mass = 0.0
     for rv, clone in zip(model.free_RVs, fgraph.outputs[len(unconstrained) :], strict=True):
         transform = model.rvs_to_transforms[rv]
@@ -126,7 +134,9 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
             log_order_mass -= float(np.prod(batch)) * lgamma(n + 1)
     try:
         outputs = with_asserted_indices(fgraph.outputs[: len(unconstrained)])
-        return PriorSampler(outputs, log_order_mass)
+        values = model.value_vars
+        names = [model.values_to_rvs[value].name for value in values]
+        return PriorSampler(outputs, log_order_mass, names, [value.dtype for value in values])
     except ModelError:  # which is a ValueError
         raise
     except _UNDRAWABLE as error:

@@ -1,5 +1,6 @@
 """The support of discrete variables, as far as it is known before sampling."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -41,7 +42,7 @@ def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floa
     lower, upper : ndarray of float64, shape (size,)
         Bounds in C order; infinite where they are unknown or depend on other variables.
     """
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     unknown = np.full(size, -np.inf), np.full(size, np.inf)
     op = rv.owner.op
     bounds = next((make for kind, make in _BOUNDS.items() if isinstance(op, kind)), None)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.backends.arviz import (
     coords_and_dims_for_inferencedata,
@@ -15,22 +14,18 @@ from pymc.backends.arviz import (
     find_observations,
 )
 from pymc.logprob.transforms import CircularTransform
-from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.targets.compile.density import (
-    CompiledDensity,
-    compile_density,
-    in_double_precision,
-)
-from pm_evidence.targets.estimated.variable import logp_of
-from pm_evidence.targets.model.car import missing_constant
-from pm_evidence.targets.model.checks import check_model, no_density
-from pm_evidence.targets.model.index_checks import with_guarded_indices
+from pm_evidence.targets.compile.density import CompiledDensity, compile_density
+from pm_evidence.targets.model.checks import check_model
+from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs, gradient_graphs
 from pm_evidence.targets.model.prior import prior_sampler
-from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.model.prior_checks import (
+    refuse_low_acceptance,
+    refuse_ties,
+    undefined_density,
+)
 from pm_evidence.targets.model.supports import discrete_support
 from pm_evidence.targets.model.transforms import ConstrainedSpace, UnconstrainedSpace
 from pm_evidence.targets.points import Particles
@@ -40,13 +35,7 @@ __all__ = ["PyMCTarget"]
 Floats = NDArray[np.float64]
 _log = logging.getLogger("pymc.pm_evidence")
 
-# Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
-_MIN_PRIOR_ACCEPTANCE = 1e-3
 _ACCEPTANCE_DRAWS = 1000
-# Below and above these, the exponential in double precision is 0 and infinite.
-_LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384
-# So many equal prior draws of a continuous variable, and such a share of all, are no accident.
-_FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
 
 
 class PyMCTarget:
@@ -61,9 +50,14 @@ class PyMCTarget:
         evidence is then the normalising constant of a prior that potentials are part of.
     compile_kwargs : mapping, optional
         Passed on to ``pymc.compile``.
+    left_out : sequence of TensorVariable
+        Observed variables whose density is left out of the likelihood, because it is estimated
+        elsewhere.
 
     Attributes
     ----------
+    layout : Layout
+        Where in the flat vector every free variable lies.
     n_dim : int
         Length of the flat vector.
     continuous, discrete : ndarray of int64
@@ -87,25 +81,27 @@ class PyMCTarget:
         *,
         potentials_only: bool = False,
         compile_kwargs: Mapping[str, Any] | None = None,
+        left_out: Sequence[Variable] = (),
     ) -> None:
         check_model(model)
         self.model = model
         self.potentials_only = potentials_only
         self.compile_kwargs = dict(compile_kwargs or {})
+        self._left_out = tuple(left_out)
         self._prior = prior_sampler(model)
         self.log_order_mass = self._prior.log_order_mass
-        self.shapes = self._prior.shapes
-        self.n_dim = sum(int(np.prod(shape)) for shape in self.shapes)
+        self.layout = self._prior.layout
+        self.n_dim = self.layout.size
         self._describe_coordinates()
 
     def _describe_coordinates(self) -> None:
         continuous, lower, upper, period = [], [], [], []
-        for rv, shape in zip(self.model.free_RVs, self.shapes, strict=True):
-            size = int(np.prod(shape))
+        for rv, variable in zip(self.model.free_RVs, self.layout.variables, strict=True):
+            size = variable.size
             is_discrete = np.dtype(rv.dtype).kind in "iub"
             continuous += [not is_discrete] * size
             if is_discrete:
-                low, high = discrete_support(rv, shape)
+                low, high = discrete_support(rv, variable.shape)
                 lower.append(low)
                 upper.append(high)
             circular = isinstance(self.model.rvs_to_transforms[rv], CircularTransform)
@@ -122,24 +118,20 @@ class PyMCTarget:
     @cached_property
     def density(self) -> CompiledDensity:
         """Log prior and log likelihood, without gradients."""
-        parts, log_density = self._graphs()
-        return self._compiled(parts, log_density, None)
+        return self._compiled(self._graphs(), None)
 
     @cached_property
     def differentiable(self) -> CompiledDensity | None:
-        """Log prior and log likelihood with gradients; None where there is none."""
-        if self.continuous.size == 0:
+        """Log prior and log likelihood with gradients; None where there is none.
+
+        A likelihood that is not complete has none either: no MCMC step follows its gradient.
+        """
+        is_complete = self.potentials_only or not self._left_out
+        if self.continuous.size == 0 or not is_complete:
             return None
-        parts, log_density = self._graphs()
-        try:
-            with quietly():
-                gradient = [
-                    pt.grad(pm.pytensorf.rewrite_pregrad(term), parts, disconnected_inputs="ignore")
-                    for term in log_density
-                ]
-        except (NotImplementedError, NullTypeGradError):
-            return None
-        return self._compiled(parts, log_density, gradient)
+        graphs = self._graphs()
+        gradient = gradient_graphs(graphs)
+        return None if gradient is None else self._compiled(graphs, gradient)
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
@@ -148,9 +140,9 @@ class PyMCTarget:
     def _log_densities(self, x: Floats) -> Floats:
         """Return log prior and log likelihood at ``x``, shape ``(n, 2)``.
 
-        Where all coordinates are continuous they come from the function that moves need, with its
-        gradients: these cost less than compiling a second function. Which function it is depends on
-        the model alone, so that the same seed gives the same digits.
+        Where all coordinates are continuous they come from the function that MCMC steps need, with
+        its gradients: these cost less than compiling a second function. Which function it is
+        depends on the model alone, so that the same seed gives the same digits.
         """
         if self.discrete.size or self.differentiable is None:
             return self.density.values(x)
@@ -182,80 +174,18 @@ class PyMCTarget:
             )
         return x
 
-    def _graphs(self) -> tuple[list[Variable], list[Variable]]:
-        """Return the parts of the flat vector, and log prior and log likelihood as their graphs."""
-        model = self.model
-        try:
-            with quietly():
-                log_prior = self._log_prior()
-                log_likelihood = (
-                    model.potentiallogp if self.potentials_only else self._log_likelihood()
-                )
-        except NotImplementedError as error:
-            self._name_without_density(error)
-            raise
-        # one input a variable: slices of a single one would cost seconds of compiling
-        parts, values = [], {}
-        for value_var, shape in zip(model.value_vars, self.shapes, strict=True):
-            part = pt.TensorType("float64", shape=shape)(model.values_to_rvs[value_var].name)
-            parts.append(part)
-            values[value_var] = part.astype(value_var.dtype)
-            values[value_var].name = part.name
-        graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
-        graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
-        graphs, self._guards = with_guarded_indices(graphs)
-        self._parts = parts
-        return parts, self._impossible_beyond_doubles(graphs, values)
-
-    def _impossible_beyond_doubles(
-        self, graphs: list[Variable], values: Mapping[Variable, Variable]
-    ) -> list[Variable]:
-        """Return log densities that are minus infinity where a scale of 0 made them NaN.
-
-        Far out on a transformed scale the variable itself is 0 or infinite in double precision,
-        outside of its support, and not all densities check that: the one of
-        ``pm.ZeroSumNormal`` is ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
-        """
-        model = self.model
-        far = [
-            ((values[value] < _LEAST_EXPONENT) | (values[value] > _GREATEST_EXPONENT)).any()
-            for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
-            if model.rvs_to_transforms[rv] is not None
-            and not isinstance(model.rvs_to_transforms[rv], CircularTransform)
-        ]
-        if not far:
-            return graphs
-        beyond = pt.any(pt.stack(far))
-        return [pt.switch(pt.isnan(graph) & beyond, -np.inf, graph) for graph in graphs]
-
-    def _log_prior(self) -> Variable:
-        """Return the log prior with Jacobians as a graph of the model's value variables."""
-        return logp_of(self.model, self.model.free_RVs)
-
-    def _name_without_density(self, error: NotImplementedError) -> None:
-        """Raise what a density that PyMC does not have means for the user, naming the variable."""
-        for rv in self.model.basic_RVs:
-            try:
-                pm.logp(rv, rv.type(), warn_rvs=False)
-            except NotImplementedError as reason:
-                raise ModelError(
-                    f"every variable must have a log density that PyMC knows, but that of "
-                    f"{rv.name} failed: {' '.join(str(reason).split()).rstrip('.')}. Use a "
-                    "distribution whose density is known, or write it with pm.CustomDist(logp=...)."
-                ) from error
-
-    def _log_likelihood(self) -> Variable:
-        """Return the log likelihood as a graph of the model's value variables."""
-        missing = missing_constant(self.model, self.model.observed_RVs)
-        return self.model.datalogp if missing is None else self.model.datalogp + missing
+    def _graphs(self) -> DensityGraphs:
+        return density_graphs(
+            self.model,
+            self.layout,
+            potentials_only=self.potentials_only,
+            left_out=self._left_out,
+        )
 
     def _compiled(
-        self,
-        parts: list[Variable],
-        log_density: list[Variable],
-        gradient: list[list[Variable]] | None,
+        self, graphs: DensityGraphs, gradient: list[list[Variable]] | None
     ) -> CompiledDensity:
-        compiled = compile_density(parts, log_density, gradient, self.compile_kwargs)
+        compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
         if compiled.slow_ops:
             _log.warning(
                 "No numba implementation of %s: the model runs in Python there, correct but slow.",
@@ -282,18 +212,29 @@ class PyMCTarget:
             x = self._prior.draw(n - n_kept, seed.spawn(1)[0])
             n_tried += len(x)
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
-            self._refuse_nan(particles)
-            self._refuse_ties(particles.x)
+            self._refuse_undefined(particles)
+            refuse_ties(self.layout, particles.x)
             inside = np.flatnonzero(particles.log_density[:, 0] > -np.inf)
             kept.append(particles.take(inside))
             n_kept += len(inside)
-            if n_tried > 5 / _MIN_PRIOR_ACCEPTANCE and n_kept < _MIN_PRIOR_ACCEPTANCE * n_tried:
-                raise ModelError(
-                    "prior draws must be finite and fall inside the transforms, but only "
-                    f"{n_kept} of {n_tried} are. Use pm.Truncated, or a prior that lives where its "
-                    "transform allows."
-                )
+            refuse_low_acceptance(n_kept, n_tried)
         return kept[0].join(kept[1:])
+
+    def _refuse_undefined(self, particles: Particles) -> None:
+        """Raise an error if a log density is NaN or infinite at a prior draw."""
+        found = undefined_density(particles.log_density)
+        if found is None:
+            return
+        row, problem = found
+        x = particles.x[row]
+        index = self._graphs().wrong_index(self.layout.split(x))
+        if index is not None:
+            raise ModelError(f"{index} The index is that of a draw from the prior.")
+        raise NumericalError(
+            f"{problem}, first at {self.describe(x)}. Look for NaN in the data, or for an overflow "
+            "in the model at such values, or for an index beyond its array in a loop; "
+            "model.point_logps() there names the variable."
+        )
 
     @cached_property
     def prior_acceptance(self) -> float:
@@ -327,52 +268,6 @@ class PyMCTarget:
         )
         return result
 
-    def _refuse_nan(self, particles: Particles) -> None:
-        log_density = particles.log_density
-        bad = np.argwhere(np.isnan(log_density) | (log_density == np.inf))
-        if len(bad) == 0:
-            return
-        row, column = bad[0]
-        n_bad = len(np.unique(bad[:, 0]))
-        self._refuse_index(particles.x[row])
-        both = np.isnan(log_density[row]).all()
-        part = "density" if both else ("prior", "likelihood")[column]
-        raise NumericalError(
-            f"the log {part} must be a number below infinity, got "
-            f"{log_density[row, column]} at {n_bad} of {len(log_density)} prior draws, first at "
-            f"{self.describe(particles.x[row])}. Look for NaN in the data, or for an overflow in "
-            "the model at such values, or for an index beyond its array in a loop; "
-            "model.point_logps() there names the variable."
-        )
-
-    def _refuse_index(self, x: Floats) -> None:
-        """Raise an error if some index lies outside of its array at a point ``x``."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
-        values = [
-            part.reshape(shape)
-            for part, shape in zip(np.split(x, ends[:-1]), self.shapes, strict=True)
-        ]
-        for guard in self._guards:
-            problem = guard.why(self._parts, values)
-            if problem is not None:
-                raise ModelError(f"{problem} The index is that of a draw from the prior.")
-
-    def _refuse_ties(self, x: Floats) -> None:
-        """Refuse continuous variables that repeat a value, which no density explains.
-
-        Among 10,000 draws with 53 random bits two are equal with a probability of 1e-8, three
-        never; smaller shares than 1 in 1,000 shift log Z by as little.
-        """
-        start = 0
-        for rv, shape in zip(self.model.free_RVs, self.shapes, strict=True):
-            stop = start + int(np.prod(shape))
-            if rv.dtype == "float64":
-                values = np.sort(x[:, start:stop], axis=0)
-                most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(x)))
-                if (values[most - 1 :] == values[: len(x) - most + 1]).any():
-                    raise ModelError(no_density(rv.name, rv.name))
-            start = stop
-
     def describe(self, x: Floats, limit: int = 6) -> str:
         """Return a point as text, on the constrained scale, for messages."""
         values = self.constrained.values(x[None, :])
@@ -383,12 +278,12 @@ class PyMCTarget:
     # results --------------------------------------------------------------------------------
 
     @cached_property
-    def constrained(self) -> "ConstrainedSpace":
+    def constrained(self) -> ConstrainedSpace:
         """The map from flat vectors to named variables and deterministics."""
-        return ConstrainedSpace(self.model, self.shapes)
+        return ConstrainedSpace(self.model, self.layout)
 
     @cached_property
-    def unconstrained(self) -> "UnconstrainedSpace":
+    def unconstrained(self) -> UnconstrainedSpace:
         """The map from named free variables to flat vectors."""
         return UnconstrainedSpace(self.model)
 

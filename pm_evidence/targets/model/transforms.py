@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.replace import clone_replace, vectorize_graph
 
+from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["ConstrainedSpace", "UnconstrainedSpace"]
@@ -23,13 +24,12 @@ class ConstrainedSpace:
     ----------
     model : pymc.Model
         The model.
-    shapes : sequence of tuple of int
-        Shape of the unconstrained value of every free variable.
+    layout : Layout
+        Where in a flat vector the unconstrained value of every free variable lies.
     """
 
-    def __init__(self, model: pm.Model, shapes: Sequence[tuple[int, ...]]) -> None:
-        self._model = model
-        self._shapes = list(shapes)
+    def __init__(self, model: pm.Model, layout: Layout) -> None:
+        self._layout = layout
         variables = [*model.free_RVs, *model.deterministics]
         self.names = [v.name for v in variables]
         inputs = model.value_vars
@@ -71,12 +71,9 @@ class ConstrainedSpace:
         return dict(zip(self.names, results, strict=True))
 
     def _split(self, x: Floats) -> list[NDArray[Any]]:
-        parts, start = [], 0
-        for var, shape in zip(self._model.value_vars, self._shapes, strict=True):
-            stop = start + int(np.prod(shape))
-            parts.append(x[:, start:stop].reshape(len(x), *shape).astype(var.dtype))
-            start = stop
-        return parts
+        """Return the variables in rows of ``x``, each in its shape and of its type."""
+        parts = zip(self._layout.split(x), self._layout.variables, strict=True)
+        return [part.astype(variable.dtype) for part, variable in parts]
 
     def _try_batched(
         self, inputs: list[NDArray[Any]], first: list[NDArray[Any]], n: int

@@ -1,72 +1,17 @@
 """Functions called with frames: draws come from our own streams, values from the arguments."""
 
-import importlib
-
-import numba as nb
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.traversal import ancestors
+from pytensor.raise_op import Assert
 from scipy import stats
 
-from pm_evidence.core.codegen.native import call_frame
-from pm_evidence.core.random import generator_functions, seed_stream
-from pm_evidence.targets.compile.batched import batch
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
-from pm_evidence.targets.compile.density import on_one_generator
-from pm_evidence.targets.compile.normal_draws import StandardNormals, with_fast_normals
-from pm_evidence.targets.compile.parameters_only import hoist
+from tests.targets.compile.frames import call, draws_of
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
-
-PRIVATE = {
-    "numba.np.random.generator_core": ["_bit_gen_type"],
-    "pymc.logprob.utils": ["CheckParameterValue"],
-    "pymc.pytensorf": ["constant_fold", "resolve_shapes", "collect_default_updates"],
-    "pytensor.compile.ops": ["DeepCopyOp"],
-    "pytensor.compile.rewriting": ["inline_ofg_node"],
-    "pytensor.link.numba.dispatch.basic": [
-        "generate_fallback_impl",
-        "numba_funcify",
-        "register_funcify_default_op_cache_key",
-    ],
-    "pytensor.tensor.random.op": ["RNGConsumerOp"],
-    "pytensor.tensor.subtensor": ["Subtensor", "indices_from_subtensor"],
-}
-
-
-@pytest.mark.parametrize("module", PRIVATE)
-def test_private_names_are_where_they_were(module):
-    """A release of PyTensor or PyMC has moved what this package leans on: see the module named."""
-    loaded = importlib.import_module(module)
-    assert [name for name in PRIVATE[module] if not hasattr(loaded, name)] == []
-
-
-@nb.njit
-def call(address, frame):
-    return call_frame(address, frame)
-
-
-def draws_of(distribution, n=40_000, seed=1, fast=True):
-    """Draw ``n`` of a distribution of one particle."""
-    size = pt.lscalar("n")
-    many = batch(distribution, {}, size)
-    many = pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))
-    outputs = with_fast_normals([many]) if fast else [many]
-    outputs, generator, last = on_one_generator(outputs)
-    compiled = compile_call([size], outputs, generator, last)
-    out, stream = np.empty((n, *many.type.shape[1:])), np.empty(4, np.uint64)
-    seed_stream(stream, seed, 0)
-    frame = compiled.frame()
-    frame[0] = stream.ctypes.data
-    frame[1:GENERATOR_SLOTS] = generator_functions()
-    frame[GENERATOR_SLOTS] = n
-    frame[GENERATOR_SLOTS + 1] = out.ctypes.data
-    assert call(compiled.address, frame) == 0
-    return out
-
 
 DISTRIBUTIONS = {  # false-alarm rate of each: 1e-4, seed 1
     "normal": (lambda: pm.Normal.dist(1.0, 2.0), stats.norm(1, 2)),
@@ -94,32 +39,28 @@ def test_counts_from_our_streams():
     assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_covariance_of_normal_draws(fast):
-    """Scaled standard normals have the covariance asked for."""
-    covariance = np.array([[1.0, 0.6], [0.6, 2.0]])
-    draws = draws_of(pm.MvNormal.dist([1.0, -1.0], covariance), fast=fast)
-    np.testing.assert_allclose(draws.mean(axis=0), [1.0, -1.0], atol=0.03)
-    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.06)
+def test_arguments_by_address_and_by_value():
+    """Whole numbers lie in the frame, arrays where it says, with as many rows as ``n`` is."""
+    n, k = pt.lscalar("n"), pt.lscalar("k")
+    x = pt.TensorType("float64", shape=(None, 2))("x")
+    data = np.arange(80.0).reshape(2, 40)  # large enough to be passed by address
+    graph = pt.specify_shape(k * (x @ pt.constant(data)), (None, 40))
+    compiled = compile_call([n, k, x], [graph])
+    for rows in (1, 3):
+        values, out = np.random.default_rng(rows).normal(size=(rows, 2)), np.empty((rows, 40))
+        frame = compiled.frame()
+        frame[GENERATOR_SLOTS : GENERATOR_SLOTS + 4] = rows, 5, values.ctypes.data, out.ctypes.data
+        assert call(compiled.address, frame) == 0
+        np.testing.assert_allclose(out, 5 * values @ data, rtol=1e-13)
 
 
-def test_normal_draws_are_replaced():
-    """The fast draws are used where they can be."""
-    (graph,) = with_fast_normals([pm.Normal.dist(0.0, 1.0, shape=3)])
-    ops = [v.owner.op for v in ancestors([graph]) if v.owner is not None]
-    assert any(isinstance(op, StandardNormals) for op in ops)
-
-
-def test_what_does_not_vary_is_taken_out():
-    """Parameters only: once; the rest is the same function as before."""
-    x, h = pt.dvector("x"), pt.dvector("h")
-    x = pt.TensorType("float64", shape=(2,))("x")
-    graph = (pt.exp(x[0]) * h + pt.log1p(x[1] ** 2)).sum()
-    (cut,), parameters, hoisted = hoist([graph], [h])
-    assert x not in set(ancestors([cut]))
-    assert h not in set(ancestors([hoisted]))
-    point, states = np.array([0.3, 0.7]), np.array([1.0, 2.0])
-    values = hoisted.eval({x: point})
-    np.testing.assert_allclose(
-        cut.eval({parameters: values, h: states}), graph.eval({x: point, h: states})
-    )
+def test_a_failure_is_told_by_the_return_value():
+    """An exception cannot leave machine code that is called by address."""
+    x = pt.TensorType("float64", shape=(1,))("x")
+    compiled = compile_call([x], [Assert("x must be positive")(x, x[0] > 0)])
+    value, out = np.array([1.0]), np.empty(1)
+    frame = compiled.frame()
+    frame[GENERATOR_SLOTS : GENERATOR_SLOTS + 2] = value.ctypes.data, out.ctypes.data
+    assert call(compiled.address, frame) == 0 and out[0] == 1.0
+    value[0] = -1.0
+    assert call(compiled.address, frame) == 1

@@ -1,27 +1,19 @@
 """Machine code: it is the model's own density, to the last digit, and is compiled once."""
 
-import importlib
-import inspect
 import json
 import logging
 import subprocess
 import sys
-import warnings
 
-import numba as nb
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
-from numba.core.errors import NumbaPerformanceWarning
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.raise_op import Assert
 from scipy import stats
 
-from pm_evidence.targets.compile import density as compile_numba
-from pm_evidence.targets.compile.density import compile_draws, in_double_precision
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import exact_systems
 
@@ -39,70 +31,6 @@ AGREEING = (
     "potential_and_data",
     "data_container",
 )
-
-
-# --- private interfaces of PyTensor and numba ---
-
-PRIVATE = {
-    "pytensor.compile.sharedvalue": ["SharedVariable"],
-    "pytensor.graph.replace": ["clone_replace", "vectorize_graph"],
-    "pytensor.graph.traversal": ["ancestors", "io_toposort"],
-    "pytensor.link.numba.cache": ["compile_numba_function_src"],
-    "pytensor.link.numba.dispatch.basic": ["numba_funcify_and_cache_key", "numba_njit"],
-    "pytensor.tensor.random.type": ["RandomGeneratorType", "random_generator_type"],
-    "pytensor.scalar.basic": ["Cast", "Clip", "ScalarType"],
-    "pytensor.scan.op": ["Scan"],
-    "pytensor.tensor.subtensor": ["AdvancedIncSubtensor", "indices_from_subtensor"],
-    "pytensor.tensor.basic": ["MakeVector"],
-    "pytensor.tensor.math": ["Prod", "Sum"],
-    "pymc.backends.arviz": [
-        "coords_and_dims_for_inferencedata",
-        "find_constants",
-        "find_observations",
-    ],
-    "pymc.data": ["MinibatchOp"],
-    "pymc.distributions.custom": ["CustomDistRV", "CustomSymbolicDistRV"],
-    "pymc.distributions.continuous": ["FlatRV", "HalfFlatRV"],
-    "pymc.distributions.discrete": ["DiscreteUniformRV"],
-    "pymc.distributions.distribution": ["DiracDeltaRV", "PartialObservedRV", "_support_point"],
-    "pymc.distributions.mixture": ["MixtureRV"],
-    "pymc.distributions.multivariate": ["CARRV", "ICARRV"],
-    "pymc.distributions.shape_utils": ["_change_dist_size"],
-    "pymc.distributions.simulator": ["SimulatorRV"],
-    "pymc.distributions.transforms": ["Ordered"],
-    "pymc.logprob.abstract": ["_logcdf", "_logprob"],
-    "pymc.logprob.transforms": ["CircularTransform"],
-    "pymc.pytensorf": ["constant_fold", "rewrite_pregrad"],
-    "pymc.variational.minibatch_rv": ["MinibatchRandomVariable"],
-}
-
-
-@pytest.mark.parametrize("module", PRIVATE)
-def test_private_names_are_where_they_were(module):
-    """A release of PyTensor or PyMC has moved what this package leans on: see the module named."""
-    loaded = importlib.import_module(module)
-    assert [name for name in PRIVATE[module] if not hasattr(loaded, name)] == []
-
-
-def test_private_functions_take_what_they_took():
-    """The same names with other arguments would fail inside of users' runs."""
-    basic = importlib.import_module("pytensor.link.numba.dispatch.basic")
-    cache = importlib.import_module("pytensor.link.numba.cache")
-    source = inspect.signature(cache.compile_numba_function_src).parameters
-    assert {"global_env", "cache_key"} <= source.keys()
-    assert "fastmath" in inspect.signature(basic.numba_njit).parameters
-
-
-def test_private_behaviour():
-    """What is returned, and what is attached to it, is what the wrapper is written for."""
-    basic = importlib.import_module("pytensor.link.numba.dispatch.basic")
-    x = pt.vector("x")
-    function = pm.compile([x], [2.0 * x], mode="NUMBA")
-    jitable, key = basic.numba_funcify_and_cache_key(function.maker.fgraph)
-    assert isinstance(key, str)
-    inner = nb.njit(inline="always")(jitable.py_func)
-    (out,) = nb.njit(lambda x: inner(x))(np.ones(3))
-    np.testing.assert_array_equal(out, [2.0, 2.0, 2.0])
 
 
 # --- agreement with PyMC ---
@@ -123,7 +51,7 @@ def check_agreement(model, *, gradient=True, rtol=1e-12, n=5):
     target = PyMCTarget(model)
     x = target.draw(n, np.random.SeedSequence(1)).x
     log_density, _ = target.density.evaluate(x)
-    points = [point_of(model, target.shapes, row) for row in x]
+    points = [point_of(model, target.layout.shapes, row) for row in x]
     terms = model.compile_fn([model.varlogp, model.datalogp], mode="FAST_COMPILE")
     expected = np.array([terms(point) for point in points])
     np.testing.assert_allclose(log_density, expected, rtol=rtol, atol=1e-12)
@@ -272,77 +200,6 @@ def test_machine_code_is_kept_on_disk():
     assert runs[0]["values"] == runs[1]["values"]
 
 
-# --- double precision ---
-
-
-N_ROWS = 100_000
-
-
-def test_float32_literal_value_and_gradient():
-    """PyTensor takes log(10) in single precision: 3e-3 nats off after 1e5 rows.
-
-    The gradient has the literal's square in it. Both are compared with scipy in float64.
-    """
-    y = 3.0 + 10.0 * np.random.default_rng(0).normal(size=N_ROWS)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 3)
-        pm.Normal("y", mu, 10, observed=y)
-    x = np.array([[2.5], [-40.0]])
-    log_density, gradient = PyMCTarget(model).differentiable.evaluate(x)
-    expected = [[stats.norm.logpdf(m, 0, 3), stats.norm.logpdf(y, m, 10).sum()] for (m,) in x]
-    slopes = [[-m / 9, (y - m).sum() / 100] for (m,) in x]
-    np.testing.assert_allclose(log_density, expected, rtol=1e-13)
-    np.testing.assert_allclose(gradient[:, :, 0], slopes, rtol=1e-11)
-    # the trap is real: if this fails, PyTensor has mended it and the detour may go
-    plain = model.compile_fn(model.datalogp, mode="FAST_COMPILE")({"mu": np.array(2.5)})
-    assert abs(plain - expected[0][1]) > 1e-3
-
-
-def test_literal_that_a_gradient_sees():
-    """The derivative of a literal's power, in which single precision would be visible."""
-    with pm.Model() as model:
-        log_scale = pm.Normal("log_scale", 0, 1)
-        pm.Normal("y", 0.1, 0.7 * pm.math.exp(log_scale), observed=np.full(1000, 0.3))
-    log_density, gradient = PyMCTarget(model).differentiable.evaluate(np.array([[0.4]]))
-    scale = 0.7 * np.exp(0.4)
-    assert log_density[0, 1] == pytest.approx(1000 * stats.norm.logpdf(0.3, 0.1, scale), rel=1e-13)
-    assert gradient[0, 1, 0] == pytest.approx(1000 * ((0.2 / scale) ** 2 - 1), rel=1e-13)
-
-
-def single(values):
-    return pt.constant(np.asarray(values, dtype=np.float32))
-
-
-@pytest.mark.parametrize(
-    ("graph", "exact"),
-    [
-        (lambda: pt.log(single(10.0)), np.log(10.0)),
-        (lambda: pt.log(pt.constant(10, dtype="int8")), np.log(10.0)),
-        (lambda: pt.exp(pt.log(single(3.0)) * single(7.0)), 3.0**7),
-        (lambda: pt.sum(pt.log(single(np.full(10**5, 10.0)))), 10**5 * np.log(10.0)),
-        (lambda: pt.prod(pt.exp(single([0.5, 0.25]))), np.exp(0.75)),
-        (lambda: pt.mean(pt.sqrt(single([2.0, 3.0]))), (2**0.5 + 3**0.5) / 2),
-        (lambda: pt.max(pt.sqrt(single([2.0, 3.0]))), 3**0.5),
-        (lambda: pt.stack([pt.sqrt(single(2.0)), pt.sqrt(single(3.0))]).sum(), 2**0.5 + 3**0.5),
-        (lambda: pt.stack([pt.sqrt(single(2.0)), single(3.0)]).sum(), 2**0.5 + 3),
-        (lambda: pt.log(single(10.0)).sum(axis=-1), np.log(10.0)),  # as pm.CAR has it
-        (lambda: pt.sum(single([16777216.0, 1.0, 1.0])), 16777218.0),
-        (lambda: pt.where(pt.constant(True), pt.log(single(10.0)), single(1.0)), np.log(10.0)),
-    ],
-)
-def test_single_precision_is_left_behind(graph, exact):
-    """Each of these loses seven digits in PyTensor's own arithmetic, or in a sum that rounds."""
-    (converted,) = in_double_precision([graph()])
-    assert float(converted.eval(mode="FAST_COMPILE")) == pytest.approx(exact, rel=1e-14)
-
-
-def test_casts_that_the_user_wrote_are_kept():
-    """Rounding to float32 on purpose is part of the model."""
-    value = pt.cast(pt.constant(0.1, dtype="float64"), "float32")
-    (converted,) = in_double_precision([pt.cast(value, "float64")])
-    assert float(converted.eval(mode="FAST_COMPILE")) == float(np.float32(0.1))
-
-
 # --- what has no machine code ---
 
 
@@ -397,49 +254,3 @@ def test_points_in_any_memory_order():
     expected = density.evaluate(np.ascontiguousarray(x.T))[0]
     np.testing.assert_array_equal(density.evaluate(x.T)[0], expected)
     np.testing.assert_array_equal(density.evaluate(x.T[::2])[0], expected[::2])
-
-
-# --- draws ---
-
-
-def test_draws_of_a_graph_on_one_generator():
-    """Joint draws: the child is drawn given the parent of the same row."""
-    parent = pm.Normal.dist(10.0, 1.0)
-    child = pm.Normal.dist(parent, 1e-3, size=2)
-    draw = compile_draws([parent, child], [(), (2,)])
-    out = np.empty((2000, 3))
-    draw(out, np.random.default_rng(1))
-    assert stats.kstest(out[:, 0], stats.norm(10, 1).cdf).pvalue > 1e-4
-    noise = (out[:, 1:] - out[:, :1]) / 1e-3
-    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-4
-    again = np.empty((2000, 3))
-    draw(again, np.random.default_rng(1))
-    np.testing.assert_array_equal(again, out)
-
-
-def test_graphs_with_several_generators_are_not_compiled():
-    """Threading two generators onto one would need their inner graphs: the caller must know."""
-    two = pm.CustomDist.dist(
-        1.0,
-        dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size),
-    )
-    assert compile_draws([two], [()]) is None
-    assert compile_draws([pm.Normal.dist()], [()]) is not None
-
-
-def test_shared_generators_do_not_repeat_draws():
-    """Two variables on one shared generator in the user's graph are still independent."""
-    rng = pytensor.shared(np.random.default_rng(0))
-    one, two = (pt.random.normal(0, 1, rng=rng, return_next_rng=True)[1] for _ in range(2))
-    out = np.empty((1000, 2))
-    compile_draws([one, two], [(), ()])(out, np.random.default_rng(2))
-    assert abs(np.corrcoef(out.T)[0, 1]) < 0.15
-
-
-def test_compiling_is_quiet():
-    """Numba's hints are about code that the user did not write; all other warnings get through."""
-    with compile_numba._quietly():
-        warnings.warn(NumbaPerformanceWarning("'@' is faster on contiguous arrays"), stacklevel=1)
-        warnings.warn("Numba will use object mode to run X's perform method.", stacklevel=1)
-        with pytest.warns(UserWarning, match="mine"):
-            warnings.warn("mine", stacklevel=1)

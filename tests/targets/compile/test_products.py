@@ -27,7 +27,7 @@ def layouts(rng, n_rows, n_columns):
 @pytest.mark.parametrize("n_rows", [1, 2, 5])
 def test_all_layouts(n_rows, n_inner, n_columns):
     """Vectors, matrices and empty ones, however they lie in memory."""
-    matrix_products._register()
+    matrix_products._export()
     rng = np.random.default_rng(n_rows + 10 * n_inner + 100 * n_columns)
     for a in layouts(rng, n_rows, n_inner):
         for b in layouts(rng, n_inner, n_columns):
@@ -35,7 +35,7 @@ def test_all_layouts(n_rows, n_inner, n_columns):
 
 
 def test_shapes_must_fit():
-    matrix_products._register()
+    matrix_products._export()
     with pytest.raises(ValueError, match="product must fit"):
         matrix_products._call(np.ones((2, 3)), np.ones((2, 3)))
 

@@ -1,4 +1,4 @@
-"""The target on the space of parameters and random words."""
+"""The target on the space of parameters and seeds."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, noisy_target
 TWO = NormalNoise(20.0, n_blocks=3), NormalNoise(30.0, n_blocks=2, name="other")
 
 
-def test_estimates_add_up_and_each_has_its_own_words():
+def test_estimates_add_up_and_each_has_its_own_seeds():
     found = noisy("gaussian", *TWO)
     x = found.exact.draw(0.5, 20, np.random.default_rng(1))
     seeds = found.target.draw_seeds(20, np.random.default_rng(2))
@@ -34,7 +34,7 @@ def test_states_come_back_from_their_draws_without_a_new_estimate():
     assert np.array_equal(joined.take(np.array([150])).seeds, state.seeds[50:51])
 
 
-def test_words_have_all_their_bits():
+def test_seeds_have_all_their_bits():
     seeds = noisy("gaussian", *TWO).target.draw_seeds(1000, np.random.default_rng(1))
     assert seeds.max() < 2**53
     assert seeds.max() > 2**52

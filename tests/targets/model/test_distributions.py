@@ -148,7 +148,7 @@ def together():
     )
     rows = []
     parts, start = {}, 0
-    for value, shape in zip(model.value_vars, target.shapes, strict=True):
+    for value, shape in zip(model.value_vars, target.layout.shapes, strict=True):
         stop = start + int(np.prod(shape))
         parts[value.name] = particles.x[:, start:stop].reshape(-1, *shape).astype(value.dtype)
         start = stop

@@ -12,6 +12,7 @@ from pytensor.conditional.op import ifelse
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.transforms import ConstrainedSpace
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -123,7 +124,8 @@ def space_of(build):
         )
         for _ in range(N)
     ]
-    return model, shapes, ConstrainedSpace(model, shapes), np.array(rows, dtype=float)
+    layout = Layout.of(shapes, dtypes=[value.dtype for value in model.value_vars])
+    return model, shapes, ConstrainedSpace(model, layout), np.array(rows, dtype=float)
 
 
 @pytest.mark.parametrize("build", MODELS)

@@ -207,7 +207,7 @@ class _EffectGraphs:
 
 @dataclass(frozen=True)
 class RandomEffectsSpec:
-    """What is kept of a call of ``RandomEffects``; see ``estimated_variable.EstimatedSpec``.
+    """What is kept of a call of ``RandomEffects``; see ``variable.EstimatedSpec``.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class RandomEffectsSpec:
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
     ) -> GroupEstimator:
-        """Return the estimator; see ``estimated_variable.EstimatedSpec``."""
+        """Return the estimator; see ``variable.EstimatedSpec``."""
         y = self.data.without_missing(name, observed)
         given = dict(zip(self.parents, parents, strict=True))
         given[self.y] = pt.constant(y.astype(self.y.dtype))

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.gradient import NullTypeGradError, jacobian
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import All
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.calls import CompiledCall, compile_call
-from pm_evidence.targets.compile.density import in_double_precision
-from pm_evidence.targets.compile.parameters_only import hoist
+from pm_evidence.targets.compile.parameters_only import split_parameters_only
+from pm_evidence.targets.compile.precision import in_double_precision
+from pm_evidence.targets.compile.rewrite import rewrite
 
 __all__ = ["GroupDensity", "compile_groups"]
 
@@ -96,11 +96,11 @@ def compile_groups(
         If the densities have no second derivatives.
     """
     n_groups, n_dim = z.type.shape
-    joint, parameters, hoisted = _hoisted(log_prior + log_likelihood, z)
+    joint, parameters, precomputed = _split(log_prior + log_likelihood, z)
     (start,) = in_double_precision([start])
     gradient, hessian = _derivatives(joint, z)
     return GroupDensity(
-        compile_call([x], [hoisted, pt.specify_shape(start, (n_groups, n_dim))]),
+        compile_call([x], [precomputed, pt.specify_shape(start, (n_groups, n_dim))]),
         compile_call([z, parameters], [joint, gradient, hessian]),
         compile_call([z, parameters], [joint]),
         parameters.type.shape[0],
@@ -109,11 +109,11 @@ def compile_groups(
     )
 
 
-def _hoisted(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
+def _split(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
     joint = in_double_precision(_check_each([joint], z))
-    (joint,), parameters, hoisted = hoist(joint, [z])
-    hoisted = pt.specify_shape(hoisted, parameters.type.shape)
-    return pt.specify_shape(joint, (z.type.shape[0],)), parameters, hoisted
+    (joint,), parameters, precomputed = split_parameters_only(joint, [z])
+    precomputed = pt.specify_shape(precomputed, parameters.type.shape)
+    return pt.specify_shape(joint, (z.type.shape[0],)), parameters, precomputed
 
 
 def _derivatives(joint: Variable, z: Variable) -> tuple[Variable, Variable]:
@@ -150,24 +150,21 @@ def _check_each(graphs: Sequence[Variable], z: Variable) -> list[Variable]:
     group's particle must not take the other groups' weights away.
     """
     varying = {z}
-    memo: dict[Variable, Variable] = {}
-    for node in io_toposort([], graphs):
+
+    def by_element(node: Any, inputs: list[Variable]) -> list[Variable] | None:
         if not varying.intersection(node.inputs):
-            continue
+            return None
         varying.update(node.outputs)
-        inputs = [memo.get(v, v) for v in node.inputs]
-        op = node.op
-        if isinstance(op, CheckParameterValue) and op.can_be_replaced_by_ninf:
-            expression, *checks = inputs
-            for condition in (c for check in checks for c in _conditions(check)):
-                extra = range(expression.type.ndim, condition.type.ndim)
-                fulfilled = condition.all(axis=tuple(extra)) if extra else condition
-                expression = pt.switch(fulfilled, expression, -np.inf)
-            memo[node.outputs[0]] = expression
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            new_node = node.clone_with_new_inputs(inputs, strict=False)
-            memo.update(zip(node.outputs, new_node.outputs, strict=True))
-    return [memo.get(graph, graph) for graph in graphs]
+        if not (isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf):
+            return None
+        expression, *checks = inputs
+        for condition in (c for check in checks for c in _conditions(check)):
+            extra = range(expression.type.ndim, condition.type.ndim)
+            fulfilled = condition.all(axis=tuple(extra)) if extra else condition
+            expression = pt.switch(fulfilled, expression, -np.inf)
+        return [expression]
+
+    return rewrite(graphs, by_element)
 
 
 def _conditions(check: Variable) -> Iterator[Variable]:

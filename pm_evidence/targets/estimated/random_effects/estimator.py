@@ -35,7 +35,7 @@ _N_COUNTED = 16
 class GroupEstimator:
     """Estimates the likelihood of grouped data, without bias.
 
-    An estimate is a deterministic function of the free variables and of random words.
+    An estimate is a deterministic function of the free variables and of seeds.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class GroupEstimator:
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors.
         seeds : ndarray of uint64, shape (n, n_blocks)
-            Random words.
+            Seeds of the random numbers (auxiliary variables).
 
         Returns
         -------
@@ -95,7 +95,7 @@ class GroupEstimator:
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors, for example posterior draws.
         seeds : ndarray of uint64, shape (n, n_blocks)
-            The random words of the estimates that belong to them.
+            The seeds of the estimates that belong to them.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class GroupEstimator:
         seeds = np.ascontiguousarray(seeds, np.uint64)
         if seeds.shape != (len(x), self.n_blocks):
             raise ValueError(
-                f"seeds must have shape {(len(x), self.n_blocks)}, one word for every row of x and "
+                f"seeds must have shape {(len(x), self.n_blocks)}, one for every row of x and "
                 f"every block, got {seeds.shape}."
             )
         density = self.density

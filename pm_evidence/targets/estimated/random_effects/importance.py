@@ -25,7 +25,7 @@ __all__ = [
 
 RANDOM, ANTITHETIC, QUASI = range(3)
 
-# Slots of a frame: those before belong to random generators (targets.compile_calls).
+# Slots of a frame: those before belong to random generators (``targets.compile.calls``).
 _FIRST = 4
 
 # Newton's method ends one step after the log density can rise by less than half of this: what is
@@ -67,7 +67,7 @@ def estimate_rows(
     seeds : uint64 array, shape (n, n_blocks)
         One seed for every block of groups.
     addresses : int64 array, shape (3,)
-        Functions of ``targets.compile_groups``: parameters, derivatives, values.
+        Functions of ``random_effects.compile.compile_groups``: parameters, derivatives, values.
     parameter_frame, derivative_frame, value_frame : int64 array
         Their frames.
     sizes : tuple of int

@@ -183,7 +183,7 @@ class FilterOptions:
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceSpec:
-    """What is kept of a call of ``StateSpace``; see ``estimated_variable.EstimatedSpec``.
+    """What is kept of a call of ``StateSpace``; see ``variable.EstimatedSpec``.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class StateSpaceSpec:
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
     ) -> ParticleFilter:
-        """Return the estimator; see ``estimated_variable.EstimatedSpec``."""
+        """Return the estimator; see ``variable.EstimatedSpec``."""
         data = observations(observed)
         graphs = self.graphs.given(dict(zip(self.parents, parents, strict=True)))
         check_rows(graphs, data)

@@ -11,10 +11,17 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.random import generator_functions
 from pm_evidence.targets.compile.batched import inline_symbolic
 from pm_evidence.targets.compile.calls import CompiledCall, compile_call
-from pm_evidence.targets.compile.density import in_double_precision, on_one_generator
+from pm_evidence.targets.compile.draws import on_one_generator
 from pm_evidence.targets.compile.normal_draws import with_fast_normals
-from pm_evidence.targets.compile.parameters_only import hoist
-from pm_evidence.targets.estimated.state_space.filter_loop import LOOK, MOVE, N_CALLS, SETUP, START
+from pm_evidence.targets.compile.parameters_only import split_parameters_only
+from pm_evidence.targets.compile.precision import in_double_precision
+from pm_evidence.targets.estimated.state_space.filter_loop import (
+    LOOK_AHEAD,
+    MOVE,
+    N_CALLS,
+    SETUP,
+    START,
+)
 from pm_evidence.targets.estimated.state_space.graphs import (
     COMPLETE,
     FilterGraphs,
@@ -34,7 +41,7 @@ class FilterCode:
         Addresses of the functions, 0 for those that are not needed.
     frames : ndarray of int64, shape (n_calls, n_slots)
         Their frames.
-    n_hoisted : int
+    n_precomputed : int
         Length of the vector of what does not vary within a filter.
     slow_ops : tuple of str
         Operations without a numba implementation: right, but slow and under Python's lock.
@@ -42,7 +49,7 @@ class FilterCode:
 
     calls: NDArray[np.int64]
     frames: NDArray[np.int64]
-    n_hoisted: int
+    n_precomputed: int
     slow_ops: tuple[str, ...]
     _keep_alive: tuple[CompiledCall, ...]
 
@@ -69,7 +76,7 @@ def compile_functions(
     -------
     code : FilterCode
         The functions.
-    hoisted : TensorVariable, shape (n_hoisted,)
+    precomputed : TensorVariable, shape (n_precomputed,)
         Graph of what was taken out.
     """
     compiled = _compile_functions(functions, inputs, True)
@@ -82,7 +89,7 @@ def _compile_functions(
 ) -> tuple[FilterCode, Variable]:
     graphs = inline_symbolic([graph for outputs in functions.values() for graph in outputs])
     graphs = in_double_precision(with_fast_normals(graphs) if fast else graphs)
-    graphs, parameters, hoisted = hoist(graphs, inputs)
+    graphs, parameters, precomputed = split_parameters_only(graphs, inputs)
     empty = np.zeros((N_CALLS, 0), np.int64)
     code = FilterCode(np.zeros(N_CALLS, np.int64), empty, parameters.type.shape[0], (), ())
     for number, outputs in functions.items():
@@ -96,7 +103,7 @@ def _compile_functions(
         own, generator, last = threaded
         drawn = (generator, last) if last is not generator else ()
         code = code.with_call(number, compile_call([*inputs, parameters], own, *drawn))
-    return code, hoisted
+    return code, precomputed
 
 
 def compile_filter(
@@ -121,6 +128,6 @@ def compile_filter(
     for kind in map(int, np.unique(kinds[1:])):
         functions[MOVE + kind] = many.move(kind)
     if look_ahead and COMPLETE in kinds[1:]:
-        functions[LOOK] = many.look()
-    code, hoisted = compile_functions(functions, many.inputs)
-    return code.with_call(SETUP, compile_call([x], [hoisted]))
+        functions[LOOK_AHEAD] = many.look_ahead()
+    code, precomputed = compile_functions(functions, many.inputs)
+    return code.with_call(SETUP, compile_call([x], [precomputed]))

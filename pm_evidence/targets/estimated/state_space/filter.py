@@ -59,7 +59,7 @@ class FilterRun:
 class ParticleFilter:
     """Estimates the likelihood of a state-space model, without bias.
 
-    An estimate is a deterministic function of the free variables and of random words.
+    An estimate is a deterministic function of the free variables and of seeds.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class ParticleFilter:
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors.
         seeds : ndarray of uint64, shape (n, n_blocks)
-            Random words.
+            Seeds of the random numbers (auxiliary variables).
 
         Returns
         -------
@@ -145,9 +145,9 @@ class ParticleFilter:
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector.
         seeds : int, or ndarray of uint64, shape (n_blocks,)
-            Random words; those of an estimate give that estimate.
+            Seeds of the random numbers; those of an estimate give that estimate.
         """
-        rows, words = self._checked(np.asarray(x)[None], np.atleast_1d(seeds)[None])
+        rows, checked = self._checked(np.asarray(x)[None], np.atleast_1d(seeds)[None])
         n_times, n = len(self.observed), self.n_particles
         size = int(np.prod(self.state_shape))
         record = Record(
@@ -158,7 +158,12 @@ class ParticleFilter:
             np.full(n_times, np.nan),
         )
         log_likelihood = run(
-            rows[0], words[0], self._model, self._options, np.empty(self.code.n_hoisted), record
+            rows[0],
+            checked[0],
+            self._model,
+            self._options,
+            np.empty(self.code.n_precomputed),
+            record,
         )
         states = record.states.reshape(n_times, n, *self.state_shape)
         return FilterRun(float(log_likelihood), states, *record[1:])
@@ -173,7 +178,7 @@ class ParticleFilter:
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector.
         seeds : int, or ndarray of uint64, shape (n_blocks,)
-            Random words.
+            Seeds of the random numbers.
         quantiles : sequence of float
             Probabilities.
 
@@ -199,7 +204,7 @@ class ParticleFilter:
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector, for example a posterior draw.
         seeds : int, or ndarray of uint64, shape (n_blocks,)
-            The random words of the estimate that belongs to it.
+            The seeds of the estimate that belongs to it.
 
         Returns
         -------
@@ -215,8 +220,8 @@ class ParticleFilter:
         path = np.full((len(self.observed), *self.state_shape), np.nan)
         if not np.isfinite(done.log_likelihood):
             return path
-        words = [int(word) for word in np.atleast_1d(seeds)]
-        draw = np.random.default_rng(words).random()
+        entropy = [int(seed) for seed in np.atleast_1d(seeds)]
+        draw = np.random.default_rng(entropy).random()
         edges = np.cumsum(done.weights[-1])
         chosen = int(np.searchsorted(edges, draw * edges[-1], side="right"))
         for t in range(len(path) - 1, -1, -1):
@@ -235,9 +240,9 @@ class ParticleFilter:
         time = f"{self.name}_time"
         axes = tuple(f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
         paths, shares, increments = [], [], []
-        for row, words in zip(x, seeds, strict=True):
-            done = self.run(row, words)
-            paths.append(self._path_of(done, words))
+        for row, own in zip(x, seeds, strict=True):
+            done = self.run(row, own)
+            paths.append(self._path_of(done, own))
             shares.append(done.ess / self.n_particles)
             increments.append(done.log_increments)
         variables = {
@@ -255,7 +260,7 @@ class ParticleFilter:
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector.
         seeds : int, or ndarray of uint64, shape (n_blocks,)
-            Random words of the estimate.
+            Seeds of the estimate.
         parameters : str
             How to name ``x`` in the message; the vector itself if left out.
 
@@ -292,7 +297,7 @@ class ParticleFilter:
         seeds = np.ascontiguousarray(seeds, np.uint64)
         if seeds.shape != (len(x), self.n_blocks):
             raise ValueError(
-                f"seeds must have shape {(len(x), self.n_blocks)}, one word for every row of x and "
+                f"seeds must have shape {(len(x), self.n_blocks)}, one for every row of x and "
                 f"every block, got {seeds.shape}."
             )
         return x, seeds
@@ -306,7 +311,7 @@ class ParticleFilter:
     @property
     def _options(self) -> Options:
         scheme = CODES[self.resampling]
-        return Options(self.n_particles, self.code.n_hoisted, scheme, self.ess)
+        return Options(self.n_particles, self.code.n_precomputed, scheme, self.ess)
 
 
 def _quantiles(states: Floats, weights: Floats, probabilities: Sequence[float]) -> Floats:

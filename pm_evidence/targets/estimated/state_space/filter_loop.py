@@ -1,6 +1,6 @@
 """The compiled loop of a particle filter, one for all models.
 
-A model's own functions are called by address; see ``compile_calls`` for their frames.
+A model's own functions are called by address; see ``targets.compile.calls`` for their frames.
 """
 
 from collections import namedtuple
@@ -17,25 +17,38 @@ from pm_evidence.core.resampling import count_uniforms, resample_into
 from pm_evidence.core.sums import dot, total
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS
 
-__all__ = ["LOOK", "MOVE", "N_CALLS", "SETUP", "START", "Options", "Record", "filter_many", "run"]
+__all__ = [
+    "LOOK_AHEAD",
+    "MOVE",
+    "N_CALLS",
+    "SETUP",
+    "START",
+    "Options",
+    "Record",
+    "filter_many",
+    "run",
+]
 
 # A model's functions: parameters; first states for each kind of row; next ones; look-ahead.
-SETUP, START, MOVE, LOOK = 0, 1, 4, 7
+SETUP, START, MOVE, LOOK_AHEAD = 0, 1, 4, 7
 N_CALLS = 8
 
-# Slots of their frames. Those of SETUP are the flat vector and the hoisted parameters.
+# Slots of their frames. Those of SETUP are the flat vector and the precomputed parameters.
 T, N, Y, H, PARAMETERS, H_OUT, WEIGHT = range(GENERATOR_SLOTS, GENERATOR_SLOTS + 7)
-_X, _HOISTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
+_X, _PRECOMPUTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
+
+# what became of the particles before a time
+_FAILED, _KEPT, _RESAMPLED = range(3)
 
 # What a resampling weight keeps of the filter's own, so that none is lost that looks hopeless.
 _DEFENSIVE = 0.05
 
-Options = namedtuple("Options", ["n_particles", "n_hoisted", "scheme", "share"])
+Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share"])
 
 Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "ess"])
 
 # Normalised weights; those carried into a time; those to resample by; new log weights; ancestors.
-Swarm = namedtuple("Swarm", ["weight", "carried", "v", "log_weight", "index"])
+Weights = namedtuple("Weights", ["normalised", "carried", "v", "log_weight", "index"])
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -44,13 +57,13 @@ def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
     record = Record(
         np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty(0), np.empty(0)
     )
-    hoisted = np.empty(options.n_hoisted)
+    precomputed = np.empty(options.n_precomputed)
     for i in range(x.shape[0]):
-        out[i] = run(x[i], seeds[i], model, options, hoisted, record)
+        out[i] = run(x[i], seeds[i], model, options, precomputed, record)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any) -> Any:
+def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: Any) -> Any:
     """Run one filter.
 
     Parameters
@@ -64,7 +77,7 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
         size of a state.
     options : Options
         Those of the filter.
-    hoisted : ndarray, shape (n_hoisted,)
+    precomputed : ndarray, shape (n_precomputed,)
         Space for what does not vary. It is the caller's, as numba frees an array here as soon as
         no more than its address is used.
     record : Record
@@ -79,39 +92,30 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
     n, n_times = options.n_particles, kinds.size
     frames = frames.copy()
     frames[SETUP, _X] = x.ctypes.data
-    frames[SETUP, _HOISTED] = hoisted.ctypes.data
+    frames[SETUP, _PRECOMPUTED] = precomputed.ctypes.data
     if call_frame(calls[SETUP], frames[SETUP]) != 0:
         return np.nan
     h, other, stream = np.empty((n, d)), np.empty((n, d)), np.empty(4, np.uint64)
-    swarm = Swarm(np.empty(n), np.full(n, 1.0 / n), np.empty(n), np.empty(n), np.empty(n, np.int64))
+    normalised, carried, v, log_weight = np.empty(n), np.full(n, 1.0 / n), np.empty(n), np.empty(n)
+    weights = Weights(normalised, carried, v, log_weight, np.empty(n, np.int64))
     frames[START:, 0] = stream.ctypes.data
     frames[START:, N] = n
-    frames[START:, PARAMETERS] = hoisted.ctypes.data
-    frames[START:, WEIGHT] = swarm.log_weight.ctypes.data
+    frames[START:, PARAMETERS] = precomputed.ctypes.data
+    frames[START:, WEIGHT] = weights.log_weight.ctypes.data
     log_likelihood, ess = 0.0, float(n)
     for t in range(n_times):
         seed = seeds[t * seeds.size // n_times]
         frames[START:, T] = t
         frames[START:, Y] = y[t].ctypes.data
         if t > 0:
-            ahead = calls[LOOK] != 0 and kinds[t] == 0
-            if ahead:
-                frames[LOOK, H] = h.ctypes.data
-                # written where the new weights will be
-                frames[LOOK, H_OUT] = swarm.log_weight.ctypes.data
-                if call_frame(calls[LOOK], frames[LOOK]) != 0:
-                    return np.nan
-                ess = _tilt(swarm)
-            else:
-                swarm.v[:] = swarm.weight
-            if ess < options.share * n:
-                seed_stream(stream, seed, 2 * t)
-                _resample(h, swarm, stream, seeds.size > 1, options.scheme)
-                _gather(h, swarm, ahead, other)
+            ahead = calls[LOOK_AHEAD] if kinds[t] == 0 else 0
+            source = stream, seed, 2 * t
+            in_blocks = seeds.size > 1
+            done = _choose(h, other, weights, ess, ahead, frames, source, in_blocks, options)
+            if done == _FAILED:
+                return np.nan
+            if done == _RESAMPLED:
                 h, other = other, h
-            else:
-                swarm.carried[:] = swarm.weight
-                swarm.index[:] = np.arange(n)
         seed_stream(stream, seed, 2 * t + 1)
         function = (START if t == 0 else MOVE) + kinds[t]
         frames[function, H] = h.ctypes.data
@@ -119,41 +123,78 @@ def run(x: Any, seeds: Any, model: Any, options: Any, hoisted: Any, record: Any)
         if call_frame(calls[function], frames[function]) != 0:
             return np.nan
         h, other = other, h
-        increment, ess = _weigh(swarm)
+        increment, ess = _weigh(weights)
         log_likelihood += increment
         if record.increments.size:
-            _keep(t, h, swarm, increment, ess, record)
+            _keep(t, h, weights, increment, ess, record)
         if not increment > -np.inf:  # impossible, or NaN
             return log_likelihood
     return log_likelihood
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _gather(h: Any, swarm: Any, tilted: Any, out: Any) -> None:
-    """Copy the chosen particles, and set the weights that they carry."""
-    n, d = h.shape
-    for i in range(n):
-        chosen = swarm.index[i]
-        for k in range(d):
-            out[i, k] = h[chosen, k]
-        swarm.carried[i] = 1.0 / n
-        if tilted:
-            swarm.carried[i] *= swarm.weight[chosen] / swarm.v[chosen]
+def _choose(
+    h: Any,
+    out: Any,
+    weights: Any,
+    ess: Any,
+    ahead: Any,
+    frames: Any,
+    source: Any,
+    in_blocks: Any,
+    options: Any,
+) -> Any:
+    """Choose the particles that enter a time; return whether they were resampled, into ``out``.
+
+    ``ahead`` is the address of the function that looks ahead, 0 for none; ``source`` is a random
+    stream, and the seed and the position that it starts from.
+    """
+    if ahead != 0:
+        frames[LOOK_AHEAD, H] = h.ctypes.data
+        # written where the new weights will be
+        frames[LOOK_AHEAD, H_OUT] = weights.log_weight.ctypes.data
+        if call_frame(ahead, frames[LOOK_AHEAD]) != 0:
+            return _FAILED
+        ess = _tilt(weights)
+    else:
+        weights.v[:] = weights.normalised
+    if ess < options.share * h.shape[0]:
+        stream, seed, position = source
+        seed_stream(stream, seed, position)
+        _resample(h, weights, stream, in_blocks, options.scheme)
+        _gather(h, weights, ahead != 0, out)
+        return _RESAMPLED
+    weights.carried[:] = weights.normalised
+    weights.index[:] = np.arange(h.shape[0])
+    return _KEPT
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _keep(t: Any, h: Any, swarm: Any, increment: Any, ess: Any, record: Any) -> None:
+def _gather(h: Any, weights: Any, tilted: Any, out: Any) -> None:
+    """Copy the chosen particles, and set the weights that they carry."""
+    n, d = h.shape
+    for i in range(n):
+        chosen = weights.index[i]
+        for k in range(d):
+            out[i, k] = h[chosen, k]
+        weights.carried[i] = 1.0 / n
+        if tilted:
+            weights.carried[i] *= weights.normalised[chosen] / weights.v[chosen]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _keep(t: Any, h: Any, weights: Any, increment: Any, ess: Any, record: Any) -> None:
     record.states[t] = h
-    record.weights[t] = swarm.weight
-    record.ancestors[t] = swarm.index
+    record.weights[t] = weights.normalised
+    record.ancestors[t] = weights.index
     record.increments[t] = increment
     record.ess[t] = ess
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _weigh(swarm: Any) -> Any:
+def _weigh(weights: Any) -> Any:
     """Normalise new weights; return the log of their sum, and their effective sample size."""
-    weight, carried, log_weight = swarm.weight, swarm.carried, swarm.log_weight
+    weight, carried, log_weight = weights.normalised, weights.carried, weights.log_weight
     n = weight.size
     top = -np.inf
     for i in range(n):
@@ -172,9 +213,9 @@ def _weigh(swarm: Any) -> Any:
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _tilt(swarm: Any) -> Any:
+def _tilt(weights: Any) -> Any:
     """Write normalised resampling weights into ``v``; return their effective sample size."""
-    weight, log_tilt, v = swarm.weight, swarm.log_weight, swarm.v
+    weight, log_tilt, v = weights.normalised, weights.log_weight, weights.v
     n = weight.size
     top = -np.inf
     for i in range(n):
@@ -194,9 +235,9 @@ def _tilt(swarm: Any) -> Any:
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _resample(h: Any, swarm: Any, stream: Any, in_order: Any, scheme: Any) -> None:
+def _resample(h: Any, weights: Any, stream: Any, in_order: Any, scheme: Any) -> None:
     """Draw ancestors with probabilities ``v``, among neighbours in space where so asked."""
-    v, index = swarm.v, swarm.index
+    v, index = weights.v, weights.index
     n = v.size
     if in_order:
         order = order_along_curve(h)

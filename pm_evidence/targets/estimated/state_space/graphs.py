@@ -10,7 +10,7 @@ from pymc.distributions.distribution import support_point
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from pm_evidence.targets.compile.batched import batch, checks_to_minus_infinity
+from pm_evidence.targets.compile.batched import checks_to_minus_infinity, over_particles
 
 __all__ = ["COMPLETE", "MISSING", "PARTIAL", "FilterGraphs", "StateSpaceGraphs", "row_kinds"]
 
@@ -98,7 +98,7 @@ class FilterGraphs:
             return self._proposed(one.proposal, one.transition, states)
         return self._simulated(one.transition, states, kind)
 
-    def look(self) -> list[Variable]:
+    def look_ahead(self) -> list[Variable]:
         """Return log weights of states for the next observation."""
         one = self._one
         log_weight = one.look_ahead
@@ -111,7 +111,7 @@ class FilterGraphs:
         """Return states drawn from ``init`` or ``transition``, and observations drawn there."""
         one = self._one
         states = self._draw(graph, {one.h: self._states})
-        return [self._out(states), self._out(batch(one.emission, {one.h: states}, self.n))]
+        return [self._out(states), self._out(over_particles(one.emission, {one.h: states}, self.n))]
 
     def _simulated(
         self, graph: Variable, given: dict[Variable, Variable], kind: int
@@ -146,11 +146,11 @@ class FilterGraphs:
     def _weights(self, log_weight: Variable, given: dict[Variable, Variable]) -> Variable:
         y = {self._one.y: pt.cast(self.y, self._one.y.dtype)}
         (log_weight,) = clone_replace([log_weight], y)
-        return self._out(batch(log_weight, given, self.n))
+        return self._out(over_particles(log_weight, given, self.n))
 
     def _draw(self, graph: Variable, given: dict[Variable, Variable]) -> Variable:
         # a copy, as PyTensor's batched indexing expects an operation with one output
-        return pt.cast(batch(graph, given, self.n), self._one.h.dtype).copy()
+        return pt.cast(over_particles(graph, given, self.n), self._one.h.dtype).copy()
 
     def _out(self, many: Variable) -> Variable:
         return pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))

@@ -13,7 +13,7 @@ from pytensor.tensor.random.op import RNGConsumerOp
 
 from pm_evidence.core.codegen.native import call_frame
 from pm_evidence.core.random import seed_stream
-from pm_evidence.targets.compile.calls import perform_quietly
+from pm_evidence.targets.compile.implementations import implement_in_python
 from pm_evidence.targets.estimated.state_space.compile import (
     MOVE,
     START,
@@ -49,8 +49,10 @@ class Simulator:
         graphs = graphs.given(dict(zip(parents, shaped, strict=True)))
         many = FilterGraphs(graphs)
         functions = {START: many.emit(graphs.init), MOVE: many.emit(graphs.transition)}
-        self._code, hoisted = compile_functions(functions, many.inputs)
-        self._hoisted = pm.compile(shaped, hoisted, mode="FAST_COMPILE", on_unused_input="ignore")
+        self._code, precomputed = compile_functions(functions, many.inputs)
+        self._precompute = pm.compile(
+            shaped, precomputed, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
         self._shapes = graphs.h.type.shape, graphs.emission.type.shape
 
     def draw(self, values: Any, n_times: int, seed: int, n_paths: int = 1) -> tuple[Floats, Floats]:
@@ -63,7 +65,7 @@ class Simulator:
         n_times : int
             Length of the paths.
         seed : int
-            A random word of 64 bits.
+            Seed of the random numbers, 64 bits.
         n_paths : int
             Number of independent paths.
 
@@ -75,7 +77,7 @@ class Simulator:
         state, row = self._shapes
         states = np.empty((n_times, n_paths, *state))
         drawn = np.empty((n_times, n_paths, *row))
-        flat = np.ascontiguousarray(self._hoisted(*values), np.float64)
+        flat = np.ascontiguousarray(self._precompute(*values), np.float64)
         code: FilterCode = self._code
         status = _simulate(code.calls, code.frames, flat, np.uint64(seed), states, drawn)
         if status != 0:
@@ -86,12 +88,12 @@ class Simulator:
         return states, drawn
 
 
-def _simulate(calls: Any, frames: Any, hoisted: Any, seed: Any, states: Any, drawn: Any) -> int:
+def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any) -> int:
     n_times, n = states.shape[:2]
     result: int = _simulate_flat(
         calls,
         frames,
-        hoisted,
+        precomputed,
         seed,
         states.reshape(n_times, n, -1),
         drawn.reshape(n_times, n, -1),
@@ -101,13 +103,13 @@ def _simulate(calls: Any, frames: Any, hoisted: Any, seed: Any, states: Any, dra
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _simulate_flat(
-    calls: Any, frames: Any, hoisted: Any, seed: Any, states: Any, drawn: Any
+    calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any
 ) -> Any:
     frames = frames.copy()
     stream = np.empty(4, np.uint64)
     frames[:, 0] = stream.ctypes.data
     frames[:, N] = states.shape[1]
-    frames[:, PARAMETERS] = hoisted.ctypes.data
+    frames[:, PARAMETERS] = precomputed.ctypes.data
     for t in range(states.shape[0]):
         function = START if t == 0 else MOVE
         seed_stream(stream, seed, t)
@@ -134,7 +136,7 @@ class SimulateOp(RNGConsumerOp):
     def __init__(self, spec: Any) -> None:
         self.spec = spec
         self._simulators: dict[Any, Simulator] = {}
-        perform_quietly(SimulateOp)
+        implement_in_python(SimulateOp)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SimulateOp, (self.spec,)

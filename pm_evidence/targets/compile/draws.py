@@ -1,0 +1,141 @@
+"""Random draws of a graph in machine code, on one random generator."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba as nb
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba.core.errors import NumbaError
+from numpy.typing import NDArray
+from pymc.distributions.discrete import DiscreteUniformRV
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.random.basic import integers
+from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
+
+from pm_evidence.core.interrupts import interruptible
+from pm_evidence.targets.compile.graph import (
+    Jitted,
+    compile_graph,
+    function_from_source,
+    jit,
+    shared_to_inputs,
+    without_numba_hints,
+)
+from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.compile.source import assignments
+from pm_evidence.targets.layout import Layout
+
+__all__ = ["compile_draws", "on_one_generator"]
+
+
+@interruptible()
+def compile_draws(
+    outputs: Sequence[Variable], layout: Layout
+) -> Callable[[NDArray[np.float64], np.random.Generator], None] | None:
+    """Compile random draws of some variables, jointly, as rows of one array.
+
+    Parameters
+    ----------
+    outputs : sequence of TensorVariable
+        Graphs of random variables.
+    layout : Layout
+        Where in a row each of them lies.
+
+    Returns
+    -------
+    callable or None
+        ``draw(out, generator)`` fills the rows of ``out``. None where some operation holds more
+        than one random generator, which cannot be threaded onto a single one, or has no numba
+        implementation: compiling would then cost more than it saves.
+    """
+    outputs, shared, values = shared_to_inputs(outputs)
+    threaded = on_one_generator(outputs)
+    if threaded is None:
+        return None
+    outputs, generator, last = threaded
+    outputs = [pt.cast(pt.as_tensor(v), "float64") for v in outputs]
+    arguments = [pytensor.In(generator, mutable=True), *shared]
+    jitted = jit(compile_graph(arguments, [last, *outputs]), values)
+    if jitted.slow_ops:
+        return None
+    compiled = _loop(jitted, layout)
+    arrays = jitted.arrays
+    try:
+        with without_numba_hints():
+            compiled(np.empty((0, 1)), np.random.default_rng(0), *arrays)
+    except NumbaError:
+        return None
+    return lambda out, generator: compiled(out, generator, *arrays)
+
+
+def _loop(jitted: Jitted, layout: Layout) -> Any:
+    """Return the compiled loop that fills every row with one call of the jitted graph."""
+    arguments = ", ".join(["generator", *(f"a{i}" for i in range(len(jitted.arrays)))])
+    names = [f"value{i}" for i in range(len(layout.variables))]
+    lines = [
+        f"def draws(out, {arguments}):",
+        "    for row in range(out.shape[0]):",
+        f"        {', '.join(['generator', *names])} = inner({arguments})",
+    ]
+    for name, variable in zip(names, layout.variables, strict=True):
+        writes = assignments(name, variable.shape, "out[row, ", variable.start)
+        lines += [f"        {line}" for line in writes]
+    key = jitted.key
+    # as part of the loop, and no function of its own, it is optimised once
+    scope = {"inner": nb.njit(inline="always")(jitted.function.py_func)}
+    digest = hashlib.sha256(f"{key}{lines}".encode()).hexdigest() if key else None
+    loop = function_from_source(lines, "draws", scope, digest)
+    return nb.njit(loop, nogil=True, cache=key is not None)
+
+
+def on_one_generator(
+    outputs: Sequence[Variable],
+) -> tuple[list[Variable], Variable, Variable] | None:
+    """Let all draws of a graph follow each other on one random generator.
+
+    Returns
+    -------
+    outputs : list of Variable
+        The graphs on the one generator.
+    generator : Variable
+        The generator before the first draw, an input.
+    last : Variable
+        The generator after the last draw.
+
+    None where an operation holds more than one generator.
+    """
+    nodes = [node for node in io_toposort([], list(outputs)) if _generators(node)]
+    if any(len(_generators(node)) != 1 or len(_successors(node)) != 1 for node in nodes):
+        return None
+    generator = current = random_generator_type("generator")
+
+    def on_current(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+        nonlocal current
+        if not _generators(node):
+            return None
+        inputs[_generators(node)[0]] = current
+        if isinstance(node.op, DiscreteUniformRV):  # which numba knows by another name
+            *same, lower, upper = inputs
+            bounds = (pt.cast(bound, "int64") for bound in (lower, upper + 1))
+            new: list[Variable] = integers.make_node(*same, *bounds).outputs
+        else:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+        current = new[node.outputs.index(*_successors(node))]
+        return new
+
+    return rewrite(outputs, on_current), generator, current
+
+
+def _generators(node: Any) -> list[int]:
+    """Return which inputs of a node are random generators."""
+    return [i for i, v in enumerate(node.inputs) if isinstance(v.type, RandomGeneratorType)]
+
+
+def _successors(node: Any) -> list[Variable]:
+    """Return the outputs of a node that are its random generators after its draws."""
+    update = getattr(node.op, "update", None)
+    return list(update(node).values()) if update is not None else []

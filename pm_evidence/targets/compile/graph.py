@@ -1,0 +1,213 @@
+"""From a PyTensor graph to a function jitted by numba, and to cached functions around it.
+
+The private API of PyTensor and of its numba backend that compilation relies on is used in this
+module and in ``implementations``; ``tests/targets/compile/test_graph.py`` fails loudly when a
+release moves it.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from numba.core.errors import NumbaPerformanceWarning
+from numpy.typing import NDArray
+from pytensor.compile.mode import get_mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.type import RandomGeneratorType
+
+from pm_evidence.core import random, sums
+from pm_evidence.core.codegen import native
+from pm_evidence.core.version import VERSION
+from pm_evidence.targets.compile.implementations import numba_implementations
+from pm_evidence.targets.compile.sums import with_ordered_sums
+
+__all__ = [
+    "Jitted",
+    "addresses_of",
+    "compile_graph",
+    "function_from_source",
+    "jit",
+    "shared_to_inputs",
+    "without_numba_hints",
+]
+
+# Below this size a constant is cheaper embedded in the code than read through a pointer.
+_LIFT_SIZE = 32
+
+# Part of the key of code on disk: its operations keep their order, and it names modules of ours,
+# which another version of the package may have elsewhere.
+_MODULES = tuple(module.__name__ for module in (native, random, sums))
+_OURS = f"in order, for {__name__}, {', '.join(_MODULES)} of {VERSION}"
+
+_flag = RLock()
+
+
+@dataclass(frozen=True, eq=False)
+class Jitted:
+    """A compiled graph as a function for compiled callers.
+
+    Parameters
+    ----------
+    function : callable
+        Function of the graph's inputs, and then of ``arrays``.
+    arrays : list of ndarray
+        Values of shared variables, followed by large constants of the graph.
+    key : str or None
+        Identifies the code on disk; None for code that cannot be cached.
+    slow_ops : tuple of str
+        Operations without a numba implementation: right, but slow and under Python's lock.
+    """
+
+    function: Any
+    arrays: list[NDArray[Any]]
+    key: str | None
+    slow_ops: tuple[str, ...]
+
+
+@contextmanager
+def without_numba_hints() -> Iterator[None]:
+    """Silence numba's hints about code that the user did not write."""
+    with warnings.catch_warnings():
+        # what runs in object mode is told once, as ``slow_ops``
+        warnings.filterwarnings("ignore", message="Numba will use object mode")
+        warnings.filterwarnings("ignore", message="Code running in object mode")
+        # of matrices that PyTensor leaves in Fortran order: nothing that a user could do
+        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        yield
+
+
+@contextmanager
+def _operations_in_order() -> Iterator[None]:
+    """Let numba change no order of operations, so that all processes get the same digits.
+
+    Under PyTensor's default a process that compiles a function, and one that finds it on disk,
+    differ in the last digit. ``sums`` has most of what that default gains.
+    """
+    # the flag is one for all threads, and the last to leave must find what the first did
+    with _flag, pytensor.config.change_flags(numba__fastmath=False):
+        yield
+
+
+def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
+    """Return PyTensor's function of some inputs, optimised for numba; see ``pymc.compile``."""
+    numba_implementations()  # which PyTensor imports bit by bit
+    with without_numba_hints(), _operations_in_order():
+        mode = with_ordered_sums(get_mode("NUMBA"))
+        return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
+
+
+def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:
+    """Jit the graph of a function that ``compile_graph`` returned.
+
+    Parameters
+    ----------
+    function : pytensor Function
+        The function; its last inputs are those that ``shared_to_inputs`` made.
+    values : sequence of ndarray
+        Values of these inputs.
+    """
+    table = numba_implementations()
+    fgraph, lifted = _lift_constants(function.maker.fgraph)
+    with warnings.catch_warnings(record=True) as caught, _operations_in_order():
+        warnings.simplefilter("always")
+        jitable, key = table.numba_funcify_and_cache_key(fgraph)
+        inner = table.numba_njit(jitable.py_func)
+    key = f"{key} {_OURS}" if key is not None else None
+    slow_ops = {str(w.message) for w in caught if "object mode" in str(w.message)}
+    names = {message.split("'s perform")[0].split("to run ")[-1] for message in slow_ops}
+    arrays = [np.asarray(v, order="C") for v in [*values, *lifted]]
+    return Jitted(inner, arrays, key, tuple(sorted(names)))
+
+
+def shared_to_inputs(
+    outputs: Sequence[Variable],
+) -> tuple[list[Variable], list[Variable], list[NDArray[Any]]]:
+    """Replace shared arrays (``pm.Data``) by explicit inputs and return their values.
+
+    Whole numbers, such as the length of a dimension, become constants instead.
+
+    Returns
+    -------
+    outputs : list of Variable
+        The graphs, as functions of the inputs.
+    inputs : list of Variable
+        The inputs.
+    values : list of ndarray
+        Their values.
+    """
+    replacements: dict[Variable, Variable] = {}
+    inputs, values = [], []
+    for variable in dict.fromkeys(ancestors(outputs)):
+        if not isinstance(variable, SharedVariable):
+            continue
+        if isinstance(variable.type, RandomGeneratorType):
+            continue
+        value = variable.get_value(borrow=True)
+        if np.ndim(value) == 0 and variable.type.dtype.startswith(("int", "uint")):
+            replacements[variable] = pt.constant(value, dtype=variable.type.dtype)
+            continue
+        replacements[variable] = variable.type(name=variable.name)
+        inputs.append(replacements[variable])
+        values.append(value)
+    return clone_replace(list(outputs), replacements), inputs, values
+
+
+def _lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
+    """Turn large constants of an optimised graph into inputs, and return their values."""
+    fgraph = fgraph.clone(check_integrity=False)
+    lifted = []
+    # in the order of the graph, not that of a set, for the code on disk to be found again
+    inputs = dict.fromkeys(v for node in fgraph.toposort() for v in node.inputs)
+    for variable in inputs:
+        if not isinstance(variable, Constant) or getattr(variable.type, "ndim", 0) == 0:
+            continue
+        elementwise = all(
+            isinstance(getattr(client, "op", None), Elemwise)
+            for client, _ in fgraph.clients[variable]
+        )
+        value = variable.data
+        if value.size >= _LIFT_SIZE and (elementwise or value.dtype == np.float64):
+            new_input = variable.type()
+            fgraph.add_input(new_input)
+            fgraph.replace(variable, new_input, import_missing=True)
+            lifted.append(value)
+    return fgraph, lifted
+
+
+def function_from_source(
+    lines: Sequence[str], name: str, scope: Mapping[str, Any], key: str | None
+) -> Callable[..., Any]:
+    """Return the function that lines of Python define, for numba to compile.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        Source of the function.
+    name : str
+        Its name.
+    scope : mapping
+        The global names that it uses.
+    key : str or None
+        Identifies its machine code on disk; None for none.
+    """
+    # numba's cache looks the function's module up
+    scope = {"__name__": __name__, **scope}
+    source = "\n".join([*lines, ""])
+    return compile_numba_function_src(source, name, global_env=scope, cache_key=key)
+
+
+def addresses_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Return address and shape of every array, one after the other, for a compiled function."""
+    return np.array([n for a in arrays for n in (a.ctypes.data, *a.shape)], np.int64)

@@ -1,0 +1,42 @@
+"""Rewriting of PyTensor graphs, node by node, from the inputs to the outputs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
+
+__all__ = ["rewrite"]
+
+
+def rewrite(
+    outputs: Sequence[Variable],
+    replace: Callable[[Any, list[Variable]], Sequence[Variable] | None],
+) -> list[Variable]:
+    """Return graphs in which some nodes are replaced by others; the given graphs stay as they are.
+
+    Parameters
+    ----------
+    outputs : sequence of Variable
+        The graphs.
+    replace : callable
+        Is called with every node, after those that it depends on, and with the list of inputs that
+        the node has in the new graphs, which it may change. Returns what takes the place of the
+        node's outputs, or None to keep the operation.
+
+    Returns
+    -------
+    list of Variable
+        The new graphs, in the order of ``outputs``. A node that is kept and whose inputs are all as
+        before is shared with the given graphs.
+    """
+    replacements: dict[Variable, Variable] = {}
+    for node in io_toposort([], list(outputs)):
+        inputs = [replacements.get(v, v) for v in node.inputs]
+        new = replace(node, inputs)
+        if new is None:
+            if all(now is before for now, before in zip(inputs, node.inputs, strict=True)):
+                continue
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+        replacements.update(zip(node.outputs, new, strict=True))
+    return [replacements.get(v, v) for v in outputs]

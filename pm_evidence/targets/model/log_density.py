@@ -1,0 +1,166 @@
+"""The log densities of a PyMC model as graphs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.transforms import CircularTransform
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.precision import in_double_precision
+from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.car import missing_constant
+from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
+from pm_evidence.targets.model.quiet import quietly
+
+__all__ = ["DensityGraphs", "density_graphs", "gradient_graphs"]
+
+# Below and above these, the exponential in double precision is 0 and infinite.
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384
+
+
+@dataclass(frozen=True, eq=False)
+class DensityGraphs:
+    """Log prior and log likelihood as graphs.
+
+    Parameters
+    ----------
+    parts : list of TensorVariable
+        Inputs: the unconstrained values of the free variables, float64.
+    log_density : list of two scalar TensorVariable
+        Log prior with Jacobians, and log likelihood, in nats.
+    guards : list of Guard
+        Indices that depend on the free variables.
+    """
+
+    parts: list[Variable]
+    log_density: list[Variable]
+    guards: list[Guard]
+
+    def wrong_index(self, values: Sequence[NDArray[np.float64]]) -> str | None:
+        """Return what is wrong with an index at these values of ``parts``; None if nothing."""
+        problems = (guard.why(self.parts, values) for guard in self.guards)
+        return next((problem for problem in problems if problem is not None), None)
+
+
+def density_graphs(
+    model: pm.Model, layout: Layout, *, potentials_only: bool, left_out: Collection[Variable]
+) -> DensityGraphs:
+    """Return the graphs of a model's log prior and log likelihood.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    layout : Layout
+        Shapes of the free variables' unconstrained values.
+    potentials_only : bool
+        Whether the likelihood consists of the potentials alone.
+    left_out : collection of Variable
+        Observed variables without a density that could be evaluated.
+
+    Raises
+    ------
+    ModelError
+        If a variable has no density that PyMC knows.
+    """
+    try:
+        with quietly():
+            log_prior = _sum_of(model, model.free_RVs, left_out)
+            log_likelihood = (
+                model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
+            )
+    except NotImplementedError as error:
+        _refuse_without_density(model, error)
+        raise
+    # one input a variable: slices of a single one would cost seconds of compiling
+    parts, values = [], {}
+    for value_var, variable in zip(model.value_vars, layout.variables, strict=True):
+        part = pt.TensorType("float64", shape=variable.shape)(variable.name)
+        parts.append(part)
+        values[value_var] = part.astype(value_var.dtype)
+        values[value_var].name = part.name
+    graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
+    graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
+    graphs, guards = with_guarded_indices(graphs)
+    return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
+
+
+def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
+    """Return the gradients of both log densities with respect to every part; None without them."""
+    try:
+        with quietly():
+            return [
+                pt.grad(
+                    pm.pytensorf.rewrite_pregrad(term), graphs.parts, disconnected_inputs="ignore"
+                )
+                for term in graphs.log_density
+            ]
+    except (NotImplementedError, NullTypeGradError):
+        return None
+
+
+def _log_likelihood(model: pm.Model, left_out: Collection[Variable]) -> Variable:
+    """Return the log likelihood as a graph of the model's value variables."""
+    if left_out:
+        evaluated = [rv for rv in model.observed_RVs if rv not in left_out]
+        return model.potentiallogp + _sum_of(model, evaluated, left_out)
+    missing = missing_constant(model, model.observed_RVs)
+    return model.datalogp if missing is None else model.datalogp + missing
+
+
+def _sum_of(model: pm.Model, rvs: Sequence[Variable], left_out: Collection[Variable]) -> Variable:
+    """Return the summed log density of some variables with Jacobians, as ``Model.logp`` does.
+
+    That asks for the densities of all variables, also of those that have none. What PyMC leaves out
+    of a density is put back.
+    """
+    known = {rv: v for rv, v in model.rvs_to_values.items() if rv not in left_out}
+    transforms = {rv: model.rvs_to_transforms[rv] for rv in known}
+    terms = transformed_conditional_logp(
+        list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
+    )
+    total = sum((term.sum() for term in terms), pt.constant(0.0))
+    missing = missing_constant(model, rvs)
+    return total if missing is None else total + missing
+
+
+def _impossible_beyond_doubles(
+    model: pm.Model, graphs: list[Variable], values: Mapping[Variable, Variable]
+) -> list[Variable]:
+    """Return log densities that are minus infinity where a scale of 0 made them NaN.
+
+    Far out on a transformed scale the variable itself is 0 or infinite in double precision,
+    outside of its support, and not all densities check that: the one of ``pm.ZeroSumNormal`` is
+    ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
+    """
+    far = [
+        ((values[value] < _LEAST_EXPONENT) | (values[value] > _GREATEST_EXPONENT)).any()
+        for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
+        if model.rvs_to_transforms[rv] is not None
+        and not isinstance(model.rvs_to_transforms[rv], CircularTransform)
+    ]
+    if not far:
+        return graphs
+    beyond = pt.any(pt.stack(far))
+    return [pt.switch(pt.isnan(graph) & beyond, -np.inf, graph) for graph in graphs]
+
+
+def _refuse_without_density(model: pm.Model, error: NotImplementedError) -> None:
+    """Raise what a density that PyMC does not have means for the user, naming the variable."""
+    for rv in model.basic_RVs:
+        try:
+            pm.logp(rv, rv.type(), warn_rvs=False)
+        except NotImplementedError as reason:
+            raise ModelError(
+                f"every variable must have a log density that PyMC knows, but that of "
+                f"{rv.name} failed: {' '.join(str(reason).split()).rstrip('.')}. Use a "
+                "distribution whose density is known, or write it with pm.CustomDist(logp=...)."
+            ) from error

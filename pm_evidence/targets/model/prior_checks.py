@@ -1,0 +1,89 @@
+"""Checks of prior draws: what no well-defined model gives is refused with the reason."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.checks import no_density
+
+__all__ = ["refuse_low_acceptance", "refuse_ties", "undefined_density"]
+
+Floats = NDArray[np.float64]
+
+# Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
+_MIN_ACCEPTANCE = 1e-3
+# So many equal prior draws of a continuous variable, and such a share of all, are no accident.
+_FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
+
+
+def refuse_low_acceptance(n_kept: int, n_tried: int) -> None:
+    """Refuse a prior nearly all of whose draws fall outside of the transforms.
+
+    Raises
+    ------
+    ModelError
+        If there were enough draws to tell.
+    """
+    if n_tried > 5 / _MIN_ACCEPTANCE and n_kept < _MIN_ACCEPTANCE * n_tried:
+        raise ModelError(
+            "prior draws must be finite and fall inside the transforms, but only "
+            f"{n_kept} of {n_tried} are. Use pm.Truncated, or a prior that lives where its "
+            "transform allows."
+        )
+
+
+def refuse_ties(layout: Layout, x: Floats) -> None:
+    """Refuse continuous variables that repeat a value, which no density explains.
+
+    Among 10,000 draws with 53 random bits two are equal with a probability of 1e-8, three
+    never; smaller shares than 1 in 1,000 shift log Z by as little.
+
+    Parameters
+    ----------
+    layout : Layout
+        The variables.
+    x : ndarray, shape (n, n_dim)
+        Prior draws.
+
+    Raises
+    ------
+    ModelError
+        Naming the variable.
+    """
+    most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(x)))
+    for variable in layout.variables:
+        if variable.dtype != "float64":
+            continue
+        values = np.sort(x[:, variable.positions], axis=0)
+        if (values[most - 1 :] == values[: len(x) - most + 1]).any():
+            raise ModelError(no_density(variable.name, variable.name))
+
+
+def undefined_density(log_density: Floats) -> tuple[int, str] | None:
+    """Return the first prior draw with a log density that is no number below infinity.
+
+    Parameters
+    ----------
+    log_density : ndarray, shape (n, 2)
+        Log prior and log likelihood of prior draws, in nats.
+
+    Returns
+    -------
+    row : int
+        Which draw it is.
+    problem : str
+        Which density is wrong, what it is, and at how many draws.
+    """
+    bad = np.argwhere(np.isnan(log_density) | (log_density == np.inf))
+    if len(bad) == 0:
+        return None
+    row, column = bad[0]
+    n_bad = len(np.unique(bad[:, 0]))
+    both = np.isnan(log_density[row]).all()
+    part = "density" if both else ("prior", "likelihood")[column]
+    problem = (
+        f"the log {part} must be a number below infinity, got {log_density[row, column]} at "
+        f"{n_bad} of {len(log_density)} prior draws"
+    )
+    return int(row), problem

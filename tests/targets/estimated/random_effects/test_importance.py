@@ -1,0 +1,57 @@
+"""Importance sampling of effects: points of the cube, and the proposal that they are mapped to."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.core.random import seed_stream
+from pm_evidence.targets.estimated.random_effects import importance
+from pm_evidence.targets.estimated.random_effects.importance import (
+    ANTITHETIC,
+    QUASI,
+    RANDOM,
+    lattice_generator,
+)
+
+
+@pytest.mark.parametrize("n_points", [2, 16, 101, 1000])
+def test_lattices_have_distinct_points(n_points):
+    a = np.array(lattice_generator(n_points, 3))
+    assert len(np.unique(np.arange(n_points)[:, None] * a % n_points, axis=0)) == n_points
+
+
+def test_quantiles_and_density_of_the_proposal():
+    """The weights divide by this density: an error in it is a bias of every estimate."""
+    factor = np.array([[2.0, 0.0], [0.3, 0.5]])
+    mode = np.array([1.0, -1.0])
+    for share in np.random.default_rng(1).random((20, 2)):
+        point = share.copy()
+        log_density = importance._propose(mode, factor, point)
+        z = factor.T @ (point - mode) / importance._WIDTH
+        np.testing.assert_allclose(stats.t(4).cdf(z), share, rtol=1e-10)
+        np.testing.assert_allclose(log_density, stats.t(4).logpdf(z).sum(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("draws", [RANDOM, ANTITHETIC, QUASI])
+def test_each_point_alone_is_uniform(draws):
+    """Which makes the estimate unbiased. False-alarm rate 1e-4 for each coordinate and point."""
+    n, lattice = 4, np.array(lattice_generator(4, 2))
+    points, stream = np.empty((2000, n, 2)), np.empty(4, np.uint64)
+    for seed in range(len(points)):
+        seed_stream(stream, np.uint64(seed), 0)
+        start = np.empty(2)
+        for k in range(n):
+            importance._fill_probabilities(stream, k, n, draws, lattice, start, points[seed, k])
+    for column in points.reshape(len(points), -1).T:
+        assert stats.kstest(column, "uniform").pvalue > 1e-4
+
+
+def test_newton_steps_lead_to_the_mode_of_a_parabola():
+    """And the factor is that of the precision, from either triangle of the Hessian."""
+    precision = np.array([[2.0, 0.6], [0.6, 1.0]])
+    gradient = np.array([1.0, -2.0])
+    factor, step = np.zeros((2, 2)), np.zeros(2)
+    gain = importance._newton_step(gradient, -precision, factor, step)
+    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(precision))
+    np.testing.assert_allclose(step, np.linalg.solve(precision, gradient))
+    assert gain == pytest.approx(gradient @ step)

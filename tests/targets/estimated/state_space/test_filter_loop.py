@@ -1,0 +1,76 @@
+"""The steps of a particle filter: weights, look-ahead and ancestors."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.random import seed_stream
+from pm_evidence.core.resampling import CODES
+from pm_evidence.targets.estimated.state_space import filter_loop
+from pm_evidence.targets.estimated.state_space.filter_loop import (
+    LOOK_AHEAD,
+    N_CALLS,
+    Options,
+    Weights,
+)
+
+N = 6
+
+
+def weights(seed=1):
+    rng = np.random.default_rng(seed)
+    normalised = rng.dirichlet(np.ones(N))
+    return Weights(normalised, np.full(N, 1 / N), np.empty(N), rng.normal(size=N), np.zeros(N, int))
+
+
+def test_new_weights_are_normalised():
+    w = weights()
+    increment, ess = filter_loop._weigh(w)
+    expected = np.exp(w.log_weight) / N
+    assert increment == pytest.approx(np.log(expected.sum()), rel=1e-12)
+    np.testing.assert_allclose(w.normalised, expected / expected.sum(), rtol=1e-12)
+    assert ess == pytest.approx(1 / (w.normalised**2).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(-np.inf, -np.inf), (np.nan, np.nan), (np.inf, np.nan)]
+)
+def test_weights_that_are_no_numbers(value, expected):
+    w = weights()
+    w.log_weight[:] = value
+    np.testing.assert_equal(filter_loop._weigh(w)[0], expected)
+
+
+def test_a_look_ahead_leaves_every_particle_a_share():
+    """Without it a particle that looked hopeless would be lost, and the estimate biased."""
+    w = weights()
+    before = w.normalised.copy()
+    w.log_weight[0] = -1e6
+    ess = filter_loop._tilt(w)
+    assert w.v.sum() == pytest.approx(1.0)
+    assert (w.v >= filter_loop._DEFENSIVE * before * (1 - 1e-12)).all()
+    assert w.v[0] == pytest.approx(filter_loop._DEFENSIVE * before[0])
+    assert ess == pytest.approx(1 / (w.v**2).sum())
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_particles_are_resampled_below_the_share_only(share):
+    """Those that are kept carry their weights on; those that are chosen have equal ones."""
+    w, stream = weights(), np.empty(4, np.uint64)
+    h, out = np.arange(1.0 * N)[:, None], np.full((N, 1), -1.0)
+    frames = np.zeros((N_CALLS, 12), np.int64)
+    options = Options(N, 0, CODES["systematic"], share)
+    source = stream, np.uint64(3), 2
+    seed_stream(stream, np.uint64(0), 0)
+    ess = 1 / (w.normalised**2).sum()
+    done = filter_loop._choose(h, out, w, ess, 0, frames, source, False, options)
+    if share == 0.0:
+        assert done == filter_loop._KEPT
+        np.testing.assert_array_equal(w.carried, w.normalised)
+        np.testing.assert_array_equal(w.index, np.arange(N))
+    else:
+        assert done == filter_loop._RESAMPLED
+        np.testing.assert_array_equal(out[:, 0], w.index)
+        np.testing.assert_allclose(w.carried, 1 / N)
+        counts = np.bincount(w.index, minlength=N)
+        assert (np.abs(counts - N * w.normalised) < 1).all()  # systematic resampling
+    assert frames[LOOK_AHEAD].sum() == 0

@@ -1,0 +1,240 @@
+"""One target for one model: found, kept, sent to other processes and compiled anew on a change."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+from pm_evidence.targets.model import cache
+from pm_evidence.targets.model.cache import find_model, target_of
+from pm_evidence.targets.model.target import PyMCTarget
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+
+def seed(n=1):
+    return np.random.SeedSequence(n)
+
+
+# --- pickling ---
+
+
+def test_pickle_gives_the_same_numbers(target):
+    """Workers in other processes must draw and weigh as this one does, bit for bit."""
+    again = pickle.loads(pickle.dumps(target))
+    one, two = target.draw(30, seed(9)), again.draw(30, seed(9))
+    np.testing.assert_array_equal(one.x, two.x)
+    np.testing.assert_array_equal(one.log_density, two.log_density)
+    gradients = [t.differentiable.evaluate(one.x)[1] for t in (target, again)]
+    np.testing.assert_array_equal(*gradients)
+    assert again.n_dim == target.n_dim and again.layout.shapes == target.layout.shapes
+
+
+def test_pickle_keeps_the_options():
+    """A worker that anneals to the data instead of the potential estimates something else."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Potential("tilt", -x)
+        pm.Normal("y", x, 1, observed=0.5)
+    target = PyMCTarget(model, potentials_only=True, compile_kwargs={"name": "mine"})
+    again = pickle.loads(pickle.dumps(target))
+    assert again.potentials_only and again.compile_kwargs == {"name": "mine"}
+    x = np.array([[0.3]])
+    np.testing.assert_array_equal(again.evaluate(x).log_density, target.evaluate(x).log_density)
+
+
+def test_one_model_is_compiled_once_per_process(target, monkeypatch):
+    """A worker gets the target with every block: compiling each time would take minutes."""
+    pickled = pickle.dumps(target)
+    first = pickle.loads(pickled)
+    made = []
+    monkeypatch.setattr(cache, "PyMCTarget", lambda *a, **k: made.append(a))
+    assert pickle.loads(pickled) is first and pickle.loads(pickled) is first
+    assert not made
+
+
+# --- one target for one model ---
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch):
+    monkeypatch.setattr(cache, "_KEPT", type(cache._KEPT)())
+
+
+def simple(observed=1.0):
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Normal("y", x, pm.Data("scale", 1.0), observed=pm.Data("seen", [observed]))
+    return model
+
+
+def test_a_model_that_is_kept_is_not_compiled_again(nothing_kept):
+    """A user who samples twice would wait twice."""
+    model = simple()
+    first = target_of(model)
+    assert target_of(model) is first
+    assert target_of(model, potentials_only=True) is not first
+    assert target_of(model) is first
+    assert target_of(simple()) is not first
+
+
+def changed_data(model):
+    pm.set_data({"seen": [2.0]})
+
+
+def changed_scale(model):
+    pm.set_data({"scale": 3.0})
+
+
+def added_potential(model):
+    pm.Potential("p", -model["x"])
+
+
+def added_deterministic(model):
+    pm.Deterministic("twice", 2 * model["x"])
+
+
+def added_variable(model):
+    pm.Normal("z", model["x"], 1, observed=0.0)
+
+
+@pytest.mark.parametrize(
+    "change", [changed_data, changed_scale, added_potential, added_deterministic, added_variable]
+)
+def test_a_model_that_has_changed_is_compiled_again(change, nothing_kept):
+    """The evidence of yesterday's data would be returned for today's."""
+    model = simple()
+    first = target_of(model)
+    with model:
+        change(model)
+    second = target_of(model)
+    assert second is not first
+    x = np.array([[0.7]])
+    expected = PyMCTarget(model).evaluate(x).log_density
+    np.testing.assert_array_equal(second.evaluate(x).log_density, expected)
+    assert second.constrained.names == [v.name for v in (*model.free_RVs, *model.deterministics)]
+
+
+def test_other_options_are_another_target(nothing_kept):
+    """compile_kwargs that were ignored on the second call would puzzle their user."""
+    model = simple()
+    first = target_of(model)
+    assert target_of(model, compile_kwargs={"name": "other"}) is not first
+
+
+def test_few_models_are_kept(nothing_kept):
+    """A loop over many models, or a long-lived worker, would run out of memory."""
+    models = [simple() for _ in range(cache._MAX_KEPT + 2)]
+    targets = [target_of(model) for model in models]
+    assert len(cache._KEPT) == cache._MAX_KEPT
+    assert target_of(models[-1]) is targets[-1]
+    assert target_of(models[0]) is not targets[0]
+
+
+# --- other processes ---
+
+
+CHILD = """
+import json, pickle, sys, warnings
+warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
+import numpy as np
+target = pickle.load(open(sys.argv[1], "rb"))
+particles = target.draw(25, np.random.SeedSequence(7))
+print(json.dumps([particles.x.tolist(), particles.log_density.tolist()]))
+"""
+
+
+def test_another_process_draws_the_same(tmp_path):
+    """Also where draws use several generators, whose order must not depend on the process."""
+
+    def shifted(scale, size):
+        return pm.Normal.dist(0, 1, size=size) + pm.Exponential.dist(scale, size=size)
+
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        b = pm.CustomDist("b", 2.0, dist=shifted, logp=lambda v, s: -(v**2), shape=2)
+        c = pm.Gamma("c", 2.0, 1.0)
+        pm.Normal("y", a + b.sum(), c, observed=0.5)
+    target = PyMCTarget(model)
+    assert target._prior._compiled is None
+    path = tmp_path / "target.pkl"
+    path.write_bytes(pickle.dumps(target))
+    run = subprocess.run(
+        [sys.executable, "-c", CHILD, path], capture_output=True, text=True, check=True
+    )
+    x, log_density = json.loads(run.stdout.splitlines()[-1])
+    here = target.draw(25, seed(7))
+    np.testing.assert_array_equal(x, here.x)
+    np.testing.assert_array_equal(log_density, here.log_density)
+
+
+# --- finding the model ---
+
+
+def test_find_model(model):
+    """As in PyMC: by argument, or by the context."""
+    assert find_model(model) is model
+    with model:
+        assert find_model(None) is model
+    with pm.Model():
+        assert find_model(model) is model  # the argument counts
+
+
+@pytest.mark.parametrize("value", [5, "model", pm, lambda: None, pt.scalar()])
+def test_what_is_not_a_model(value):
+    """The message says what was passed."""
+    with pytest.raises(TypeError, match=r"target must be a pymc\.Model, got \w+; pass the model"):
+        find_model(value)
+
+
+def test_no_model_at_all():
+    """Outside any context there is nothing to find."""
+    with pytest.raises(TypeError, match=r"target must be given outside a model context; call"):
+        find_model(None)
+
+
+@pytest.mark.parametrize("n", [3, 100])
+def test_data_changed_in_place(n):
+    """Constants are the user's own arrays: old code would get the fingerprint of new data."""
+    y, factor = np.linspace(0, 1, n), np.linspace(1, 2, n)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        pm.Normal("y", a * factor, 1, observed=y)
+    old = target_of(model)
+    kept = old.observed_data()["y"]
+    assert target_of(model) is old
+    model.rvs_to_values[model["y"]].data[:] = y + 1
+    new = target_of(model)
+    assert new is not old
+    np.testing.assert_array_equal(new.observed_data()["y"], y + 1)
+    np.testing.assert_array_equal(kept, y)
+    exact = stats.norm.logpdf(y + 1, 0.5 * factor).sum()
+    np.testing.assert_allclose(new.evaluate(np.array([[0.5]])).log_density[0, 1], exact)
+
+
+def test_constants_inside_of_operations_count():
+    """So do those of a graph inside of a distribution."""
+    shift = np.array([1.0, 2.0, 3.0])
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        pm.CustomDist(
+            "y",
+            a,
+            dist=lambda a, size: pm.Normal.dist(a + pt.constant(shift), 1),
+            signature="()->(3)",
+            observed=np.zeros(3),
+        )
+    before = cache._content(model)
+    constants = [
+        v
+        for v in cache._with_inner([model["y"]])
+        if isinstance(getattr(v, "data", None), np.ndarray) and v.data.shape == (3,)
+    ]
+    constants[0].data[:] = 7.0
+    assert cache._content(model) != before
