@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from pm_evidence.core.exceptions import ModelError, exceptions_of_users, warn
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
-from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import NativeTarget
@@ -202,7 +201,8 @@ def sample_evidence(
             # the prior's constant is no estimate: what moves estimates cannot move it
             moves = "auto" if isinstance(main, EstimatedTarget) else kernel
             _, of_prior = _anneal(prior_run, constant, moves, display, None)
-            evidence = [difference(evidence[0], of_prior[0])]
+            record = replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
+            evidence = estimates(record)
     _warn(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
 
@@ -417,22 +417,21 @@ def _anneal(
         line = line_of(target, kernel)
     record, evidence = run.anneal(line, display, starts)
     if isinstance(target, EstimatedTarget):
-        record, evidence = _with_precision(run, target, record, evidence)
+        record = _with_precision(run, target, record)
+        evidence = estimates(record)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
 
 
-def _with_precision(
-    run: Run, target: EstimatedTarget, record: RunRecord, evidence: list[LogEvidence]
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with what is known of the noise of the likelihood."""
-    draws = posterior_draws(run, record)
-    if draws is None:
-        return record, evidence
-    x = draws.reshape(-1, draws.shape[-1])[:, : target.n_dim]
+def _with_precision(run: Run, target: EstimatedTarget, record: RunRecord) -> RunRecord:
+    """Return the record with what is known of the noise of the likelihood."""
+    drawn = posterior_draws(run, record)
+    if drawn is None:
+        return record
+    x = drawn.draws.reshape(-1, drawn.draws.shape[-1])[:, : target.n_dim]
     precision = measure(target, x, run.seed, tau_of(record.beta))
     _, n_blocks = zip(*target.settings(), strict=True)
     info = {**record.info, **precision.facts(), "n_blocks": list(n_blocks)}
-    return replace(record, info=info), [precision.judged(estimate) for estimate in evidence]
+    return replace(record, info=info)
 
 
 def _nothing_to_sample(target: Any) -> RunRecord:

@@ -14,6 +14,7 @@ from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
+from pm_evidence.estimators.islands import distance_from_fit
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
@@ -189,7 +190,9 @@ class Run:
             number += 1
             display.round(number, self.limits.target_mcse, found[0])
         if reason and self.limits.asked:
-            found[0] = _unfinished(found[0], reason, self.limits.target_mcse)
+            ended = {"stopped_by": reason, "target_mcse": self.limits.target_mcse}
+            record = replace(record, info={**record.info, **ended})
+            found = estimates(record)
         display.round(number, self.limits.target_mcse, found[0])
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
@@ -237,6 +240,9 @@ class Run:
         info = {**record.info, **bridging.facts()}
         if record.islands:
             return replace(record, islands=islands, info=info)
+        distance = distance_from_fit(islands)
+        if distance is not None:
+            info["moment_distance"] = distance
         return replace(record, forward=islands, info=info)
 
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
@@ -375,16 +381,6 @@ class Run:
 
 def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in info.items() if name != "reverse_start"}
-
-
-def _unfinished(found: LogEvidence, reason: str, target_mcse: float | None) -> LogEvidence:
-    if found.status != "ok":
-        return found
-    message = (
-        f"the error is {found.mcse:.3g} nats and not {target_mcse:.3g}, because {reason} was "
-        "reached; allow more, or take the error as it is."
-    )
-    return replace(found, status=reason, message=message)
 
 
 def _of_islands(blocks: Sequence[BlockRecord]) -> Starts:
