@@ -220,7 +220,7 @@ def _of_mean_and_sd(x: Floats, origin: NDArray[np.int64]) -> tuple[float, float,
     if not variance > 0.0:
         return float("nan"), of_mean, of_mean
     of_variance = spread(((deviation**2 - variance) / x.size, origin)).mcse
-    ess = variance / of_mean**2 if of_mean > 0.0 else float("inf")
+    ess = variance / of_mean**2 if of_mean != 0.0 else float("inf")
     return ess, of_mean, of_variance / (2.0 * variance**0.5)
 
 
