@@ -1,14 +1,14 @@
 """The record of a stored run, read back, and estimates made from it without sampling."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import described
+from pm_evidence.core.checks import described, real_number
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.results import schema
@@ -82,7 +82,7 @@ def estimate(
         return {found.estimator: found for found in estimates(record)}
     there = applicable(record)
     names = [estimators] if isinstance(estimators, str) else estimators
-    if not isinstance(names, Iterable):
+    if not isinstance(names, Iterable) or getattr(names, "shape", (1,)) == ():
         raise TypeError(
             f"estimators must be a name or a sequence of names, got {described(estimators)}; "
             f"choose among {', '.join(map(repr, there))}."
@@ -146,7 +146,7 @@ def to_record(dt: xr.DataTree) -> RunRecord:
             for name in annealing.data_vars
             if str(name).startswith(schema.KERNEL_PREFIX)
         },
-        info={name: _fact(facts[name]) for name in _names(facts) if name in facts},
+        info=_facts(facts),
     )
 
 
@@ -160,6 +160,16 @@ class _Reader:
         """Return a variable of the group ``work``."""
         return variable_of(self.work, schema.WORK, key, dims, "dt")
 
+    def whole(self, key: str, *dims: str) -> NDArray[Any]:
+        """Return a variable of whole numbers of the group ``work``."""
+        values = self.of_work(key, *dims)
+        if values.dtype.kind not in "iu":
+            raise ValueError(
+                f"dt must hold whole numbers as {key!r} in its group {schema.WORK!r}, got dtype "
+                f"{values.dtype}; read the file again as sample_evidence wrote it."
+            )
+        return values
+
     def of_annealing(self, key: str, *dims: str) -> NDArray[Any]:
         """Return a variable of the group ``annealing``."""
         return variable_of(self.annealing, schema.ANNEALING, key, dims, "dt")
@@ -171,13 +181,13 @@ class _Reader:
         if direction not in self.work:
             return ()
         path, block = f"{direction}_path", f"{direction}_block"
-        index = self.of_work(block, block)
-        work = self._parts(direction, path, index)
-        origin = (
-            self._parts(schema.ORIGIN, path, index)
-            if direction == schema.REVERSE and schema.ORIGIN in self.work
-            else [None] * len(index)
-        )
+        index = self.whole(block, block)
+        work = self._parts(self.of_work(direction, path), direction, path, index)
+        if not all(map(len, work)):
+            raise ValueError(incomplete("dt", schema.WORK, f"an entry of {direction!r} per block"))
+        origin: list[Any] = [None] * len(index)
+        if direction == schema.REVERSE and schema.ORIGIN in self.work:
+            origin = self._parts(self.whole(schema.ORIGIN, path), schema.ORIGIN, path, index)
         traces = [
             self.of_annealing(f"{direction}_{name}", block, stage) for name in schema.TRACE_UNITS
         ]
@@ -188,7 +198,7 @@ class _Reader:
         variance = np.full(len(index), np.nan)
         if f"{direction}_relative_variance" in self.work:
             variance = self.of_work(f"{direction}_relative_variance", block)
-        counts = [self.of_work(f"{direction}_{name}", block) for name in ("n_evaluations", "n_nan")]
+        counts = [self.whole(f"{direction}_{name}", block) for name in ("n_evaluations", "n_nan")]
         self._check_lengths(direction, len(index), traces[0])
         bridges = self._bridges(index) if bridged else [None] * len(index)
         return tuple(
@@ -206,9 +216,11 @@ class _Reader:
             for i in range(len(index))
         )
 
-    def _parts(self, key: str, dim: str, index: NDArray[Any]) -> list[Any]:
+    def _parts(
+        self, values: NDArray[Any], key: str, dim: str, index: NDArray[Any]
+    ) -> list[NDArray[Any]]:
         """Return what belongs to each block, of a variable with one entry for each path."""
-        values, belongs = self.of_work(key, dim), self.of_work(f"{dim}_block", dim)
+        belongs = self.whole(f"{dim}_block", dim)
         if not np.isin(belongs, index).all():
             raise ValueError(
                 f"dt must have a block for every entry of {key!r} in its group {schema.WORK!r}, "
@@ -223,7 +235,8 @@ class _Reader:
         for name in schema.BRIDGE:
             if name not in self.work:
                 return [None] * len(index)
-            sides.append(self._parts(name, f"{name}_draw", index))
+            draw = f"{name}_draw"
+            sides.append(self._parts(self.of_work(name, draw), name, draw, index))
         return [pair if sum(map(len, pair)) else None for pair in zip(*sides, strict=True)]
 
     def _check_lengths(self, direction: str, n_blocks: int, trace: NDArray[Any]) -> None:
@@ -235,15 +248,32 @@ class _Reader:
             )
 
 
-def _names(facts: Any) -> list[str]:
-    """Return the names of the facts of the run among all attributes."""
+def _facts(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of the run among the attributes, checked as far as estimates rest on them.
+
+    Raises
+    ------
+    ValueError
+        If one is missing, or something else than a run leaves.
+    """
     try:
-        names = json.loads(facts[schema.FACTS])
-    except (KeyError, TypeError, ValueError):
-        names = None
-    if not isinstance(names, list):
-        raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, f"the attribute {schema.FACTS!r}"))
-    return [str(name) for name in names]
+        names = json.loads(attrs[schema.FACTS])
+        facts = {str(name): _fact(attrs[str(name)]) for name in names}
+    except (KeyError, TypeError, ValueError) as error:
+        missing = f"the attribute {schema.FACTS!r} and all attributes that it names"
+        raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, missing)) from error
+    for name, (holds, rule) in _RULES.items():
+        if name in facts and not holds(facts[name]):
+            raise ValueError(
+                f"dt must have {rule} as the attribute {name!r} of its group "
+                f"{schema.LOG_EVIDENCE!r}, got {described(facts[name])}; read the file again as "
+                "sample_evidence wrote it."
+            )
+    for together in _TOGETHER:
+        if 0 < len(facts.keys() & set(together)) < len(together):
+            missing = f"all of the attributes {', '.join(map(repr, together))}"
+            raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, missing))
+    return facts
 
 
 def _fact(value: Any) -> Any:
@@ -253,3 +283,36 @@ def _fact(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("[", "{"):
         return json.loads(value)
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(value: Any) -> bool:
+    return real_number(value) is not None
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(n) is int for n in value)
+
+
+def _is_estimate(value: Any) -> bool:
+    try:
+        return isinstance(LogEvidence(**value), LogEvidence)
+    except (TypeError, ValueError):
+        return False
+
+
+# What estimates read of ``info``: what belongs together, and what each has to be.
+_TOGETHER = (
+    ("log_likelihood_variance", "n_particles", "noise_acceptance"),
+    ("stopped_by", "target_mcse"),
+)
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "unbounded": (lambda value: value in (0, 1), "0 or 1"),
+    "moment_distance": (_is_number, "a number"),
+    "stopped_by": (lambda value: value in ("max_time", "max_draws"), "'max_time' or 'max_draws'"),
+    "target_mcse": (_is_number, "a number"),
+    "log_likelihood_variance": (_is_number, "a number"),
+    "noise_acceptance": (_is_number, "a number"),
+    "n_particles": (_are_counts, "a list of whole numbers"),
+    "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
+    "reverse_start": (lambda value: isinstance(value, str), "a text"),
+}

@@ -1,5 +1,6 @@
 """Posterior summaries whose Monte Carlo error is that of how the draws were made."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import described
+from pm_evidence.core.checks import check_choice, check_share, described
 from pm_evidence.core.concise import decimals
 from pm_evidence.estimators.standard_errors import spread
 from pm_evidence.results import schema
@@ -20,6 +21,7 @@ Floats = NDArray[np.float64]
 Functions = Mapping[str, Callable[[xr.Dataset], Any]]
 
 _STATISTIC = "summary"  # dimension that ArviZ lays statistics out along
+_MOST_DECIMALS = 300  # of a float
 
 
 def summary(
@@ -102,10 +104,11 @@ def summary(
     from arviz_base import dataset_to_dataframe
     from arviz_stats import summary as of_arviz
 
-    _check_rounding(round_to)
+    _check_names(var_names, filter_vars)
+    _check_look(coords, ci_prob, ci_kind, round_to)
     posterior, origin = _drawn(dt)
     data = _selected(posterior, var_names, filter_vars, coords)
-    data = data.assign(_evaluated(posterior, funcs or {}))
+    data = data.assign(_evaluated(posterior, {} if funcs is None else funcs))
     if not data.data_vars:
         raise ValueError(
             "var_names must name at least one variable where there are no funcs, got none; leave "
@@ -120,6 +123,37 @@ def summary(
         xr.concat([found, errors], dim=_STATISTIC), sample_dims=[_STATISTIC]
     ).T
     return _rounded(table, round_to)
+
+
+def _check_names(var_names: Any, filter_vars: Any) -> None:
+    several = isinstance(var_names, list | tuple) and all(isinstance(v, str) for v in var_names)
+    if not (var_names is None or isinstance(var_names, str) or several):
+        raise TypeError(
+            f"var_names must be a name or a list of names, got {described(var_names)}; leave it "
+            "out for all variables."
+        )
+    if filter_vars is not None:
+        check_choice("filter_vars", filter_vars, ("like", "regex"))
+
+
+def _check_look(coords: Any, ci_prob: Any, ci_kind: Any, round_to: Any) -> None:
+    if coords is not None and not isinstance(coords, Mapping):
+        raise TypeError(
+            f"coords must be a mapping of dimensions to labels, got {described(coords)}; pass for "
+            'example {"school": ["A", "B"]}.'
+        )
+    if ci_prob is not None:
+        check_share("ci_prob", ci_prob, 0.9)
+    if ci_kind is not None:
+        check_choice("ci_kind", ci_kind, ("eti", "hdi"))
+    whole = isinstance(round_to, int) and not isinstance(round_to, bool)
+    if not (isinstance(round_to, str) and round_to in ("auto", "none")) and not (
+        whole and abs(round_to) <= _MOST_DECIMALS
+    ):
+        raise ValueError(
+            f"round_to must be a number of decimals, 'auto' or 'none', got {described(round_to)}; "
+            "leave it out for the digits that errors leave."
+        )
 
 
 def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
@@ -142,13 +176,38 @@ def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
             "pm.sample, or sample again with sample_evidence."
         )
     origin = stats[schema.DRAW_ORIGIN]
+    of_draws = {
+        str(name): values
+        for name, values in posterior.data_vars.items()
+        if set(schema.SAMPLE_DIMS) <= set(values.dims)
+    }
+    kinds = {name: values.dtype.kind for name, values in of_draws.items()}
+    if origin.dtype.kind not in "iu" or set(origin.dims) != set(schema.SAMPLE_DIMS):
+        raise ValueError(
+            f"dt must hold one whole number for each draw as sample_stats[{schema.DRAW_ORIGIN!r}], "
+            f"got dtype {origin.dtype} and {origin.dims}; read the file again as sample_evidence "
+            "wrote it."
+        )
+    if (
+        len(of_draws) < len(posterior.data_vars)
+        or not of_draws
+        or not set(kinds.values()) <= set("biuf")
+    ):
+        raise ValueError(
+            f"dt must hold numbers for each chain and draw in its group {schema.POSTERIOR!r}, got "
+            f"dtypes {kinds}; read the file again as sample_evidence wrote it."
+        )
+    if not origin.size:
+        raise ValueError(
+            "dt must hold at least one posterior draw, got none; select less narrowly."
+        )
     for name in schema.SAMPLE_DIMS:
         if origin.sizes.get(name) != posterior.sizes.get(name):
             raise ValueError(
                 f"dt must hold the origin of each of its {posterior.sizes.get(name)} entries along "
                 f"{name!r}, got {origin.sizes.get(name)}; select from all groups of dt alike."
             )
-    return posterior, origin
+    return posterior.drop_attrs(), origin
 
 
 def _selected(
@@ -165,12 +224,23 @@ def _selected(
     options: dict[str, Any] = {"var_names": var_names, "filter_vars": filter_vars}
     try:
         data: Any = extract(posterior, combined=False, keep_dataset=True, **options)
-    except KeyError as error:
+    except (KeyError, re.error) as error:
         names = ", ".join(map(repr, posterior.data_vars))
         raise ValueError(
             f"var_names must be among {names}, got {described(var_names)}; leave it out for all."
         ) from error
-    selected: xr.Dataset = data if coords is None else data.sel(dict(coords))
+    try:
+        selected: xr.Dataset = data if coords is None else data.sel(dict(coords))
+    except (KeyError, TypeError, ValueError) as error:
+        there = {str(name): list(labels.values) for name, labels in data.coords.items()}
+        raise ValueError(
+            f"coords must select labels that the posterior has, {described(there)}, got "
+            f"{described(coords)}; leave it out for all."
+        ) from error
+    if set(schema.SAMPLE_DIMS) - set(selected.dims):
+        raise ValueError(
+            f"coords must not select chains or draws, got {described(coords)}; select from dt."
+        )
     return selected
 
 
@@ -222,15 +292,6 @@ def _of_mean_and_sd(x: Floats, origin: NDArray[np.int64]) -> tuple[float, float,
     of_variance = spread(((deviation**2 - variance) / x.size, origin)).mcse
     ess = variance / of_mean**2 if of_mean != 0.0 else float("inf")
     return ess, of_mean, of_variance / (2.0 * variance**0.5)
-
-
-def _check_rounding(round_to: Any) -> None:
-    whole = isinstance(round_to, int | np.integer) and not isinstance(round_to, bool)
-    if not whole and round_to not in ("auto", "none"):
-        raise ValueError(
-            f"round_to must be a number of decimals, 'auto' or 'none', got {described(round_to)}; "
-            "leave it out for the digits that errors leave."
-        )
 
 
 def _rounded(table: pd.DataFrame, round_to: int | str) -> pd.DataFrame:
