@@ -24,7 +24,15 @@ from pm_evidence.plots import (
     plot_schedule,
     plot_work,
 )
-from pm_evidence.results import attach_evidence, bayes_factor, compare, log_evidence
+from pm_evidence.results import (
+    attach_evidence,
+    bayes_factor,
+    compare,
+    estimate,
+    log_evidence,
+    summary,
+    to_record,
+)
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.smc import SMC
@@ -53,6 +61,7 @@ __all__ = [
     "attach_evidence",
     "bayes_factor",
     "compare",
+    "estimate",
     "estimators",
     "log_evidence",
     "plot_compare",
@@ -63,6 +72,8 @@ __all__ = [
     "sample_evidence",
     "sample_latent",
     "simulate_and_certify",
+    "summary",
+    "to_record",
 ]
 
 __version__ = VERSION

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ from pm_evidence.core.contracts import Kernel, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.difference import difference
+from pm_evidence.core.records import RunRecord
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.runs.anneal import anneal, warn_of
@@ -179,18 +179,19 @@ def sample_evidence(
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             moves = kernel_of_prior(main, kernel)
-            evidence = [_over_prior(run, prior, moves, display, evidence[0])]
+            record = _over_prior(run, prior, moves, display, record)
+            evidence = estimates(record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
 
 
 def _over_prior(
-    run: Run, prior: Target, kernel: str | Kernel, display: Display, evidence: LogEvidence
-) -> LogEvidence:
-    """Return an estimate less the log of what normalises a prior with potentials."""
+    run: Run, prior: Target, kernel: str | Kernel, display: Display, record: RunRecord
+) -> RunRecord:
+    """Return the record with the constant that normalises a prior with potentials."""
     prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
     _, of_prior = anneal(prior_run, prior, kernel, display)
-    return difference(evidence, of_prior[0])
+    return replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
 
 
 def _targets(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "NOISY_VARIANCE",
     "AnnealingSetup",
     "BatchedKernel",
     "Bridgeable",
@@ -30,6 +31,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
+
+# Variance of an estimated log likelihood in square nats beyond which no run is to be trusted.
+NOISY_VARIANCE = 8.0
 
 
 class State(Protocol):

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import normalised
 
-__all__ = ["moments_differ", "uncovered"]
+__all__ = ["MOMENTS_EXCLUDED", "moment_distance", "uncovered"]
 
 Floats = NDArray[np.float64]
 
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
 # A moment of the islands contradicts importance sampling beyond this number of standard errors.
-_EXCLUDED = 5.0
+MOMENTS_EXCLUDED = 5.0
 
 
 def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
@@ -46,11 +46,11 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     return mean if mean > _SIGNIFICANT * error else 0.0
 
 
-def moments_differ(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floats) -> bool:
-    """Return whether a mean or a variance of the islands' draws contradicts importance sampling.
+def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floats) -> float:
+    """Return how far the means and mean squares of islands are from those of importance sampling.
 
-    If so, the modes have wrong weights in the islands, although the islands may agree with each
-    other.
+    If they are far apart, the modes have wrong weights in the islands, although the islands may
+    agree with each other.
 
     Parameters
     ----------
@@ -60,6 +60,12 @@ def moments_differ(draws: Sequence[Floats], fit_draws: Floats, log_weight: Float
         Draws from the fitted density.
     log_weight : ndarray, shape (m,)
         Their log weights in nats.
+
+    Returns
+    -------
+    float
+        The largest distance, in standard errors, of any coordinate; `MOMENTS_EXCLUDED` or more says
+        that the two exclude each other.
     """
     weight = normalised(log_weight)
     centre = weight @ fit_draws
@@ -69,7 +75,9 @@ def moments_differ(draws: Sequence[Floats], fit_draws: Floats, log_weight: Float
     islands = np.array([_moments(x, centre).mean(axis=0) for x in draws])
     island_error = islands.std(axis=0, ddof=1) / len(islands) ** 0.5
     distance = np.abs(mean - islands.mean(axis=0))
-    return bool((distance > _EXCLUDED * np.hypot(error, island_error)).any())
+    with np.errstate(divide="ignore", invalid="ignore"):  # a coordinate may have no error
+        standardised = distance / np.hypot(error, island_error)
+    return float(np.max(standardised, where=standardised > 0.0, initial=0.0))
 
 
 def _moments(x: Floats, centre: Floats) -> Floats:

@@ -10,13 +10,13 @@ from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
-from pm_evidence.estimators.fit_checks import moments_differ, uncovered
+from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import BRIDGE_FIRST, IMPORTANCE_FIRST, recommend
 from pm_evidence.estimators.verdicts import agreeing, apart, of_uncovered, short_of
 
-__all__ = ["integrated", "of_islands"]
+__all__ = ["distance_from_fit", "integrated", "of_islands"]
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +30,16 @@ _UNLIKE = 4.5
 _GOOD_SHARE = 0.7
 
 
-def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
-    """Return the estimates of independent islands."""
+def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> list[LogEvidence]:
+    """Return the estimates of independent islands.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands.
+    distance : float, optional
+        What `distance_from_fit` returned for them.
+    """
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
     smc = jarzynski(work, name="smc")
@@ -44,14 +52,14 @@ def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
     bridged = bridge(works)
     drawn = of_uncovered(drawn, uncovered(works))
     smc, bridged, drawn = _compared(smc, bridged, drawn)
-    differ = _hold_other_shares(blocks)
+    differ = distance is not None and distance > MOMENTS_EXCLUDED
     if drawn.status == Status.OK and differ:
         smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
     smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
     if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
-    share = _effective_share(works, bridged.value) if differ is not None else 1.0
+    share = _effective_share(works, bridged.value) if distance is not None else 1.0
     order = BRIDGE_FIRST if share < _GOOD_SHARE else IMPORTANCE_FIRST
     found = recommend([smc, bridged, drawn], order)
     if order is BRIDGE_FIRST and found[0] == bridged:
@@ -61,6 +69,27 @@ def of_islands(blocks: Sequence[BlockRecord]) -> list[LogEvidence]:
         )
         found[0] = replace(bridged, message=message)
     return [*found, alone]
+
+
+def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
+    """Return how far the moments of the islands' draws are from those of importance sampling.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands, with their own draws and those from the fitted density.
+
+    Returns
+    -------
+    float or None
+        In standard errors, see ``fit_checks.moment_distance``; None where draws are missing.
+    """
+    draws = [np.asarray(block.draws) for block in blocks if block.draws is not None]
+    fit_draws = [block.fit_draws for block in blocks if block.fit_draws is not None]
+    if len(draws) < 2 or len(fit_draws) < len(blocks):
+        return None
+    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
+    return moment_distance(draws, np.concatenate(fit_draws), log_weight)
 
 
 def _effective_share(works: Sequence[tuple[Floats, Floats]], log_evidence: float) -> float:
@@ -129,19 +158,6 @@ def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
         "parametrisation of the model."
     )
     return replace(estimate, status=Status.ISLANDS_DIFFER, message=message)
-
-
-def _hold_other_shares(blocks: Sequence[BlockRecord]) -> bool | None:
-    """Return whether the moments of the islands' draws contradict importance sampling.
-
-    None if the run has no draws to tell.
-    """
-    draws = [np.asarray(block.draws) for block in blocks if block.draws is not None]
-    fit_draws = [block.fit_draws for block in blocks if block.fit_draws is not None]
-    if len(draws) < 2 or len(fit_draws) < len(blocks):
-        return None
-    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
-    return moments_differ(draws, np.concatenate(fit_draws), log_weight)
 
 
 def _of_other_shares(estimate: LogEvidence) -> LogEvidence:

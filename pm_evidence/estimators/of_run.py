@@ -1,17 +1,33 @@
-"""All estimates of one run, the recommended one first."""
+"""All estimates of one run, the recommended one first, and any other that its record allows."""
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from pm_evidence.core.records import LogEvidence, RunRecord
-from pm_evidence.core.statuses import Status
+import numpy as np
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.estimators.annealed_paths import one_sided, two_sided
+from pm_evidence.estimators.bar import bar
+from pm_evidence.estimators.cumulant import (
+    cumulant,
+    cumulant_forward,
+    cumulant_reverse,
+    lower_bound,
+    upper_bound,
+)
+from pm_evidence.estimators.difference import difference
+from pm_evidence.estimators.histogram import histogram, histogram_posterior
 from pm_evidence.estimators.islands import integrated, of_islands
+from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.verdicts import of_noise, unbounded, unfinished
 
-__all__ = ["estimates"]
+__all__ = ["applicable", "estimates"]
+
+Estimator = Callable[[], LogEvidence]
 
 
 def estimates(record: RunRecord) -> list[LogEvidence]:
-    """Return all estimates of a run, the recommended one first.
+    """Return all estimates that a run reports, the recommended one first.
 
     Parameters
     ----------
@@ -23,22 +39,115 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     With paths in both directions Bennett's ratio is recommended, because it uses all work and has
     the smallest variance. With islands of SMC alone the rule is that of `recommend`, and with
     forward paths alone the mean weight is recommended.
+
+    The estimates depend on the record alone: facts of the run that change them, such as the noise
+    of an estimated likelihood, the limit that ended the run, or the normalising constant of a prior
+    with potentials, are entries of ``record.info``.
     """
+    found = _before_the_constant(record)
+    return [_relative(found[0], record)] if "prior_constant" in record.info else found
+
+
+def applicable(record: RunRecord) -> Mapping[str, Estimator]:
+    """Return every estimator that can be computed from a record, by name.
+
+    Parameters
+    ----------
+    record : RunRecord
+        A run of any sampler.
+
+    Returns
+    -------
+    mapping of str to callable
+        First those that the run itself reports, in their order; called without arguments, each
+        returns its estimate. The others are computed from the same work, and no estimate of another
+        kind has passed a verdict on them.
+    """
+    found = _before_the_constant(record)
+    others = {
+        name: partial(_computed, estimator, record) for name, estimator in _others(record).items()
+    }
+    reported = {each.estimator: partial(_relative, each, record) for each in found}
+    return {**reported, **{name: each for name, each in others.items() if name not in reported}}
+
+
+def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
+    """Return the estimates of the path, with the verdicts of the run's facts."""
+    info = record.info
     if record.of_islands:
-        found = of_islands(record.forward)
-        if record.info.get("estimated_likelihood"):
+        found = of_islands(record.forward, info.get("moment_distance"))
+        if info.get("estimated_likelihood"):
             found += integrated(record)
     elif not record.reverse:
         found = one_sided(record)
     else:
         found = two_sided(record)
-    return [_unbounded(e) for e in found] if record.info.get("unbounded") else found
+    if info.get("unbounded"):
+        found = [unbounded(estimate) for estimate in found]
+    if "stopped_by" in info:
+        found[0] = unfinished(found[0], info["stopped_by"], info["target_mcse"])
+    return [_of_noise(estimate, record) for estimate in found]
 
 
-def _unbounded(estimate: LogEvidence) -> LogEvidence:
-    message = (
-        "the posterior density and its mass increase along a ridge as far as it was followed: the "
-        "evidence is infinite, or concentrated in a region without draws. Look for a scale that "
-        "can go to zero where data coincide, and give it a prior that excludes zero."
-    )
-    return replace(estimate, status=Status.UNBOUNDED, message=message)
+def _of_noise(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
+    known = "log_likelihood_variance" in record.info
+    return of_noise(estimate, record.info) if known else estimate
+
+
+def _relative(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
+    """Return an estimate relative to the prior, where potentials belong to that."""
+    constant = record.info.get("prior_constant")
+    return estimate if constant is None else difference(estimate, LogEvidence(**constant))
+
+
+def _computed(estimator: Estimator, record: RunRecord) -> LogEvidence:
+    """Return an estimate that the run does not report, with the verdicts of the run's facts."""
+    found = estimator()
+    if record.info.get("unbounded"):
+        found = unbounded(found)
+    return _relative(_of_noise(found, record), record)
+
+
+def _others(record: RunRecord) -> dict[str, Estimator]:
+    """Return the estimators that need no more than the work and the traces of this record."""
+    forward, reverse, origin = record.work_forward, record.work_reverse, record.origin
+    finite = bool(np.isfinite(forward).all())
+    found: dict[str, Estimator] = {
+        "jarzynski": partial(jarzynski, forward),
+        "lower_bound": partial(lower_bound, forward),
+    }
+    if finite:
+        found["cumulant_forward"] = partial(cumulant_forward, forward)
+    if record.reverse:
+        exact = record.info.get("reverse_start") == "exact"
+        found |= {
+            "bar": partial(bar, forward, reverse, reverse_blocks=origin),
+            "histogram": partial(histogram, forward, reverse, reverse_blocks=origin),
+            # its draws have a seed of their own, so that a record gives one number
+            "histogram_posterior": partial(histogram_posterior, forward, reverse, random_seed=0),
+            "jarzynski_reverse": partial(jarzynski_reverse, reverse, blocks=origin),
+            "cumulant_reverse": partial(cumulant_reverse, reverse, blocks=origin),
+            "upper_bound": partial(upper_bound, reverse, blocks=origin, exact=exact),
+        }
+        if finite:
+            found["cumulant"] = partial(cumulant, forward, reverse, reverse_blocks=origin)
+        if not np.isfinite(forward).any():  # there is no work density then
+            del found["histogram_posterior"]
+    return found | _of_populations(record)
+
+
+def _of_populations(record: RunRecord) -> dict[str, Estimator]:
+    """Return the estimators of islands, also of those that reverse paths start from."""
+    blocks: tuple[BlockRecord, ...] = tuple(record.islands)
+    if record.of_islands:
+        blocks = tuple(record.forward)
+    if not blocks:
+        return {}
+    work = np.concatenate([block.work for block in blocks])
+    stated = np.array([block.relative_variance for block in blocks])
+    found: dict[str, Estimator] = {"smc": partial(jarzynski, work, name="smc")}
+    if not np.isnan(stated).any():
+        found["single_run"] = partial(single_run, work, stated)
+    if record.of_islands and (area := integrated(record)):
+        found["power_posterior"] = lambda: area[0]
+    return found

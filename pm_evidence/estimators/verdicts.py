@@ -1,18 +1,34 @@
-"""Comparisons between estimates of the same evidence, which can change their statuses."""
+"""Verdicts on estimates: comparisons with each other, and facts of the run that rule them out."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import ceil
+from typing import Any
 
 import numpy as np
 
+from pm_evidence.core.contracts import NOISY_VARIANCE
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 
-__all__ = ["DISAGREEMENT", "ROUNDING", "agreeing", "apart", "of_uncovered", "short_of", "times"]
+__all__ = [
+    "DISAGREEMENT",
+    "ROUNDING",
+    "agreeing",
+    "apart",
+    "of_noise",
+    "of_uncovered",
+    "short_of",
+    "times",
+    "unbounded",
+    "unfinished",
+]
 
 # Two estimates contradict each other if they differ by more than this number of combined standard
 # errors and by more than this rounding error in nats.
 DISAGREEMENT, ROUNDING = 5.0, 1e-9
 _BROKEN = (Status.UNBOUNDED, Status.MISSED_MASS)
+_MOST_PARTICLES = 1_000_000  # that a message advises
 
 
 def apart(one: LogEvidence, other: LogEvidence) -> bool:
@@ -75,6 +91,66 @@ def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
         "that it produced no draws there. Use the estimate 'bridge', or more draws."
     )
     return replace(drawn, status=Status.MISSED_MASS, message=message)
+
+
+def unbounded(estimate: LogEvidence) -> LogEvidence:
+    """Return an estimate with the status of an evidence that is probably infinite."""
+    message = (
+        "the posterior density and its mass increase along a ridge as far as it was followed: the "
+        "evidence is infinite, or concentrated in a region without draws. Look for a scale that "
+        "can go to zero where data coincide, and give it a prior that excludes zero."
+    )
+    return replace(estimate, status=Status.UNBOUNDED, message=message)
+
+
+def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvidence:
+    """Return an estimate whose status, if it was ``"ok"``, names the limit that ended the run.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        The recommended estimate of the run.
+    limit : str
+        ``"max_time"`` or ``"max_draws"``.
+    target_mcse : float
+        The error in nats that was asked for.
+    """
+    if estimate.status != Status.OK:
+        return estimate
+    message = (
+        f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}, because a further round "
+        f"would have exceeded {limit}. Pass a larger {limit}, or accept the error."
+    )
+    return replace(estimate, status=Status(limit), message=message)
+
+
+def of_noise(estimate: LogEvidence, facts: Mapping[str, Any]) -> LogEvidence:
+    """Return an estimate, as ``"noisy_likelihood"`` if the likelihood is too noisy to trust it.
+
+    An estimate that has another status already keeps it, and the message names both reasons.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        An estimate of the run.
+    facts : mapping
+        Of the run: ``log_likelihood_variance`` in square nats, ``n_particles`` of each estimator
+        and ``noise_acceptance``, the largest acceptance probability that the noise permits.
+    """
+    variance, numbers = facts["log_likelihood_variance"], facts["n_particles"]
+    if variance <= NOISY_VARIANCE:
+        return estimate
+    enough = max(numbers) * variance
+    wanted = f"about {ceil(enough)}" if enough < _MOST_PARTICLES else "many more"
+    message = (
+        f"the estimated log likelihood has a variance of {variance:.1f} with n_particles="
+        f"{', '.join(map(str, numbers))}: at most a share of {facts['noise_acceptance']:.1g} of "
+        f"the MCMC proposals is accepted, and the error cannot be trusted. Use {wanted} "
+        "particles, or n_particles='auto'."
+    )
+    if estimate.status != Status.OK:
+        return replace(estimate, message=f"{estimate.message} In addition, {message}")
+    return replace(estimate, status=Status.NOISY_LIKELIHOOD, message=message)
 
 
 def times(distance: float, error: float) -> str:

@@ -3,13 +3,18 @@
 from pm_evidence.results.compare import BayesFactor, bayes_factor, compare
 from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
 from pm_evidence.results.observed import fingerprint
+from pm_evidence.results.record import estimate, to_record
+from pm_evidence.results.summary import summary
 
 __all__ = [
     "BayesFactor",
     "attach_evidence",
     "bayes_factor",
     "compare",
+    "estimate",
     "fingerprint",
     "log_evidence",
+    "summary",
     "to_datatree",
+    "to_record",
 ]

@@ -96,8 +96,7 @@ def to_datatree(
         schema.WORK: evidence_groups.work_group(record),
         schema.ANNEALING: evidence_groups.annealing_group(record),
     }
-    facts = {
-        **record.info,
+    own = {
         **{f"{name}_version": version for name, version in versions.items()},
         schema.SCHEMA: schema.SCHEMA_VERSION,
         schema.RECOMMENDED: recommended,
@@ -106,7 +105,8 @@ def to_datatree(
         schema.RANDOM_SEED: random_seed,
         schema.FINGERPRINT: fingerprint,
     }
-    groups[schema.LOG_EVIDENCE].attrs = facts
+    facts = {name: fact for name, fact in record.info.items() if name not in own}
+    groups[schema.LOG_EVIDENCE].attrs = {**facts, **own, schema.FACTS: list(facts)}
     for name in schema.EVIDENCE_GROUPS:
         groups[name].attrs = arviz_groups.made_attrs({**groups[name].attrs, **library})
     return xr.DataTree.from_dict(groups)

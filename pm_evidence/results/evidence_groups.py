@@ -12,8 +12,6 @@ from pm_evidence.results import schema
 
 __all__ = ["annealing_group", "evidence_group", "work_group"]
 
-_UNITS = {"energy_mean": "nats", "energy_var": "nats^2", "ess": "share", "acceptance": "share"}
-
 
 def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Dataset:
     """Return the estimates, one entry per estimator; raise ValueError if names do not fit."""
@@ -90,7 +88,7 @@ def _bridge_work(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
 
 
 def annealing_group(record: RunRecord) -> xr.Dataset:
-    """Return the schedule, its diagnostics averaged over blocks, and the kernel of each stage.
+    """Return the schedule, its diagnostics over and of all blocks, and the kernel of each stage.
 
     Stage ``k`` lies between ``beta[k]`` and ``beta[k + 1]`` in both directions.
     """
@@ -101,7 +99,7 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         directions[schema.REVERSE] = record.reverse
     traces = [_average_trace(blocks, n_stages, name) for name, blocks in directions.items()]
     variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
-    for name, units in _UNITS.items():
+    for name, units in schema.TRACE_UNITS.items():
         values = np.stack([trace[name] for trace in traces])
         variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
     ends = np.array([np.mean([item.end[0] for item in blocks]) for blocks in directions.values()])
@@ -113,6 +111,10 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         # A slash would be read as a path into the tree.
         safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
         variables[safe_name] = (schema.STAGE, values)
+    for name, blocks in directions.items():
+        variables |= _block_traces(name, blocks, schema.STAGE)
+    if record.islands:
+        variables |= _block_traces(schema.ISLAND, record.islands, schema.ISLAND_STAGE)
     coords = {
         schema.STAGE: np.arange(n_stages),
         schema.BETA_POINT: np.arange(n_stages + 1),
@@ -130,7 +132,7 @@ def _average_trace(
     without that it would be too small where a block is a small population.
     """
     stacks: dict[str, NDArray[np.float64]] = {}
-    for name in _UNITS:
+    for name in schema.TRACE_UNITS:
         rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
         for item, row in zip(blocks, rows, strict=True):
             _check_length(f"{name} of {direction} block {item.block}", row, n_stages)
@@ -140,6 +142,19 @@ def _average_trace(
     with np.errstate(invalid="ignore", over="ignore"):
         means["energy_var"] = means["energy_var"] + stacks["energy_mean"].var(axis=0)
     return means
+
+
+def _block_traces(direction: str, blocks: Sequence[BlockRecord], stage: str) -> dict[str, Any]:
+    """Return the trace of every block, and mean and variance of the energy at its end."""
+    block = f"{direction}_block"
+    variables: dict[str, Any] = {}
+    for name, units in schema.TRACE_UNITS.items():
+        rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
+        variables[f"{direction}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
+    for side, name in enumerate(("energy_mean", "energy_var")):
+        ends = np.array([item.end[side] for item in blocks], np.float64)
+        variables[f"{direction}_{name}_end"] = (block, ends, {"units": schema.TRACE_UNITS[name]})
+    return variables
 
 
 def _check_length(name: str, values: NDArray[np.float64], n_stages: int) -> None:

@@ -12,13 +12,18 @@ __all__ = [
     "CONSTANT_DATA",
     "DIRECTION",
     "DRAW",
+    "DRAWN_FROM",
+    "DRAW_ORIGIN",
     "ENERGY_END",
     "ESTIMATOR",
     "EVIDENCE_GROUPS",
+    "FACTS",
     "FINGERPRINT",
+    "FIRST_WITH_RECORDS",
     "FORWARD",
     "INFERENCE_LIBRARY",
     "ISLAND",
+    "ISLAND_STAGE",
     "KERNEL_PREFIX",
     "LOG_EVIDENCE",
     "METHOD",
@@ -34,10 +39,13 @@ __all__ = [
     "SCHEMA",
     "SCHEMA_VERSION",
     "STAGE",
+    "TRACE_UNITS",
     "WORK",
 ]
 
-SCHEMA_VERSION = "1"
+# 2: the trace of each block, and where each posterior draw comes from. What 1 holds means the same.
+SCHEMA_VERSION = "2"
+FIRST_WITH_RECORDS = 2
 INFERENCE_LIBRARY = "pm_evidence"
 
 # Groups of ArviZ's own schema.
@@ -58,6 +66,7 @@ DRAW = "draw"
 SAMPLE_DIMS = (CHAIN, DRAW)
 ESTIMATOR = "estimator"
 STAGE = "stage"
+ISLAND_STAGE = "island_stage"  # islands that reverse paths start from have stages of their own
 BETA_POINT = "beta_point"
 DIRECTION = "direction"
 
@@ -71,6 +80,9 @@ REVERSE = "reverse"
 ISLAND = "island"
 ORIGIN = "reverse_path_origin"
 
+# Diagnostics of every stage, averaged over blocks (``energy_mean``) and of each block
+# (``forward_energy_mean``, ...), with their units.
+TRACE_UNITS = {"energy_mean": "nats", "energy_var": "nats^2", "ess": "share", "acceptance": "share"}
 # Mean energy of the populations at the end of the path, where blocks are populations.
 ENERGY_END = "energy_end"
 # Prefix of the kernel's settings in ``annealing``, which keeps them apart from the diagnostics.
@@ -82,5 +94,11 @@ RECOMMENDED = "recommended"
 METHOD = "method"
 RANDOM_SEED = "random_seed"
 FINGERPRINT = "fingerprint"
+FACTS = "facts"  # names of those attributes that are the ``info`` of the record
+
+# Attribute of ``posterior`` and variable of ``sample_stats``: what kind of source the draws come
+# from, and which one each draw comes from. Draws of different origin are independent.
+DRAWN_FROM = "drawn_from"
+DRAW_ORIGIN = "origin"
 
 NATS = "nats"

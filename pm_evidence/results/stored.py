@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import xarray as xr
+from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
 
-__all__ = ["estimate_of", "evidence_of", "group_of", "not_a_tree"]
+__all__ = ["estimate_of", "evidence_of", "group_of", "incomplete", "not_a_tree", "variable_of"]
 
 _PER_STAGE = (schema.DIRECTION, schema.STAGE)
 # What readers need of each group: variables with their dimensions. Those with an index have labels.
@@ -66,10 +67,10 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
     for key, dims in needed.items():
         _check_variable(group, name, key, dims, parameter)
         if not group[key].size:
-            raise ValueError(_incomplete(parameter, name, f"an entry of {key!r}"))
+            raise ValueError(incomplete(parameter, name, f"an entry of {key!r}"))
     label = _LABELLED.get(name)
     if label is not None and (label not in group.coords or group[label].dtype.kind not in "UTO"):
-        raise ValueError(_incomplete(parameter, name, f"labels of {label!r}"))
+        raise ValueError(incomplete(parameter, name, f"labels of {label!r}"))
     sizes = group.sizes
     if name == schema.ANNEALING and sizes[schema.BETA_POINT] != sizes[schema.STAGE] + 1:
         raise ValueError(
@@ -101,7 +102,7 @@ def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
     group = group_of(dt, schema.LOG_EVIDENCE, parameter)
     for name in (schema.SCHEMA, schema.RECOMMENDED, schema.FINGERPRINT):
         if name not in group.attrs:
-            raise ValueError(_incomplete(parameter, schema.LOG_EVIDENCE, f"the attribute {name!r}"))
+            raise ValueError(incomplete(parameter, schema.LOG_EVIDENCE, f"the attribute {name!r}"))
     _check_version(group.attrs[schema.SCHEMA], parameter)
     recommended, names = str(group.attrs[schema.RECOMMENDED]), _estimators(group)
     if recommended not in names:
@@ -184,11 +185,39 @@ def not_a_tree(parameter: str, value: Any) -> str:
     )
 
 
+def variable_of(
+    group: xr.Dataset, name: str, key: str, dims: tuple[str, ...], parameter: str
+) -> NDArray[Any]:
+    """Return the values of a variable.
+
+    Parameters
+    ----------
+    group : Dataset
+        A group of a stored result.
+    name : str
+        Name of the group, for the error.
+    key : str
+        Name of the variable.
+    dims : tuple of str
+        Dimensions that it must have.
+    parameter : str
+        Name of the argument, for the error.
+
+    Raises
+    ------
+    ValueError
+        If the variable is missing, or has another dtype or other dimensions.
+    """
+    _check_variable(group, name, key, dims, parameter)
+    values: NDArray[Any] = group[key].values
+    return values
+
+
 def _check_variable(
     group: xr.Dataset, name: str, key: str, dims: tuple[str, ...], parameter: str
 ) -> None:
     if key not in group:
-        raise ValueError(_incomplete(parameter, name, f"the variable {key!r}"))
+        raise ValueError(incomplete(parameter, name, f"the variable {key!r}"))
     found = group[key]
     kinds, what = ("UTO", "text") if key in _TEXTS else ("iuf", "numbers")
     if found.dims != dims or found.dtype.kind not in kinds:
@@ -213,7 +242,8 @@ def _check_version(version: Any, parameter: str) -> None:
         )
 
 
-def _incomplete(parameter: str, group: str, missing: str) -> str:
+def incomplete(parameter: str, group: str, missing: str) -> str:
+    """Return the message for a group that lacks something."""
     return (
         f"{parameter} must have {missing} in its group {group!r}, got none; read the file again as "
         "sample_evidence wrote it, or sample again."

@@ -6,6 +6,7 @@ from typing import Any
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.progress import Report
 from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.result import posterior_draws
 from pm_evidence.runs.rounds import Run
@@ -44,11 +45,12 @@ def with_precision(
     run: Run, target: Any, record: RunRecord, evidence: list[LogEvidence]
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Return record and estimates with what is known of the noise of an estimated likelihood."""
-    draws = posterior_draws(run, record) if isinstance(target, EstimatedTarget) else None
-    if draws is None:
+    drawn = posterior_draws(run, record) if isinstance(target, EstimatedTarget) else None
+    if drawn is None:
         return record, evidence
-    x = draws.reshape(-1, draws.shape[-1])[:, : target.n_dim]
+    x = drawn.draws.reshape(-1, drawn.draws.shape[-1])[:, : target.n_dim]
     precision = measure(target, x, run.seed, tau_of(record.beta))
     _, n_seeds = zip(*target.settings(), strict=True)
     info = {**record.info, **precision.facts(), "n_blocks": list(n_seeds)}
-    return replace(record, info=info), [precision.judged(estimate) for estimate in evidence]
+    record = replace(record, info=info)
+    return record, estimates(record)

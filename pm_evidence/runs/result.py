@@ -1,7 +1,7 @@
 """From the record of a run to a DataTree in ArviZ's schema."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -14,14 +14,35 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.version import VERSION
+from pm_evidence.results import schema
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.runs.rounds import Run
 
-__all__ = ["check_groups", "posterior_draws", "result_of"]
+__all__ = ["PosteriorDraws", "check_groups", "posterior_draws", "result_of"]
 
 Floats = NDArray[np.float64]
 _POINTWISE = ("log_likelihood", "log_prior")
+
+
+@dataclass(frozen=True)
+class PosteriorDraws:
+    """Posterior draws of equal weight, and where they come from.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n_chains, n_draws, ...)
+        In the target's own coordinates.
+    origin : ndarray of int64, shape (n_chains, n_draws)
+        Index of the island, of the path, or of the draw from the fitted density that each draw
+        comes from: draws of different origin are independent.
+    drawn_from : str
+        ``"islands"``, ``"paths"`` or ``"importance"``.
+    """
+
+    draws: Floats
+    origin: NDArray[np.int64]
+    drawn_from: str
 
 
 def result_of(
@@ -29,7 +50,7 @@ def result_of(
     target: Target,
     record: RunRecord,
     evidence: list[LogEvidence],
-    draws: Floats | None,
+    drawn: PosteriorDraws | None,
     potentials: str,
     options: dict[str, Any],
 ) -> Any:
@@ -45,7 +66,7 @@ def result_of(
         What it left behind.
     evidence : list of LogEvidence
         Estimates, the recommended one first.
-    draws : ndarray, shape (n_chains, n_draws, n_dim), or None
+    drawn : PosteriorDraws or None
         Posterior draws.
     potentials : str
         What potentials counted as.
@@ -54,7 +75,11 @@ def result_of(
     """
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
-    if draws is not None:
+    attrs: dict[str, Any] = {}
+    if "sampling_time" in record.info:
+        attrs["sampling_time"] = record.info["sampling_time"]
+    if drawn is not None:
+        draws = drawn.draws
         flat = draws.reshape(-1, *draws.shape[2:])
         posterior, sample_stats = (
             {
@@ -63,11 +88,10 @@ def result_of(
             }
             for found in (target.posterior(flat), target.sample_stats(flat))
         )
+        sample_stats[schema.DRAW_ORIGIN] = drawn.origin
+        attrs[schema.DRAWN_FROM] = drawn.drawn_from
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
-    attrs = (
-        {"sampling_time": record.info["sampling_time"]} if "sampling_time" in record.info else {}
-    )
     dt = to_datatree(
         replace(record, info={**record.info, "potentials": potentials}),
         evidence,
@@ -106,8 +130,8 @@ def _adder(target: Any) -> Any:
 
 def posterior_draws(
     run: Run, record: RunRecord, evidence: Sequence[LogEvidence] = ()
-) -> Floats | None:
-    """Return posterior draws of equal weight, shape ``(n_chains, n_draws, n_dim)``.
+) -> PosteriorDraws | None:
+    """Return posterior draws of equal weight; None where the run left none.
 
     Draws of islands have the weight of their island. Where the estimates say that islands hold
     modes in wrong shares and importance sampling is right, its draws are taken by their weights.
@@ -118,18 +142,18 @@ def posterior_draws(
     rng = generator(run.seed, Phase.RESULT)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
-        draws = (
-            _drawn_by_weight(fitted, rng)
-            if fitted and _islands_are_wrong(evidence)
-            else _drawn_by_island(blocks, rng)
-        )
-        return _in_chains(draws, run.sampler.islands)
+        if fitted and _islands_are_wrong(evidence):
+            draws, origin = _drawn_by_weight(fitted, rng)
+            return _in_chains(draws, origin, "importance", run.sampler.islands)
+        draws, origin = _drawn_by_island(blocks, rng)
+        return _in_chains(draws, origin, "islands", run.sampler.islands)
     parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
         return None
     chosen = resample(normalised(log_weight), run.size, rng, "systematic")
-    return np.concatenate(parts)[rng.permutation(chosen)][None]
+    origin = rng.permutation(chosen)
+    return PosteriorDraws(np.concatenate(parts)[origin][None], origin[None], "paths")
 
 
 def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
@@ -137,16 +161,20 @@ def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
     return status.get("importance") == "ok" and status.get("bridge") != "ok"
 
 
-def _drawn_by_weight(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
+def _drawn_by_weight(
+    blocks: Sequence[BlockRecord], rng: np.random.Generator
+) -> tuple[Floats, NDArray[np.int64]]:
     """Return draws from the fitted densities, resampled by their importance weights."""
     x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
     log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
     chosen = resample(normalised(log_weight), len(x), rng, "systematic")
-    drawn_by_weight: Floats = x[rng.permutation(chosen)]
-    return drawn_by_weight
+    origin = rng.permutation(chosen)
+    return x[origin], origin
 
 
-def _drawn_by_island(blocks: Sequence[BlockRecord], rng: np.random.Generator) -> Floats:
+def _drawn_by_island(
+    blocks: Sequence[BlockRecord], rng: np.random.Generator
+) -> tuple[Floats, NDArray[np.int64]]:
     """Return the draws of islands, each island with the weight of its evidence.
 
     As far as the islands differ by more than each states of itself: differences that are noise of
@@ -156,19 +184,27 @@ def _drawn_by_island(blocks: Sequence[BlockRecord], rng: np.random.Generator) ->
     length = min(len(part) for part in parts)
     # islands of a later round may be larger; draws lie in random order of their chains
     parts = [part[np.arange(length) * len(part) // length] for part in parts]
+    draws = np.concatenate(parts)
+    origin = np.repeat(np.array([block.block for block in blocks], np.int64), length)
     log_z = -np.concatenate([block.work for block in blocks])
     between = float(log_z.var(ddof=1)) if len(blocks) > 1 else 0.0
     within = float(np.mean([block.relative_variance for block in blocks]))
     if not between > within:  # also where the islands state nothing of themselves
-        return np.concatenate(parts)
+        return draws, origin
     log_weight = (1.0 - within / between) * (log_z - log_z.max())
     weight = normalised(np.repeat(log_weight, length))
     chosen = resample(weight, len(weight), rng, "systematic")
-    drawn: Floats = np.concatenate(parts)[chosen]
-    return drawn
+    return draws[chosen], origin[chosen]
 
 
-def _in_chains(draws: Floats, n_chains: int) -> Floats:
+def _in_chains(
+    draws: Floats, origin: NDArray[np.int64], drawn_from: str, n_chains: int
+) -> PosteriorDraws:
     """Return draws as chains of equal length; islands of later rounds lengthen them."""
     length = len(draws) // n_chains
-    return draws[: n_chains * length].reshape(n_chains, length, *draws.shape[1:])
+    n = n_chains * length
+    return PosteriorDraws(
+        draws[:n].reshape(n_chains, length, *draws.shape[1:]),
+        origin[:n].reshape(n_chains, length),
+        drawn_from,
+    )

@@ -15,6 +15,7 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.islands import distance_from_fit
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
@@ -100,7 +101,9 @@ class Run:
             number += 1
             display.round(number, self.limits.target_mcse, found[0])
         if reason != Status.OK and self.limits.asked:
-            found[0] = _unfinished(found[0], reason, self.limits.target_mcse)
+            ended = {"stopped_by": reason.value, "target_mcse": self.limits.target_mcse}
+            record = replace(record, info={**record.info, **ended})
+            found = estimates(record)
         display.round(number, self.limits.target_mcse, found[0])
         blocks = [*record.forward, *record.reverse, *record.islands]
         info = {
@@ -148,6 +151,9 @@ class Run:
         info = {**record.info, **bridging.facts()}
         if record.islands:
             return replace(record, islands=islands, info=info)
+        distance = distance_from_fit(islands)
+        if distance is not None:
+            info["moment_distance"] = distance
         return replace(record, forward=islands, info=info)
 
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
@@ -186,13 +192,3 @@ class Run:
 
 def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in info.items() if name != "reverse_start"}
-
-
-def _unfinished(found: LogEvidence, reason: Status, target_mcse: float | None) -> LogEvidence:
-    if found.status != Status.OK:
-        return found
-    message = (
-        f"the error is {found.mcse:.3g} nats and not {target_mcse:.3g}, because a further round "
-        f"would have exceeded {reason}. Pass a larger {reason}, or accept the error."
-    )
-    return replace(found, status=reason, message=message)

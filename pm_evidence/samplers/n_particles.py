@@ -1,17 +1,15 @@
 """How precisely a likelihood has to be estimated (Tran et al., sections 3.3 and 3.4)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, erfc, exp, floor, log10, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.contracts import NOISY_VARIANCE, Kernel
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.targets.estimated.target import EstimatedTarget
@@ -24,7 +22,6 @@ _POINTS, _REPEATS = 10, 20
 # Theorem 1 assumes perfect moves. Pseudo-marginal ones lose the share exp(-sigma^2) of their
 # efficiency (Pitt, Silva, Giordani and Kohn 2012), as does a bridge to the posterior: tau is 1.
 _TAU_OF_MOVES = 1.0
-_TOO_NOISY = 8.0
 _PILOT, _LEAST, _MOST = 128, 2, 1_000_000
 _PILOT_CHAIN = 4
 _ROUNDS, _CLOSE, _FASTEST = 5, 1.5, 4.0
@@ -68,25 +65,6 @@ class Precision:
             "tau": self.tau,
             "expected_efficiency": self.efficiency,
         }
-
-    def judged(self, estimate: LogEvidence) -> LogEvidence:
-        """Return an estimate, as ``"noisy_likelihood"`` if the likelihood is too noisy to trust it.
-
-        An estimate that has another status already keeps it, and the message names both reasons.
-        """
-        if self.variance <= _TOO_NOISY:
-            return estimate
-        enough = max(self.n_particles) * self.variance
-        wanted = f"about {ceil(enough)}" if enough < _MOST else "many more"
-        message = (
-            f"the estimated log likelihood has a variance of {self.variance:.1f} with n_particles="
-            f"{', '.join(map(str, self.n_particles))}: at most a share of {self.acceptance:.1g} of "
-            f"the MCMC proposals is accepted, and the error cannot be trusted. Use {wanted} "
-            "particles, or n_particles='auto'."
-        )
-        if estimate.status != Status.OK:
-            return replace(estimate, message=f"{estimate.message} In addition, {message}")
-        return replace(estimate, status=Status.NOISY_LIKELIHOOD, message=message)
 
 
 def tau_of(beta: Floats) -> float:
@@ -196,7 +174,7 @@ def choose_particles(
         return target
     for _ in range(_ROUNDS):
         plan = Pilot(_PILOT, _PILOT_CHAIN).run(EstimatedPath(target), kernel, seed, report)
-        known = measure(target, plan.population.x, seed).variance <= _TOO_NOISY
+        known = measure(target, plan.population.x, seed).variance <= NOISY_VARIANCE
         target = _settle(target, plan.population.x, tau_of(plan.beta), seed)
         if known:  # where the posterior lies
             break

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, RunRecord
-from pm_evidence.estimators.fit_checks import moments_differ, uncovered
+from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
 from pm_evidence.estimators.of_run import estimates
 
 POSTERIOR = stats.norm(0, 1)
@@ -61,7 +61,14 @@ def test_islands_that_hold_modes_in_wrong_shares(share, differ, apart):
     islands = [draws(400, share) for _ in range(16)]
     x = rng.uniform(-6, 8, (20_000, 1))
     log_f = np.logaddexp(stats.norm(0, 0.2).logpdf(x), stats.norm(apart, 1).logpdf(x))[:, 0]
-    assert moments_differ(islands, x, log_f) == differ
+    assert (moment_distance(islands, x, log_f) > MOMENTS_EXCLUDED) == differ
+
+
+def test_moments_that_never_vary_have_no_distance():
+    """A coordinate at one value in all draws divides by nothing."""
+    x = np.ones((50, 1))
+    assert moment_distance([x, x], x, np.zeros(50)) == 0.0
+    assert moment_distance([x + 1.0, x + 1.0], x, np.zeros(50)) == np.inf
 
 
 def test_importance_sampling_is_judged():

@@ -269,6 +269,21 @@ GOOD = {
     "bayes_factor": (pe.bayes_factor, {"dt1": EVIDENCE, "dt2": EVIDENCE}),
     "attach_evidence": (pe.attach_evidence, {"idata": result, "evidence": result}),
     "log_evidence": (pe.log_evidence, {"dt": result, "estimator": None}),
+    "to_record": (pe.to_record, {"dt": result}),
+    "estimate": (pe.estimate, {"dt": result, "estimators": None}),
+    "summary": (
+        pe.summary,
+        {
+            "dt": result,
+            "var_names": None,
+            "funcs": None,
+            "filter_vars": None,
+            "coords": None,
+            "ci_prob": None,
+            "ci_kind": None,
+            "round_to": "auto",
+        },
+    ),
     "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
     "plot_compare": (pe.plot_compare, {"models": {"a": EVIDENCE, "b": EVIDENCE}, **PLOT}),
     "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
@@ -322,11 +337,14 @@ GOOD = {
 _READERS = {
     "attach_evidence": "evidence",
     "bayes_factor": "dt1",
+    "estimate": "dt",
     "log_evidence": "dt",
     "plot_energy": "dt",
     "plot_estimates": "dt",
     "plot_schedule": "dt",
     "plot_work": "dt",
+    "summary": "dt",
+    "to_record": "dt",
 }
 _STARTS = [
     *("array", "array of nan", "cube", "empty array", "0-d array", "texts", "objects", "text"),

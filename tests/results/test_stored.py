@@ -82,8 +82,8 @@ def test_values_of_another_kind():
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("2", r"schema_version 1 or an earlier one, got 2: a later version .* Update pm_evidence"),
-        (7, r"schema_version 1 or an earlier one, got 7"),
+        ("3", r"schema_version 2 or an earlier one, got 3: a later version .* Update pm_evidence"),
+        (7, r"schema_version 2 or an earlier one, got 7"),
         ("new", r"a whole number as 'schema_version', got 'new'"),
     ],
 )

@@ -36,21 +36,28 @@ def counts(draws, n=4):
 
 def test_islands_of_unequal_evidence():
     """One island met a mode with nine tenths of what it found, the others did not."""
-    draws = posterior_draws(RUN, record_of(np.log([1.0, 1.0, 1.0, 10.0])))
+    draws = posterior_draws(RUN, record_of(np.log([1.0, 1.0, 1.0, 10.0]))).draws
     assert draws.shape == (4, 100, 1)
     np.testing.assert_allclose(counts(draws) / 400, np.array([1, 1, 1, 10]) / 13, atol=0.01)
 
 
 def test_islands_that_differ_by_their_noise_alone():
     """What they state of themselves explains the differences: all draws are kept."""
-    draws = posterior_draws(RUN, record_of(np.log([0.9, 1.0, 1.0, 1.1]), stated=0.02))
+    draws = posterior_draws(RUN, record_of(np.log([0.9, 1.0, 1.0, 1.1]), stated=0.02)).draws
     assert counts(draws).tolist() == [100] * 4
 
 
 def test_islands_of_a_later_round_lengthen_the_chains():
-    draws = posterior_draws(RUN, record_of(np.zeros(8)))
-    assert draws.shape == (4, 200, 1)
-    assert counts(draws, 8).tolist() == [100] * 8
+    drawn = posterior_draws(RUN, record_of(np.zeros(8)))
+    assert drawn.draws.shape == (4, 200, 1)
+    assert counts(drawn.draws, 8).tolist() == [100] * 8
+
+
+@pytest.mark.parametrize("log_z", [np.zeros(8), np.log([1.0, 1.0, 1.0, 10.0])])
+def test_every_draw_knows_its_island(log_z):
+    drawn = posterior_draws(RUN, record_of(log_z))
+    assert drawn.drawn_from == "islands"
+    assert np.array_equal(drawn.origin, drawn.draws[..., 0])
 
 
 @pytest.mark.parametrize(
@@ -66,9 +73,12 @@ def test_draws_by_their_importance_weights(importance, bridge, from_fit):
         LogEvidence(0.0, 0.01, "importance", importance),
         LogEvidence(0.0, 0.01, "bridge", bridge),
     ]
-    draws = posterior_draws(RUN, record, evidence)
+    drawn = posterior_draws(RUN, record, evidence)
+    draws = drawn.draws
+    assert drawn.drawn_from == ("importance" if from_fit else "islands")
     assert (len(np.unique(draws)) > 4) == from_fit
     if from_fit:
+        assert np.array_equal(draws, np.tile(x, (4, 1))[drawn.origin])
         assert draws.mean() == pytest.approx(1.0, abs=0.03)
         assert draws.std() == pytest.approx(1.0, abs=0.03)
 

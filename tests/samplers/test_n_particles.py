@@ -8,11 +8,9 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from pm_evidence.core.contracts import MoveInfo, Plan
-from pm_evidence.core.records import LogEvidence
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.n_particles import (
-    Precision,
     choose_particles,
     measure,
     optimal_variance,
@@ -129,42 +127,6 @@ def test_estimates_of_zero_have_no_finite_variance():
     precision = measure(found.target, found.population(1.0, 50, seed=1).x, seed=3)
     assert precision.variance == np.inf
     assert 0.5 < precision.acceptance < 1.0
-
-
-# --- the verdict ---
-
-GOOD = LogEvidence(-1.0, 0.1, "bridge")
-
-
-@pytest.mark.parametrize(
-    ("variance", "status"), [(0.5, "ok"), (7.9, "ok"), (8.1, "noisy_likelihood")]
-)
-def test_noise_is_judged(variance, status):
-    judged = Precision((50,), variance, (variance,), 0.01).judged(GOOD)
-    assert (judged.status, judged.value, judged.mcse) == (status, -1.0, 0.1)
-
-
-def test_verdict_names_a_number_of_particles():
-    judged = Precision((50, 4), 20.0, (19.0, 1.0), 0.01).judged(GOOD)
-    assert "n_particles=50, 4" in judged.message
-    assert "about 1000 particles" in judged.message
-
-
-def test_worse_verdicts_stay():
-    """A status that is worse is kept, and its message also names the noise as a possible reason."""
-    bad = replace(GOOD, status="inconsistent", message="use more draws.")
-    judged = Precision((50,), 20.0, (20.0,), 0.01).judged(bad)
-    assert judged.status == "inconsistent"
-    assert judged.message.startswith(
-        "use more draws. In addition, the estimated log likelihood has a"
-    )
-    assert Precision((50,), 1.0, (1.0,), 0.5).judged(bad) is bad
-
-
-def test_variance_without_bounds_is_judged():
-    judged = Precision((50,), np.inf, (np.inf,), 0.01).judged(GOOD)
-    assert judged.status == "noisy_likelihood"
-    assert "many more particles, or n_particles='auto'" in judged.message
 
 
 # --- the choice ---

@@ -1,0 +1,318 @@
+"""The record of a stored run, read back, and estimates made from it without sampling."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import described, real_number
+from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.estimators.of_run import applicable, estimates
+from pm_evidence.results import schema
+from pm_evidence.results.stored import evidence_of, group_of, incomplete, variable_of
+
+__all__ = ["estimate", "to_record"]
+
+_NUMBERS = ("inf", "-inf", "nan")  # as `_plain` of arviz_groups writes what JSON cannot hold
+
+
+def estimate(
+    dt: xr.DataTree | RunRecord, estimators: str | Sequence[str] | None = None
+) -> dict[str, LogEvidence]:
+    """Estimate the log evidence from a stored run, without sampling again.
+
+    Parameters
+    ----------
+    dt : DataTree or RunRecord
+        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file that one of
+        them was saved to; or what `to_record` made of it.
+    estimators : str or sequence of str, optional
+        Names of estimators, in the order that they are wanted in. Those that the run itself reports
+        if left out, the recommended one first.
+
+    Returns
+    -------
+    dict of str to LogEvidence
+        One estimate for each name, with value, error and interval in nats.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is neither a DataTree nor a record, or ``estimators`` is not a name or several.
+    ValueError
+        As `to_record`; or if an estimator is unknown, or needs what this run did not make.
+
+    Notes
+    -----
+    An estimate that the run reported comes out the same, to the last bit and with its status. This
+    includes all that was decided after the work had been done: the limit that ended the run
+    (``max_time``, ``max_draws``), the verdict on a noisy estimate of the likelihood, and with
+    ``potentials="prior"`` the normalising constant of the prior, which is taken off every estimate.
+
+    Estimators that the run did not report have the statuses of their own functions in
+    ``pm_evidence.estimators``: no other estimate has been held against them. Where they apply:
+
+    - ``jarzynski``, ``lower_bound`` and ``cumulant_forward`` to every run (the last one where no
+      path has weight zero);
+    - ``bar``, ``histogram``, ``histogram_posterior``, ``jarzynski_reverse``, ``cumulant``,
+      ``cumulant_reverse`` and ``upper_bound`` to runs in both directions;
+    - ``smc`` and ``single_run`` to runs with islands, also those that reverse paths start from;
+      ``power_posterior`` to runs of islands alone;
+    - ``importance`` and ``bridge`` where the run fitted a density.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    >>> dt = pe.sample_evidence(model, draws=400, random_seed=1, progressbar=False)
+    >>> list(pe.estimate(dt))
+    ['importance', 'bridge', 'smc', 'single_run']
+    >>> pe.estimate(dt)["smc"] == pe.log_evidence(dt, estimator="smc")
+    True
+    >>> pe.estimate(dt, "power_posterior")["power_posterior"].estimator
+    'power_posterior'
+    """
+    record = dt if isinstance(dt, RunRecord) else to_record(dt)
+    if estimators is None:
+        return {found.estimator: found for found in estimates(record)}
+    there = applicable(record)
+    names = [estimators] if isinstance(estimators, str) else estimators
+    if not isinstance(names, Iterable) or getattr(names, "shape", (1,)) == ():
+        raise TypeError(
+            f"estimators must be a name or a sequence of names, got {described(estimators)}; "
+            f"choose among {', '.join(map(repr, there))}."
+        )
+    for name in (names := list(names)):
+        if not isinstance(name, str) or name not in there:
+            raise ValueError(
+                f"estimators must be among those that this run has the work for, "
+                f"{', '.join(map(repr, there))}, got {described(name)}; choose others, or sample "
+                "with another method."
+            )
+    return {name: there[name]() for name in names}
+
+
+def to_record(dt: xr.DataTree) -> RunRecord:
+    """Return the record of a stored run.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file that one of
+        them was saved to.
+
+    Returns
+    -------
+    RunRecord
+        All that estimators read of a run: work, traces, bridges and origins of every block, to the
+        last bit. Draws are not among it (``draws``, ``log_weight``, ``fit_draws`` and ``visited``
+        are None); those of the posterior are in the group ``posterior`` of ``dt``. In ``info`` a
+        bool is 0 or 1, and None an empty text.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree.
+    ValueError
+        If a group or a part of it is missing, or the result was stored by a version of the schema
+        that does not have the trace of each block.
+    """
+    facts = evidence_of(dt, "dt").attrs
+    version = int(facts[schema.SCHEMA])
+    if version < schema.FIRST_WITH_RECORDS:
+        raise ValueError(
+            f"dt must have the {schema.SCHEMA} {schema.FIRST_WITH_RECORDS} or a later one, got "
+            f"{version}, which does not hold the trace of each block; read its estimates with "
+            "pe.log_evidence, or sample again."
+        )
+    work, annealing = (group_of(dt, name) for name in (schema.WORK, schema.ANNEALING))
+    reader = _Reader(work, annealing)
+    islands = reader.blocks(schema.ISLAND, schema.ISLAND_STAGE)
+    if schema.METHOD not in facts:
+        raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, f"the attribute {schema.METHOD!r}"))
+    return RunRecord(
+        method=str(facts[schema.METHOD]),
+        beta=reader.of_annealing("beta", schema.BETA_POINT),
+        forward=reader.blocks(schema.FORWARD, schema.STAGE, bridged=not islands),
+        reverse=reader.blocks(schema.REVERSE, schema.STAGE, bridged=False),
+        islands=islands,
+        settings={
+            str(name).removeprefix(schema.KERNEL_PREFIX): annealing[name].values
+            for name in annealing.data_vars
+            if str(name).startswith(schema.KERNEL_PREFIX)
+        },
+        info=_facts(facts),
+    )
+
+
+class _Reader:
+    """Reads blocks from the groups ``work`` and ``annealing``."""
+
+    def __init__(self, work: xr.Dataset, annealing: xr.Dataset) -> None:
+        self.work, self.annealing = work, annealing
+
+    def of_work(self, key: str, *dims: str) -> NDArray[Any]:
+        """Return a variable of the group ``work``."""
+        return variable_of(self.work, schema.WORK, key, dims, "dt")
+
+    def whole(self, key: str, *dims: str) -> NDArray[Any]:
+        """Return a variable of whole numbers of the group ``work``."""
+        values = self.of_work(key, *dims)
+        if values.dtype.kind not in "iu":
+            raise ValueError(
+                f"dt must hold whole numbers as {key!r} in its group {schema.WORK!r}, got dtype "
+                f"{values.dtype}; read the file again as sample_evidence wrote it."
+            )
+        return values
+
+    def of_annealing(self, key: str, *dims: str) -> NDArray[Any]:
+        """Return a variable of the group ``annealing``."""
+        return variable_of(self.annealing, schema.ANNEALING, key, dims, "dt")
+
+    def blocks(
+        self, direction: str, stage: str, *, bridged: bool = True
+    ) -> tuple[BlockRecord, ...]:
+        """Return the blocks of a direction; none where the run did not go there."""
+        if direction not in self.work:
+            return ()
+        path, block = f"{direction}_path", f"{direction}_block"
+        index = self.whole(block, block)
+        work = self._parts(self.of_work(direction, path), direction, path, index)
+        if not all(map(len, work)):
+            raise ValueError(incomplete("dt", schema.WORK, f"an entry of {direction!r} per block"))
+        origin: list[Any] = [None] * len(index)
+        if direction == schema.REVERSE and schema.ORIGIN in self.work:
+            origin = self._parts(self.whole(schema.ORIGIN, path), schema.ORIGIN, path, index)
+        traces = [
+            self.of_annealing(f"{direction}_{name}", block, stage) for name in schema.TRACE_UNITS
+        ]
+        ends = [
+            self.of_annealing(f"{direction}_{name}_end", block)
+            for name in ("energy_mean", "energy_var")
+        ]
+        variance = np.full(len(index), np.nan)
+        if f"{direction}_relative_variance" in self.work:
+            variance = self.of_work(f"{direction}_relative_variance", block)
+        counts = [self.whole(f"{direction}_{name}", block) for name in ("n_evaluations", "n_nan")]
+        self._check_lengths(direction, len(index), traces[0])
+        bridges = self._bridges(index) if bridged else [None] * len(index)
+        return tuple(
+            BlockRecord(
+                block=int(index[i]),
+                work=work[i],
+                trace=StageTrace(*(values[i] for values in traces)),
+                relative_variance=float(variance[i]),
+                end=(float(ends[0][i]), float(ends[1][i])),
+                bridge=bridges[i],
+                origin=origin[i],
+                n_evaluations=int(counts[0][i]),
+                n_nan=int(counts[1][i]),
+            )
+            for i in range(len(index))
+        )
+
+    def _parts(
+        self, values: NDArray[Any], key: str, dim: str, index: NDArray[Any]
+    ) -> list[NDArray[Any]]:
+        """Return what belongs to each block, of a variable with one entry for each path."""
+        belongs = self.whole(f"{dim}_block", dim)
+        if not np.isin(belongs, index).all():
+            raise ValueError(
+                f"dt must have a block for every entry of {key!r} in its group {schema.WORK!r}, "
+                f"got {dim}_block={belongs[~np.isin(belongs, index)][0]} among blocks "
+                f"{', '.join(map(str, index))}; read the file again as sample_evidence wrote it."
+            )
+        return [values[belongs == i] for i in index]
+
+    def _bridges(self, index: NDArray[Any]) -> list[tuple[Any, Any] | None]:
+        """Return the work between the fitted density and the target, None where there is none."""
+        sides = []
+        for name in schema.BRIDGE:
+            if name not in self.work:
+                return [None] * len(index)
+            draw = f"{name}_draw"
+            sides.append(self._parts(self.of_work(name, draw), name, draw, index))
+        return [pair if sum(map(len, pair)) else None for pair in zip(*sides, strict=True)]
+
+    def _check_lengths(self, direction: str, n_blocks: int, trace: NDArray[Any]) -> None:
+        if len(trace) != n_blocks:
+            raise ValueError(
+                f"dt must have as many {direction} blocks in its group {schema.ANNEALING!r} as in "
+                f"{schema.WORK!r}, got {len(trace)} and {n_blocks}; read the file again as "
+                "sample_evidence wrote it."
+            )
+
+
+def _facts(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of the run among the attributes, checked as far as estimates rest on them.
+
+    Raises
+    ------
+    ValueError
+        If one is missing, or something else than a run leaves.
+    """
+    try:
+        names = json.loads(attrs[schema.FACTS])
+        facts = {str(name): _fact(attrs[str(name)]) for name in names}
+    except (KeyError, TypeError, ValueError) as error:
+        missing = f"the attribute {schema.FACTS!r} and all attributes that it names"
+        raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, missing)) from error
+    for name, (holds, rule) in _RULES.items():
+        if name in facts and not holds(facts[name]):
+            raise ValueError(
+                f"dt must have {rule} as the attribute {name!r} of its group "
+                f"{schema.LOG_EVIDENCE!r}, got {described(facts[name])}; read the file again as "
+                "sample_evidence wrote it."
+            )
+    for together in _TOGETHER:
+        if 0 < len(facts.keys() & set(together)) < len(together):
+            missing = f"all of the attributes {', '.join(map(repr, together))}"
+            raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, missing))
+    return facts
+
+
+def _fact(value: Any) -> Any:
+    """Return a fact of the run as it was before it became an attribute."""
+    if isinstance(value, str) and value in _NUMBERS:
+        return float(value)
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        return json.loads(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(value: Any) -> bool:
+    return real_number(value) is not None
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(n) is int for n in value)
+
+
+def _is_estimate(value: Any) -> bool:
+    try:
+        return isinstance(LogEvidence(**value), LogEvidence)
+    except (TypeError, ValueError):
+        return False
+
+
+# What estimates read of ``info``: what belongs together, and what each has to be.
+_TOGETHER = (
+    ("log_likelihood_variance", "n_particles", "noise_acceptance"),
+    ("stopped_by", "target_mcse"),
+)
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "unbounded": (lambda value: value in (0, 1), "0 or 1"),
+    "moment_distance": (_is_number, "a number"),
+    "stopped_by": (lambda value: value in ("max_time", "max_draws"), "'max_time' or 'max_draws'"),
+    "target_mcse": (_is_number, "a number"),
+    "log_likelihood_variance": (_is_number, "a number"),
+    "noise_acceptance": (_is_number, "a number"),
+    "n_particles": (_are_counts, "a list of whole numbers"),
+    "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
+    "reverse_start": (lambda value: isinstance(value, str), "a text"),
+}

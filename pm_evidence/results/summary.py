@@ -1,0 +1,308 @@
+"""Posterior summaries whose Monte Carlo error is that of how the draws were made."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, check_share, described
+from pm_evidence.core.concise import decimals
+from pm_evidence.estimators.standard_errors import spread
+from pm_evidence.results import schema
+from pm_evidence.results.stored import not_a_tree
+
+__all__ = ["summary"]
+
+Floats = NDArray[np.float64]
+Functions = Mapping[str, Callable[[xr.Dataset], Any]]
+
+_STATISTIC = "summary"  # dimension that ArviZ lays statistics out along
+_MOST_DECIMALS = 300  # of a float
+
+
+def summary(
+    dt: xr.DataTree,
+    var_names: str | Sequence[str] | None = None,
+    *,
+    funcs: Functions | None = None,
+    filter_vars: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    ci_prob: float | None = None,
+    ci_kind: str | None = None,
+    round_to: int | str = "auto",
+) -> pd.DataFrame:
+    """Summarise the posterior of a run, with Monte Carlo errors that are right for its draws.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence`` or ``simulate_and_certify``.
+    var_names : str or sequence of str, optional
+        Variables of the group ``posterior``; all of them by default. An empty list leaves only
+        ``funcs``.
+    funcs : mapping of str to callable, optional
+        Functions of the posterior by name. Each is called with the posterior as a Dataset and
+        returns a DataArray with its dimensions ``chain`` and ``draw``, and any others; for example
+        ``{"ratio": lambda d: d["a"] / d["b"]}``.
+    filter_vars : {None, "like", "regex"}, optional
+        How ``var_names`` are read, as in ``arviz.summary``.
+    coords : mapping, optional
+        Labels to select, as in ``arviz.summary``.
+    ci_prob : float, optional
+        Probability of the credible interval; ``rcParams["stats.ci_prob"]`` of ArviZ by default.
+    ci_kind : {"eti", "hdi"}, optional
+        Its kind: equal tails or highest density; ``rcParams["stats.ci_kind"]`` by default.
+    round_to : int or {"auto", "none"}
+        Decimals. ``"auto"`` leaves every number the digits that its error leaves.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each variable or component. ``mean``, ``sd`` and the ends of the interval are
+        those of ``arviz.summary``. ``mcse_mean`` and ``mcse_sd`` are the Monte Carlo standard
+        errors of ``mean`` and ``sd``, and ``ess_mean`` is the number of independent draws whose
+        mean has the same error. They are NaN where all draws come from one island or path.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree, or ``funcs`` is not a mapping of names to functions.
+    ValueError
+        If ``dt`` has no posterior, does not hold where its draws come from, or a function returns
+        anything but one value for each draw; and as ``arviz.summary``.
+
+    Notes
+    -----
+    ``arviz.summary`` takes every chain as a time series. The draws of this package are none: those
+    of one island share ancestors, and those of independent paths were resampled by their weights.
+    ``sample_stats["origin"]`` holds which island, path or draw of the fitted density each draw
+    comes from, and the attribute ``drawn_from`` of ``posterior`` says which of the three it is.
+    Draws of different origin are independent. So the variance of a mean is the sum over origins of
+    the squared sum of the deviations ``(x - mean) / n`` of their draws, times ``k / (k - 1)`` for
+    ``k`` origins: the variance of a ratio estimate from ``k`` clusters. Draws that were resampled
+    often count by how often, and islands by the weight that they were resampled with. The error of
+    ``sd`` follows by the delta method.
+
+    With 16 islands an error has 15 degrees of freedom, so a 95 % interval reaches 2.13 errors to
+    each side. Distrust it where a few islands or paths carry most of the draws.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    >>> dt = pe.sample_evidence(model, draws=400, random_seed=1, progressbar=False)
+    >>> table = pe.summary(dt, funcs={"square": lambda d: d["mu"] ** 2})
+    >>> list(table.index), list(table.columns)[-3:]
+    (['mu', 'square'], ['ess_mean', 'mcse_mean', 'mcse_sd'])
+    """
+    from arviz_base import dataset_to_dataframe
+    from arviz_stats import summary as of_arviz
+
+    _check_names(var_names, filter_vars)
+    _check_look(coords, ci_prob, ci_kind, round_to)
+    posterior, origin = _drawn(dt)
+    data = _selected(posterior, var_names, filter_vars, coords)
+    data = data.assign(_evaluated(posterior, {} if funcs is None else funcs))
+    if not data.data_vars:
+        raise ValueError(
+            "var_names must name at least one variable where there are no funcs, got none; leave "
+            "it out for all of them."
+        )
+    numbers = data.map(lambda values: values.astype(np.float64))  # bools cannot be subtracted
+    found = of_arviz(
+        numbers, kind="stats", ci_prob=ci_prob, ci_kind=ci_kind, fmt="xarray", round_to="none"
+    )
+    errors = numbers.map(lambda values: _errors(values, origin))
+    table = dataset_to_dataframe(
+        xr.concat([found, errors], dim=_STATISTIC), sample_dims=[_STATISTIC]
+    ).T
+    return _rounded(table, round_to)
+
+
+def _check_names(var_names: Any, filter_vars: Any) -> None:
+    several = isinstance(var_names, list | tuple) and all(isinstance(v, str) for v in var_names)
+    if not (var_names is None or isinstance(var_names, str) or several):
+        raise TypeError(
+            f"var_names must be a name or a list of names, got {described(var_names)}; leave it "
+            "out for all variables."
+        )
+    if filter_vars is not None:
+        check_choice("filter_vars", filter_vars, ("like", "regex"))
+
+
+def _check_look(coords: Any, ci_prob: Any, ci_kind: Any, round_to: Any) -> None:
+    if coords is not None and not isinstance(coords, Mapping):
+        raise TypeError(
+            f"coords must be a mapping of dimensions to labels, got {described(coords)}; pass for "
+            'example {"school": ["A", "B"]}.'
+        )
+    if ci_prob is not None:
+        check_share("ci_prob", ci_prob, 0.9)
+    if ci_kind is not None:
+        check_choice("ci_kind", ci_kind, ("eti", "hdi"))
+    whole = isinstance(round_to, int) and not isinstance(round_to, bool)
+    if not (isinstance(round_to, str) and round_to in ("auto", "none")) and not (
+        whole and abs(round_to) <= _MOST_DECIMALS
+    ):
+        raise ValueError(
+            f"round_to must be a number of decimals, 'auto' or 'none', got {described(round_to)}; "
+            "leave it out for the digits that errors leave."
+        )
+
+
+def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
+    """Return the posterior, and the origin of each draw."""
+    if not isinstance(dt, xr.DataTree):
+        raise TypeError(not_a_tree("dt", dt))
+    if schema.POSTERIOR not in dt.children:
+        raise ValueError(
+            f"dt must have the group {schema.POSTERIOR!r}, got the groups "
+            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, for a model with "
+            "free variables."
+        )
+    posterior = dt[schema.POSTERIOR].to_dataset()
+    stats = dt[schema.SAMPLE_STATS].to_dataset() if schema.SAMPLE_STATS in dt.children else {}
+    if schema.DRAWN_FROM not in posterior.attrs or schema.DRAW_ORIGIN not in stats:
+        raise ValueError(
+            f"dt must hold where its posterior draws come from (sample_stats[{schema.DRAW_ORIGIN!r}"
+            f"], and the attribute {schema.DRAWN_FROM!r} of the posterior), got draws of another "
+            "sampler or of an earlier version of this package; use arviz.summary for draws of "
+            "pm.sample, or sample again with sample_evidence."
+        )
+    origin = stats[schema.DRAW_ORIGIN]
+    of_draws = {
+        str(name): values
+        for name, values in posterior.data_vars.items()
+        if set(schema.SAMPLE_DIMS) <= set(values.dims)
+    }
+    kinds = {name: values.dtype.kind for name, values in of_draws.items()}
+    if origin.dtype.kind not in "iu" or set(origin.dims) != set(schema.SAMPLE_DIMS):
+        raise ValueError(
+            f"dt must hold one whole number for each draw as sample_stats[{schema.DRAW_ORIGIN!r}], "
+            f"got dtype {origin.dtype} and {origin.dims}; read the file again as sample_evidence "
+            "wrote it."
+        )
+    if (
+        len(of_draws) < len(posterior.data_vars)
+        or not of_draws
+        or not set(kinds.values()) <= set("biuf")
+    ):
+        raise ValueError(
+            f"dt must hold numbers for each chain and draw in its group {schema.POSTERIOR!r}, got "
+            f"dtypes {kinds}; read the file again as sample_evidence wrote it."
+        )
+    if not origin.size:
+        raise ValueError(
+            "dt must hold at least one posterior draw, got none; select less narrowly."
+        )
+    for name in schema.SAMPLE_DIMS:
+        if origin.sizes.get(name) != posterior.sizes.get(name):
+            raise ValueError(
+                f"dt must hold the origin of each of its {posterior.sizes.get(name)} entries along "
+                f"{name!r}, got {origin.sizes.get(name)}; select from all groups of dt alike."
+            )
+    return posterior.drop_attrs(), origin
+
+
+def _selected(
+    posterior: Any,  # a Dataset, which ArviZ takes, too, though its annotation does not say so
+    var_names: str | Sequence[str] | None,
+    filter_vars: str | None,
+    coords: Mapping[str, Any] | None,
+) -> xr.Dataset:
+    """Return the variables asked for, each with the labels asked for."""
+    from arviz_base import extract
+
+    if isinstance(var_names, Sequence) and not len(var_names):
+        return xr.Dataset()
+    options: dict[str, Any] = {"var_names": var_names, "filter_vars": filter_vars}
+    try:
+        data: Any = extract(posterior, combined=False, keep_dataset=True, **options)
+    except (KeyError, re.error) as error:
+        names = ", ".join(map(repr, posterior.data_vars))
+        raise ValueError(
+            f"var_names must be among {names}, got {described(var_names)}; leave it out for all."
+        ) from error
+    try:
+        selected: xr.Dataset = data if coords is None else data.sel(dict(coords))
+    except (KeyError, TypeError, ValueError) as error:
+        there = {str(name): list(labels.values) for name, labels in data.coords.items()}
+        raise ValueError(
+            f"coords must select labels that the posterior has, {described(there)}, got "
+            f"{described(coords)}; leave it out for all."
+        ) from error
+    if set(schema.SAMPLE_DIMS) - set(selected.dims):
+        raise ValueError(
+            f"coords must not select chains or draws, got {described(coords)}; select from dt."
+        )
+    return selected
+
+
+def _evaluated(posterior: xr.Dataset, funcs: Functions) -> dict[str, xr.DataArray]:
+    """Return the functions of the posterior."""
+    if not isinstance(funcs, Mapping) or not all(callable(func) for func in funcs.values()):
+        raise TypeError(
+            f"funcs must be a mapping of names to functions, got {described(funcs)}; pass for "
+            'example {"ratio": lambda d: d["a"] / d["b"]}.'
+        )
+    found = {}
+    for name, func in funcs.items():
+        values = func(posterior)
+        sizes = dict(values.sizes) if isinstance(values, xr.DataArray) else {}
+        if any(sizes.get(dim) != posterior.sizes[dim] for dim in schema.SAMPLE_DIMS):
+            raise ValueError(
+                f"funcs[{name!r}] must return a DataArray with all of the posterior's chains and "
+                f"draws, got {sizes or described(values)}; do not average over them."
+            )
+        found[str(name)] = values
+    return found
+
+
+def _errors(values: xr.DataArray, origin: xr.DataArray) -> xr.DataArray:
+    """Return ``ess_mean``, ``mcse_mean`` and ``mcse_sd`` of every component."""
+    ordered = values.transpose(*schema.SAMPLE_DIMS, ...)
+    flat = ordered.to_numpy().reshape(origin.size, -1)
+    _, blocks = np.unique(origin.transpose(*schema.SAMPLE_DIMS).to_numpy(), return_inverse=True)
+    found = np.array([_of_mean_and_sd(x, blocks.ravel()) for x in flat.T]).T
+    dims = [dim for dim in ordered.dims if dim not in schema.SAMPLE_DIMS]
+    sizes = [ordered.sizes[dim] for dim in dims]
+    return xr.DataArray(
+        found.reshape(3, *sizes),
+        dims=[_STATISTIC, *dims],
+        coords={
+            **{name: label for name, label in ordered.coords.items() if name in dims},
+            _STATISTIC: ["ess_mean", "mcse_mean", "mcse_sd"],
+        },
+    )
+
+
+def _of_mean_and_sd(x: Floats, origin: NDArray[np.int64]) -> tuple[float, float, float]:
+    """Return effective number of draws, and the errors of mean and standard deviation."""
+    deviation = x - x.mean()
+    variance = float(np.mean(deviation**2))
+    of_mean = spread((deviation / x.size, origin)).mcse
+    if not variance > 0.0:
+        return float("nan"), of_mean, of_mean
+    of_variance = spread(((deviation**2 - variance) / x.size, origin)).mcse
+    ess = variance / of_mean**2 if of_mean != 0.0 else float("inf")
+    return ess, of_mean, of_variance / (2.0 * variance**0.5)
+
+
+def _rounded(table: pd.DataFrame, round_to: int | str) -> pd.DataFrame:
+    """Return the table with the decimals asked for."""
+    if round_to == "none":
+        return table
+    if round_to != "auto":
+        return table.round(int(round_to))
+    for row in table.index:
+        digits = {name: decimals(float(table.loc[row, f"mcse_{name}"])) for name in ("mean", "sd")}
+        for column in table.columns:
+            places = 0 if column == "ess_mean" else digits["sd" if "sd" in column else "mean"]
+            table.loc[row, column] = round(float(table.loc[row, column]), places)
+    return table

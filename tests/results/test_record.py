@@ -1,0 +1,339 @@
+"""A stored run reads back as the record that it was, and gives the same estimates again."""
+
+import warnings
+from dataclasses import asdict, fields, replace
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pm_evidence as pe
+from pm_evidence.core.records import BlockRecord, StageTrace
+from pm_evidence.estimators.of_run import applicable
+from pm_evidence.results import to_datatree
+from pm_evidence.testing import exact_systems
+from tests.results.test_datatree import OBSERVED, make_block, make_idata, make_record, make_tree
+from tests.results.test_stored import without
+
+SYSTEMS = exact_systems()
+
+
+@cache
+def normal_mean():
+    return SYSTEMS["normal_mean"].build()
+
+
+@cache
+def counts_in_groups():
+    with pm.Model() as model:
+        mu, sigma = pm.Normal("mu", 0, 1), pm.HalfNormal("sigma", 1)
+        pe.RandomEffects(
+            "y",
+            effects=lambda: pm.Normal.dist(0, sigma),
+            emission=lambda u, i: pm.Poisson.dist(pm.math.exp(mu + u)),
+            groups=np.repeat(np.arange(4), 3),
+            observed=np.array([1, 0, 2, 3, 1, 4, 0, 0, 1, 2, 2, 5]),
+        )
+    return model
+
+
+def few_particles():
+    """A random walk seen with little noise, by a filter that loses it."""
+    with pm.Model() as model:
+        step = pm.HalfNormal("step", 1)
+        pe.StateSpace(
+            "y",
+            init=lambda: pm.Normal.dist(0, 1),
+            transition=lambda h, t: pm.Normal.dist(h, step),
+            emission=lambda h, t: pm.Normal.dist(h, 0.1),
+            observed=np.cumsum(np.random.default_rng(1).normal(size=30)),
+            n_particles=8,
+        )
+    return model
+
+
+def with_a_potential():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Potential("near", -((x[0] - x[1]) ** 2))
+        pm.Normal("y", x, 1, observed=[0.3, 0.8])
+    return model
+
+
+def run(target, **kwargs):
+    kwargs = {"draws": 320, "target_mcse": None} | kwargs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)
+        return pe.sample_evidence(target, random_seed=3, progressbar=False, **kwargs)
+
+
+RUNS = {
+    "smc": lambda: run(normal_mean()),
+    "smc in rounds": lambda: run(normal_mean(), target_mcse=0.002),
+    "smc until max_draws": lambda: run(normal_mean(), target_mcse=1e-4, max_draws=700),
+    "smc discrete": lambda: run(SYSTEMS["hidden_markov"].build()),
+    "ais forward": lambda: run(normal_mean(), method=pe.AIS(direction="forward"), draws=100),
+    "ais both ways": lambda: run(normal_mean(), method="ais", draws=100),
+    "ais until max_draws": lambda: run(
+        normal_mean(), method="ais", draws=100, target_mcse=1e-4, max_draws=200
+    ),
+    "certify": lambda: pe.simulate_and_certify(
+        normal_mean(), draws=100, random_seed=5, progressbar=False
+    ),
+    "aisel islands": lambda: run(counts_in_groups()),
+    "aisel paths": lambda: run(
+        counts_in_groups(), method=pe.AISEL(resampling=None, n_stages=10), draws=100
+    ),
+    "aisel with noise": lambda: run(few_particles()),
+    "gaussian": lambda: run(pe.Gaussian(), draws=100),
+    "ising": lambda: run(pe.Ising((4, 4), 0.4), draws=100),
+    "potts": lambda: run(pe.Potts((4, 4), 3, 0.9), draws=100),
+    "no free variable": lambda: run(SYSTEMS["no_free_variable"].build()),
+    "potentials in the prior": lambda: run(with_a_potential(), potentials="prior"),
+}
+# What the run decided after its work had been done, which the record has to repeat.
+STATUS = {"smc until max_draws": "max_draws", "ais until max_draws": "max_draws"}
+
+
+@cache
+def result(name):
+    return RUNS[name]()
+
+
+def same(one, other):
+    """Whether two estimates are equal to the last bit, NaN included."""
+    pairs = zip(asdict(one).values(), asdict(other).values(), strict=True)
+    return all(a == b or (a != a and b != b) for a, b in pairs)
+
+
+def stored_as(kind, dt, folder):
+    """The result in memory, or from a file."""
+    if kind == "netcdf":
+        dt.to_netcdf(folder / "run.nc", engine="h5netcdf")
+        return xr.open_datatree(folder / "run.nc", engine="h5netcdf")
+    if kind == "zarr":
+        dt.to_zarr(folder / "run.zarr", consolidated=False)
+        return xr.open_datatree(folder / "run.zarr", engine="zarr", consolidated=False)
+    return dt
+
+
+# --- the same numbers ---
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_stored_run_gives_its_estimates_again(name, tmp_path):
+    """Every estimate of every kind of run: value, error, interval, status and message."""
+    dt = result(name)
+    names = [str(each) for each in dt["log_evidence"]["estimator"].values]
+    there = applicable(pe.to_record(dt))
+    for kind in ("memory", "netcdf", "zarr"):
+        back = stored_as(kind, dt, tmp_path)
+        found = pe.estimate(back)
+        assert list(found) == names
+        for each in names:
+            assert same(found[each], pe.log_evidence(dt, estimator=each)), (kind, each)
+        others = pe.estimate(back, list(there))
+        assert all(same(others[each], there[each]()) for each in there)
+        back.close()
+    assert pe.log_evidence(dt).status == STATUS.get(name, pe.log_evidence(dt).status)
+
+
+def test_what_these_runs_cover():
+    """Without these the test above would not repeat what is decided after the work is done."""
+    status = {name: pe.log_evidence(result(name)).status for name in RUNS}
+    noisy = pe.log_evidence(result("aisel with noise"))
+    assert noisy.status != "ok" and "has a variance of" in noisy.message
+    assert {status[name] for name in STATUS} == {"max_draws"}
+    facts = result("potentials in the prior")["log_evidence"].attrs
+    assert "prior_constant" in facts["facts"]
+    assert len(result("smc in rounds")["work"]["forward"]) > 16
+    upper = pe.log_evidence(result("certify"), estimator="upper_bound")
+    assert "a strict bound" in upper.message
+
+
+@pytest.mark.parametrize("name", ["smc in rounds", "ais both ways", "ais forward", "aisel paths"])
+def test_a_record_is_stored_as_it_was(name):
+    """What is read is written again without a difference."""
+    dt = result(name)
+    facts = dt["log_evidence"].attrs
+    again = to_datatree(
+        pe.to_record(dt),
+        list(pe.estimate(dt).values()),
+        recommended=facts["recommended"],
+        posterior={},
+        fingerprint=facts["fingerprint"],
+        random_seed=facts["random_seed"],
+        versions={},
+    )
+    for group in ("log_evidence", "work", "annealing"):
+        assert again[group].to_dataset().drop_attrs().identical(dt[group].to_dataset().drop_attrs())
+    assert again["log_evidence"].attrs["facts"] == facts["facts"]
+
+
+def equal(one, other):
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, StageTrace):
+        return all(equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    return np.array_equal(one, other, equal_nan=True) if one is not None else other is None
+
+
+@pytest.mark.parametrize("kind", ["memory", "netcdf", "zarr"])
+def test_every_field_of_a_record(kind, tmp_path):
+    """Blocks of unequal length, without a bridge, without support, or with a bridge on one side."""
+    nothing = StageTrace(*np.full((4, 4), np.nan))
+    islands = [
+        replace(make_block(0, 1, variance=0.5), end=(1.5, 0.25)),
+        BlockRecord(2, np.array([np.inf]), nothing, relative_variance=0.0, n_evaluations=7),
+        replace(make_block(5, 1, variance=0.1), bridge=(np.array([1.0, np.inf]), np.empty(0))),
+    ]
+    coarse = [replace(b, trace=StageTrace(*np.arange(8.0).reshape(4, 2))) for b in islands]
+    reverse = [
+        replace(make_block(1, 4), origin=np.array([3, 3, 1, 0]), bridge=None),
+        replace(make_block(2, 2), origin=np.array([1, 5]), bridge=None),
+    ]
+    info = {"unbounded": 0, "limit": np.inf, "numbers": [3, 4], "more": {"mcse": 0.1}, "start": "x"}
+    forward = [replace(make_block(0, 3), bridge=None), replace(make_block(4, 2), bridge=None)]
+    for record in (
+        make_record(forward=islands, reverse=(), info=info),
+        replace(make_record(forward=forward, islands=coarse, info=info), reverse=reverse),
+    ):
+        folder = tmp_path / str(len(record.reverse))
+        folder.mkdir()
+        with stored_as(kind, make_tree(record), folder) as dt:
+            back = pe.to_record(dt)
+        assert (back.method, back.info) == (record.method, info)
+        assert equal(back.beta, record.beta)
+        assert equal(back.settings["scale"], record.settings["scale"])
+        for direction in ("forward", "reverse", "islands"):
+            old, new = getattr(record, direction), getattr(back, direction)
+            assert len(old) == len(new)
+            for one, other in zip(old, new, strict=True):
+                for field in fields(one):
+                    name = field.name
+                    assert equal(getattr(one, name), getattr(other, name)), (direction, name)
+
+
+# --- what else can be estimated ---
+
+
+def test_estimates_that_the_run_did_not_report():
+    dt = result("smc")
+    exact = SYSTEMS["normal_mean"].log_evidence
+    found = pe.estimate(dt, ["power_posterior", "lower_bound", "smc"])
+    assert list(found) == ["power_posterior", "lower_bound", "smc"]
+    assert found["lower_bound"].value < found["smc"].value
+    assert found["power_posterior"].status == "coarse_schedule"
+    dt = run(normal_mean(), schedule=np.linspace(0.0, 1.0, 51) ** 4)
+    fine = pe.estimate(dt, "power_posterior")["power_posterior"]
+    assert fine.value == pytest.approx(exact, abs=5 * fine.mcse)
+    assert fine.status == "ok"
+    both = pe.estimate(result("ais both ways"), "histogram_posterior")["histogram_posterior"]
+    assert both.value == pytest.approx(exact, abs=5 * both.mcse)
+
+
+def test_every_estimate_takes_off_the_constant_of_the_prior():
+    """The run reports one estimate; the others are relative to the same prior."""
+    dt = result("potentials in the prior")
+    assert list(pe.estimate(dt)) == [pe.log_evidence(dt).estimator]
+    found = pe.estimate(dt, ["smc", "importance"])
+    error = 5 * np.hypot(found["smc"].mcse, found["importance"].mcse)
+    assert found["smc"].value == pytest.approx(found["importance"].value, abs=error)
+
+
+def test_noise_of_the_likelihood_is_told_of_every_estimate():
+    found = pe.estimate(result("aisel with noise"), "lower_bound")["lower_bound"]
+    assert "the estimated log likelihood has a variance of" in found.message
+
+
+def test_a_record_without_a_block():
+    """What a record says is what is computed: an island less is another estimate."""
+    record = pe.to_record(result("smc"))
+    fewer = replace(record, forward=record.forward[1:])
+    found = pe.estimate(fewer, "smc")["smc"]
+    expected = pe.estimators.jarzynski(record.work_forward[1:], name="smc")
+    assert found.value == expected.value != pe.estimate(record, "smc")["smc"].value
+
+
+def test_the_work_of_the_file_is_what_is_read():
+    """A planted change of the work changes the estimate by as much."""
+    dt = result("smc").copy(deep=True)
+    dt["work"]["forward"] = dt["work"]["forward"] + 1.0
+    before = pe.log_evidence(dt, estimator="smc").value
+    assert pe.estimate(dt, "smc")["smc"].value == pytest.approx(before - 1.0, abs=1e-12)
+
+
+def test_evidence_attached_to_other_draws():
+    tree = make_tree(make_record(forward=[make_block(0, 3), make_block(4, 2, shift=2.0)]))
+    attached = pe.attach_evidence(make_idata(OBSERVED), tree)
+    assert same(pe.estimate(attached, "bar")["bar"], pe.estimate(tree, "bar")["bar"])
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "message"),
+    [
+        ("bar", ValueError, r"^estimators must be among .*'jarzynski'.*, got 'bar'; choose"),
+        (["smc", "mbar"], ValueError, r"got 'mbar'"),
+        ([3], ValueError, r"got 3"),
+        (3, TypeError, r"^estimators must be a name or a sequence of names, got 3"),
+    ],
+)
+def test_estimators_that_do_not_apply(names, error, message):
+    with pytest.raises(error, match=message):
+        pe.estimate(result("smc"), names)
+
+
+def test_results_of_an_older_version():
+    """Their estimates can be read, but not made again."""
+    dt = result("smc").copy(deep=True)
+    for group in ("work", "annealing"):
+        data = dt[group].to_dataset()
+        own = [name for name in data.data_vars if str(name).startswith("forward_energy")]
+        dt[group] = xr.DataTree(data.drop_vars(own))
+    dt["log_evidence"].attrs["schema_version"] = "1"
+    assert same(pe.log_evidence(dt), pe.log_evidence(result("smc")))
+    for read in (pe.to_record, pe.estimate):
+        with pytest.raises(
+            ValueError,
+            match=r"^dt must have the schema_version 2 or a later one, got 1, .* again",
+        ):
+            read(dt)
+
+
+@pytest.mark.parametrize(
+    ("group", "part"),
+    [
+        ("work", "forward_path_block"),
+        ("work", "forward_block"),
+        ("work", "forward_n_nan"),
+        ("work", "bridge_forward_draw_block"),
+        ("annealing", "forward_energy_mean"),
+        ("annealing", "forward_energy_var_end"),
+        ("annealing", "beta"),
+        ("log_evidence", "method"),
+        ("log_evidence", "facts"),
+    ],
+)
+def test_missing_parts(group, part):
+    with pytest.raises(ValueError, match=rf"^dt must have .*'{part}'.* in its group '{group}'"):
+        pe.to_record(without(make_tree(), group, part))
+
+
+def test_missing_groups_and_blocks():
+    with pytest.raises(ValueError, match="must have the group 'work'"):
+        pe.to_record(make_tree().drop_nodes("work"))
+    with pytest.raises(TypeError, match=r"dt must be an xarray\.DataTree, got int"):
+        pe.estimate(3)
+    dt = make_tree()
+    dt["work"]["forward_path_block"][0] = 99
+    with pytest.raises(ValueError, match=r"a block for every entry of 'forward'.*path_block=99"):
+        pe.to_record(dt)
+    cut = make_tree()
+    cut["annealing"] = xr.DataTree(cut["annealing"].to_dataset().isel(forward_block=slice(1)))
+    with pytest.raises(ValueError, match="as many forward blocks in its group 'annealing'"):
+        pe.to_record(cut)
