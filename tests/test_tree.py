@@ -66,7 +66,8 @@ def modules_used(path):
     names = imports_of(path)
     found = set(names.values())
     for node in ast.walk(tree_of(path)):
-        first, _, rest = (isinstance(node, ast.Attribute) and dotted(node) or "").partition(".")
+        text = dotted(node) if isinstance(node, ast.Attribute) else None
+        first, _, rest = (text or "").partition(".")
         if rest and first in names:
             found.add(f"{names[first]}.{rest}")
     return {definition(name) for name in found}

@@ -24,7 +24,15 @@ from pm_evidence.targets.points import Particles
 OURS = {
     contracts.State: (Particles, Spins, Colours),
     contracts.Path: (GeometricPath, MovingGaussian, LatticePath),
-    contracts.Kernel: (HMC, RandomWalk, Cycle, PseudoMarginal, Autoregression, SpinHeatBath, SwendsenWang),
+    contracts.Kernel: (
+        HMC,
+        RandomWalk,
+        Cycle,
+        PseudoMarginal,
+        Autoregression,
+        SpinHeatBath,
+        SwendsenWang,
+    ),
     contracts.StageKernel: (SpinHeatBath,),
 }
 PAIRS = [(contract, kind) for contract, kinds in OURS.items() for kind in kinds]
