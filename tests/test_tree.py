@@ -73,6 +73,12 @@ def modules_used(path):
     return {definition(name) for name in found}
 
 
+def check_against(found, listed, what):
+    """Fail for what is found and not listed, and for entries of the list that are out of date."""
+    assert not found - listed, f"{what}: {sorted(found - listed)}"
+    assert not listed - found, f"no longer so, take out of the list: {sorted(listed - found)}"
+
+
 # --- every module has a test of its own place ---
 
 
@@ -95,7 +101,25 @@ def untested():
 EXCEPTIONS: dict[str, str] = {}
 
 # Modules that should have a test beside them and do not have one yet.
-NOT_YET_TESTED: set[str] = set()
+NOT_YET_TESTED = {
+    "pm_evidence.api.arguments",
+    "pm_evidence.runs.defaults",
+    "pm_evidence.runs.limits",
+    "pm_evidence.targets.compile.implementations",
+    "pm_evidence.targets.estimated.random_effects.compile",
+    "pm_evidence.targets.estimated.random_effects.data",
+    "pm_evidence.targets.estimated.random_effects.estimator",
+    "pm_evidence.targets.estimated.state_space.checks",
+    "pm_evidence.targets.estimated.state_space.compile",
+    "pm_evidence.targets.estimated.state_space.filter",
+    "pm_evidence.targets.estimated.state_space.filter_loop",
+    "pm_evidence.targets.estimated.state_space.graphs",
+    "pm_evidence.targets.estimated.state_space.simulate",
+    "pm_evidence.targets.estimated.target",
+    "pm_evidence.targets.estimated.user_input",
+    "pm_evidence.targets.estimated.variable",
+    "pm_evidence.targets.model.atoms",
+}
 
 
 def test_every_module_is_imported_by_a_test_of_its_own_place():
@@ -104,7 +128,8 @@ def test_every_module_is_imported_by_a_test_of_its_own_place():
     Used counts as imported: ``from pm_evidence.plots import plot_work`` and ``pe.plot_work`` stand
     for the module that defines ``plot_work``.
     """
-    assert untested() == set(EXCEPTIONS) | NOT_YET_TESTED
+    listed = set(EXCEPTIONS) | NOT_YET_TESTED
+    check_against(untested(), listed, "no test in the folder of tests/ that mirrors theirs imports")
 
 
 def test_names_are_followed_to_the_module_that_defines_them(tmp_path):
@@ -165,7 +190,7 @@ def code_lines(function):
 def test_no_file_is_long():
     """A file holds one noun; one of more than 400 lines holds two."""
     long = {short(path) for path in FILES if len(path.read_text().splitlines()) > MOST_LINES}
-    assert long == LONG_FILES
+    check_against(long, LONG_FILES, f"files of more than {MOST_LINES} lines")
 
 
 def test_no_function_is_long():
@@ -177,7 +202,7 @@ def test_no_function_is_long():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and code_lines(node) > MOST_FUNCTION_LINES
     }
-    assert long == LONG_FUNCTIONS
+    check_against(long, LONG_FUNCTIONS, f"functions of more than {MOST_FUNCTION_LINES} lines")
 
 
 # --- repeated lines ---
@@ -185,7 +210,12 @@ def test_no_function_is_long():
 REPEATED = 10
 
 # Pairs of files that still share a run of ten or more equal lines.
-REPEATING: set[tuple[str, str]] = set()
+REPEATING = {
+    ("plots/energy.py", "plots/estimates.py"),
+    ("plots/energy.py", "plots/work.py"),
+    ("plots/estimates.py", "plots/work.py"),
+    ("targets/estimated/random_effects/api.py", "targets/estimated/state_space/api.py"),
+}
 
 
 def telling_lines(text):
@@ -215,7 +245,8 @@ def repeats(texts):
 
 def test_no_ten_lines_stand_in_two_places():
     """What is written twice is corrected once."""
-    assert repeats({short(path): path.read_text() for path in FILES}) == REPEATING
+    found = repeats({short(path): path.read_text() for path in FILES})
+    check_against(found, REPEATING, f"files that share {REPEATED} lines in a row")
 
 
 def test_repeats_are_found():
