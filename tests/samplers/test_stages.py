@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from pm_evidence.core.contracts import MoveInfo, Passage, Plan
+from pm_evidence.core.contracts import MoveInfo, Plan, StageBatch
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.stages import move_then_weigh, stretches, weigh_then_move
 
@@ -30,14 +30,16 @@ class Adding:
 class AddingMany(Adding):
     """The same, through many stages in one call."""
 
-    def pass_through(self, path, state, beta, streams):
+    def advance_many(self, path, state, beta, streams):
         before, after = [], []
         for b in beta:
             before.append(state)
             state, _ = self.advance(path, state, b, streams)
             after.append(state)
         shares = np.full(len(beta), 0.25)
-        return Passage(state, np.stack(before), np.stack(after), shares, 3 * len(beta), len(beta))
+        return StageBatch(
+            state, np.stack(before), np.stack(after), shares, 3 * len(beta), len(beta)
+        )
 
 
 class Quadratic:
@@ -85,13 +87,13 @@ def test_forward_weighs_before_it_moves(kind):
     """The energy is that of the population before the stage, at the beta that it comes from."""
     kernel, start = kind(), np.array([1.0, -2.0])
     beta = BETA[:2] if kind is Adding else BETA[:4]
-    passage, energy, ratio = weigh_then_move(kernel, Quadratic(), start, beta, None)
+    batch, energy, ratio = weigh_then_move(kernel, Quadratic(), start, beta, None)
     visited = start + np.append(0.0, np.cumsum(beta[1:-1]))[:, None]
     np.testing.assert_allclose(energy, visited**2, rtol=1e-15)
     np.testing.assert_allclose(ratio, -np.diff(beta)[:, None] * visited**2, rtol=1e-15)
-    np.testing.assert_allclose(passage.state, start + beta[1:].sum(), rtol=1e-15)
+    np.testing.assert_allclose(batch.state, start + beta[1:].sum(), rtol=1e-15)
     assert kernel.calls == [(1.0, b) for b in beta[1:]]
-    assert passage.n_evaluations == 3 * (len(beta) - 1) and passage.n_nan == len(beta) - 1
+    assert batch.n_evaluations == 3 * (len(beta) - 1) and batch.n_nan == len(beta) - 1
 
 
 @pytest.mark.parametrize("kind", [Adding, AddingMany])
@@ -99,11 +101,11 @@ def test_reverse_moves_before_it_weighs(kind):
     """By the reversed kernel, in the opposite order, and at the beta that it goes on to."""
     kernel, start = kind(), np.array([1.0, -2.0])
     beta = BETA[-2:] if kind is Adding else BETA[1:]
-    passage, energy, ratio = move_then_weigh(kernel, Quadratic(), start, beta, None)
+    batch, energy, ratio = move_then_weigh(kernel, Quadratic(), start, beta, None)
     visited = start - np.cumsum(beta[:0:-1])[:, None]
     np.testing.assert_allclose(energy, visited**2, rtol=1e-15)
     np.testing.assert_allclose(ratio, -np.diff(beta)[::-1, None] * visited**2, rtol=1e-14)
-    np.testing.assert_allclose(passage.state, visited[-1], rtol=1e-15)
+    np.testing.assert_allclose(batch.state, visited[-1], rtol=1e-15)
     assert kernel.calls == [(-1.0, b) for b in beta[:0:-1]]
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pm_evidence.families.lattice.ground_states import ground_states
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.testing.lattices import enumeration
 
@@ -20,7 +19,7 @@ UNIQUE = {
 @pytest.mark.parametrize("target", UNIQUE.values(), ids=UNIQUE)
 def test_no_state_lies_lower(target):
     """With a field the other ordered state is drawn, too, but as rarely as its weight."""
-    states = ground_states(target, 200, np.random.default_rng(1))
+    states = target.ground_states(200, np.random.default_rng(1))
     assert states.shape == (200, *target.sizes)
     lowest = enumeration(target).energy.min()
     energy = target.energy(states)
@@ -33,7 +32,7 @@ def test_no_state_lies_lower(target):
 def test_ordered_states_are_drawn_by_their_weights(field):
     """20,000 draws, seed 2; the share of spins up misses by five errors at 6e-7."""
     target, n = Ising((4, 4), 1.0, field), 20_000
-    states = ground_states(target, n, np.random.default_rng(2))
+    states = target.ground_states(n, np.random.default_rng(2))
     both = np.stack([np.ones((4, 4), np.int8), -np.ones((4, 4), np.int8)])
     weight = np.exp(-target.energy(both))
     share = weight[0] / weight.sum()
@@ -45,7 +44,7 @@ def test_ordered_states_are_drawn_by_their_weights(field):
 def test_colours_that_repel_each_other_are_drawn_evenly():
     """Their ground states are too many to list: reverse paths relax from independent colours."""
     target = Potts((4, 4), 3, -1.0)
-    states = ground_states(target, 5000, np.random.default_rng(3))
+    states = target.ground_states(5000, np.random.default_rng(3))
     counts = np.bincount(states.ravel(), minlength=3)
     assert (np.abs(counts / states.size - 1 / 3) < 5.0 * np.sqrt(2 / 9 / states.size)).all()
     assert len(np.unique(states.reshape(5000, -1), axis=0)) > 4900
