@@ -135,9 +135,9 @@ def test_energies_are_integrated_from_the_first_stage_to_the_end():
         return BlockRecord(i, np.ones(1), trace, relative_variance=0.1, end=end)
 
     blocks = [island(i) for i in range(4)]
-    run = RunRecord("aisel", beta, blocks)
+    run = RunRecord("aisel", beta, blocks, info={"estimated_likelihood": True})
     assert integrated(run) == [power_posterior(beta, energy, variance)]
     assert estimates(run)[-1] == integrated(run)[0]
-    assert estimates(replace(run, method="smc")) == estimates(run)[:-1]
+    assert estimates(replace(run, info={})) == estimates(run)[:-1]
     energy[2, 0] = np.inf
     assert integrated(RunRecord("aisel", beta, [island(i) for i in range(4)])) == []

@@ -32,7 +32,7 @@ def test_the_error_of_a_coarse_schedule_is_told():
     variance = np.tile(5.0 * np.exp(-5.0 * BETA), (2, 1))
     found = power_posterior(BETA, energy, variance)
     exact = -(1.0 - np.exp(-5.0)) / 5.0
-    assert found.status == "coarse_schedule" and "use more stages" in found.message
+    assert found.status == "coarse_schedule" and "Use more stages" in found.message
     told = -np.sum(np.diff(BETA) ** 2 * np.diff(variance[0])) / 12.0
     assert f"{-told:.2g} nats" in found.message
     assert found.value + told == pytest.approx(exact, abs=0.3 * abs(found.value - exact))

@@ -26,23 +26,16 @@ def test_populations_are_made_anew_from_their_draws(system):
 
 def test_log_ratio_and_energy_are_those_of_the_estimate(system):
     state, path = system.population(0.4, 50, seed=2), system.path
-    assert isinstance(path, EstimatedPath) and not path.refines
+    assert isinstance(path, EstimatedPath)
     np.testing.assert_allclose(path.log_ratio(state, 0.2, 0.7), 0.5 * state.log_density[:, 1])
     np.testing.assert_array_equal(path.energy(state, 0.3), -state.log_density[:, 1])
 
 
 def test_a_fitted_density_is_drawn_with_estimates_of_its_own(system):
-    """Four times as many as were asked for, seed 3; their mean weight is that of exact ones.
-
-    The mean ratio of estimate to likelihood is one, within five standard errors.
-    """
-    exact, path, rng = system.exact.path, system.path, np.random.default_rng(3)
-    x = system.exact.draw(1.0, 4000, rng)
-    with_noise, without = path.log_target(x, rng), exact.log_target(x, rng)
-    ratio = np.exp(with_noise - without)
-    assert ratio.std() == pytest.approx(np.sqrt(np.expm1(NOISE.gamma2 / 100)), rel=0.1)
-    assert abs(ratio.mean() - 1.0) < 5.0 * ratio.std() / np.sqrt(len(x))
-    state = system.population(1.0, 300, seed=4)
-    forward, reverse = path.bridge_work(StudentFit.to(state.x), state, 200, rng)
-    assert forward.shape == (800,) and reverse.shape == (300,)
-    assert np.isfinite(forward).all() and np.isfinite(reverse).all()
+    """Four times as many as were asked for; the work of the state is that of its own estimates."""
+    path, state = system.path, system.population(1.0, 300, seed=4)
+    fit = StudentFit.to(state.x)
+    forward, reverse = path.bridge_work(fit, state, 200, np.random.default_rng(3))
+    assert forward.shape == (800,) and np.isfinite(forward).all()
+    expected = fit.log_density(state.x) - state.log_density.sum(axis=1)
+    np.testing.assert_allclose(reverse, expected, rtol=1e-12)
