@@ -86,5 +86,5 @@ def test_no_order_is_left_to_the_compiler():
         if "fastmath" in line
     ]
     assert said == [
-        ("compile_numba.py", "with _flag, pytensor.config.change_flags(numba__fastmath=False):")
+        ("density.py", "with _flag, pytensor.config.change_flags(numba__fastmath=False):")
     ]

@@ -1,4 +1,4 @@
-"""What the facts of a run say of its estimates."""
+"""Verdicts: when two estimates of one evidence exclude each other, and what is then said."""
 
 from dataclasses import replace
 
@@ -6,7 +6,75 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators.verdicts import of_noise, unbounded, unfinished
+from pm_evidence.estimators.verdicts import (
+    DISAGREEMENT,
+    agreeing,
+    apart,
+    of_noise,
+    of_uncovered,
+    short_of,
+    times,
+    unbounded,
+    unfinished,
+)
+
+
+def estimate(value, mcse=0.3, status="ok", name="smc"):
+    return LogEvidence(value, mcse, name, status)
+
+
+@pytest.mark.parametrize(("distance", "excluded"), [(2.49, False), (2.51, True)])
+def test_five_combined_errors_exclude(distance, excluded):
+    """Errors of 0.3 and 0.4 combine to 0.5, so that 2.5 nats are five of them."""
+    assert DISAGREEMENT == 5.0
+    one, other = estimate(-10.0), estimate(-10.0 - distance, 0.4)
+    assert apart(one, other) is apart(other, one) is excluded
+    found = agreeing(one, other, "annealing", "the bridge", "use more draws.")
+    assert [each.status for each in found] == 2 * ["inconsistent" if excluded else "ok"]
+    if excluded:
+        assert found[0].message == found[1].message
+        assert "annealing gives -10.000 and the bridge gives -12.510" in found[0].message
+        assert "by 5.0 combined standard errors" in found[0].message
+        assert found[0].message.endswith("use more draws.")
+    else:
+        assert found == (one, other)
+
+
+def test_an_unknown_error_excludes_nothing():
+    assert not apart(estimate(-10.0), estimate(-99.0, np.nan))
+    assert short_of(estimate(-10.0), estimate(0.0, np.nan)) == estimate(-10.0)
+
+
+def test_estimates_with_another_status_keep_it():
+    one, other = estimate(-10.0, status="dominated"), estimate(-50.0)
+    assert agreeing(one, other, "a", "b", "c") == (one, other)
+
+
+def test_importance_sampling_that_finds_more_tells_of_missed_mass():
+    """Both are never negative and unbiased: the larger is right, the smaller has missed a part."""
+    drawn = estimate(-7.0, name="importance")
+    found = short_of(estimate(-10.0), drawn)
+    assert found.status == "missed_mass" and (found.value, found.mcse) == (-10.0, 0.3)
+    assert "gives -7.000, and smc only -10.000" in found.message
+    assert short_of(estimate(-4.0), drawn) == estimate(-4.0)
+    assert short_of(estimate(-8.0), drawn) == estimate(-8.0)
+    for status in ("unbounded", "missed_mass"):
+        assert short_of(estimate(-10.0, status=status), drawn).message == ""
+
+
+@pytest.mark.parametrize(("share", "status"), [(1.49, "ok"), (1.51, "missed_mass")])
+def test_draws_beyond_the_fitted_density(share, status):
+    found = of_uncovered(estimate(-7.0, name="importance"), share)
+    assert found.status == status
+    assert (f"{share:.1%} of the islands' draws" in found.message) == (status != "ok")
+
+
+def test_how_many_errors_a_distance_is():
+    assert times(1.0, 0.4) == "2.5"
+    assert times(1.0, 0.0) == "infinitely many"
+
+
+# --- facts of the run ---
 
 GOOD = LogEvidence(-1.0, 0.1, "bridge")
 
@@ -38,7 +106,9 @@ def test_worse_verdicts_stay():
     bad = replace(GOOD, status="inconsistent", message="use more draws.")
     judged = of_noise(bad, facts(20.0))
     assert judged.status == "inconsistent"
-    assert judged.message.startswith("use more draws. Besides, the estimated log likelihood has a")
+    assert judged.message.startswith(
+        "use more draws. In addition, the estimated log likelihood has a"
+    )
     assert of_noise(bad, facts(1.0)) is bad
 
 
@@ -51,7 +121,10 @@ def test_variance_without_bounds_is_judged():
 def test_a_limit_that_ended_the_run_is_named():
     judged = unfinished(GOOD, "max_draws", 0.05)
     assert (judged.status, judged.value) == ("max_draws", -1.0)
-    assert "the error is 0.1 nats and not 0.05, because max_draws was reached" in judged.message
+    assert (
+        "the error is 0.1 nats and not 0.05, because a further round would have exceeded max_draws"
+        in judged.message
+    )
     bad = replace(GOOD, status="dominated")
     assert unfinished(bad, "max_draws", 0.05) is bad
 

@@ -1,8 +1,13 @@
 """The display in a notebook whose kernel has no ipywidgets."""
 
+import sys
+
 import nbclient
 import nbformat
 import pytest
+from rich import get_console
+
+from pm_evidence.execution.notebook import Redrawn, in_notebook
 
 # rich needs ipywidgets there, and warns at every picture without them
 CODE = """
@@ -50,3 +55,46 @@ def test_it_is_redrawn_while_code_is_compiled(executed):
     under_way = [picture for picture in pictures if "Log evidence" not in picture]
     assert all("Compiling" in picture for picture in under_way)
     assert (len(under_way) >= 2) == shown
+
+
+# --- the picture that is redrawn, without a notebook ---
+
+
+class Place:
+    """What IPython returns of a display."""
+
+    def __init__(self):
+        self.shown = []
+
+    def update(self, picture):
+        self.shown.append(picture)
+
+
+def test_the_first_and_the_last_picture_are_shown(monkeypatch):
+    """A run that ends before the first redrawing still shows how it ended."""
+    place, pictures = Place(), iter(["first", "last"])
+
+    def display(picture, display_id):
+        assert display_id
+        place.update(picture)
+        return place
+
+    monkeypatch.setattr("IPython.display.display", display)
+    redrawn = Redrawn(lambda: next(pictures), seconds=60.0)
+    redrawn.start()
+    redrawn.stop()
+    assert place.shown == ["first", "last"]
+
+
+def test_one_that_was_never_started_can_be_stopped():
+    Redrawn(lambda: pytest.fail("nothing is to be shown")).stop()
+
+
+def test_a_terminal_is_no_notebook(monkeypatch):
+    """Even where IPython is imported, as its own terminal does."""
+    monkeypatch.setitem(sys.modules, "IPython", sys)
+    assert not in_notebook()
+    monkeypatch.setattr(get_console(), "is_jupyter", True)
+    assert in_notebook()
+    monkeypatch.delitem(sys.modules, "IPython")
+    assert not in_notebook()

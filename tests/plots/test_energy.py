@@ -199,4 +199,5 @@ def test_what_cannot_be_drawn_is_refused():
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
 def test_other_backends_draw_it(backend):
     need_backend(backend)
-    plot_energy(make_run(energy=CHANGING), backend=backend, visuals={"band": True})
+    collection = plot_energy(make_run(energy=CHANGING), backend=backend, visuals={"band": True})
+    assert collection.backend == backend

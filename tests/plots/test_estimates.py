@@ -180,4 +180,5 @@ def test_what_cannot_be_drawn_is_refused():
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
 def test_other_backends_draw_it(backend):
     need_backend(backend)
-    plot_estimates(run_of(*ALL, FAR), reference=-31.0, backend=backend)
+    collection = plot_estimates(run_of(*ALL, FAR), reference=-31.0, backend=backend)
+    assert collection.backend == backend

@@ -282,5 +282,6 @@ def test_schedule_refuses_what_it_cannot_draw():
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
 def test_other_backends_draw_both(backend):
     need_backend(backend)
-    plot_compare(MODELS, backend=backend)
-    plot_schedule({"a": make_tree(), "b": make_tree(8)}, backend=backend)
+    runs = {"a": make_tree(), "b": make_tree(8)}
+    for collection in (plot_compare(MODELS, backend=backend), plot_schedule(runs, backend=backend)):
+        assert collection.backend == backend

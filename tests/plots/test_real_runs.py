@@ -42,6 +42,37 @@ def test_the_picture_of_work_shows_where_the_directions_meet(runs, name):
     assert high - low < 40.0
 
 
+@pytest.mark.parametrize("name", ["bimodal", HEAVY])
+def test_points_and_lines_are_the_numbers_of_the_result(runs, name):
+    """Every number that is drawn stands in the file, and what is not ok says so."""
+    run = runs[name]
+    target = only_plot(pe.plot_estimates(run, backend="none"))
+    low, high = drawn(target, "xlim")[0]["lims"]
+    names = run["log_evidence"]["estimator"].values
+    stored = [pe.log_evidence(run, estimator=str(estimator)) for estimator in names]
+    inside = sorted(e.value for e in stored if low <= e.value <= high)
+    assert sorted(float(p["x"][0]) for p in drawn(target, "scatter")) == inside
+    (ticks,) = drawn(target, "yticks")
+    recommended = pe.log_evidence(run).estimator
+    for estimate in stored:
+        (label,) = (text for text in ticks["labels"] if text.split(" ")[0] == estimate.estimator)
+        notes = ["recommended"] * (estimate.estimator == recommended)
+        notes += [estimate.status] * (estimate.status not in ("ok", "bound"))
+        assert label == estimate.estimator + (f" ({', '.join(notes)})" if notes else "")
+
+    annealing = run["annealing"]
+    beta, energy = annealing["beta"].values, annealing["energy_mean"]
+    forward, reverse = drawn(only_plot(pe.plot_energy(run, backend="none")), "line")
+    for line, direction, where in ((forward, "forward", beta[:-1]), (reverse, "reverse", beta[1:])):
+        known = np.isfinite(line["y"])
+        np.testing.assert_array_equal(np.asarray(line["x"])[known], where[known])
+        values = energy.sel(direction=direction).values
+        np.testing.assert_array_equal(np.asarray(line["y"])[known], values[known])
+    schedule = pe.plot_schedule(run, backend="none")
+    (line, *_) = drawn(schedule.get_target("beta", {}), "line")
+    np.testing.assert_array_equal(np.asarray(line["y"]), beta)
+
+
 def test_islands_have_no_picture_of_work():
     model = exact_systems()["bimodal"].build()
     run = pe.sample_evidence(

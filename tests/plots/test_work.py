@@ -192,4 +192,5 @@ def test_what_cannot_be_drawn_is_refused():
 @pytest.mark.parametrize("kind", ["kde", "hist"])
 def test_other_backends_draw_it(backend, kind):
     need_backend(backend)
-    plot_work(run_of(*normal_work()), kind=kind, backend=backend)
+    collection = plot_work(run_of(*normal_work()), kind=kind, backend=backend)
+    assert collection.backend == backend

@@ -76,5 +76,5 @@ def test_simulated():
 def test_pymc_draws_otherwise():
     """The reason for drawing it here: if PyMC mends it, drop ``targets/car.py``."""
     car = pm.CAR.dist(MEAN, W=W, alpha=ALPHA, tau=TAU)
-    x = pm.draw(car, draws=N, random_seed=1, mode="FAST_COMPILE")
+    x = pm.draw(car, draws=2000, random_seed=1, mode="FAST_COMPILE")  # a millisecond each
     assert np.abs(np.cov(x.T) - COVARIANCE).max() > 0.1

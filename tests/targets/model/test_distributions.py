@@ -9,7 +9,10 @@ from importlib.util import find_spec
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
+from pytensor.graph.replace import vectorize_graph
 from scipy import stats
 from scipy.special import logsumexp
 
@@ -143,18 +146,18 @@ def together():
         pm.Normal("y", 0, 1, observed=0.0)
     target = PyMCTarget(model)
     particles = target.draw(1000, seed())
-    terms = model.compile_fn(
-        model.logp(model.free_RVs, jacobian=True, sum=False), mode="FAST_COMPILE"
-    )
-    rows = []
-    parts, start = {}, 0
-    for value, shape in zip(model.value_vars, target.layout.shapes, strict=True):
+    values, parts, start = model.value_vars, [], 0
+    for value, shape in zip(values, target.layout.shapes, strict=True):
         stop = start + int(np.prod(shape))
-        parts[value.name] = particles.x[:, start:stop].reshape(-1, *shape).astype(value.dtype)
+        parts.append(particles.x[:, start:stop].reshape(-1, *shape).astype(value.dtype))
         start = stop
-    for i in range(len(particles)):
-        rows.append([np.sum(t) for t in terms({name: v[i] for name, v in parts.items()})])
-    return target, particles, dict(zip(QUICK, parts.values(), strict=True)), np.array(rows)
+    # PyMC's own terms at all draws in one call: a thousand calls take four times as long
+    rows = [pt.tensor(dtype=value.dtype, shape=(None, *value.type.shape)) for value in values]
+    terms = [term.sum() for term in model.logp(model.free_RVs, jacobian=True, sum=False)]
+    batched = vectorize_graph(terms, dict(zip(values, rows, strict=True)))
+    found = pytensor.function(rows, batched, mode="FAST_COMPILE")(*parts)
+    columns = [np.broadcast_to(column, len(particles)) for column in found]
+    return target, particles, dict(zip(QUICK, parts, strict=True)), np.stack(columns, axis=1)
 
 
 def test_our_log_prior_is_the_sum_of_pymcs(together):

@@ -1,0 +1,139 @@
+"""Estimates of runs of islands, and what is said where they contradict each other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.records import BlockRecord, RunRecord, StageTrace
+from pm_evidence.estimators import jarzynski, power_posterior
+from pm_evidence.estimators.islands import integrated, of_islands
+from pm_evidence.estimators.of_run import estimates
+from tests.estimators.runs import block, bridged, found_of, islands_of
+from tests.estimators.work import LOG_Z, gaussian_pair
+
+LOG2 = np.log(2.0)
+
+
+def test_islands_alone():
+    """Each island is one path; its own statement of the error comes second. Seed 2."""
+    rng = np.random.default_rng(2)
+    blocks = islands_of(rng)
+    found = of_islands(blocks)
+    assert estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks)) == found
+    assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
+    work = np.concatenate([item.work for item in blocks])
+    assert found[0] == jarzynski(work, name="smc")
+    assert found[1].mcse == pytest.approx(0.05 / 4, rel=0.05)
+
+
+def test_islands_with_bridges():
+    """The bridge has by far the least error, the islands' own errors come last. Seed 3."""
+    blocks = bridged(np.random.default_rng(3))
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    assert [e.estimator for e in found] == ["bridge", "importance", "smc", "single_run"]
+    assert "because its error is" in found[0].message
+    assert [e.status for e in found] == ["ok", "ok", "ok", "within_islands"]
+    assert all(abs(estimate.value - LOG_Z) < 5 * estimate.mcse for estimate in found)
+
+
+def test_a_bridge_needs_every_island():
+    """Islands that lost all weight have none: the rest alone would be a selection. Seed 4."""
+    rng = np.random.default_rng(4)
+    blocks = [
+        block(item.work, i, relative_variance=0.05**2, bridge=gaussian_pair(rng, 0.5, 50))
+        for i, item in enumerate(islands_of(rng))
+    ]
+    blocks[3] = block(blocks[3].work, 3, relative_variance=0.05**2)
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
+
+
+@pytest.mark.parametrize(("sd", "first"), [(0.3, "importance"), (0.9, "bridge")])
+def test_rare_large_weights_put_the_bridge_first(sd, first):
+    """The draws of the islands tell that they are rare. Seed 10."""
+    rng = np.random.default_rng(10)
+    blocks = bridged(rng, sd=sd)
+    found = next(iter(found_of(blocks, info={"moment_distance": 1.0}).values()))
+    assert found.estimator == first
+    assert ("effective sample size of the draws" in found.message) == (first == "bridge")
+    # where moments cannot be compared, the islands' draws are not relied on
+    assert next(iter(found_of(blocks))) == "importance"
+
+
+# --- islands and importance sampling that contradict each other ---
+
+
+def test_islands_that_differ_more_than_they_state():
+    """The spread of the islands is four times what each states of itself. Seed 4."""
+    found = found_of(bridged(np.random.default_rng(4), sd=2.5, sd_islands=0.2))
+    assert found["smc"].status == found["bridge"].status == "islands_differ"
+    assert "between islands" in found["smc"].message and "parametrisation" in found["smc"].message
+
+
+def test_islands_that_missed_a_mode():
+    """Importance sampling finds twice the evidence: it is right, the others say so. Seed 5."""
+    found = found_of(bridged(np.random.default_rng(5), forward_shift=LOG2))
+    first = next(iter(found.values()))
+    assert (first.estimator, first.status) == ("importance", "ok")
+    assert found["smc"].status == found["bridge"].status == "missed_mass"
+    assert "annealing missed" in found["smc"].message
+
+
+def test_a_fit_that_missed_a_mode():
+    """The islands find twice the evidence: nothing is known to be right. Seed 5."""
+    found = found_of(bridged(np.random.default_rng(5), forward_shift=-LOG2))
+    assert found["smc"].status == found["importance"].status == "inconsistent"
+    assert "ok" not in {found[name].status for name in ("smc", "importance", "bridge")}
+
+
+def test_draws_with_a_heavy_tail_that_find_far_more():
+    """Their error is not known, but they are too many to be chance. Seed 7."""
+    rng = np.random.default_rng(7)
+    blocks = bridged(rng)
+    heavy = [
+        replace(b, bridge=(b.bridge[0] - 9.0 * (rng.random(500) < 0.01), b.bridge[1]))
+        for b in blocks
+    ]
+    found = found_of(heavy)
+    assert found["importance"].status != "ok" or found["smc"].status == "missed_mass"
+    assert found["smc"].status != "ok" and found["bridge"].status != "ok"
+
+
+def test_an_evidence_without_bound():
+    """What a survey of the posterior says holds for every estimate. Seed 8."""
+    found = found_of(bridged(np.random.default_rng(8)), info={"unbounded": True})
+    assert {estimate.status for estimate in found.values()} == {"unbounded"}
+    assert "excludes zero" in found["smc"].message
+
+
+def test_equal_islands_divide_by_nothing():
+    """Islands that agree to the last digit: an error of zero is no contradiction."""
+    pair = np.full(4, -LOG_Z), np.full(4, -LOG_Z)
+    blocks = [block(-LOG_Z, i, relative_variance=0.0, bridge=pair) for i in range(16)]
+    found = found_of(blocks)
+    assert all(estimate.value == pytest.approx(LOG_Z) for estimate in found.values())
+    assert found["smc"].status == found["importance"].status == "ok"
+
+
+# --- energies of islands along the path ---
+
+
+def test_energies_are_integrated_from_the_first_stage_to_the_end():
+    """Stages hold the energies where they begin, and ``end`` the one at the target. Seed 9."""
+    rng = np.random.default_rng(9)
+    beta, energy = np.array([0.0, 0.3, 1.0]), rng.normal(5.0, 1.0, (4, 3))
+    variance = rng.random((4, 3))
+
+    def island(i):
+        trace = StageTrace(energy[i, :2], variance[i, :2], np.ones(2), np.ones(2))
+        end = energy[i, 2], variance[i, 2]
+        return BlockRecord(i, np.ones(1), trace, relative_variance=0.1, end=end)
+
+    blocks = [island(i) for i in range(4)]
+    run = RunRecord("aisel", beta, blocks, info={"estimated_likelihood": True})
+    assert integrated(run) == [power_posterior(beta, energy, variance)]
+    assert estimates(run)[-1] == integrated(run)[0]
+    assert estimates(replace(run, info={})) == estimates(run)[:-1]
+    energy[2, 0] = np.inf
+    assert integrated(RunRecord("aisel", beta, [island(i) for i in range(4)])) == []

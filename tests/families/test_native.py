@@ -1,0 +1,36 @@
+"""Targets that are no PyMC model: what a new one has to say, and what it need not."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.native import NativeTarget
+
+
+def test_what_a_target_need_not_say():
+    target = NativeTarget()
+    assert target.log_prior_mass == 0.0
+    assert target.sample_stats(np.zeros((3, 2))) == {}
+    assert target.observed_data() == target.constant_data() == {}
+    assert target.coords_and_dims() == ({}, {})
+
+
+def test_what_a_target_must_say():
+    for method in (NativeTarget().check, NativeTarget().posterior):
+        with pytest.raises(NotImplementedError):
+            method(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("target", [Gaussian(), Ising((2, 4)), Potts((2, 4), 3)], ids=repr)
+def test_ours_describe_the_variables_that_they_return(target):
+    """A name of a dimension without coordinates, or of another length, cannot be stored."""
+    draws = target.check(np.ones((5, *getattr(target, "sizes", ()))))
+    variables = target.posterior(draws)
+    coords, dims = target.coords_and_dims()
+    assert set(dims) <= set(variables)
+    for name, values in variables.items():
+        assert len(values) == 5
+        sizes = [len(coords[dim]) for dim in dims.get(name, [])]
+        assert sizes == list(values.shape[1 : 1 + len(sizes)])
+    assert all(values.shape == (5,) for values in target.sample_stats(draws).values())

@@ -1,0 +1,56 @@
+"""Steps and distances in whitened coordinates, against plain products of matrices."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
+
+SIZES = [(1, 1), (3, 3), (2, 5), (1, 4), (6, 6)]  # free coordinates, and all
+
+
+def problem(seed, n_free, n_all, dense):
+    """Some of the coordinates, and a factor with correlations or without."""
+    rng = np.random.default_rng(seed)
+    free = rng.choice(n_all, n_free, replace=False)
+    if dense:
+        factor = np.tril(rng.normal(size=(n_free, n_free)))
+        factor[np.diag_indices(n_free)] = rng.uniform(0.5, 2.0, n_free)
+    else:
+        free = np.sort(free)  # all coordinates come in their order
+        factor = rng.uniform(0.5, 2.0, (n_free, 1))
+    matrix = factor if factor.shape[1] == n_free else np.diag(factor[:, 0])
+    return rng, free, factor, matrix
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(("n_free", "n_all"), SIZES)
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_and_forces_and_distances(seed, n_free, n_all, dense):
+    """A kernel whose steps and distances disagree is not reversible."""
+    rng, free, factor, matrix = problem(seed, n_free, n_all, dense)
+    position, direction = rng.normal(size=n_all), rng.normal(size=n_free)
+    expected = position.copy()
+    expected[free] += 0.3 * matrix @ direction
+    moved = position.copy()
+    move_along(moved, free, factor, 0.3, direction)
+    np.testing.assert_allclose(moved, expected, rtol=1e-13, atol=1e-14)
+
+    gradient, force = rng.normal(size=(2, n_all)), np.empty(n_free)
+    pull_back(gradient, 0.7, free, factor, force)
+    slope = (gradient[0] + 0.7 * gradient[1])[free]
+    np.testing.assert_allclose(force, matrix.T @ slope, rtol=1e-12, atol=1e-13)
+
+    mean = rng.normal(size=n_free)
+    white = np.linalg.solve(matrix, position[free] - mean)
+    found = squared_distance(position, free, mean, factor, np.empty(n_free))
+    assert found == pytest.approx(white @ white, rel=1e-12)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_step_of_length_one_has_distance_one(dense):
+    rng, free, factor, _ = problem(9, 4, 6, dense)
+    position, direction = np.zeros(6), rng.normal(size=4)
+    direction /= np.linalg.norm(direction)
+    move_along(position, free, factor, 1.0, direction)
+    found = squared_distance(position, free, np.zeros(4), factor, np.empty(4))
+    assert found == pytest.approx(1.0, rel=1e-12)

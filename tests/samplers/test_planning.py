@@ -1,0 +1,68 @@
+"""Schedules of the user's and learnt ones, and the plans that they lead to."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.contracts import AnnealingSetup
+from pm_evidence.core.progress import silent
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
+from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.target import Ising
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule
+from pm_evidence.samplers.smc import SMC
+from tests.kernels.exact import gaussian
+
+BETA = np.array([0.0, 0.2, 0.6, 1.0])
+
+
+@pytest.fixture(scope="module")
+def lattice():
+    """A kernel with nothing to tune: there is no pilot but for samplers that ask for one."""
+    return AnnealingSetup(LatticePath(Ising(4, 0.3)), SpinHeatBath(), n_stages=50)
+
+
+@pytest.fixture(scope="module")
+def model():
+    from pm_evidence.kernels.random_walk import RandomWalk
+
+    return AnnealingSetup(gaussian().path, RandomWalk(), n_pilot=300)
+
+
+def check_plan(plan):
+    assert plan.beta[0] == 0.0 and plan.beta[-1] == 1.0 and (np.diff(plan.beta) > 0.0).all()
+    assert len(plan.kernels) == len(plan.beta) - 1 and plan.population is None
+
+
+def test_a_fixed_schedule_is_kept_and_its_kernels_are_tuned(model):
+    coarse, plan = FixedSchedule(BETA).plan(model, AIS(), 100, 1, silent)
+    check_plan(plan)
+    np.testing.assert_array_equal(plan.beta, BETA)
+    assert coarse is plan and plan.n_evaluations > 0
+    assert all(kernel.shape is not None for kernel in plan.kernels)
+
+
+def test_a_kernel_without_anything_to_tune_needs_no_pilot(lattice):
+    coarse, plan = FixedSchedule(BETA).plan(lattice, AIS(), 100, 1, silent)
+    assert coarse is plan and plan.n_evaluations == 0
+    assert plan.kernels == (lattice.kernel,) * 3
+
+
+def test_an_adaptive_schedule_of_such_a_kernel_comes_from_a_trial_run(lattice):
+    """Of as many stages as the sampler, or else the target, asks for; the same for equal seeds."""
+    _, plan = ADAPTIVE.plan(lattice, AIS(), 100, 1, silent)
+    check_plan(plan)
+    assert len(plan.kernels) == 50
+    assert len(ADAPTIVE.plan(lattice, AIS(n_stages=30), 100, 1, silent)[1].kernels) == 30
+    np.testing.assert_array_equal(ADAPTIVE.plan(lattice, AIS(), 100, 1, silent)[1].beta, plan.beta)
+
+
+@pytest.mark.parametrize("name", ["lattice", "model"])
+def test_an_adaptive_schedule_of_islands_comes_from_a_pilot(name, request):
+    """Islands follow the pilot's plan as it is."""
+    setup = request.getfixturevalue(name)
+    coarse, plan = ADAPTIVE.plan(setup, SMC(), 100, 1, silent)
+    check_plan(plan)
+    np.testing.assert_array_equal(coarse.beta, plan.beta)
+    again, _ = ADAPTIVE.plan(setup, SMC(), 100, 1, silent)
+    np.testing.assert_array_equal(again.beta, coarse.beta)
