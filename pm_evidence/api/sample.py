@@ -27,7 +27,7 @@ from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.estimators.difference import difference
 from pm_evidence.execution.display import Display
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import default_method
 from pm_evidence.runs.estimated import with_particles
@@ -69,7 +69,8 @@ def sample_evidence(
     Parameters
     ----------
     target : pymc.Model or native target, optional
-        The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``.
+        The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``, or one
+        of your own, derived from `pe.NativeTarget`.
     method : str or sampler
         ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed importance
         sampling with independent paths, forward and reverse), ``"aisel"`` (annealed importance
@@ -151,7 +152,7 @@ def sample_evidence(
     'ok'
     """
     given = one_target(target, model)
-    given = given if isinstance(given, NativeTarget) else find_model(given)
+    given = checked_native(given) if is_native(given) else find_model(given)
     chosen = chosen_sampler(method, default_method(given))
     sampler = chosen.annealer
     draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
@@ -196,7 +197,7 @@ def _targets(
     given: Any, potentials: str, compile_kwargs: dict[str, Any]
 ) -> tuple[Target, Target | None]:
     """Return what to anneal, and what normalises the prior where potentials belong to it."""
-    if isinstance(given, NativeTarget):
+    if is_native(given):
         return given, None
     if potentials == "prior" and not given.observed_RVs:
         raise ModelError(

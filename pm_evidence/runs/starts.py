@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import warn
+from pm_evidence.families.model import ModelTarget
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.results.given_draws import doubt_of_draws
 from pm_evidence.results.observed import posterior_of
@@ -42,7 +43,16 @@ def starts_from(target: Any, given: Any) -> ReverseStarts:
     EvidenceWarning
         If the draws show divergences or have not converged.
     """
-    raise TypeError(f"reverse_start is not supported for a target of type {type(target).__name__}.")
+    # parameters of a native target are not stored with arrays of states, and moves are cheap:
+    # paths relax before they start
+    if isinstance(given, np.ndarray):
+        x = target.check(given, "reverse_start")
+        return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
+    states = _states_of(given, target)
+    n_chains, n_draws = states.shape[:2]
+    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+    x = target.check(rows, "reverse_start")
+    return ReverseStarts(x, _groups(n_chains, n_draws), kind="relaxed")
 
 
 @starts_from.register
@@ -63,17 +73,8 @@ def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
 
 
 @starts_from.register
-def _(target: NativeTarget, given: Any) -> ReverseStarts:
-    # parameters of a native target are not stored with arrays of states, and moves are cheap:
-    # paths relax before they start
-    if isinstance(given, np.ndarray):
-        x = target.check(given, "reverse_start")
-        return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
-    states = _states_of(given, target)
-    n_chains, n_draws = states.shape[:2]
-    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
-    x = target.check(rows, "reverse_start")
-    return ReverseStarts(x, _groups(n_chains, n_draws), kind="relaxed")
+def _(target: ModelTarget, given: Any) -> ReverseStarts:
+    return starts_from(target.compiled, given)
 
 
 def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:
