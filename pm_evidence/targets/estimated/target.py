@@ -21,7 +21,7 @@ from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget", "ModelTarget"]
+__all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget", "CompiledTarget"]
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
@@ -257,4 +257,4 @@ class EstimatedTarget:
 
 
 # what a PyMC model may become
-ModelTarget = PyMCTarget | EstimatedTarget
+CompiledTarget = PyMCTarget | EstimatedTarget

@@ -18,7 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
-from pm_evidence.targets.estimated.target import EstimatedTarget, ModelTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget, CompiledTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.target import PyMCTarget
 
@@ -51,7 +51,7 @@ def find_model(target: Any) -> pm.Model:
 
 # A model is compiled once, however often it is sampled here or however many of its blocks run in
 # a worker. The few that were used last are kept.
-_KEPT: "OrderedDict[Any, tuple[Any, ModelTarget]]" = OrderedDict()
+_KEPT: "OrderedDict[Any, tuple[Any, CompiledTarget]]" = OrderedDict()
 _MAX_KEPT = 8
 
 
@@ -60,7 +60,7 @@ def target_of(
     *,
     potentials_only: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> ModelTarget:
+) -> CompiledTarget:
     """Return the target of a model: the one kept if the model and its data are the same."""
     content = _content(model), dict(compile_kwargs or {})
     key = (id(model), potentials_only)
@@ -99,7 +99,7 @@ def _with_inner(graphs: Sequence[Variable]) -> Iterator[Variable]:
             yield from _with_inner(inner.outputs)
 
 
-def _keep(key: Any, content: Any, target: ModelTarget) -> ModelTarget:
+def _keep(key: Any, content: Any, target: CompiledTarget) -> CompiledTarget:
     _KEPT[key] = content, target
     _KEPT.move_to_end(key)
     while len(_KEPT) > _MAX_KEPT:
@@ -109,7 +109,7 @@ def _keep(key: Any, content: Any, target: ModelTarget) -> ModelTarget:
 
 def _build(
     model: pm.Model, *, potentials_only: bool, compile_kwargs: Mapping[str, Any] | None
-) -> ModelTarget:
+) -> CompiledTarget:
     estimated = estimated_variables(model)
     if estimated and not potentials_only:
         return EstimatedTarget.of_model(model, compile_kwargs)
@@ -133,7 +133,7 @@ def _reduce(target: Any) -> tuple[Any, ...]:
     return _rebuild, (vars(target)["_pickled"], settings)
 
 
-def _rebuild(pickled: bytes, settings: Any) -> ModelTarget:
+def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
     key = hashlib.sha256(pickled).hexdigest()
     if key in _KEPT:
         target = _keep(key, None, _KEPT[key][1])
