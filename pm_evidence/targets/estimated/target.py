@@ -21,7 +21,7 @@ from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["SEED_BITS", "WORDS", "EstimatedParticles", "EstimatedTarget", "CompiledTarget"]
+__all__ = ["SEED_BITS", "WORDS", "CompiledTarget", "EstimatedParticles", "EstimatedTarget"]
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]

@@ -18,7 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
-from pm_evidence.targets.estimated.target import EstimatedTarget, CompiledTarget
+from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.target import PyMCTarget
 

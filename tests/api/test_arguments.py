@@ -1,0 +1,89 @@
+"""Arguments are resolved before anything costs time."""
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.api.arguments import (
+    TARGET_MCSE,
+    check_memory,
+    chosen_sampler,
+    chosen_schedule,
+    compile_options,
+    first_round,
+    limits,
+)
+from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule
+
+
+@pytest.mark.parametrize(
+    ("method", "default", "kind"),
+    [
+        ("auto", "smc", pe.SMC),
+        ("auto", "aisel", pe.AISEL),
+        ("ais", "smc", pe.AIS),
+        (pe.SMC, "ais", pe.SMC),
+        (pe.AISEL(islands=4), "aisel", pe.AISEL),
+    ],
+)
+def test_methods_by_name_class_and_object(method, default, kind):
+    assert isinstance(chosen_sampler(method, default), kind)
+
+
+def test_a_sampler_keeps_its_options():
+    given = pe.SMC(islands=4)
+    assert chosen_sampler(given, "smc") is given
+
+
+@pytest.mark.parametrize(
+    ("method", "default", "error", "message"),
+    [
+        ("nuts", "smc", ValueError, r"method must be one of 'auto', 'smc', 'ais', 'aisel'"),
+        (3, "smc", TypeError, r"method must be a name .* or a sampler such as"),
+        ("aisel", "smc", ValueError, r"method='aisel' needs a likelihood that is estimated"),
+    ],
+)
+def test_other_methods_are_refused(method, default, error, message):
+    with pytest.raises(error, match=message):
+        chosen_sampler(method, default)
+
+
+def test_draws_are_shared_by_islands():
+    """100 draws on 16 islands are 7 each; an island has at least two chains of ten."""
+    assert first_round(pe.SMC(), 100) == (20, 320)
+    assert first_round(pe.SMC(), 1600) == (100, 1600)
+    assert first_round(pe.AIS(), 100) == (100, 100)
+    assert first_round(pe.AISEL(islands=8, chain_length=5), None) == (125, 1000)
+
+
+def test_schedules():
+    assert chosen_schedule("adaptive", pe.SMC()) is ADAPTIVE
+    named = chosen_schedule("linear", pe.SMC(n_stages=4))
+    assert isinstance(named, FixedSchedule)
+    np.testing.assert_array_equal(named.beta, [0.0, 0.25, 0.5, 0.75, 1.0])
+    own = chosen_schedule([0, 0.1, 1], pe.AIS())
+    np.testing.assert_array_equal(own.beta, [0.0, 0.1, 1.0])
+
+
+def test_limits():
+    """The default error ends at 10 times the first round, an error of the user's at 1,000."""
+    assert limits(TARGET_MCSE, None, None, 50).max_draws == 500
+    asked = limits(0.1, None, None, 50)
+    assert (asked.max_draws, asked.asked, asked.max_time) == (50_000, True, np.inf)
+    assert limits(None, None, None, 50).target_mcse is None
+    with pytest.raises(ValueError, match="max_time needs target_mcse"):
+        limits(None, 3.0, None, 50)
+
+
+def test_memory():
+    check_memory(10, 10)
+    with pytest.raises(ValueError, match="draws must fit into memory"):
+        check_memory(10**13)
+
+
+def test_options_of_the_compiler():
+    assert compile_options({"mode": "numba", "profile": True}) == {"profile": True}
+    with pytest.raises(ValueError, match="another 'mode' than 'NUMBA'"):
+        compile_options({"mode": "JAX"})
+    with pytest.raises(ValueError, match="compile_kwargs must hold only"):
+        compile_options({"speed": 1})

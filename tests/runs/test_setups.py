@@ -1,0 +1,88 @@
+"""How a target enters a run: its setup, its starts, its limits, and what is said of the end."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.execution.display import Display
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.defaults import annealing_setup, default_method
+from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.limits import ONE_ROUND, Limits
+from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.starts import starts_from
+from pm_evidence.targets.model.cache import target_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    return model
+
+
+def test_setups_of_models_and_lattices(model):
+    setup = annealing_setup(target_of(model), "auto")
+    assert isinstance(setup.path, GeometricPath) and isinstance(setup.kernel, pe.HMC)
+    assert setup.n_stages is None and setup.starts is None
+    lattice = annealing_setup(pe.Ising(4, 0.4), "auto")
+    assert isinstance(lattice.path, DetouredPath) and lattice.n_stages == 1024
+    assert lattice.starts(3, np.random.default_rng(1)).shape == (3, 4, 4)
+    straight = annealing_setup(pe.Ising(4, 0.4, field=0.1), "auto")
+    assert type(straight.path) is LatticePath
+
+
+def test_what_has_no_setup():
+    with pytest.raises(TypeError, match="have a method annealing_setup, got int"):
+        annealing_setup(3, "auto")
+
+
+def test_default_methods(model):
+    assert default_method(model) == "smc"
+    assert default_method(pe.Gaussian()) == "ais"
+
+
+def test_plain_targets_need_no_particles(model):
+    target = target_of(model)
+    found = with_particles(target, "auto", pe.SMC(), 1, print)
+    assert found == (target, "auto")
+    assert kernel_of_prior(target, "random_walk") == "random_walk"
+
+
+def test_starts_of_arrays_are_grouped_by_neighbours():
+    """16 groups of neighbouring draws count as independent."""
+    states = np.ones((64, 4, 4), np.int8)
+    starts = starts_from(pe.Ising(4, 0.4), states)
+    assert starts.relaxes and starts.draws.shape == (64, 4, 4)
+    np.testing.assert_array_equal(starts.group, np.repeat(np.arange(16), 4))
+    assert starts_from(pe.Ising(4, 0.4), None) is None
+
+
+def test_a_model_without_free_variables_is_its_likelihood():
+    with pm.Model() as model:
+        pm.Normal("y", 0, 1, observed=[0.0, 0.0])
+    run = Run(pe.SMC(), 20, 1, None, 1)
+    record, found = anneal(run, target_of(model), "auto", Display(False))
+    assert found[0].value == pytest.approx(-np.log(2 * np.pi))
+    assert found[0].mcse == 0.0 and record.info["log_prior_mass"] == 0.0
+
+
+def test_warnings_of_doubt_and_of_nan():
+    empty = RunRecord("smc", np.array([0.0, 1.0]), ())
+    doubtful = LogEvidence(-1.0, 0.1, "smc", "dominated", message="one draw has all the weight.")
+    with pytest.warns(pe.EvidenceWarning, match="status 'dominated': one draw"):
+        warn_of(doubtful, empty)
+    nan = RunRecord("smc", empty.beta, (), info={"n_nan": 5, "n_evaluations": 100})
+    with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
+        warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)
+
+
+def test_limits_of_one_round():
+    assert Limits() == ONE_ROUND and ONE_ROUND.target_mcse is None
