@@ -3,7 +3,7 @@
 ``sample_evidence(model)`` estimates the log evidence of a model; ``compare`` ranks models.
 """
 
-from pm_evidence import estimators
+from pm_evidence import estimators, extending
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.sample import sample_evidence
@@ -12,6 +12,7 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.version import VERSION
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.native import NativeTarget
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
@@ -52,6 +53,7 @@ __all__ = [
     "Ising",
     "LogEvidence",
     "ModelError",
+    "NativeTarget",
     "NumericalError",
     "Potts",
     "PseudoMarginal",
@@ -63,6 +65,7 @@ __all__ = [
     "compare",
     "estimate",
     "estimators",
+    "extending",
     "log_evidence",
     "plot_compare",
     "plot_energy",

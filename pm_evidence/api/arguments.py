@@ -15,9 +15,10 @@ from pm_evidence.core.checks import (
     check_positive,
     check_text,
     described,
+    missing_members,
     plain_array,
 )
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
@@ -44,7 +45,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 _SAMPLERS: dict[str, type[Any]] = {"smc": SMC, "ais": AIS, "aisel": AISEL}
-_METHODS_OF_A_SAMPLER = ("size", "first_round", "unit", "units", "follow", "extended")
+# What a sampler gives itself whose blocks another one runs.
+_OF_EVERY_SAMPLER = ("name", "default_draws", "n_seeds", "annealer", "likelihood_moves")
 
 # What pymc.compile takes and a density of one vector can be compiled with.
 _COMPILE_KWARGS = (
@@ -93,7 +95,7 @@ def find_target(target: Any, model: Any) -> Any:
         If there is none, or there are two.
     """
     given = one_target(target, model)
-    return given if isinstance(given, NativeTarget) else find_model(given)
+    return checked_native(given) if is_native(given) else find_model(given)
 
 
 def first_round(chosen: Sampler, draws: int | None) -> tuple[int, int]:
@@ -133,16 +135,15 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
         method = _SAMPLERS[default if method == "auto" else method]
     if isinstance(method, type) and hasattr(method, "annealer"):
         method = method()
-    found = [
-        name
-        for name in _METHODS_OF_A_SAMPLER
-        if hasattr(method, "annealer") and callable(getattr(method.annealer, name, None))
-    ]
-    if len(found) < len(_METHODS_OF_A_SAMPLER):
+    missing = [name for name in _OF_EVERY_SAMPLER if not hasattr(method, name)]
+    if not missing:
+        missing = missing_members(method.annealer, Sampler)
+    if isinstance(method, type) or missing:
         names = ", ".join(map(repr, ("auto", *_SAMPLERS)))
+        lacks = f" without {', '.join(missing)}" if hasattr(method, "annealer") else ""
         raise TypeError(
             f"method must be a name ({names}) or a sampler such as pe.SMC(islands=32), got "
-            f"{described(method)}."
+            f"{described(method)}{lacks}; derive a sampler from pe.extending.Annealer."
         )
     if method.name == AISEL.name and default != AISEL.name:
         raise ValueError(

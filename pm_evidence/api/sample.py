@@ -29,7 +29,7 @@ from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.core.records import RunRecord
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import default_method
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
@@ -71,7 +71,8 @@ def sample_evidence(
     Parameters
     ----------
     target : pymc.Model or native target, optional
-        The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``.
+        The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``, or one
+        of your own, derived from `pe.NativeTarget`.
     method : str or sampler
         ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed importance
         sampling with independent paths, forward and reverse), ``"aisel"`` (annealed importance
@@ -198,7 +199,7 @@ def _targets(
     given: Any, potentials: str, compile_kwargs: dict[str, Any]
 ) -> tuple[Target, Target | None]:
     """Return what to anneal, and what normalises the prior where potentials belong to it."""
-    if isinstance(given, NativeTarget):
+    if is_native(given):
         return given, None
     if potentials == "prior" and not given.observed_RVs:
         raise ModelError(

@@ -18,6 +18,7 @@ __all__ = [
     "check_text",
     "described",
     "float_array",
+    "missing_members",
     "plain_array",
     "real_number",
     "whole_array",
@@ -171,6 +172,13 @@ def check_kind(name: str, value: Any, kind: type, remedy: str) -> None:
         raise TypeError(
             f"{name} must be of type {kind.__name__}, got {described(value)}; {remedy}."
         )
+
+
+def missing_members(value: Any, contract: type) -> list[str]:
+    """Return the public attributes and methods of a contract that an object lacks, in order."""
+    names = [*contract.__annotations__, *vars(contract)]
+    public = dict.fromkeys(name for name in names if not name.startswith("_"))
+    return [name for name in public if not hasattr(value, name)]
 
 
 def float_array(name: str, values: Any) -> Floats:

@@ -25,11 +25,13 @@ __all__ = [
     "generator",
     "generator_functions",
     "next_word",
+    "normals",
     "resolve_seed",
     "seed_of_run",
     "seed_stream",
     "streams",
     "uniform",
+    "uniforms",
 ]
 
 _TWO_POW_52 = 4503599627370496.0
@@ -262,6 +264,32 @@ def fill_normal(stream: Any, out: Any) -> None:
             if low + uniform(stream) * (high - low) < exp(-0.5 * x * x):
                 break
         out[k] = x if word & nb.uint64(256) else -x
+
+
+def normals(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
+    """Return ``n`` standard normal draws from each stream, which advances; shape ``(m, n)``."""
+    out = np.empty((len(streams), n))
+    _fill_rows_normal(streams, out)
+    return out
+
+
+def uniforms(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
+    """Return ``n`` uniform draws from each stream, which advances; shape ``(m, n)``."""
+    out = np.empty((len(streams), n))
+    _fill_rows_uniform(streams, out)
+    return out
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _fill_rows_normal(streams: Any, out: Any) -> None:
+    for i in range(len(out)):
+        fill_normal(streams[i], out[i])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _fill_rows_uniform(streams: Any, out: Any) -> None:
+    for i in range(len(out)):
+        fill_uniform(streams[i], out[i])
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

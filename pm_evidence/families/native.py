@@ -1,19 +1,28 @@
 """The base of targets that are no PyMC model."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import (
+    check_choice,
+    check_count,
+    described,
+    float_array,
+    missing_members,
+)
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
 
-__all__ = ["NativeTarget"]
+__all__ = ["NativeTarget", "checked_native", "is_native"]
 
 
-class NativeTarget:
+class NativeTarget(ABC):
     """A target with a path and kernels of its own.
 
-    Derive from it, and give ``n_dim``, `annealing_setup`, `check` and `posterior`; the other
-    methods have defaults that say nothing of the target.
+    Derive from it and give ``n_dim`` and `annealing_setup`. The other methods have defaults: a
+    draw is a row of ``n_dim`` numbers that the posterior holds as the variable ``x``.
 
     Attributes
     ----------
@@ -24,12 +33,19 @@ class NativeTarget:
         faster than resampling keeps up with, or ``"smc"``.
     log_prior_mass : float
         Log of the mass of the reference inside of constraints, in nats.
+
+    Examples
+    --------
+    >>> import pm_evidence as pe
+    >>> isinstance(pe.Gaussian(), pe.NativeTarget)
+    True
     """
 
     n_dim: int
     method: ClassVar[str] = "ais"
     log_prior_mass: float = 0.0
 
+    @abstractmethod
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
         """Return path, kernel and defaults, given the user's ``kernel`` (``"auto"`` by default).
 
@@ -38,21 +54,28 @@ class NativeTarget:
         ValueError
             If the kernel does not suit the target.
         """
-        raise NotImplementedError
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states that a user gives as ``name``, as draws of shape ``(n, ...)``.
+
+        They are given as the variable ``x`` of `posterior` holds them.
 
         Raises
         ------
         ValueError
             If there is none, or they have another shape or values that no state has.
         """
-        raise NotImplementedError
+        points = float_array(name, draws)
+        if points.shape[1:] != (self.n_dim,) or not len(points) or not np.isfinite(points).all():
+            raise ValueError(
+                f"{name} must hold at least one row of {self.n_dim} finite numbers, got shape "
+                f"{points.shape}; reshape them, and look for NaN."
+            )
+        return points
 
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return variables by name, each of shape ``(n, ...)``, at draws of shape ``(n, ...)``."""
-        raise NotImplementedError
+        return {"x": draws}
 
     def sample_stats(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return facts about each draw by name, each of shape ``(n,)``."""
@@ -69,3 +92,31 @@ class NativeTarget:
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return coordinates, and the names of each variable's dimensions."""
         return {}, {}
+
+
+def is_native(target: Any) -> bool:
+    """Return whether an object is a target with a path of its own, and not a model."""
+    return not isinstance(target, type) and callable(getattr(target, "annealing_setup", None))
+
+
+def checked_native(target: Any) -> NativeTarget:
+    """Return a target with a path of its own, after checking that nothing is missing.
+
+    Raises
+    ------
+    TypeError
+        If it lacks an attribute or a method of `NativeTarget`.
+    ValueError
+        If its ``n_dim`` is no whole number of at least 1, or its ``method`` is unknown.
+    """
+    missing = missing_members(target, NativeTarget)
+    if missing:
+        raise TypeError(
+            f"target must have the attributes and methods of pe.NativeTarget, got "
+            f"{described(target)} without {', '.join(missing)}; derive its class from "
+            "pe.NativeTarget, and define what has no default there."
+        )
+    check_count("target.n_dim", target.n_dim, 1)
+    check_choice("target.method", target.method, ("ais", "smc"))
+    checked: NativeTarget = target
+    return checked

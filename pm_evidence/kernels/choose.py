@@ -10,7 +10,7 @@ from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import MAX_GIBBS_SUPPORT, DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
-from pm_evidence.kernels.suitability import check_moves, checked_kernel
+from pm_evidence.kernels.suitability import check_moves, checked_kernel, moved_by
 
 __all__ = ["KERNELS", "choose_kernel"]
 
@@ -26,10 +26,10 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
         What is to be sampled.
     kernel : str or Kernel
         The kernel for the continuous coordinates: ``"auto"`` (HMC if there is a gradient),
-        ``"hmc"``, ``"random_walk"``, or an ``HMC`` or ``RandomWalk`` with its own options. Discrete
-        coordinates are added: those of small support are drawn from their full conditional
-        distributions, and others are moved by a random walk. Any other kernel object has to move
-        all coordinates, and is returned unchanged.
+        ``"hmc"``, ``"random_walk"``, or a kernel object whose method ``check`` returns the
+        continuous coordinates. Discrete coordinates are added: those of small support are drawn
+        from their full conditional distributions, and others are moved by a random walk. Any other
+        kernel object has to move all coordinates, and is returned unchanged.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
     """
     if not isinstance(kernel, str):
         kernel = checked_kernel("kernel", kernel, KERNELS)
-        if not isinstance(kernel, HMC | RandomWalk):
+        if not isinstance(kernel, HMC | RandomWalk) and not _completed(kernel, target):
             check_moves(kernel, target)
             return kernel
     else:
@@ -54,6 +54,17 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
     parts = [_mover(target, kernel)] if target.continuous.size else []
     parts += _discrete_parts(target)
     return parts[0] if len(parts) == 1 else Cycle(tuple(parts))
+
+
+def _completed(kernel: Kernel, target: Any) -> bool:
+    """Return whether a kernel moves the continuous coordinates only, and there are others."""
+    moved = moved_by(kernel, target)
+    return bool(
+        target.discrete.size
+        and target.continuous.size
+        and moved is not None
+        and np.array_equal(np.sort(moved), target.continuous)
+    )
 
 
 def _mover(target: Any, kernel: str | Kernel) -> Kernel:

@@ -23,6 +23,7 @@ __all__ = [
     "checked_coordinates",
     "checked_kernel",
     "checked_row",
+    "moved_by",
 ]
 
 _METHODS = ("advance", "reversed", "settings")
@@ -47,7 +48,7 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
         raise ValueError(
             f"{name} must be {choice}a kernel object such as pe.HMC(), got {described(kernel)}"
             f"{lacks}; "
-            "pass an object with the methods of pm_evidence.core.contracts.Kernel."
+            "pass an object with the methods of pe.extending.Kernel."
         )
     checked: Kernel = kernel
     return checked
@@ -70,13 +71,9 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
     ValueError
         The message names the field of the kernel, or the coordinates that are not moved.
     """
-    check = getattr(kernel, "check", None)
-    if not callable(check):
+    moved = moved_by(kernel, target)
+    if moved is None:
         return
-    try:
-        moved = check(target)
-    except ValueError as error:
-        raise ValueError(f"kernel must fit the target, but {error}") from error
     left = np.setdiff1d(np.arange(target.n_dim) if all_of is None else all_of, moved)
     if left.size:
         raise ValueError(
@@ -84,6 +81,24 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
             f"{left.size} alone, the first at position {left[0]}; put a kernel for them beside it "
             "in a pe.Cycle."
         )
+
+
+def moved_by(kernel: Any, target: Any) -> NDArray[np.int64] | None:
+    """Return the coordinates that a kernel says it moves; None if it has no method ``check``.
+
+    Raises
+    ------
+    ValueError
+        If the kernel does not fit the target.
+    """
+    check = getattr(kernel, "check", None)
+    if not callable(check):
+        return None
+    try:
+        moved: NDArray[np.int64] = check(target)
+    except ValueError as error:
+        raise ValueError(f"kernel must fit the target, but {error}") from error
+    return moved
 
 
 def checked_coordinates(values: Any) -> NDArray[np.int64]:

@@ -3,12 +3,12 @@
 from functools import singledispatch
 from typing import Any
 
-from pm_evidence.core.checks import described
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.core.checks import check_kind, described, missing_members
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
+from pm_evidence.families.native import is_native
 from pm_evidence.kernels.choose import choose_kernel
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
-from pm_evidence.kernels.suitability import check_moves
+from pm_evidence.kernels.suitability import check_moves, checked_kernel
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.targets.estimated.target import EstimatedTarget
@@ -41,8 +41,18 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             "target must be a pymc.Model or have a method annealing_setup, got "
             f"{type(target).__name__}; see pe.NativeTarget."
         )
-    setup: AnnealingSetup = own(kernel)
-    return setup
+    setup = own(kernel)
+    source = f"{type(target).__name__}.annealing_setup"
+    check_kind(source, setup, AnnealingSetup, "return a pe.extending.AnnealingSetup")
+    missing = missing_members(setup.path, Path)
+    if missing:
+        raise TypeError(
+            f"the path of {source} must have the methods of a path, got {described(setup.path)} "
+            f"without {', '.join(missing)}; define them."
+        )
+    checked_kernel(f"the kernel of {source}", setup.kernel)
+    checked: AnnealingSetup = setup
+    return checked
 
 
 @annealing_setup.register
@@ -76,6 +86,6 @@ def default_method(given: Any) -> str:
 
     Sequential Monte Carlo for PyMC models: its error was smaller at like time in those compared.
     """
-    if isinstance(given, NativeTarget):
-        return given.method
+    if is_native(given):
+        return str(given.method)
     return "aisel" if estimated_variables(given) else "smc"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import warn
+from pm_evidence.families.model import ModelTarget
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.results.given_draws import doubt_of_draws
 from pm_evidence.results.observed import posterior_of
@@ -46,7 +47,16 @@ def starts_from(target: Any, given: Any) -> ReverseStarts | None:
 
 @singledispatch
 def _starts(target: Any, given: Any) -> ReverseStarts:
-    raise TypeError(f"reverse_start is not supported for a target of type {type(target).__name__}.")
+    # parameters of a native target are not stored with arrays of states, and moves are cheap:
+    # paths relax before they start
+    if isinstance(given, np.ndarray):
+        x = target.check(given, "reverse_start")
+        return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
+    states = _states_of(given, target)
+    n_chains, n_draws = states.shape[:2]
+    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+    x = target.check(rows, "reverse_start")
+    return ReverseStarts(x, _groups(n_chains, n_draws), kind="relaxed")
 
 
 @_starts.register
@@ -67,17 +77,8 @@ def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
 
 
 @_starts.register
-def _(target: NativeTarget, given: Any) -> ReverseStarts:
-    # parameters of a native target are not stored with arrays of states, and moves are cheap:
-    # paths relax before they start
-    if isinstance(given, np.ndarray):
-        x = target.check(given, "reverse_start")
-        return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
-    states = _states_of(given, target)
-    n_chains, n_draws = states.shape[:2]
-    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
-    x = target.check(rows, "reverse_start")
-    return ReverseStarts(x, _groups(n_chains, n_draws), kind="relaxed")
+def _(target: ModelTarget, given: Any) -> ReverseStarts:
+    return _starts(target.compiled, given)
 
 
 def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:

@@ -71,9 +71,6 @@ class AIS(Annealer):
     islands: int = 16
     relaxation: int = 100
     name = "ais"
-    default_draws = 1000
-    uses_pilot = False
-    chain_length = 5  # of the pilot
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("both", "forward"))
@@ -89,26 +86,10 @@ class AIS(Annealer):
                 f"native target, got {described(given)}; pass what pm.sample returned."
             )
 
-    def size(self, draws: int) -> int:
-        """Return the number of paths of the first round, in each direction."""
-        return draws
-
-    def first_round(self, size: int) -> int:
-        """Return the number of paths of the first round, in each direction."""
-        return size
-
-    def unit(self, size: int) -> int:
-        """Return 1: a round may have any number of paths."""
-        return 1
-
-    def units(self, record: RunRecord, size: int) -> int:
-        """Return the number of forward paths so far."""
-        return record.work_forward.size
-
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with ``draws`` more paths in each direction."""
         if self.direction == "forward":
-            return self._forward(context, record, draws)
+            return super().extended(context, record, draws)
         starts = context.starts
         if starts is None and context.setup.starts is not None:
             rng = generator(context.seed, Phase.START, len(record.reverse))
@@ -117,7 +98,7 @@ class AIS(Annealer):
             first = len(record.islands)
             record = self._islands(context, record, draws)
             starts = ReverseStarts.of_islands(record.islands[first:])
-        return self._reverse(context, self._forward(context, record, draws), draws, starts)
+        return self._reverse(context, super().extended(context, record, draws), draws, starts)
 
     def _islands(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with islands, whose draws ``draws`` reverse paths start from."""
@@ -131,15 +112,6 @@ class AIS(Annealer):
         ]
         made = context.execute("Islands", tasks, plan)
         return replace(record, islands=(*record.islands, *made))
-
-    def _forward(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
-        first, path = len(record.forward), context.setup.path
-        tasks = [
-            ForwardBlock(self, path, context.plan, first + i, n, context.seed)
-            for i, n in enumerate(block_sizes(draws, context.setup.n_paths))
-        ]
-        made = context.execute("AIS", tasks, context.plan)
-        return replace(record, forward=(*record.forward, *made))
 
     def _reverse(
         self, context: RunContext, record: RunRecord, draws: int, starts: ReverseStarts

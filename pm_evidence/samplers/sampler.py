@@ -1,7 +1,8 @@
 """What makes a sampler: it extends the record of a run by another round of blocks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 from pm_evidence.core.contracts import AnnealingSetup, Path, Plan
@@ -129,11 +130,75 @@ class Sampler(Protocol):
         ...
 
 
-class Annealer:
-    """What samplers have in common that run their own blocks."""
+class Annealer(ABC):
+    """The base of samplers that run their own blocks.
 
-    n_seeds: ClassVar[int | None] = None
+    Derive from it and give ``name`` and `run_block`. By default a round consists of blocks of
+    independent paths from the reference to the target, along the plan that the pilot found.
+
+    Attributes
+    ----------
+    name : str
+        What results call the method.
+    default_draws : int
+        What ``draws=None`` stands for.
+    islands : int
+        Number of independent populations of a round, which are the chains of the posterior.
+    chain_length : int
+        States that a resampled particle of the pilot leaves behind.
+    ess : float
+        Effective sample size that every stage of the pilot keeps, as a share.
+    n_stages : int or None
+        Number of stages where the schedule is a named one, such as ``"linear"``.
+    uses_pilot : bool
+        Whether a pilot plans the run even where kernels are not tunable.
+    reverse_start : DataTree, ndarray or None
+        Posterior draws of the user's that reverse paths start from.
+    n_seeds : int or None
+        Seeds that an estimated likelihood is a function of; None leaves their number alone.
+    """
+
+    name: str
+    default_draws: int = 1000
+    islands: int = 1
+    chain_length: int = 5
+    ess: float = 0.5
+    n_stages: int | None = None
+    uses_pilot: bool = False
     reverse_start: Any = None
+    n_seeds: ClassVar[int | None] = None
+
+    @abstractmethod
+    def run_block(
+        self,
+        path: Path,
+        plan: Plan,
+        block: int,
+        n: int,
+        seed: int,
+        report: Report = silent,
+        *,
+        phase: Phase = Phase.FORWARD,
+    ) -> BlockRecord:
+        """Run ``n`` paths or particles from the reference to the target.
+
+        Parameters
+        ----------
+        path : Path
+            What is annealed.
+        plan : Plan
+            Inverse temperatures, and the kernel of each stage.
+        block : int
+            Index of the block; all random numbers come from ``block_seeds(seed, phase, block)``.
+        n : int
+            Number of paths or particles.
+        seed : int
+            Seed of the run.
+        report : callable
+            Told of every stage.
+        phase : Phase
+            What the block is run for.
+        """
 
     @property
     def annealer(self) -> Self:
@@ -144,6 +209,40 @@ class Annealer:
     def likelihood_moves(self) -> PseudoMarginal:
         """What moves states where the likelihood is estimated."""
         return PseudoMarginal()
+
+    def size(self, draws: int) -> int:
+        """Return the number of paths of the first round."""
+        return draws
+
+    def first_round(self, size: int) -> int:
+        """Return the number of paths of the first round."""
+        return size
+
+    def unit(self, size: int) -> int:
+        """Return 1: a round may have any number of paths."""
+        return 1
+
+    def units(self, record: RunRecord, size: int) -> int:
+        """Return the number of forward paths so far."""
+        return record.work_forward.size
+
+    def follow(self, plan: Plan) -> Plan:
+        """Return the plan of the pilot as it is."""
+        return plan
+
+    def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        """Return the record with ``draws`` more paths."""
+        return self.forward(context, record, draws, context.setup.n_paths)
+
+    def forward(self, context: RunContext, record: RunRecord, draws: int, size: int) -> RunRecord:
+        """Return the record with ``draws`` more paths or particles, in blocks of ``size``."""
+        first, path = len(record.forward), context.setup.path
+        tasks = [
+            ForwardBlock(self, path, context.plan, first + i, n, context.seed)
+            for i, n in enumerate(block_sizes(draws, size))
+        ]
+        made = context.execute(self.name.upper(), tasks, context.plan)
+        return replace(record, forward=(*record.forward, *made))
 
 
 class _Runs(Protocol):

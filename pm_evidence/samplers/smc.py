@@ -1,6 +1,6 @@
 """Tempered sequential Monte Carlo on independent islands."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord, RunRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.samplers.moves import grow_chains
-from pm_evidence.samplers.sampler import Annealer, ForwardBlock, RunContext, block_sizes
+from pm_evidence.samplers.sampler import Annealer, RunContext
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.trace import Tracer
 
@@ -104,17 +104,7 @@ class SMC(Annealer):
 
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with more islands, ``draws`` particles in all."""
-        first = len(record.forward)
-        tasks = [
-            ForwardBlock(self, context.setup.path, context.plan, first + i, n, context.seed)
-            for i, n in enumerate(block_sizes(draws, context.size))
-        ]
-        made = context.execute("SMC", tasks, context.plan)
-        return replace(record, forward=(*record.forward, *made))
-
-    def follow(self, plan: Plan) -> Plan:
-        """Return the plan as the islands follow it."""
-        return plan
+        return self.forward(context, record, draws, context.size)
 
     def run_block(
         self,

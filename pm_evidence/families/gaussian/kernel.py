@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.random import fill_normal
+from pm_evidence.core.random import normals
 from pm_evidence.targets.points import Points
 
 __all__ = ["Autoregression"]
@@ -27,8 +26,7 @@ class Autoregression:
         """Move every member once; see ``contracts.Kernel``."""
         target = path.target
         tau, mean = target.tau_at(beta), target.mean_at(beta)
-        noise = np.empty((len(state), 1))
-        _fill_rows(streams, noise)
+        noise = normals(streams, 1)
         x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * target.sd_at(beta) * noise
         return Points(x), MoveInfo(1.0, len(state))
 
@@ -39,10 +37,3 @@ class Autoregression:
     def settings(self) -> dict[str, float]:
         """Return no settings: the speed belongs to the target."""
         return {}
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _fill_rows(streams, out):
-    """Fill every row from its own stream."""
-    for i in range(len(out)):
-        fill_normal(streams[i], out[i])
