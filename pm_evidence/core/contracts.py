@@ -132,7 +132,9 @@ class MoveInfo:
 class Kernel(Protocol):
     """Moves a whole population at fixed beta and leaves that density invariant.
 
-    A kernel never changes: its settings are its fields, and tuning returns another kernel.
+    A kernel never changes: its settings are its fields, and tuning returns another kernel. One that
+    moves many members in one machine word may share streams among ``n_together`` neighbouring
+    members, and says so in a class attribute of this name; 1 if left out.
     """
 
     def advance(self, path: Any, state: Any, beta: float, streams: Streams) -> tuple[Any, MoveInfo]:

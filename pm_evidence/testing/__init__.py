@@ -1,8 +1,9 @@
 """Models with known log evidence, for tests of any evidence code, and checks of kernels.
 
-``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are models on
-which a run can be wrong without any sign of it in its draws. ``check_invariance`` and
-``check_reversal`` test a kernel on exact draws.
+``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are those on
+which a run can be wrong without a sign in its own draws. ``check_invariance`` and
+``check_reversal`` test a kernel on exact draws; ``check_path``, ``check_kernel``, ``check_target``
+and ``check_sampler`` test all that a run relies on in an object of the user's.
 
 Examples
 --------
@@ -14,7 +15,10 @@ Examples
 
 from pm_evidence.testing.gaussians import gaussian
 from pm_evidence.testing.invariance import KernelReport, check_invariance, check_reversal
+from pm_evidence.testing.kernel_checks import check_kernel
+from pm_evidence.testing.path_checks import check_path
 from pm_evidence.testing.registry import deceptive_systems, exact_systems
+from pm_evidence.testing.run_checks import check_sampler, check_target
 from pm_evidence.testing.system import TAGS, ExactSystem
 
 __all__ = [
@@ -22,7 +26,11 @@ __all__ = [
     "ExactSystem",
     "KernelReport",
     "check_invariance",
+    "check_kernel",
+    "check_path",
     "check_reversal",
+    "check_sampler",
+    "check_target",
     "deceptive_systems",
     "exact_systems",
     "gaussian",

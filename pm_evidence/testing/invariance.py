@@ -18,7 +18,7 @@ from pm_evidence.core.checks import check_count, check_share
 from pm_evidence.core.contracts import Kernel, Path, State
 from pm_evidence.core.random import streams
 
-__all__ = ["KernelReport", "check_invariance", "check_reversal", "standard_functions"]
+__all__ = ["Functions", "KernelReport", "check_invariance", "check_reversal", "standard_functions"]
 
 Floats = NDArray[np.float64]
 Functions = Callable[[NDArray[Any]], dict[str, Floats]]

@@ -40,6 +40,7 @@ class _SpinKernel(VisitKernel):
 
     orders = ("checkerboard", "sequential", "random")
     values = ("spins",)
+    n_together = GROUP
 
     heat_bath: ClassVar[bool]
 
