@@ -88,13 +88,13 @@ class Run:
         context = RunContext(setup, *plans, self.size, self.seed, starts, self._shown_on(display))
         bridging = Bridging(setup.path, self.seed)
         record = self._empty(context)
-        draws, number = self.sampler.first_round(self.size), 1
+        draws, number, done = self.sampler.first_round(self.size), 1, 0
         display.round(number, self.limits.target_mcse, None)
         while True:
             record = self.sampler.extended(context, record, draws)
             record = self._bridged(record, bridging)
             found = estimates(record)
-            done, elapsed = self.sampler.units(record, self.size), time.perf_counter() - started
+            done, elapsed = self._grown(record, done), time.perf_counter() - started
             draws, reason = self._more(found[0], done, elapsed)
             if not draws:
                 break
@@ -116,6 +116,17 @@ class Run:
         }
         kept = record.info if record.reverse else _without_start(record.info)
         return replace(record, info={**kept, **info}), found
+
+    def _grown(self, record: RunRecord, before: int) -> int:
+        """Return the number of particles or paths so far; a round that adds none would not end."""
+        done = self.sampler.units(record, self.size)
+        if done <= before:
+            raise TypeError(
+                f"extended() of the sampler {self.sampler.name!r} must add blocks, got {done} "
+                f"particles or paths after a round that began with {before}; return the record "
+                "with new blocks appended."
+            )
+        return done
 
     def _empty(self, context: RunContext) -> RunRecord:
         """Return the record before the first round."""

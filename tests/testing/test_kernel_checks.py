@@ -52,7 +52,7 @@ class OneStream(HeatBath):
 
 class LooksAtTheOthers(HeatBath):
     def advance(self, path, state, beta, streams):
-        return super().advance(path, state, beta * (1.0 + state.x.mean()), streams)
+        return super().advance(path, state, beta * path.energy(state, beta).std(), streams)
 
 
 class HalfTheField(HeatBath):

@@ -164,7 +164,7 @@ class AddsNothing(Forward):
 SAMPLERS = [
     (ForgetsTheLastStage, "must find the exact log evidence"),
     (CountsRuns, "must repeat with its seed"),
-    (AddsNothing, "must add draws"),
+    (AddsNothing, "must add blocks"),
 ]
 
 
