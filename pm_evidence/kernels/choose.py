@@ -57,7 +57,12 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
 
 
 def _completed(kernel: Kernel, target: Any) -> bool:
-    """Return whether a kernel moves the continuous coordinates only, and there are others."""
+    """Return whether a kernel moves the continuous coordinates only, and there are others.
+
+    A cycle is taken as it is: whoever lists its parts has to list all of them.
+    """
+    if isinstance(kernel, Cycle):
+        return False
     moved = moved_by(kernel, target)
     return bool(
         target.discrete.size
