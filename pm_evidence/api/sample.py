@@ -179,8 +179,7 @@ def sample_evidence(
         record, evidence = anneal(run, main, moves, display, starts)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
-            moves = kernel_of_prior(main, kernel)
-            record = _over_prior(run, prior, moves, display, record)
+            record = _over_prior(run, prior, kernel_of_prior(main, kernel), display, record)
             evidence = estimates(record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)

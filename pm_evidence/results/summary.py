@@ -176,6 +176,12 @@ def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
             "pm.sample, or sample again with sample_evidence."
         )
     origin = stats[schema.DRAW_ORIGIN]
+    _check_draws(posterior, origin)
+    return posterior.drop_attrs(), origin
+
+
+def _check_draws(posterior: xr.Dataset, origin: xr.DataArray) -> None:
+    """Raise ValueError if draws are no numbers, or have no origin each."""
     of_draws = {
         str(name): values
         for name, values in posterior.data_vars.items()
@@ -207,7 +213,6 @@ def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
                 f"dt must hold the origin of each of its {posterior.sizes.get(name)} entries along "
                 f"{name!r}, got {origin.sizes.get(name)}; select from all groups of dt alike."
             )
-    return posterior.drop_attrs(), origin
 
 
 def _selected(

@@ -14,6 +14,7 @@ from pytensor.graph.op import Op
 from pytensor.raise_op import Assert
 from scipy import stats
 
+from pm_evidence.targets.compile.density import CompiledDensity, compile_density
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import exact_systems
 
@@ -254,3 +255,25 @@ def test_points_in_any_memory_order():
     expected = density.evaluate(np.ascontiguousarray(x.T))[0]
     np.testing.assert_array_equal(density.evaluate(x.T)[0], expected)
     np.testing.assert_array_equal(density.evaluate(x.T[::2])[0], expected[::2])
+
+
+# --- compiled from graphs directly ---
+
+
+def test_the_flat_vector_is_the_parts_one_after_the_other():
+    """A number, a row and a matrix, each with its own gradient; one gradient is zero."""
+    parts = [
+        pt.TensorType("float64", shape=shape)(name)
+        for name, shape in (("a", ()), ("b", (2,)), ("c", (2, 2)))
+    ]
+    a, b, c = parts
+    terms = [a * b.sum(), (c * np.array([[1.0, 2.0], [3.0, 4.0]])).sum() + a**2]
+    gradient = [pt.grad(term, parts, disconnected_inputs="ignore") for term in terms]
+    density = compile_density(parts, terms, gradient)
+    assert isinstance(density, CompiledDensity) and density.has_gradient
+    x = np.array([[3.0, 5.0, 7.0, 1.0, 1.0, 1.0, 2.0]])
+    values, slopes = density.evaluate(x)
+    np.testing.assert_allclose(values, [[36.0, 23.0]])
+    np.testing.assert_allclose(slopes[0, 0], [12.0, 3.0, 3.0, 0.0, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(slopes[0, 1], [6.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(density.values(x), values)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.targets.estimated.target import EstimatedParticles, EstimatedTarget
 from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, noisy_target
 
 TWO = NormalNoise(20.0, n_blocks=3), NormalNoise(30.0, n_blocks=2, name="other")
@@ -79,3 +80,13 @@ def test_posterior_and_statistics_of_draws():
     stats = found.target.sample_stats(draws)
     np.testing.assert_allclose(stats["log_likelihood_estimate"], state.log_density[:, 1])
     np.testing.assert_allclose(stats["lp"], state.log_density.sum(axis=1))
+
+
+def test_states_hold_their_parameters_and_seeds():
+    target = noisy("gaussian", *TWO).target
+    assert isinstance(target, EstimatedTarget)
+    state = target.draw(5, np.random.SeedSequence(3))
+    assert isinstance(state, EstimatedParticles)
+    draws = state.to_draws()
+    assert draws.shape == (5, target.n_dim + 1 + target.n_seeds)
+    np.testing.assert_array_equal(draws[:, : target.n_dim], state.x)

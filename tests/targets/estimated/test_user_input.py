@@ -2,9 +2,11 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pm_evidence as pe
+from pm_evidence.targets.estimated.user_input import given_value, model_of
 
 Y = np.linspace(-1.0, 1.0, 6)
 
@@ -158,3 +160,23 @@ def test_states_of_native_targets(target, states):
 def test_samplers(sampler, options, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         sampler(**options)
+
+
+# --- the checks themselves ---
+
+
+def test_values_of_arrays_constants_data_and_graphs():
+    with pm.Model():
+        data = pm.Data("data", [1.0, 2.0])
+    for given in ([1.0, 2.0], pt.constant([1.0, 2.0]), data, pt.arange(2.0) + 1.0):
+        np.testing.assert_array_equal(given_value("observed", given), [1.0, 2.0])
+    masked = np.ma.masked_array([1.0, 2.0], [False, True])
+    np.testing.assert_array_equal(given_value("observed", masked), [1.0, 2.0])
+
+
+def test_a_name_that_is_taken():
+    with pm.Model() as model:
+        pm.Normal("x")
+    with pytest.raises(ValueError, match="name must be new in the model, got 'x'"):
+        model_of("x", model, None)
+    assert model_of("y", model, None) is model

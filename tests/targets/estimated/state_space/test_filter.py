@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.state_space.filter import ParticleFilter
 from pm_evidence.targets.estimated.variable import estimators_of
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
@@ -99,6 +100,7 @@ FILTERS = {
 @cache
 def estimator(name):
     (result,) = estimators_of(scalar_model(**FILTERS[name]))
+    assert isinstance(result, ParticleFilter)
     return result
 
 
