@@ -66,7 +66,7 @@ _MOST_CORES = 10_000
 _ADDRESSES = 2**47  # bytes that a process can address
 _ABSURD = 10**12  # GiB
 _NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
-# The error in nats that a run goes on to by default.
+# The error in nats at which a run ends by default.
 TARGET_MCSE = 0.02
 # Without a limit of the user's, this many times the draws of the first round: for an error that
 # was asked for, and for the default one.

@@ -112,7 +112,7 @@ def sample_latent(
     }
     start = 0
     for estimator in target.estimators:
-        stop = start + estimator.n_blocks
+        stop = start + estimator.n_seeds
         own = np.ascontiguousarray(words[chosen, start:stop])
         found, labels = estimator.latent(x[chosen], own)
         variables |= {name: (("draw", *dims), values) for name, (dims, values) in found.items()}
@@ -124,7 +124,7 @@ def sample_latent(
 def _settings(facts: Mapping[str, Any], target: EstimatedTarget) -> list[tuple[int, int]]:
     """Return numbers of particles and of blocks of every estimator, as a run left them."""
     found = []
-    for name, least in (("n_particles", 2), ("n_blocks", 1)):
+    for name, least in (("n_particles", 2), ("n_seeds", 1)):
         try:
             numbers = json.loads(facts.get(name, ""))
         except (TypeError, ValueError):  # neither a text, nor one of JSON
@@ -140,7 +140,7 @@ def _settings(facts: Mapping[str, Any], target: EstimatedTarget) -> list[tuple[i
 
 
 def _words(variable: xr.DataArray, n: int, n_words: int) -> NDArray[np.uint64]:
-    """Return the random words of the estimates, shape ``(n, n_words)``.
+    """Return the seeds of the estimates, shape ``(n, n_words)``.
 
     Raises
     ------

@@ -99,15 +99,15 @@ def sample_evidence(
     executor : concurrent.futures.Executor, optional
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
-        Rounds follow until the error of the recommended log evidence is at most so many nats, 0.02
-        by default, and its status ``"ok"``; None for one round.
+        Error in nats. Rounds of draws are added until the error of the recommended log evidence is
+        at most this, and its status is ``"ok"``; None for a single round.
     max_time : float, optional
-        No round starts that would end later than after so many seconds.
+        Seconds. A round is not started if it is expected to end later than this.
     max_draws : int, optional
-        Most draws over all islands, or paths in each direction. Where this or ``max_time`` ends a
-        run before it has the error that was asked for, the status says so. With the default error
-        and without limits a run ends at 10 times the draws of its first round, whatever its error
-        is; with an error of your own it ends at 1,000 times.
+        Largest number of draws over all islands, or of paths in each direction. If this or
+        ``max_time`` ends a run before the error is small enough, the status names it. Without these
+        limits a run ends at 10 times the draws of its first round if ``target_mcse`` is the
+        default, and at 1,000 times otherwise.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
         a stored result holds as its ``random_seed`` can be passed as it is, digits included.

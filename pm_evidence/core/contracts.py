@@ -240,7 +240,7 @@ class Plan:
 
 
 class LikelihoodEstimator(Protocol):
-    """An unbiased estimate of a likelihood, as a function of parameters and random words.
+    """An unbiased estimate of a likelihood, as a function of parameters and seeds.
 
     Attributes
     ----------
@@ -250,14 +250,14 @@ class LikelihoodEstimator(Protocol):
         Particles of an estimate.
     auto : bool
         Whether that number is left to the sampler.
-    n_blocks : int
-        Words that an estimate is a function of: each makes a part of its random numbers.
+    n_seeds : int
+        Seeds that an estimate is a function of: each makes a part of its random numbers.
     """
 
     name: str
     n_particles: int
     auto: bool
-    n_blocks: int
+    n_seeds: int
 
     def estimate(self, x: Floats, seeds: Streams) -> Floats:
         """Return the log of an estimate for each row of ``x``, shape ``(n,)``, in nats.
@@ -266,8 +266,8 @@ class LikelihoodEstimator(Protocol):
         ----------
         x : ndarray, shape (n, n_dim)
             Points on the unconstrained scale.
-        seeds : ndarray of uint64, shape (n, n_blocks)
-            Random words; the same words give the same estimate.
+        seeds : ndarray of uint64, shape (n, n_seeds)
+            Seeds; the same seeds give the same estimate.
         """
         ...
 
@@ -292,8 +292,8 @@ class LikelihoodEstimator(Protocol):
         ----------
         x : ndarray, shape (n_dim,)
             The point.
-        seeds : ndarray of uint64, shape (n_blocks,)
-            Random words.
+        seeds : ndarray of uint64, shape (n_seeds,)
+            Seeds.
         parameters : str
             How to name the point.
         """
@@ -303,7 +303,7 @@ class LikelihoodEstimator(Protocol):
         """Return the estimator with another number of particles."""
         ...
 
-    def with_blocks(self, n_blocks: int) -> Self:
+    def with_seeds(self, n_seeds: int) -> Self:
         """Return the estimator with its random numbers cut into so many parts."""
         ...
 

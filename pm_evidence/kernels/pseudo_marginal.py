@@ -29,7 +29,7 @@ _SHIFT = nb.uint64(64 - SEED_BITS)
 
 @dataclass(frozen=True)
 class PseudoMarginal:
-    """Random-walk Metropolis on parameters and random words; reversible.
+    """Random-walk Metropolis on parameters and seeds of estimates; reversible.
 
     A proposal has its own estimate of the likelihood; where it is refused the old estimate stays.
     Discrete coordinates are proposed one at a time, in every other move on average.
@@ -41,7 +41,7 @@ class PseudoMarginal:
     n_steps : int
         Proposals in one advance.
     renewal : float
-        Share of the random words that a proposal draws anew, up to 1. With less than 1 the
+        Share of the seeds that a proposal draws anew, up to 1. With less than 1 the
         estimates of a state and its proposal are correlated, and their noise partly cancels.
     shape : Shape, optional
         Location and scale of the continuous coordinates; learnt from the population if left out.
@@ -52,7 +52,7 @@ class PseudoMarginal:
     -----
     Andrieu and Roberts (2009); Tran et al., Algorithm 1, step 2 (iii). Renewal in blocks is that
     of Tran, Kohn, Quiroz and Villani (2016), a form of the correlated pseudo-marginal method of
-    Deligiannidis, Doucet and Pitt (2018) that needs words, and not normal variables, to be kept.
+    Deligiannidis, Doucet and Pitt (2018) that keeps seeds, and not normal variables.
     """
 
     scale: float = 1.0
@@ -162,7 +162,7 @@ class PseudoMarginal:
         return self
 
     def settings(self) -> dict[str, float]:
-        """Return the scale and the share of words that are renewed."""
+        """Return the scale and the share of seeds that are renewed."""
         return {"scale": self.scale, "renewal": self.renewal}
 
 

@@ -51,6 +51,6 @@ def with_precision(
     x = drawn.draws.reshape(-1, drawn.draws.shape[-1])[:, : target.n_dim]
     precision = measure(target, x, run.seed, tau_of(record.beta))
     _, n_seeds = zip(*target.settings(), strict=True)
-    info = {**record.info, **precision.facts(), "n_blocks": list(n_seeds)}
+    info = {**record.info, **precision.facts(), "n_seeds": list(n_seeds)}
     record = replace(record, info=info)
     return record, estimates(record)

@@ -14,13 +14,13 @@ class Limits:
     Parameters
     ----------
     target_mcse : float or None
-        Error in nats to go on to; None: one round.
+        Error in nats at which the run ends; None for a single round.
     max_time : float
         Seconds after which no further round starts.
     max_draws : float
         Number of draws beyond which no further round starts.
     asked : bool
-        Whether the user set any of them, and is to hear where the error was not reached.
+        Whether the user set any of them: a run that ends before it has the error then says so.
     """
 
     target_mcse: float | None = None

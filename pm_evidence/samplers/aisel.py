@@ -19,11 +19,11 @@ _RENEWED_SEEDS = 50
 class AISEL:
     """Annealed importance sampling with an estimated likelihood (Tran et al., Algorithm 1).
 
-    States are parameters together with the random words of their likelihood estimate, and moves
+    States are parameters together with the seeds of their likelihood estimate, and moves
     are pseudo-marginal. With resampling, particles are annealed in independent islands, the
     batches of section 3.1, and a density that a pilot fitted to the posterior serves for
     importance sampling (IS squared) and for a bridge. Without, paths
-    are independent and go forward and reverse: on the space of parameters and words the reverse
+    are independent and go forward and reverse: on the space of parameters and seeds the reverse
     run is as valid as for a known likelihood, so Bennett's ratio holds.
 
     Parameters
@@ -46,7 +46,7 @@ class AISEL:
     n_stages : int, optional
         Number of inverse temperatures after the first, where the pilot does not choose it.
     renewal : float
-        Share of its random words that a move renews, up to 1: below, old and new estimates are
+        Share of its seeds that a move renews, up to 1: below, old and new estimates are
         correlated. Worth it where estimates are noisy and the data are many.
 
     Notes

@@ -110,7 +110,7 @@ def measure(target: EstimatedTarget, x: Floats, seed: int, tau: float = float("n
     shape = len(points), _REPEATS
     parts = []
     for estimator in target.estimators:
-        size = len(repeated), estimator.n_blocks
+        size = len(repeated), estimator.n_seeds
         words = rng.integers(2**53, size=size, dtype=np.uint64)
         parts.append(estimator.estimate(repeated, words).reshape(shape))
     variances = [_variance(part) for part in parts]
@@ -232,7 +232,7 @@ def _cheapest(target: EstimatedTarget, found: Precision, tau: float, fall: Float
 def _with_particles(target: EstimatedTarget, numbers: Floats) -> EstimatedTarget:
     return target.with_settings(
         [
-            (_rounded(n) if estimator.auto else estimator.n_particles, estimator.n_blocks)
+            (_rounded(n) if estimator.auto else estimator.n_particles, estimator.n_seeds)
             for estimator, n in zip(target.estimators, numbers, strict=True)
         ]
     )

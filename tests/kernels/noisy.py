@@ -31,7 +31,7 @@ class NormalNoise:
 
     gamma2: float = 100.0
     n_particles: int = 100
-    n_blocks: int = 1
+    n_seeds: int = 1
     slope: float = 0.0
     auto: bool = False
     fixed_cost: float = 0.0
@@ -39,7 +39,7 @@ class NormalNoise:
 
     def sd(self, x):
         """Standard deviation of the part of one word."""
-        even = np.sqrt(self.gamma2 / self.n_particles / self.n_blocks)
+        even = np.sqrt(self.gamma2 / self.n_particles / self.n_seeds)
         return even * (1.0 + self.slope * np.tanh(x[:, :1]))
 
     def estimate(self, x, seeds):
@@ -48,13 +48,13 @@ class NormalNoise:
 
     def words_at(self, beta, x, rng):
         """Return draws of the words given ``x``, from their density to the power of ``beta``."""
-        return words_of(beta * self.sd(x) + rng.normal(size=(len(x), self.n_blocks)))
+        return words_of(beta * self.sd(x) + rng.normal(size=(len(x), self.n_seeds)))
 
     def with_particles(self, n_particles):
         return replace(self, n_particles=n_particles)
 
-    def with_blocks(self, n_blocks):
-        return replace(self, n_blocks=n_blocks)
+    def with_seeds(self, n_seeds):
+        return replace(self, n_seeds=n_seeds)
 
     def cost(self):
         return self.fixed_cost, 1.0

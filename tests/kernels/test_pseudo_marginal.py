@@ -19,7 +19,7 @@ from tests.kernels.exact import circle_functions
 from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, normals_of
 
 N = 10_000
-ONE, MANY = NormalNoise(), NormalNoise(n_blocks=20)
+ONE, MANY = NormalNoise(), NormalNoise(n_seeds=20)
 CASES = {
     "continuous": (("gaussian", ONE), PseudoMarginal()),
     "continuous-many-words": (("gaussian", MANY), PseudoMarginal()),
@@ -96,7 +96,7 @@ def test_noise_that_depends_on_the_parameters_does_not_bias_them(renewal):
 
 
 def sloping(renewal=1.0):
-    found = noisy("gaussian", NormalNoise(n_blocks=5, slope=0.7))
+    found = noisy("gaussian", NormalNoise(n_seeds=5, slope=0.7))
     kernel = PseudoMarginal(renewal=renewal)
     return found, kernel.learn(found.path, found.population(1.0, 2000, seed=99))
 
@@ -212,7 +212,7 @@ def test_share_of_the_words_is_renewed():
 
 
 def test_correlated_estimates_are_accepted_more_often():
-    noise = NormalNoise(600.0, n_blocks=50)
+    noise = NormalNoise(600.0, n_seeds=50)
     found = noisy("gaussian", noise)
     population = found.population(1.0, 3000, seed=3)
     rates = []

@@ -22,7 +22,7 @@ NOISE = {
     "known": NormalNoise(1e-12),
     "noisy": NormalNoise(200.0),
     "sloping": NormalNoise(100.0, slope=0.6),
-    "many-words": NormalNoise(200.0, n_blocks=20),
+    "many-words": NormalNoise(200.0, n_seeds=20),
 }
 CASES = [("known", 1.0), ("noisy", 1.0), ("sloping", 1.0), ("many-words", 0.2)]
 every_case = pytest.mark.parametrize(("name", "renewal"), CASES)

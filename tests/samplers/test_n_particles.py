@@ -116,7 +116,7 @@ def test_variance_and_acceptance_are_measured(variance):
 
 
 def test_variances_of_estimators_add_up():
-    found = noisy("gaussian", NormalNoise(50.0), NormalNoise(200.0, n_blocks=3))
+    found = noisy("gaussian", NormalNoise(50.0), NormalNoise(200.0, n_seeds=3))
     precision = measure(found.target, found.population(1.0, 50, seed=1).x, seed=3)
     assert precision.variance == pytest.approx(sum(precision.variances))
     assert precision.variances == pytest.approx((0.5, 2.0), rel=0.35)

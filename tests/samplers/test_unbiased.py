@@ -21,8 +21,8 @@ SHORT = [0.0, 0.2, 0.6, 1.0]
 N_BLOCKS = 2000
 
 
-def relative_weights(sampler, path, plan, draws, n_blocks, log_evidence, seed=1):
-    works = [sampler.run_block(path, plan, block, draws, seed).work for block in range(n_blocks)]
+def relative_weights(sampler, path, plan, draws, n_seeds, log_evidence, seed=1):
+    works = [sampler.run_block(path, plan, block, draws, seed).work for block in range(n_seeds)]
     return np.exp(-np.concatenate(works) - log_evidence)
 
 
@@ -67,8 +67,8 @@ def test_ais_on_a_table():
 def test_states_without_likelihood_count_as_zero(sampler):
     """Dropping them and dividing by the number of the others would bias Z upwards."""
     path = TablePath(log_likelihood=np.where(np.arange(6) % 2, LOG_LIKELIHOOD, -np.inf))
-    draws, n_blocks = (4, N_BLOCKS) if sampler.name == "smc" else (64 * 100, 100)
-    weights = relative_weights(sampler, path, plan_of(SHORT), draws, n_blocks, path.log_evidence)
+    draws, n_seeds = (4, N_BLOCKS) if sampler.name == "smc" else (64 * 100, 100)
+    weights = relative_weights(sampler, path, plan_of(SHORT), draws, n_seeds, path.log_evidence)
     assert (weights == 0.0).any()  # paths, or islands, in which all is dead
     check_unbiased(weights)
 
@@ -81,8 +81,8 @@ def test_real_models_after_their_pilot(system, name, sampler):
     exact = system()
     pilot = Pilot(500, sampler.chain_length, sampler.ess)
     plan = sampler.follow(pilot.run(exact.path, choose_kernel(exact.path.target, name), seed=3))
-    n_blocks, draws = (250, 60) if sampler.name == "smc" else (16, 1024)
-    check_unbiased(relative_weights(sampler, exact.path, plan, draws, n_blocks, exact.log_evidence))
+    n_seeds, draws = (250, 60) if sampler.name == "smc" else (16, 1024)
+    check_unbiased(relative_weights(sampler, exact.path, plan, draws, n_seeds, exact.log_evidence))
 
 
 @pytest.mark.parametrize(
@@ -162,20 +162,20 @@ LARGER = [
 
 
 @pytest.mark.parametrize(("path", "kernel"), WRONG)
-@pytest.mark.parametrize(("sampler", "draws", "n_blocks"), LARGER)
-def test_planted_error_is_caught(path, kernel, sampler, draws, n_blocks):
+@pytest.mark.parametrize(("sampler", "draws", "n_seeds"), LARGER)
+def test_planted_error_is_caught(path, kernel, sampler, draws, n_seeds):
     plan = sampler.follow(plan_of(SHORT, kernel))
-    weights = relative_weights(sampler, path, plan, draws, n_blocks, path.log_evidence)
+    weights = relative_weights(sampler, path, plan, draws, n_seeds, path.log_evidence)
     with pytest.raises(AssertionError, match="standard errors off"):
         check_unbiased(weights)
 
 
-@pytest.mark.parametrize(("sampler", "draws", "n_blocks"), LARGER)
-def test_the_same_numbers_without_planted_error_pass(sampler, draws, n_blocks):
+@pytest.mark.parametrize(("sampler", "draws", "n_seeds"), LARGER)
+def test_the_same_numbers_without_planted_error_pass(sampler, draws, n_seeds):
     """The tests above catch the error, not the setting."""
     path = TablePath()
     plan = sampler.follow(plan_of(SHORT))
-    check_unbiased(relative_weights(sampler, path, plan, draws, n_blocks, path.log_evidence))
+    check_unbiased(relative_weights(sampler, path, plan, draws, n_seeds, path.log_evidence))
 
 
 def test_average_on_the_log_scale_is_caught():

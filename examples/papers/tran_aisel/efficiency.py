@@ -71,7 +71,7 @@ class NormalNoise:
 
     variance: float
     n_particles: int = 1
-    n_blocks: int = 1
+    n_seeds: int = 1
 
     def estimate(self, x, seeds):
         normal = ndtri((seeds[:, 0].astype(float) + 0.5) / 2.0**SEED_BITS)
@@ -84,7 +84,7 @@ class Kalman:
 
     y: Any
     n_particles: int = 1
-    n_blocks: int = 1
+    n_seeds: int = 1
 
     def estimate(self, x, seeds):
         return kalman(self.y, *np.exp(x.T))

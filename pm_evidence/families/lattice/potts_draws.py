@@ -223,7 +223,7 @@ def _lengths(
 def _placed(even: Vector, odd: Vector, lengths: list[Vector], q: Vector) -> list[Vector]:
     """Return colours by the first pieces, a mask of doubt, and of who is behind each border.
 
-    The upper halves of the random words say where a chain is, and the lower which colour.
+    The upper half of each random word gives the position of a chain, and the lower its colour.
     """
     upper = even.like(0xFFFF0000)
     where = ((odd & upper) | (even >> 16)).recut(16) >> 1

@@ -123,19 +123,19 @@ class EstimatedTarget:
     @property
     def n_seeds(self) -> int:
         """Number of seeds of a state."""
-        return sum(estimator.n_blocks for estimator in self.estimators)
+        return sum(estimator.n_seeds for estimator in self.estimators)
 
     def settings(self) -> tuple[tuple[int, int], ...]:
         """Return the numbers of particles and of blocks of every estimator."""
-        return tuple((estimator.n_particles, estimator.n_blocks) for estimator in self.estimators)
+        return tuple((estimator.n_particles, estimator.n_seeds) for estimator in self.estimators)
 
     def with_settings(self, settings: Sequence[tuple[int, int]]) -> "EstimatedTarget":
         """Return the target with other numbers of particles and blocks."""
         if tuple(settings) == self.settings():
             return self
         changed = [
-            estimator.with_particles(n_particles).with_blocks(n_blocks)
-            for estimator, (n_particles, n_blocks) in zip(self.estimators, settings, strict=True)
+            estimator.with_particles(n_particles).with_seeds(n_seeds)
+            for estimator, (n_particles, n_seeds) in zip(self.estimators, settings, strict=True)
         ]
         return EstimatedTarget(self.evaluated, changed)
 
@@ -144,8 +144,8 @@ class EstimatedTarget:
         return rng.integers(2**SEED_BITS, size=(n, self.n_seeds), dtype=np.uint64)
 
     def split_seeds(self, seeds: Seeds) -> list[Seeds]:
-        """Return the seeds of every estimator, of shape ``(..., n_blocks)`` each."""
-        ends = np.cumsum([estimator.n_blocks for estimator in self.estimators])
+        """Return the seeds of every estimator, of shape ``(..., n_seeds)`` each."""
+        ends = np.cumsum([estimator.n_seeds for estimator in self.estimators])
         return [np.ascontiguousarray(own) for own in np.split(seeds, ends[:-1], axis=-1)]
 
     # densities and draws --------------------------------------------------------------------

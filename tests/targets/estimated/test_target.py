@@ -7,7 +7,7 @@ from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.targets.estimated.target import EstimatedParticles, EstimatedTarget
 from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, noisy_target
 
-TWO = NormalNoise(20.0, n_blocks=3), NormalNoise(30.0, n_blocks=2, name="other")
+TWO = NormalNoise(20.0, n_seeds=3), NormalNoise(30.0, n_seeds=2, name="other")
 
 
 def test_estimates_add_up_and_each_has_its_own_seeds():

@@ -51,7 +51,7 @@ class GroupEstimator:
         How particles are drawn.
     auto : bool
         Whether the user left the number of particles to the sampler.
-    n_blocks : int
+    n_seeds : int
         Number of seeds of an estimate: the groups, in the order of their labels, are cut into as
         many blocks of equal length.
     """
@@ -62,7 +62,7 @@ class GroupEstimator:
     n_particles: int
     draws: str = "quasi"
     auto: bool = False
-    n_blocks: int = 1
+    n_seeds: int = 1
     _graphs: tuple[Variable, Variable, Variable] | None = field(default=None, repr=False)
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
@@ -72,7 +72,7 @@ class GroupEstimator:
         ----------
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors.
-        seeds : ndarray of uint64, shape (n, n_blocks)
+        seeds : ndarray of uint64, shape (n, n_seeds)
             Seeds of the random numbers (auxiliary variables).
 
         Returns
@@ -94,7 +94,7 @@ class GroupEstimator:
         ----------
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors, for example posterior draws.
-        seeds : ndarray of uint64, shape (n, n_blocks)
+        seeds : ndarray of uint64, shape (n, n_seeds)
             The seeds of the estimates that belong to them.
 
         Returns
@@ -141,10 +141,10 @@ class GroupEstimator:
             n_particles += n_particles % 2
         return replace(self, n_particles=n_particles)
 
-    def with_blocks(self, n_blocks: int) -> Self:
+    def with_seeds(self, n_seeds: int) -> Self:
         """Return the estimator with another number of blocks, at most one a group."""
-        n_blocks = min(check_count("n_blocks", n_blocks, 1), len(self.labels))
-        return replace(self, n_blocks=n_blocks)
+        n_seeds = min(check_count("n_seeds", n_seeds, 1), len(self.labels))
+        return replace(self, n_seeds=n_seeds)
 
     def cost(self) -> tuple[float, float]:
         """Return the fixed cost of an estimate, and the cost of a particle.
@@ -160,7 +160,7 @@ class GroupEstimator:
         rng = np.random.Generator(np.random.PCG64(0))
         x = rng.standard_normal((_N_COUNTED, self._n_dim))
         x[0] = 0.0
-        seeds = np.zeros((_N_COUNTED, self.n_blocks), np.uint64)
+        seeds = np.zeros((_N_COUNTED, self.n_seeds), np.uint64)
         _, _, n_evaluations = self.with_particles(2)._run(x, seeds, with_effects=False)
         return float(n_evaluations.mean())
 
@@ -174,9 +174,9 @@ class GroupEstimator:
     ) -> tuple[Floats, Floats, NDArray[np.int64]]:
         x = np.ascontiguousarray(x, np.float64)
         seeds = np.ascontiguousarray(seeds, np.uint64)
-        if seeds.shape != (len(x), self.n_blocks):
+        if seeds.shape != (len(x), self.n_seeds):
             raise ValueError(
-                f"seeds must have shape {(len(x), self.n_blocks)}, one for every row of x and "
+                f"seeds must have shape {(len(x), self.n_seeds)}, one for every row of x and "
                 f"every block, got {seeds.shape}."
             )
         density = self.density

@@ -64,7 +64,7 @@ def estimate_rows(
     ----------
     x : float64 array, shape (n, n_dim)
         Flat vectors of free variables.
-    seeds : uint64 array, shape (n, n_blocks)
+    seeds : uint64 array, shape (n, n_seeds)
         One seed for every block of groups.
     addresses : int64 array, shape (3,)
         Functions of ``random_effects.compile.compile_groups``: parameters, derivatives, values.
@@ -223,9 +223,9 @@ def _weigh(
 ):
     """Fill ``out`` with the log mean weight of every group's particles."""
     n_groups, n_dim = mode.shape
-    n_blocks = seeds.size
-    streams = np.empty((2, n_blocks, 4), np.uint64)
-    for b in range(n_blocks):
+    n_seeds = seeds.size
+    streams = np.empty((2, n_seeds, 4), np.uint64)
+    for b in range(n_seeds):
         seed_stream(streams[0, b], seeds[b], 0)
         seed_stream(streams[1, b], seeds[b], 1)  # for the choice of a particle
     effects = np.empty((n_groups, n_dim))
@@ -239,7 +239,7 @@ def _weigh(
     frame[_FIRST + 2] = value.ctypes.data
     for k in range(n_particles):
         for g in range(n_groups):
-            stream = streams[0, g * n_blocks // n_groups]
+            stream = streams[0, g * n_seeds // n_groups]
             _fill_probabilities(stream, k, n_particles, draws, lattice, start[g], effects[g])
             log_proposal[g] = _propose(mode[g], factor[g], effects[g])
         if call_frame(address, frame) != 0:
@@ -248,7 +248,7 @@ def _weigh(
         for g in range(n_groups):
             log_weight = value[g] - log_proposal[g]
             total[g], top[g], share = _add(total[g], top[g], log_weight)
-            if picks.size > 0 and uniform(streams[1, g * n_blocks // n_groups]) < share:
+            if picks.size > 0 and uniform(streams[1, g * n_seeds // n_groups]) < share:
                 picks[g] = effects[g]
     for g in range(n_groups):
         out[g] = top[g] + log(total[g] / n_particles)

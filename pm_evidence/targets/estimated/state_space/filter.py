@@ -81,7 +81,7 @@ class ParticleFilter:
         Particles are resampled when their effective sample size falls below this share.
     auto : bool
         Whether the user left the number of particles to the sampler.
-    n_blocks : int
+    n_seeds : int
         Number of seeds of an estimate: times are cut into as many blocks of equal length. With
         more than one, particles are sorted before they are resampled, so that a seed that is
         kept keeps most of what its block does.
@@ -96,7 +96,7 @@ class ParticleFilter:
     resampling: str = "systematic"
     ess: float = 0.5
     auto: bool = False
-    n_blocks: int = 1
+    n_seeds: int = 1
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
         """Return the log of an unbiased estimate of the likelihood.
@@ -105,7 +105,7 @@ class ParticleFilter:
         ----------
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors.
-        seeds : ndarray of uint64, shape (n, n_blocks)
+        seeds : ndarray of uint64, shape (n, n_seeds)
             Seeds of the random numbers (auxiliary variables).
 
         Returns
@@ -123,10 +123,10 @@ class ParticleFilter:
         """Return the estimator with another number of particles, on the same machine code."""
         return replace(self, n_particles=check_count("n_particles", n_particles, 2))
 
-    def with_blocks(self, n_blocks: int) -> Self:
+    def with_seeds(self, n_seeds: int) -> Self:
         """Return the estimator with another number of blocks, at most one a time."""
-        n_blocks = min(check_count("n_blocks", n_blocks, 1), len(self.observed))
-        return replace(self, n_blocks=n_blocks)
+        n_seeds = min(check_count("n_seeds", n_seeds, 1), len(self.observed))
+        return replace(self, n_seeds=n_seeds)
 
     def cost(self) -> tuple[float, float]:
         """Return the fixed cost of an estimate, and the cost of a particle.
@@ -144,7 +144,7 @@ class ParticleFilter:
         ----------
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector.
-        seeds : int, or ndarray of uint64, shape (n_blocks,)
+        seeds : int, or ndarray of uint64, shape (n_seeds,)
             Seeds of the random numbers; those of an estimate give that estimate.
         """
         rows, checked = self._checked(np.asarray(x)[None], np.atleast_1d(seeds)[None])
@@ -177,7 +177,7 @@ class ParticleFilter:
         ----------
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector.
-        seeds : int, or ndarray of uint64, shape (n_blocks,)
+        seeds : int, or ndarray of uint64, shape (n_seeds,)
             Seeds of the random numbers.
         quantiles : sequence of float
             Probabilities.
@@ -203,7 +203,7 @@ class ParticleFilter:
         ----------
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector, for example a posterior draw.
-        seeds : int, or ndarray of uint64, shape (n_blocks,)
+        seeds : int, or ndarray of uint64, shape (n_seeds,)
             The seeds of the estimate that belongs to it.
 
         Returns
@@ -259,7 +259,7 @@ class ParticleFilter:
         ----------
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector.
-        seeds : int, or ndarray of uint64, shape (n_blocks,)
+        seeds : int, or ndarray of uint64, shape (n_seeds,)
             Seeds of the estimate.
         parameters : str
             How to name ``x`` in the message; the vector itself if left out.
@@ -295,9 +295,9 @@ class ParticleFilter:
     def _checked(self, x: Floats, seeds: Any) -> tuple[Floats, Seeds]:
         x = np.ascontiguousarray(x, np.float64)
         seeds = np.ascontiguousarray(seeds, np.uint64)
-        if seeds.shape != (len(x), self.n_blocks):
+        if seeds.shape != (len(x), self.n_seeds):
             raise ValueError(
-                f"seeds must have shape {(len(x), self.n_blocks)}, one for every row of x and "
+                f"seeds must have shape {(len(x), self.n_seeds)}, one for every row of x and "
                 f"every block, got {seeds.shape}."
             )
         return x, seeds

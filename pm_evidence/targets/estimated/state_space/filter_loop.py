@@ -70,7 +70,7 @@ def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: 
     ----------
     x : ndarray, shape (n_dim,)
         Flat unconstrained vector.
-    seeds : ndarray of uint64, shape (n_blocks,)
+    seeds : ndarray of uint64, shape (n_seeds,)
         One seed for every block of times.
     model : tuple
         Addresses of the functions, their frames, the data, the kinds of their rows, and the
@@ -110,8 +110,8 @@ def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: 
         if t > 0:
             ahead = calls[LOOK_AHEAD] if kinds[t] == 0 else 0
             source = stream, seed, 2 * t
-            in_blocks = seeds.size > 1
-            done = _choose(h, other, weights, ess, ahead, frames, source, in_blocks, options)
+            several_seeds = seeds.size > 1
+            done = _choose(h, other, weights, ess, ahead, frames, source, several_seeds, options)
             if done == _FAILED:
                 return np.nan
             if done == _RESAMPLED:
@@ -141,7 +141,7 @@ def _choose(
     ahead: Any,
     frames: Any,
     source: Any,
-    in_blocks: Any,
+    several_seeds: Any,
     options: Any,
 ) -> Any:
     """Choose the particles that enter a time; return whether they were resampled, into ``out``.
@@ -161,7 +161,7 @@ def _choose(
     if ess < options.share * h.shape[0]:
         stream, seed, position = source
         seed_stream(stream, seed, position)
-        _resample(h, weights, stream, in_blocks, options.scheme)
+        _resample(h, weights, stream, several_seeds, options.scheme)
         _gather(h, weights, ahead != 0, out)
         return _RESAMPLED
     weights.carried[:] = weights.normalised

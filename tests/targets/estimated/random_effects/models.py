@@ -120,8 +120,8 @@ def estimator(name):
     return result
 
 
-def seeds_of(n, n_blocks=1, seed=1):
-    return np.random.default_rng(seed).integers(2**63, size=(n, n_blocks)).astype(np.uint64)
+def seeds_of(n, n_seeds=1, seed=1):
+    return np.random.default_rng(seed).integers(2**63, size=(n, n_seeds)).astype(np.uint64)
 
 
 def at_point(n, point=POINT):

@@ -103,18 +103,18 @@ def test_threads_give_equal_bits():
 
 def test_a_block_is_renewed_alone():
     # without blocks a move of the random numbers renews all groups at once
-    chosen = replace(estimator("poisson"), draws="random").with_blocks(3)
-    assert chosen.n_blocks == 3
+    chosen = replace(estimator("poisson"), draws="random").with_seeds(3)
+    assert chosen.n_seeds == 3
     seeds = seeds_of(1, 3)
     changed = seeds.copy()
     changed[0, 1] += np.uint64(1)
     before, after = (chosen.estimate_groups(POINT[None], s)[0] for s in (seeds, changed))
     np.testing.assert_array_equal(before != after, [b == 1 for b in np.arange(8) * 3 // 8])
-    assert chosen.with_blocks(100).n_blocks == 8
+    assert chosen.with_seeds(100).n_seeds == 8
 
 
 def test_blocks_leave_the_estimate_unbiased():
-    chosen = estimator("poisson").with_particles(4).with_blocks(8)
+    chosen = estimator("poisson").with_particles(4).with_seeds(8)
     estimates = chosen.estimate(at_point(4000), seeds_of(4000, 8))
     ratio = np.exp(estimates - exact_poisson(POINT).sum())
     assert abs(ratio.mean() - 1) < 4 * ratio.std() / np.sqrt(4000)

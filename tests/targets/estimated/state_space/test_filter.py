@@ -104,8 +104,8 @@ def estimator(name):
     return result
 
 
-def words(n, n_blocks=1, seed=0):
-    return np.random.default_rng(seed).integers(2**53, size=(n, n_blocks), dtype=np.uint64)
+def words(n, n_seeds=1, seed=0):
+    return np.random.default_rng(seed).integers(2**53, size=(n, n_seeds), dtype=np.uint64)
 
 
 def check_mean_one(log_ratio):
@@ -119,7 +119,7 @@ def check_mean_one(log_ratio):
 
 def check_unbiased(one, x, truth, runs=RUNS, seed=0):
     rows = np.tile(np.atleast_2d(np.asarray(x, float)), (runs, 1))
-    check_mean_one(one.estimate(rows, words(runs, one.n_blocks, seed)) - truth)
+    check_mean_one(one.estimate(rows, words(runs, one.n_seeds, seed)) - truth)
 
 
 def runs_of(request_slow):
@@ -189,8 +189,8 @@ def test_neighbouring_words_are_independent():
 @pytest.mark.parametrize("name", ["bootstrap", "auxiliary"])
 def test_blocks_are_unbiased(name):
     """Cut into blocks, with particles sorted before they are resampled."""
-    one = estimator(name).with_blocks(3)
-    assert one.n_blocks == 3
+    one = estimator(name).with_seeds(3)
+    assert one.n_seeds == 3
     check_unbiased(one, [OFFSET], scalar_kalman(DATA), seed=2)
 
 
@@ -206,7 +206,7 @@ def long_series(n_times=100, seed=3):
 def test_blocks_correlate():
     """Moves that renew one block rest on the others keeping what they estimate."""
     (one,) = estimators_of(scalar_model(long_series(), n_particles=50))
-    one = one.with_blocks(20)
+    one = one.with_seeds(20)
     seeds = words(300, 20)
     renewed = seeds.copy()
     renewed[np.arange(300), np.arange(300) % 20] = words(300, seed=9)[:, 0]
@@ -271,7 +271,7 @@ def test_vector_states(filter, y):
     m = np.array([0.4, -0.2])
     truth = kalman(y, A2, Q2, C2, np.diag(S2**2), m, Q2)
     check_unbiased(one, m, truth)
-    check_unbiased(one.with_blocks(2), m, truth, seed=1)
+    check_unbiased(one.with_seeds(2), m, truth, seed=1)
 
 
 def test_states_with_noise_of_their_own():
@@ -551,9 +551,9 @@ def test_nan_is_not_silent():
 def test_estimator_keeps_its_contract():
     """What the sampler changes: particles and blocks."""
     one = estimator("bootstrap")
-    assert one.name == "y" and one.n_particles == 10 and one.n_blocks == 1 and not one.auto
+    assert one.name == "y" and one.n_particles == 10 and one.n_seeds == 1 and not one.auto
     assert one.with_particles(7).n_particles == 7
-    assert one.with_blocks(100).n_blocks == len(DATA)
+    assert one.with_seeds(100).n_seeds == len(DATA)
     fixed, each = one.cost()
     assert fixed > 0 and each == 1.0
     (auto,) = estimators_of(scalar_model(n_particles="auto"))
