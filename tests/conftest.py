@@ -13,7 +13,7 @@ if not os.environ.get(_DATA) and _BESIDE.is_dir():
 
 
 @pytest.fixture
-def real_data():
+def data_folder():
     """The folder of real data; a test that asks for it is left out where there is none."""
     folder = os.environ.get(_DATA)
     if not folder:

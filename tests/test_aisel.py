@@ -181,11 +181,11 @@ def nile_model(n_particles="auto"):
     return model
 
 
-def test_nile(real_data):
+def test_nile(data_folder):
     check(sample(nile_model()), NILE)
 
 
-def test_nile_both_ways(real_data):
+def test_nile_both_ways(data_folder):
     check(sample(nile_model(), method=pe.AISEL(resampling=None), draws=150), NILE)
 
 
@@ -288,7 +288,7 @@ def test_number_of_the_user_is_kept():
 
 
 @pytest.mark.parametrize("resampling", ["systematic", None])
-def test_too_few_particles_are_known_as_such(real_data, resampling):
+def test_too_few_particles_are_known_as_such(data_folder, resampling):
     """Whatever else is wrong then, the message names the noise."""
     method = pe.AISEL(resampling=resampling)
     with pytest.warns(pe.EvidenceWarning, match=r"variance of .* with n_particles=4"):

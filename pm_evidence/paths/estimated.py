@@ -74,10 +74,14 @@ class EstimatedPath(TemperedLikelihood):
         target = self.target
         x = fit.draw(_FITTED_DRAWS * n, rng)
         log_mass = target.log_order_mass
-        seeds = target.draw_seeds(len(x), rng)
-        log_target = target.estimated(x, seeds).log_density.sum(axis=1) - log_mass
+        log_target = self.log_target(x, rng) - log_mass
         # a density that is not a number has no mass there, and circular ones have one period
         outside = np.isnan(log_target) | target.outside(x)
         forward = np.where(outside, np.inf, fit.log_density(x) - log_target)
         reverse = fit.log_density(state.x) - state.log_density.sum(axis=1) + log_mass
         return forward, reverse
+
+    def log_target(self, x: Floats, rng: np.random.Generator) -> Floats:
+        """Return log prior plus a new estimate of the log likelihood, shape ``(n,)``, in nats."""
+        seeds = self.target.draw_seeds(len(x), rng)
+        return self.target.estimated(x, seeds).log_density.sum(axis=1)

@@ -86,5 +86,5 @@ def test_no_order_is_left_to_the_compiler():
         if "fastmath" in line
     ]
     assert said == [
-        ("density.py", "with _flag, pytensor.config.change_flags(numba__fastmath=False):")
+        ("graph.py", "with _flag, pytensor.config.change_flags(numba__fastmath=False):")
     ]

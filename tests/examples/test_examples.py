@@ -64,15 +64,15 @@ def test_four_standard_errors_tell_the_models_of_the_demo_apart():
 
 
 @pytest.mark.parametrize("name", PINE_EXACT)
-def test_the_closed_form_gives_the_published_evidence(real_data, name):
-    pine = load_pine(real_data)
+def test_the_closed_form_gives_the_published_evidence(data_folder, name):
+    pine = load_pine(data_folder)
     exact = radiata_pine.exact_log_evidence(pine["y"], pine[name])
     assert exact == pytest.approx(PINE_EXACT[name], abs=6e-6)
 
 
 @pytest.mark.parametrize("name", PINE_EXACT)
-def test_regressions_have_their_exact_evidence(real_data, name):
-    pine = load_pine(real_data)
+def test_regressions_have_their_exact_evidence(data_folder, name):
+    pine = load_pine(data_folder)
     model = radiata_pine.regression(pine["y"], pine[name])
     dt = pe.sample_evidence(model, draws=500, random_seed=SEED, progressbar=False)
     assert off_by(pe.log_evidence(dt), PINE_EXACT[name]) < MCSES
@@ -99,8 +99,8 @@ def test_the_demo_prints_its_tables_and_writes_its_plot(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_pine_example_finds_the_better_density(real_data, capsys):
-    table = radiata_pine.main(real_data)
+def test_the_pine_example_finds_the_better_density(data_folder, capsys):
+    table = radiata_pine.main(data_folder)
     printed = capsys.readouterr().out
     assert table.index[0] == "z"
     assert "very strong evidence for the first model" in printed

@@ -132,8 +132,8 @@ def test_pound_dollar_refuses_other_columns_lengths_and_units(folder):
         real_data.pound_dollar(folder)
 
 
-def test_the_real_returns_are_the_published_ones(real_data):
-    data = real_data.pound_dollar(real_data)
+def test_the_real_returns_are_the_published_ones(data_folder):
+    data = real_data.pound_dollar(data_folder)
     returns = data["ret_demeaned"]
     assert returns.mean() == pytest.approx(0, abs=1e-12)
     assert returns.std() == pytest.approx(0.71109, abs=5e-6)
@@ -145,8 +145,8 @@ def test_the_real_returns_are_the_published_ones(real_data):
     assert (abs(raw[~changed]) >= 0.01).all()
 
 
-def test_the_real_file_is_the_published_one(real_data):
-    data = real_data.radiata_pine(real_data)
+def test_the_real_file_is_the_published_one(data_folder):
+    data = real_data.radiata_pine(data_folder)
     assert data.shape == (42, 3)
     assert data.dtypes.eq("float64").all()
     assert tuple(data.iloc[0]) == (3040.0, 29.2, 25.4)

@@ -215,7 +215,7 @@ def reference_log_evidence(returns, n, seed=SEED):
 
 
 @pytest.mark.slow
-def test_all_ways_to_the_evidence_agree(real_data):
+def test_all_ways_to_the_evidence_agree(data_folder):
     # Filter, HMC on all 945 log variances as well, and sums over grids.
     returns = example.load("pound_dollar")
     options = {"random_seed": SEED, "progressbar": False}

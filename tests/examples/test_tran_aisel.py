@@ -52,9 +52,9 @@ def test_normal_problem_is_drawn_exactly(beta):
         np.testing.assert_allclose([problem.mean[0], problem.sd[0]], [0.5 / 1.01, 1.01**-0.5 / 10])
 
 
-def test_nile_problem_has_its_exact_moments(real_data):
+def test_nile_problem_has_its_exact_moments(data_folder):
     """The same recursion and prior give the published evidence; moments by another rule."""
-    problem = efficiency.nile_problem(real_data)
+    problem = efficiency.nile_problem(data_folder)
     y = problem.known.target.estimators[0].y
 
     def log_density(a, b):
@@ -127,8 +127,8 @@ def test_every_way_finds_the_posterior_mean(setting):
 # --- the script ---
 
 
-def test_nile_has_a_row_for_every_level(real_data):
-    problem = efficiency.nile_problem(real_data)
+def test_nile_has_a_row_for_every_level(data_folder):
+    problem = efficiency.nile_problem(data_folder)
     setting = efficiency.prepared(problem, 200, 10, 5)
     found = efficiency.measured(setting, levels=(28,), ways=["is2", "paths"])
     assert found["n_particles"].tolist() == [1, 1, 28, 28]

@@ -8,8 +8,15 @@ from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.native import NativeTarget
 
 
+class Bare(NativeTarget):
+    n_dim = 2
+
+    def annealing_setup(self, kernel):
+        raise NotImplementedError
+
+
 def test_what_a_target_need_not_say():
-    target = NativeTarget()
+    target = Bare()
     assert target.log_prior_mass == 0.0
     assert target.sample_stats(np.zeros((3, 2))) == {}
     assert target.observed_data() == target.constant_data() == {}
@@ -17,9 +24,14 @@ def test_what_a_target_need_not_say():
 
 
 def test_what_a_target_must_say():
-    for method in (NativeTarget().check, NativeTarget().posterior):
-        with pytest.raises(NotImplementedError):
-            method(np.zeros((3, 2)))
+    """Without a setup there is no target; states are points in R^d unless it says otherwise."""
+    with pytest.raises(TypeError, match="abstract method 'annealing_setup'"):
+        NativeTarget()
+    points = np.zeros((3, 2))
+    np.testing.assert_array_equal(Bare().check(points), points)
+    np.testing.assert_array_equal(Bare().posterior(points)["x"], points)
+    with pytest.raises(ValueError, match="draws must hold at least one row of 2 finite numbers"):
+        Bare().check(np.zeros((3, 4)))
 
 
 @pytest.mark.parametrize("target", [Gaussian(), Ising((2, 4)), Potts((2, 4), 3)], ids=repr)

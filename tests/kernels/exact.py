@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.codegen.native import DENSITY_SIGNATURE
+from pm_evidence.core.contracts import Tunable
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
@@ -320,4 +321,9 @@ def fitted(system, name, beta, n=2000):
     """The kernel with its shape learnt from draws that no check uses again."""
     kernel = KERNELS[system][name]
     exact = SYSTEMS[system]()
-    return kernel.learn(exact.path, exact.population(beta, n, seed=99))
+    return learnt(kernel, exact.path, exact.population(beta, n, seed=99))
+
+
+def learnt(kernel, path, state):
+    """A kernel with its shape learnt from a population, if it has one."""
+    return kernel.learn(path, state) if isinstance(kernel, Tunable) else kernel

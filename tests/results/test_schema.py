@@ -18,7 +18,8 @@ def test_every_group_dimension_and_attribute_that_is_written_has_its_name_here()
         schema.FINGERPRINT,
     }
     stages = dt[schema.ANNEALING].to_dataset()
-    assert set(stages.dims) == {schema.STAGE, schema.BETA_POINT, schema.DIRECTION}
+    blocks = {f"{direction}_block" for direction in (schema.FORWARD, schema.REVERSE)}
+    assert set(stages.dims) == {schema.STAGE, schema.BETA_POINT, schema.DIRECTION} | blocks
     assert set(dt[schema.LOG_EVIDENCE].to_dataset().dims) == {schema.ESTIMATOR}
     assert dt[schema.POSTERIOR].to_dataset()["mu"].dims == schema.SAMPLE_DIMS
 
@@ -31,8 +32,8 @@ def test_no_two_names_are_the_same_text():
 
 
 def test_old_files_say_the_names_that_they_were_written_with():
-    """A name that changes makes files of version 1 unreadable: raise the version with it."""
-    assert schema.SCHEMA_VERSION == "1"
+    """A name that changes makes files of earlier versions unreadable: raise the version with it."""
+    assert schema.SCHEMA_VERSION == "2"
     assert (schema.SCHEMA, schema.RECOMMENDED, schema.FORWARD, schema.REVERSE, schema.ORIGIN) == (
         "schema_version",
         "recommended",

@@ -96,7 +96,6 @@ class EstimatedTarget:
     def __init__(self, evaluated: PyMCTarget, estimators: Sequence[LikelihoodEstimator]) -> None:
         self.evaluated = evaluated
         self.estimators = tuple(estimators)
-        self.model = evaluated.model
         self.n_dim = evaluated.n_dim
         self.continuous, self.discrete = evaluated.continuous, evaluated.discrete
         self.lower, self.upper = evaluated.lower, evaluated.upper
@@ -117,6 +116,11 @@ class EstimatedTarget:
         left_out = estimated_variables(model)
         evaluated = PyMCTarget(model, compile_kwargs=compile_kwargs, left_out=left_out)
         return cls(evaluated, estimators_of(model))
+
+    @property
+    def model(self) -> pm.Model:
+        """The model."""
+        return self.evaluated.model
 
     # estimators -----------------------------------------------------------------------------
 
