@@ -100,7 +100,6 @@ class EstimatedTarget:
         self.continuous, self.discrete = evaluated.continuous, evaluated.discrete
         self.lower, self.upper = evaluated.lower, evaluated.upper
         self.period = evaluated.period
-        self.log_order_mass = evaluated.log_order_mass
 
     @classmethod
     def of_model(cls, model: pm.Model, compile_kwargs: Mapping[str, Any] | None = None) -> Self:
@@ -116,6 +115,11 @@ class EstimatedTarget:
         left_out = estimated_variables(model)
         evaluated = PyMCTarget(model, compile_kwargs=compile_kwargs, left_out=left_out)
         return cls(evaluated, estimators_of(model))
+
+    @property
+    def log_order_mass(self) -> float:
+        """Log of the prior mass inside of ordered transforms, in nats."""
+        return self.evaluated.log_order_mass
 
     @property
     def model(self) -> pm.Model:
