@@ -7,7 +7,7 @@ from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.references.fitted import StudentFit
 from tests.kernels.noisy import NormalNoise, noisy
 
-NOISE = NormalNoise(gamma2=4.0, n_particles=100, n_blocks=3)
+NOISE = NormalNoise(gamma2=4.0, n_particles=100, n_seeds=3)
 
 
 @pytest.fixture(scope="module")
