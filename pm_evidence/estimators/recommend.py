@@ -45,7 +45,9 @@ def recommend(
     -----
     The first estimate with the status ``"ok"`` is recommended, unless another one has an error
     that is less than half as large. Smaller differences between errors are ignored, because an
-    error may be small by chance.
+    error may be small by chance. Importance sampling that does not come first is never preferred
+    for its error: the bridge comes first where large weights are rare, and an error from weights
+    among which none of them occurred is too small.
     """
     _check_found(found)
     if not isinstance(order, list | tuple) or {*map(str, order)} != {*BRIDGE_FIRST}:
@@ -60,7 +62,8 @@ def recommend(
         known = [estimate for estimate in ranked if np.isfinite(estimate.mcse)] or ranked
         return [known[0], *(estimate for estimate in ranked if estimate is not known[0])]
     first = usable[0]
-    best = min(usable, key=lambda estimate: estimate.mcse)
+    trusted = [e for e in usable if e is first or e.estimator != IMPORTANCE_FIRST[0]]
+    best = min(trusted, key=lambda estimate: estimate.mcse)
     if best.mcse * _GROSS < first.mcse:
         message = (
             f"{best.estimator} is recommended because its error is {best.mcse:.2g} nats, and that "

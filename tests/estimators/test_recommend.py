@@ -62,3 +62,14 @@ def test_choosing_by_gross_differences_keeps_errors_right():
         one, two = np.sqrt(rng.chisquare(15, size=2) / 15)
         stated.append(recommend(three(importance=one, bridge=two, smc=9.9))[0].mcse ** 2)
     assert 0.98 < np.sqrt(np.mean(stated)) < 1.01
+
+
+def test_importance_after_the_bridge_is_not_preferred_for_its_error():
+    """Where large weights are rare, an error without any of them is too small."""
+    found = [
+        LogEvidence(-1.0, 0.1, "bridge"),
+        LogEvidence(-1.0, 0.01, "importance"),
+        LogEvidence(-1.0, 0.3, "smc"),
+    ]
+    assert recommend(found, BRIDGE_FIRST)[0].estimator == "bridge"
+    assert recommend(found)[0].estimator == "importance"
