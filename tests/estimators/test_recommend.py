@@ -7,6 +7,7 @@ import pytest
 
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators import recommend
+from pm_evidence.estimators.recommend import BRIDGE_FIRST
 from tests.estimators.work import LOG_Z
 
 
