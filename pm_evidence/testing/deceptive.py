@@ -1,4 +1,4 @@
-"""Posteriors on which a run can be wrong without a sign of it: funnels, spikes, unequal modes."""
+"""Posteriors on which a run can be wrong without a sign: funnels, ridges, spikes, unequal modes."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,9 @@ _GROUPS, _MEMBERS = 6, 5
 _MU_SD, _SCALE = np.float64(10.0), np.float64(2.0)
 
 _MEANS_N, _MEANS_SD = 1000, np.float64(1.0)
+
+# A parabola that is fifty times narrower than it is long.
+_RIDGE_Y, _RIDGE_SD = np.array([1.0, 1.02]), np.float64(0.05)
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,27 @@ def _log_many_means() -> float:
     return log_integral(log_density, (-8.0, 2.5))
 
 
+def build_banana() -> "pm.Model":
+    """A posterior along a narrow parabola, of which mixtures of Student's t miss the tails."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 2)
+        b = pm.Normal("b", 0, 5)
+        pm.Normal("y", b - a**2, _RIDGE_SD, observed=_RIDGE_Y)
+        pm.Normal("z", a, 3, observed=0.5)
+    return model
+
+
+def _log_banana() -> float:
+    def log_density(a: Floats) -> Floats:
+        along = log_normal(a, 0.0, 2.0) + log_normal(a, 0.5, 3.0)
+        across = log_normal_group(_RIDGE_Y + a[..., None] ** 2, _RIDGE_SD**2, 5.0)
+        return along + across
+
+    return log_integral(log_density, (-15.0, 15.0))
+
+
 def build_infinite() -> "pm.Model":
     """Six equal values of a normal with free scale: the evidence is infinite."""
     import pymc as pm
@@ -243,6 +267,13 @@ def systems() -> tuple[ExactSystem, ...]:
     return (
         ExactSystem("one_way_centred", partial(build_one_way, True), one_way, funnel, note),
         ExactSystem("one_way_noncentred", partial(build_one_way, False), one_way, funnel, note),
+        ExactSystem(
+            "banana",
+            build_banana,
+            _log_banana(),
+            continuous,
+            "normal marginal of the data along the ridge, then quadrature over the abscissa",
+        ),
         *spikes,
         *modes,
         ExactSystem(

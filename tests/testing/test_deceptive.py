@@ -48,6 +48,18 @@ def test_spikes(name):
     assert SYSTEMS[name].log_evidence == pytest.approx(np.log1p(case.weight), abs=1e-4)
 
 
+def test_banana():
+    """A sum over a grid of the joint density, which is smooth along and across the ridge."""
+    model = SYSTEMS["banana"].build()
+    logp = model.compile_logp(jacobian=False)
+    across = np.linspace(-0.3, 0.3, 61)  # from the ridge, eight standard deviations each way
+    along = np.linspace(-9.0, 9.0, 181)
+    joint = [[logp({"a": a, "b": 1.01 + a**2 + d}) for d in across] for a in along]
+    step = (across[1] - across[0]) * (along[1] - along[0])
+    total = logsumexp(joint) + np.log(step)
+    assert SYSTEMS["banana"].log_evidence == pytest.approx(total, abs=1e-6)
+
+
 def test_one_way():
     """A sum over a grid of the multivariate normal density of all data."""
     group, y = deceptive.funnel_data()
