@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_text, float_array
+from pm_evidence.core.checks import check_text, described, float_array, real_number
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
@@ -32,6 +32,7 @@ def bar(
     *,
     forward_blocks: ArrayLike | None = None,
     reverse_blocks: ArrayLike | None = None,
+    reverse_size: float | None = None,
     name: str = "bar",
 ) -> LogEvidence:
     """Estimate log Z from the work of forward and reverse paths.
@@ -44,6 +45,9 @@ def bar(
         Work in nats that the *forward* direction does on the paths that reverse runs took.
     forward_blocks, reverse_blocks : array_like of int, optional
         Paths of one block may depend on each other; by default all are independent.
+    reverse_size : float, optional
+        Effective number of reverse paths, which decides how much the two directions count; by
+        default their number. The estimate is consistent with any positive value.
     name : str
         Name of the estimator in the result.
 
@@ -56,7 +60,7 @@ def bar(
     ------
     ValueError
         If one direction has no work, or some work is NaN or minus infinity, or a reverse path
-        has infinite work.
+        has infinite work; if ``reverse_size`` is not positive and finite.
 
     Notes
     -----
@@ -82,7 +86,13 @@ def bar(
         checked_blocks("forward_blocks", forward_blocks, forward),
         checked_blocks("reverse_blocks", reverse_blocks, reverse),
     )
-    shared = overlap(forward, reverse)
+    size = real_number(len(reverse) if reverse_size is None else reverse_size)
+    if size is None or not 0.0 < size < np.inf:
+        raise ValueError(
+            f"reverse_size must be a number above zero, got {described(reverse_size)}; leave it "
+            "out if the reverse paths are independent."
+        )
+    shared = overlap(forward, reverse, size / len(reverse))
     if not np.isfinite(shared.log_evidence):
         message = "every forward path has weight zero. Use more draws or more stages."
         return LogEvidence(-np.inf, float("nan"), name, Status.NO_SUPPORT, message=message)
@@ -109,6 +119,8 @@ class Overlap:
         For every reverse path, the probability that such a path is a forward one.
     work_forward, work_reverse : ndarray
         The work itself, in nats.
+    weight : float
+        Effective number of reverse paths over their number: every reverse path counts as so many.
     """
 
     log_evidence: float
@@ -116,16 +128,18 @@ class Overlap:
     reverse: Floats
     work_forward: Floats
     work_reverse: Floats
+    weight: float = 1.0
 
     @property
     def n_common(self) -> float:
         """Expected number of paths in the overlap of both directions."""
-        return float(0.5 * (self.forward.sum() + self.reverse.sum()))
+        return float(0.5 * (self.forward.sum() + self.weight * self.reverse.sum()))
 
     @property
     def most_common(self) -> float:
         """Number of paths in the overlap if both densities were the same."""
-        return len(self.forward) * len(self.reverse) / (len(self.forward) + len(self.reverse))
+        n_forward, n_reverse = len(self.forward), self.weight * len(self.reverse)
+        return n_forward * n_reverse / (n_forward + n_reverse)
 
     @property
     def share(self) -> float:
@@ -136,7 +150,7 @@ class Overlap:
         """Return the contribution of every path to the error of log Z, by direction."""
         return (
             (self.forward.mean() - self.forward) / -self.n_common,
-            (self.reverse.mean() - self.reverse) / self.n_common,
+            (self.reverse.mean() - self.reverse) * self.weight / self.n_common,
         )
 
     def misfit(
@@ -151,7 +165,8 @@ class Overlap:
         """
         work = np.concatenate([self.work_forward, self.work_reverse])
         reverse = np.concatenate([self.forward, 1.0 - self.reverse])  # probability of reverse
-        weight = reverse * (1.0 - reverse)
+        counts = np.repeat([1.0, self.weight], [len(self.forward), len(self.reverse)])
+        weight = counts * reverse * (1.0 - reverse)
         total = float(weight.sum())
         if total == 0.0:  # the direction of every path is certain
             return 0.0
@@ -159,6 +174,7 @@ class Overlap:
         deviation = work - float(weight @ work) / total
         scores = np.where(weight > 0.0, deviation, 0.0) * -reverse
         scores[len(self.forward) :] += np.where(weight > 0.0, deviation, 0.0)[len(self.forward) :]
+        scores *= counts
         parts = np.split(scores, [len(self.forward)])
         parts = [part - part.mean() for part in parts]
         alone = spread(*((part, None) for part in parts))
@@ -169,31 +185,34 @@ class Overlap:
         return float(scores.sum()) / error if error > _ROUNDING * total else 0.0
 
 
-def overlap(work_forward: Floats, work_reverse: Floats) -> Overlap:
+def overlap(work_forward: Floats, work_reverse: Floats, weight: float = 1.0) -> Overlap:
     """Solve Bennett's equation and return the overlap of the directions; see `bar`."""
-    value = bar_log_evidence(work_forward, work_reverse)
-    shift = np.log(len(work_forward) / len(work_reverse))
+    value = bar_log_evidence(work_forward, work_reverse, weight)
+    shift = np.log(len(work_forward) / (weight * len(work_reverse)))
     if not np.isfinite(value):
         nothing = np.zeros(len(work_forward)), np.zeros(len(work_reverse))
-        return Overlap(value, *nothing, work_forward, work_reverse)
+        return Overlap(value, *nothing, work_forward, work_reverse, weight)
     return Overlap(
         value,
         np.exp(_log_expit(-value - work_forward - shift)),
         np.exp(_log_expit(work_reverse + value + shift)),
         work_forward,
         work_reverse,
+        weight,
     )
 
 
-def bar_log_evidence(work_forward: Floats, work_reverse: Floats) -> float:
+def bar_log_evidence(work_forward: Floats, work_reverse: Floats, weight: float = 1.0) -> float:
     """Return Bennett's estimate of log Z in nats; minus infinity where no forward path has weight.
+
+    Every reverse path counts as ``weight`` paths.
 
     The logs of both sides of Bennett's equation are smooth and monotone in log Z: Newton's method
     with a bracket to fall back on finds the root where plain iteration stalls.
     """
     if not np.isfinite(work_forward).any():
         return -np.inf
-    shift = float(np.log(len(work_forward) / len(work_reverse)))
+    shift = float(np.log(len(work_forward) / (weight * len(work_reverse))))
     finite = work_forward[np.isfinite(work_forward)]
     ends = np.array([finite.min(), finite.max(), work_reverse.min(), work_reverse.max()])
     low = float(ends.min()) - abs(shift) - 50.0
@@ -208,13 +227,13 @@ def bar_log_evidence(work_forward: Floats, work_reverse: Floats) -> float:
     for _ in range(_MAX_ITERATIONS):
         log_forward = _log_expit(free_energy - work_forward - shift)
         log_reverse = _log_expit(work_reverse - free_energy + shift)
-        log_sums = log_sum_exp(log_forward), log_sum_exp(log_reverse)
+        log_sums = log_sum_exp(log_forward), log_sum_exp(log_reverse) + float(np.log(weight))
         excess = log_sums[0] - log_sums[1]
         if excess > 0.0:
             high = free_energy
         else:
             low = free_energy
-        weights = np.exp(log_forward - log_sums[0]), np.exp(log_reverse - log_sums[1])
+        weights = np.exp(log_forward - log_sums[0]), np.exp(log_reverse - log_sums[1]) * weight
         slope = 2.0 - float(weights[0] @ np.exp(log_forward) + weights[1] @ np.exp(log_reverse))
         step = -excess / slope if slope > 0.0 else np.inf
         following = free_energy + step

@@ -6,14 +6,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
-from pm_evidence.estimators.recommend import BRIDGE_FIRST, IMPORTANCE_FIRST, recommend
+from pm_evidence.estimators.recommend import recommend
 from pm_evidence.estimators.verdicts import agreeing, apart, of_uncovered, short_of
 
 __all__ = ["distance_from_fit", "integrated", "of_islands"]
@@ -23,11 +22,6 @@ Floats = NDArray[np.float64]
 # The islands differ if the variance of their log evidences is more than this number of times the
 # variance that is estimated from the draws within each island.
 _UNLIKE = 4.5
-# Share of the draws from the fitted density that have to be effective for importance sampling to
-# come first. With fewer, large weights are so rare that the error of importance sampling is skewed:
-# most estimates are too low, and their errors too small. Bridge sampling bounds the weights, but
-# depends on the weights of the modes in the islands, which vary more than its error shows.
-_GOOD_SHARE = 0.7
 
 
 def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> list[LogEvidence]:
@@ -59,16 +53,7 @@ def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> 
     if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
-    share = _effective_share(works, bridged.value) if distance is not None else 1.0
-    order = BRIDGE_FIRST if share < _GOOD_SHARE else IMPORTANCE_FIRST
-    found = recommend([smc, bridged, drawn], order)
-    if order is BRIDGE_FIRST and found[0] == bridged:
-        message = (
-            "bridge is recommended because the effective sample size of the draws from the fitted "
-            f"density is only {share:.0%} of their number."
-        )
-        found[0] = replace(bridged, message=message)
-    return [*found, alone]
+    return [*recommend([smc, bridged, drawn]), alone]
 
 
 def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
@@ -90,17 +75,6 @@ def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
         return None
     log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
     return moment_distance(draws, np.concatenate(fit_draws), log_weight)
-
-
-def _effective_share(works: Sequence[tuple[Floats, Floats]], log_evidence: float) -> float:
-    """Return the effective share of draws from a fitted density, estimated from posterior draws.
-
-    It is the inverse of the mean weight ``f / (q Z)`` of draws from the posterior. The draws from
-    the fitted density itself would estimate it less well: if large weights are rare, few or none
-    of these draws have one.
-    """
-    log_weight = -np.concatenate([reverse for _, reverse in works])
-    return float(np.exp(min(log_evidence - log_mean_exp(log_weight), 0.0)))
 
 
 def _compared(

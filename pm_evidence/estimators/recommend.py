@@ -10,26 +10,21 @@ from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 
-__all__ = ["BRIDGE_FIRST", "IMPORTANCE_FIRST", "recommend"]
+__all__ = ["recommend"]
 
 # An estimate replaces one that comes before it if its error is this many times smaller.
 _GROSS = 2.0
-# Orders in which the estimates of islands are considered.
-IMPORTANCE_FIRST = ("importance", "bridge", "smc")
-BRIDGE_FIRST = ("bridge", "importance", "smc")
+# The order in which the estimates of islands are considered.
+_ORDER = ("bridge", "importance", "smc")
 
 
-def recommend(
-    found: Sequence[LogEvidence], order: Sequence[str] = IMPORTANCE_FIRST
-) -> list[LogEvidence]:
+def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
     """Return independent estimates of one evidence, the recommended one first.
 
     Parameters
     ----------
     found : sequence of LogEvidence
-        Estimates named ``"importance"``, ``"bridge"`` and ``"smc"``.
-    order : sequence of str
-        These names, in the order in which the estimates are considered.
+        Estimates named ``"bridge"``, ``"importance"`` and ``"smc"``.
 
     Returns
     -------
@@ -39,30 +34,24 @@ def recommend(
     Raises
     ------
     ValueError, TypeError
-        If ``found`` is not a list of such estimates, or ``order`` does not hold their names.
+        If ``found`` is not a list of such estimates.
 
     Notes
     -----
-    The first estimate with the status ``"ok"`` is recommended, unless another one has an error
-    that is less than half as large. Smaller differences between errors are ignored, because an
-    error may be small by chance. Importance sampling that does not come first is never preferred
-    for its error: the bridge comes first where large weights are rare, and an error from weights
-    among which none of them occurred is too small.
+    The first estimate with the status ``"ok"`` in the order bridge, importance, smc is recommended,
+    unless that of a later one has an error that is less than half as large. Smaller differences
+    between errors are ignored, because an error may be small by chance. Importance sampling is
+    never preferred to the bridge for its error, which is too small if none of the rare large
+    weights occurred.
     """
     _check_found(found)
-    if not isinstance(order, list | tuple) or {*map(str, order)} != {*BRIDGE_FIRST}:
-        names = ", ".join(map(repr, IMPORTANCE_FIRST))
-        raise ValueError(
-            f"order must be a list of {names}, each once, got {described(order)}; leave it out for "
-            "this order."
-        )
-    ranked = sorted(found, key=lambda estimate: list(order).index(estimate.estimator))
+    ranked = sorted(found, key=lambda estimate: _ORDER.index(estimate.estimator))
     usable = [estimate for estimate in ranked if estimate.status == Status.OK]
     if not usable:
         known = [estimate for estimate in ranked if np.isfinite(estimate.mcse)] or ranked
         return [known[0], *(estimate for estimate in ranked if estimate is not known[0])]
     first = usable[0]
-    trusted = [e for e in usable if e is first or e.estimator != IMPORTANCE_FIRST[0]]
+    trusted = [e for e in usable if e is first or e.estimator != "importance"]
     best = min(trusted, key=lambda estimate: estimate.mcse)
     if best.mcse * _GROSS < first.mcse:
         message = (
@@ -87,4 +76,4 @@ def _check_found(found: Any) -> None:
         )
     for i, estimate in enumerate(found):
         check_kind(f"found[{i}]", estimate, LogEvidence, "pass an estimate, for example bar(...)")
-        check_choice(f"found[{i}].estimator", estimate.estimator, BRIDGE_FIRST)
+        check_choice(f"found[{i}].estimator", estimate.estimator, _ORDER)

@@ -256,7 +256,7 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
         return text
     group = group_of(dt, schema.WORK)
     work = [group[name].to_numpy() for name in (schema.FORWARD, schema.REVERSE)]
-    n, shared = min(map(len, work)), overlap(*work)
+    n, shared = min(map(len, work)), overlap(work[0], work[1])
     needed = min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common)
     verdict = "not too large" if shared.n_common >= needed else "too large"
     return (

@@ -1,7 +1,8 @@
 """A mixture of Student-t densities fitted to a population: exact draws, and its own log density."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.references.fitted import StudentFit, student_dof
 
-__all__ = ["StudentMixture", "fit_components"]
+__all__ = ["Component", "StudentMixture", "fit_components"]
 
 Floats = NDArray[np.float64]
 
@@ -20,23 +21,35 @@ _PRIOR_DRAWS, _PRIOR_SCALE = 1.0, 0.05
 _LEAST_WEIGHT = 1e-4
 
 
+class Component(Protocol):
+    """A normalised density that can be drawn from, such as ``StudentFit``."""
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        ...
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density of every row of ``x`` in nats."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StudentMixture:
     """A mixture of multivariate Student-t densities.
 
     Parameters
     ----------
-    components : tuple of StudentFit, length K
+    components : tuple of Component, length K
         The components.
     log_weight : ndarray, shape (K,)
         Log of their probabilities, which add up to 1.
     """
 
-    components: tuple[StudentFit, ...]
+    components: tuple[Component, ...]
     log_weight: Floats
 
     @classmethod
-    def of(cls, components: list[StudentFit], log_mass: Floats) -> Self:
+    def of(cls, components: Sequence[Component], log_mass: Floats) -> Self:
         """Return the mixture with weights in proportion to ``exp(log_mass)``."""
         log_weight = log_mass - np.logaddexp.reduce(log_mass)
         return cls(tuple(components), log_weight)
@@ -44,10 +57,11 @@ class StudentMixture:
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, d)``."""
         chosen = rng.choice(len(self.components), n, p=np.exp(self.log_weight))
-        draws = np.empty((n, self.components[0].shape.mean.size))
-        for k, component in enumerate(self.components):
-            mine = chosen == k
-            draws[mine] = component.draw(int(mine.sum()), rng)
+        order = np.argsort(chosen, kind="stable")
+        counts = np.bincount(chosen, minlength=len(self.components))
+        parts = [part.draw(int(k), rng) for part, k in zip(self.components, counts, strict=True)]
+        draws = np.empty_like(drawn := np.concatenate(parts))
+        draws[order] = drawn
         return draws
 
     def log_parts(self, x: Floats) -> Floats:

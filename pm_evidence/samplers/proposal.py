@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture, fit_components
+from pm_evidence.references.mixture import Component, StudentMixture, fit_components
+from pm_evidence.references.stretched import StretchedFit, learn_stretch
 from pm_evidence.samplers.survey import Survey
 
 __all__ = ["Proposal", "fit_proposal"]
 
 Floats = NDArray[np.float64]
-Proposal = StudentFit | StudentMixture
+Proposal = StudentFit | StudentMixture | StretchedFit
 
 # Numbers of components that a population is fitted by, the next where the one before falls short
 # of this effective share of its draws, or of so many of the population's.
@@ -54,7 +55,7 @@ def fit_proposal(
 
     Returns
     -------
-    proposal : StudentFit or StudentMixture
+    proposal : StudentFit, StretchedFit or StudentMixture
         A normalised density that can be drawn from.
     n_evaluations : int
         Evaluations of the density.
@@ -65,9 +66,11 @@ def fit_proposal(
     divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
     """
     n, d = draws.shape
-    whole = StudentFit.to(draws)
+    stretch = learn_stretch(draws)
+    inward = draws if stretch is None else stretch.inward(draws)
+    whole = StudentFit.to(inward)
     if d > _MOST_DIMENSIONS and not found.components:
-        return whole, 0
+        return (whole if stretch is None else StretchedFit(whole, stretch)), 0
     wide = StudentFit(
         replace(whole.shape, factor=_SCALE_OF_WIDE * whole.shape.factor), _DOF_OF_WIDE
     )
@@ -79,12 +82,15 @@ def fit_proposal(
         if k > 1:
             if d > _MOST_DIMENSIONS or n < _DRAWS_PER_DIMENSION * k * d:
                 break
-            some = draws[rng.permutation(n)[:_MOST_DRAWS]]
+            some = inward[rng.permutation(n)[:_MOST_DRAWS]]
             parts = fit_components(some, k, rng)
+        fitted: list[Component] = [wide, *parts]
         log_mass = np.concatenate(
             [[log_evidence + np.log(_WIDE)], np.full(k, log_evidence - np.log(k)), found.log_mass]
         )
-        mixture = StudentMixture.of([wide, *parts, *found.components], log_mass)
+        if stretch is not None:
+            fitted = [StretchedFit(part, stretch) for part in (wide, *parts)]
+        mixture = StudentMixture.of([*fitted, *found.components], log_mass)
         mixture, share, value = _adapted(posterior, mixture, rng)
         # the mean weight of draws from the posterior, where one is as good as lost if none comes
         log_weight = at_judges - mixture.log_density(judges)

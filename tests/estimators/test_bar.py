@@ -29,6 +29,37 @@ TWO_LOG_Z = np.log(0.75)
 # --- values ---
 
 
+@pytest.mark.parametrize("size", [0.01, 3.0, 1e5])
+def test_any_size_of_the_reverse_side_is_consistent(size):
+    """Shares in the theorem's own proportions give log Z exactly, whatever their weights."""
+    for forward, reverse in ((TWO_FORWARD, TWO_REVERSE), (np.tile(TWO_FORWARD, 7), TWO_REVERSE)):
+        assert bar(forward, reverse, reverse_size=size).value == pytest.approx(TWO_LOG_Z, rel=1e-12)
+
+
+def test_sizes_reach_from_one_exponential_average_to_the_other():
+    """Reverse paths that count for nothing leave Jarzynski's average. Seed 8."""
+    forward, reverse = gaussian_pair(np.random.default_rng(8), 1.0, 300)
+    ends = [bar(forward, reverse, reverse_size=size) for size in (1e-9, 1e12)]
+    assert ends[0].value == pytest.approx(jarzynski(forward).value, abs=1e-6)
+    assert ends[1].value == pytest.approx(jarzynski_reverse(reverse).value, abs=1e-6)
+    same = bar(forward, reverse, reverse_size=300)
+    assert same == bar(forward, reverse)
+
+
+@pytest.mark.parametrize("size", [0.1, 30.0])
+def test_coverage_with_a_size(size):
+    """Errors are right for any size: 300 repetitions, seed 9, of 200 paths each way."""
+    rng = np.random.default_rng(9)
+    found = [bar(*gaussian_pair(rng, 1.0, 200), reverse_size=200 * size) for _ in range(300)]
+    assert 0.91 <= np.mean([covers(e, LOG_Z) for e in found]) <= 0.985
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, INF, np.nan, "3", [3.0]])
+def test_bad_size(size):
+    with pytest.raises(ValueError, match="reverse_size must be a number above zero"):
+        bar([1.0, 2.0], [1.0, 2.0], reverse_size=size)
+
+
 @pytest.mark.parametrize(
     ("forward", "reverse", "log_z"),
     [

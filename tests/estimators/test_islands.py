@@ -32,7 +32,7 @@ def test_islands_with_bridges():
     blocks = bridged(np.random.default_rng(3))
     found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
     assert [e.estimator for e in found] == ["bridge", "importance", "smc", "single_run"]
-    assert "because its error is" in found[0].message
+    assert not found[0].message
     assert [e.status for e in found] == ["ok", "ok", "ok", "within_islands"]
     assert all(abs(estimate.value - LOG_Z) < 5 * estimate.mcse for estimate in found)
 
@@ -47,18 +47,6 @@ def test_a_bridge_needs_every_island():
     blocks[3] = block(blocks[3].work, 3, relative_variance=0.05**2)
     found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
     assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
-
-
-@pytest.mark.parametrize(("sd", "first"), [(0.3, "importance"), (0.9, "bridge")])
-def test_rare_large_weights_put_the_bridge_first(sd, first):
-    """The draws of the islands tell that they are rare. Seed 10."""
-    rng = np.random.default_rng(10)
-    blocks = bridged(rng, sd=sd)
-    found = next(iter(found_of(blocks, info={"moment_distance": 1.0}).values()))
-    assert found.estimator == first
-    assert ("effective sample size of the draws" in found.message) == (first == "bridge")
-    # where moments cannot be compared, the islands' draws are not relied on
-    assert next(iter(found_of(blocks))) == "importance"
 
 
 # --- islands and importance sampling that contradict each other ---

@@ -1,0 +1,89 @@
+"""Densities with heavy tails: Student-t fits in coordinates in which the tails are light."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.references.fitted import StudentFit
+
+__all__ = ["Stretch", "StretchedFit", "learn_stretch"]
+
+Floats = NDArray[np.float64]
+
+# Quantiles whose distance is compared with that of the quartiles: 3.8 times that for a normal
+# density, 6 for a Student-t with four degrees of freedom, 63 for a Cauchy density.
+_TAILS, _HEAVY = (0.005, 0.995), 8.0
+# Coordinates are about linear within so many interquartile ranges of the median.
+_LINEAR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Coordinates ``z`` with ``x = centre + scale * sinh(z)`` where tails are heavy, else ``x``.
+
+    A tail that falls off as a power of ``x`` falls off exponentially in ``z``.
+
+    Parameters
+    ----------
+    heavy : ndarray of bool, shape (d,)
+        Which coordinates have heavy tails.
+    centre, scale : ndarray, shape (d,)
+        Location and scale of the coordinates.
+    """
+
+    heavy: NDArray[np.bool_]
+    centre: Floats
+    scale: Floats
+
+    def inward(self, x: Floats) -> Floats:
+        """Return ``z`` for every row of ``x``."""
+        return np.where(self.heavy, np.arcsinh((x - self.centre) / self.scale), x)
+
+    def outward(self, z: Floats) -> Floats:
+        """Return ``x`` for every row of ``z``; infinite if it exceeds the range of float64."""
+        with np.errstate(over="ignore"):
+            return np.where(self.heavy, self.centre + self.scale * np.sinh(z), z)
+
+    def log_slope(self, x: Floats) -> Floats:
+        """Return ``log |dx/dz|`` in nats for every row of ``x``."""
+        scaled = (x - self.centre)[:, self.heavy] / self.scale[self.heavy]
+        slope: Floats = np.log(self.scale[self.heavy]) + np.log(np.hypot(1.0, scaled))
+        return slope.sum(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StretchedFit:
+    """A Student-t density in stretched coordinates.
+
+    Parameters
+    ----------
+    fit : StudentFit
+        The density of ``z``.
+    stretch : Stretch
+        The coordinates.
+    """
+
+    fit: StudentFit
+    stretch: Stretch
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        return self.stretch.outward(self.fit.draw(n, rng))
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x`` in nats."""
+        return self.fit.log_density(self.stretch.inward(x)) - self.stretch.log_slope(x)
+
+
+def learn_stretch(x: Floats) -> Stretch | None:
+    """Return coordinates in which a population ``x`` of shape ``(n, d)`` has no heavy tails.
+
+    None is returned if it has none.
+    """
+    low, first, centre, third, high = np.quantile(
+        x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
+    )
+    heavy = high - low > _HEAVY * (third - first)
+    heavy &= third > first  # copies of one state have no scale
+    return Stretch(heavy, centre, _LINEAR * (third - first)) if heavy.any() else None

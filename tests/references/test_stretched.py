@@ -1,0 +1,84 @@
+"""Student-t densities in stretched coordinates: normalised, drawn from exactly, bounded weights."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.core.shape import Shape
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import StudentMixture
+from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch
+
+
+def population(rng, n):
+    """A heavy and a light coordinate."""
+    return np.column_stack([3.0 + 2.0 * rng.standard_cauchy(n), rng.normal(-1.0, 0.5, n)])
+
+
+def fitted(rng, n=4000):
+    x = population(rng, n)
+    stretch = learn_stretch(x)
+    return StretchedFit(StudentFit.to(stretch.inward(x)), stretch)
+
+
+def test_coordinates_and_back():
+    """Heavy coordinates are bent, the others stay as they are. Seed 1."""
+    x = population(np.random.default_rng(1), 500)
+    stretch = Stretch(np.array([True, False]), np.array([3.0, 0.0]), np.array([2.0, 1.0]))
+    z = stretch.inward(x)
+    np.testing.assert_allclose(stretch.outward(z), x, rtol=1e-9)
+    np.testing.assert_array_equal(z[:, 1], x[:, 1])
+    step = 1e-6
+    slope = (stretch.outward(z + step) - stretch.outward(z - step))[:, 0] / (2 * step)
+    np.testing.assert_allclose(stretch.log_slope(x), np.log(slope), rtol=1e-6)
+
+
+def test_density_is_normalised():
+    """A sum over a fine grid of the coordinates in which the density is smooth. Seed 2."""
+    density = fitted(np.random.default_rng(2))
+    z, light = np.linspace(-25.0, 25.0, 1001), np.linspace(-9.0, 7.0, 401)
+    grid = np.stack(np.meshgrid(z, light, indexing="ij"), axis=-1).reshape(-1, 2)
+    x = density.stretch.outward(grid)
+    mass = np.exp(density.log_density(x) + density.stretch.log_slope(x)).sum()
+    assert mass * (z[1] - z[0]) * (light[1] - light[0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_draws_are_from_the_density():
+    """Mean weight to a mixture that contains it, within 5 errors. Seed 3."""
+    rng = np.random.default_rng(3)
+    density = fitted(rng)
+    other = StudentFit(Shape(np.array([3.0, -1.0]), np.diag([4.0, 0.7])), 3)
+    mixture = StudentMixture.of([density, other], np.zeros(2))
+    x = mixture.draw(40_000, rng)
+    weight = np.exp(density.log_density(x) - mixture.log_density(x))
+    assert weight.mean() == pytest.approx(1.0, abs=5 * weight.std() / 200)
+    x = density.draw(40_000, rng)
+    weight = np.exp(mixture.log_density(x) - density.log_density(x))
+    inner = np.abs(x[:, 0]) < 10  # where weights are bounded
+    share = np.abs(mixture.draw(40_000, rng)[:, 0]) < 10
+    assert (weight * inner).mean() == pytest.approx(share.mean(), abs=0.02)
+
+
+def test_weights_of_a_cauchy_density_are_bounded():
+    """A fitted Student-t density has none of its draws where a Cauchy density has a percent."""
+    rng = np.random.default_rng(4)
+    x = population(rng, 4000)
+
+    def log_target(at):
+        return stats.cauchy(3, 2).logpdf(at[:, 0]) + stats.norm(-1, 0.5).logpdf(at[:, 1])
+
+    far = population(rng, 100_000)
+    bent, plain = fitted(rng), StudentFit.to(x)
+    assert (log_target(far) - bent.log_density(far)).max() < 6.0
+    assert (log_target(far) - plain.log_density(far)).max() > 20.0
+
+
+def test_only_heavy_tails_are_stretched():
+    """Normal, logistic and Student-t with 5 degrees of freedom are not; copies have no scale."""
+    rng = np.random.default_rng(5)
+    light = np.column_stack(
+        [rng.normal(size=3000), rng.logistic(size=3000), rng.standard_t(5, size=3000)]
+    )
+    assert learn_stretch(light) is None
+    assert learn_stretch(np.append(np.zeros((300, 1)), [[1.0]], axis=0)) is None
+    np.testing.assert_array_equal(learn_stretch(population(rng, 3000)).heavy, [True, False])
