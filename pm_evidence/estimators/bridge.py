@@ -1,7 +1,6 @@
 """A bridge between a fitted density and the target."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import described, plain_array
-from pm_evidence.core.numerics import ess_share, log_mean_exp
+from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.intervals import widened
 from pm_evidence.estimators.jarzynski import checked_work
-from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.estimators.pareto import unseen_tail
 
 __all__ = ["bridge", "checked_works", "fit_share"]
 
@@ -23,9 +22,6 @@ Floats = NDArray[np.float64]
 
 # The usual ratio is taken where its error is this many times smaller.
 _GROSS = 2.0
-# The difference from importance sampling counts up to so many errors: a single large weight, which
-# the posterior draws exclude, would make it much larger.
-_LARGEST_TAIL = 2.0
 
 
 def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
@@ -59,9 +55,9 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     (2008), and the posterior draws supply the part that is cut off. If they miss a mode with large
     weights, the estimate misses its evidence too, and its error does not show it.
 
-    Importance sampling without the cut estimates the same tail from the draws of the fitted
-    density. The difference of the two estimates of log Z, up to twice the error from the spread of
-    the blocks, is added to this error in quadrature.
+    The error is that from the spread of the blocks and, added in quadrature, the share of the
+    evidence that is expected beyond the largest weight of the draws from the fitted density, by
+    their Pareto tail, less the share of the posterior draws that lie there.
     """
     checked = checked_works(works)
     forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
@@ -80,15 +76,9 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     cut = ratio(reverse_size=size)
     if cut.status == Status.NO_OVERLAP or whole.mcse * _GROSS < cut.mcse:
         return whole  # the fit is poor
-    return _with_tail(cut, log_mean_exp(-np.concatenate(forward)))
-
-
-def _with_tail(cut: LogEvidence, drawn: float) -> LogEvidence:
-    """Return an estimate with the error of the tail, of which importance sampling is another."""
-    tail = float(np.clip(drawn - cut.value, -_LARGEST_TAIL * cut.mcse, _LARGEST_TAIL * cut.mcse))
-    mcse = float(np.hypot(cut.mcse, tail))
-    lower, upper = interval(cut.value, Spread(mcse, cut.dof))
-    return replace(cut, mcse=mcse, lower=lower, upper=upper)
+    log_weight = -np.concatenate(forward)
+    reached = float(np.mean(-np.concatenate(reverse) > log_weight.max()))
+    return widened(cut, max(unseen_tail(log_weight, cut.value) - reached, 0.0))
 
 
 def checked_works(works: Any) -> list[tuple[Floats, ...]]:

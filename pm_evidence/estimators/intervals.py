@@ -1,8 +1,12 @@
 """95 % intervals around an estimate with a standard error."""
 
+from dataclasses import replace
+from math import hypot
+
+from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.standard_errors import Spread
 
-__all__ = ["half_width", "interval"]
+__all__ = ["half_width", "interval", "widened"]
 
 
 def interval(value: float, spread: Spread) -> tuple[float, float]:
@@ -19,3 +23,10 @@ def half_width(spread: Spread) -> float:
     if spread.dof == float("inf"):
         return float(ndtri(0.975)) * spread.mcse
     return float(stdtrit(max(spread.dof, 1.0), 0.975)) * spread.mcse
+
+
+def widened(estimate: LogEvidence, error: float) -> LogEvidence:
+    """Return an estimate with a further, independent error in nats."""
+    mcse = hypot(estimate.mcse, error)
+    lower, upper = interval(estimate.value, Spread(mcse, estimate.dof))
+    return replace(estimate, mcse=mcse, lower=lower, upper=upper)

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_heavy", "pareto_k"]
+__all__ = ["is_heavy", "pareto_k", "unseen_tail"]
 
 _FEWEST_WEIGHTS, _FEWEST_VALUES = 30, 5
+# A shape that is taken for larger ones: beyond it the mass of the tail is not known at all.
+_LARGEST_SHAPE = 0.9
 
 
 def pareto_k(log_weight: NDArray[np.float64]) -> float:
@@ -43,3 +45,27 @@ def is_heavy(k: float, n: int) -> bool:
     The threshold is that of Vehtari et al. (2024), section 3.2.3: ``min(1 - 1 / log10(n), 0.7)``.
     """
     return not np.isnan(k) and bool(k > min(1.0 - 1.0 / np.log10(n), 0.7))
+
+
+def unseen_tail(log_weight: NDArray[np.float64], log_mean: float) -> float:
+    """Return the share of the mean weight that lies beyond the largest of some weights.
+
+    Parameters
+    ----------
+    log_weight : ndarray, shape (n,)
+        Log weights in nats; ``-inf`` is legal.
+    log_mean : float
+        Log of their expected value, in nats.
+
+    Returns
+    -------
+    float
+        From the Pareto tail of shape ``k`` that is fitted to the weights: of ``n`` weights about
+        one exceeds ``t``, the largest of them, and the mean of those that do is ``t / (1 - k)``.
+        Zero for weights without a tail, see `pareto_k`.
+    """
+    k = pareto_k(log_weight)
+    if np.isnan(k):
+        return 0.0
+    shape = float(np.clip(k, 0.0, _LARGEST_SHAPE))
+    return float(np.exp(log_weight.max() - log_mean)) / (len(log_weight) * (1.0 - shape))

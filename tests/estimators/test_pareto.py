@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators.pareto import is_heavy, pareto_k
+from pm_evidence.estimators.pareto import is_heavy, pareto_k, unseen_tail
 
 INF = np.inf
 
@@ -107,3 +107,22 @@ def test_unknown_shapes_are_not_heavy(n):
 def test_one_weight():
     """One island states its own error and is asked for its tail all the same."""
     assert is_heavy(float("nan"), 1) is False
+
+
+@pytest.mark.parametrize("k", [0.3, 0.5, 0.7])
+def test_what_lies_beyond_the_largest_weight(k):
+    """The root mean square of shares predicted and true, of 500 sets of 2,000 weights. Seed 6.
+
+    Of weights ``u ** -k`` the share beyond ``t`` is ``t ** (1 - 1 / k)``.
+    """
+    rng = np.random.default_rng(6)
+    sets = k * rng.standard_exponential((500, 2000))
+    predicted = [unseen_tail(x, -np.log1p(-k)) for x in sets]
+    true = np.exp((1.0 - 1.0 / k) * sets.max(axis=1))
+    assert 0.6 < np.median(predicted) / np.median(true) < 1.7
+
+
+def test_nothing_beyond_weights_without_a_tail():
+    """Weights of zero, and equal ones."""
+    assert unseen_tail(np.full(50, -INF), 0.0) == 0.0
+    assert unseen_tail(np.zeros(50), 0.0) == 0.0
