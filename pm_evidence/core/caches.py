@@ -1,19 +1,32 @@
-"""A temporary folder for compiled code, for machines on which the usual folders are read-only.
+"""Folders for compiled code: one for each version of the source, a temporary one as a last choice.
 
-numba stores machine code beside the source, or in the user's cache folder, and raises an error if
-it can write to neither, as in containers with a read-only file system. In this case the code is
-stored in a temporary folder until the process ends.
+numba stores machine code beside the source, or in the user's cache folder. It takes stored code for
+valid as long as the file of the function is the same, and overlooks that a function of another file
+was compiled into it. The code of this package is therefore stored in a subfolder whose name depends
+on the version or, in a source tree, on all files with compiled functions.
+
+numba raises an error if it can write to no folder, as in containers with a read-only file system.
+In this case the code is stored in a temporary folder until the process ends.
 """
 
 import logging
+import os
 import tempfile
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-from numba.core.caching import CacheImpl, UserProvidedCacheLocator
+from numba.core.caching import (
+    CacheImpl,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+)
 
-__all__ = ["register", "temporary_folder"]
+from pm_evidence.core.version import VERSION
+
+__all__ = ["register", "source_key", "temporary_folder"]
 
 _log = logging.getLogger("pymc.pm_evidence")
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -21,6 +34,41 @@ _REMEDY = (
     "Set the environment variables NUMBA_CACHE_DIR=FOLDER and "
     "PYTENSOR_FLAGS=base_compiledir=FOLDER to a folder that can be written to."
 )
+
+
+def source_key(package: Path) -> str:
+    """Return a text that differs for any two versions of the compiled functions of a package."""
+    if {"site-packages", "dist-packages"}.intersection(package.parts):  # installed, not edited
+        return VERSION
+    found = sha256()
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        if b"numba" in content:
+            found.update(f"{path.relative_to(package)} {len(content)} ".encode() + content)
+    return found.hexdigest()[:16]
+
+
+@cache
+def _subfolder() -> str:
+    return f"pm_evidence-{source_key(_PACKAGE)}"
+
+
+def _is_ours(py_file: str) -> bool:
+    return Path(py_file).resolve().is_relative_to(_PACKAGE)
+
+
+def _with_key(usual: Any) -> Any:
+    """Return a locator that gives functions of this package a subfolder of the usual folder."""
+
+    class Locator(usual):  # type: ignore[misc]
+        def get_cache_path(self) -> str:
+            return os.path.join(super().get_cache_path(), _subfolder())
+
+        @classmethod
+        def from_function(cls, py_func: Any, py_file: str) -> Any:
+            return super().from_function(py_func, py_file) if _is_ours(py_file) else None
+
+    return Locator
 
 
 class TemporaryLocator(UserProvidedCacheLocator):
@@ -35,7 +83,7 @@ class TemporaryLocator(UserProvidedCacheLocator):
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Self | None:
         """Return the locator of a function, or None if the function is not of this package."""
-        if not Path(py_file).resolve().is_relative_to(_PACKAGE):
+        if not _is_ours(py_file):
             return None
         locator = cls(py_func, py_file)
         locator.ensure_cache_path()  # type: ignore[no-untyped-call]
@@ -43,8 +91,10 @@ class TemporaryLocator(UserProvidedCacheLocator):
 
 
 def register() -> None:
-    """Register the temporary folder with numba, as the last choice."""
+    """Register these folders with numba, the temporary one as the last choice."""
     if TemporaryLocator not in CacheImpl._locator_classes:
+        usual = (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator)
+        CacheImpl._locator_classes[:0] = [_with_key(locator) for locator in usual]
         CacheImpl._locator_classes.append(TemporaryLocator)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import pm_evidence
-from pm_evidence.core.caches import TemporaryLocator
+from pm_evidence.core.caches import TemporaryLocator, source_key
+from pm_evidence.core.version import VERSION
 
 CHILD = """
 import pymc as pm
@@ -83,3 +84,53 @@ def test_without_any_folder_the_error_says_what_to_set(read_only):
 
 def test_the_functions_of_others_are_left_alone():
     assert TemporaryLocator.from_function(pytest.raises, pytest.__file__) is None
+
+
+TWO_FILES = {
+    "inner.py": "import numba as nb\n@nb.njit(cache=True)\ndef f(x):\n    return x + 1.0\n",
+    "outer.py": (
+        "import numba as nb\nfrom pm_evidence.inner import f\n"
+        "@nb.njit(cache=True)\ndef g(x):\n    return f(x)\n"
+    ),
+}
+
+
+def test_a_change_of_a_called_function_is_not_overlooked(tmp_path):
+    """numba looks at the file of the caller alone, and would run the code of the old function."""
+    package = tmp_path / "pm_evidence"
+    shutil.copytree(
+        Path(pm_evidence.__file__).parent,
+        package,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for name, text in TWO_FILES.items():
+        (package / name).write_text(text)
+
+    def result():
+        code = "import pm_evidence.core.caches\nfrom pm_evidence.outer import g\nprint(g(1.0))"
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+            cwd=tmp_path,
+        )
+        return float(done.stdout)
+
+    assert result() == 2.0
+    first = source_key(package)
+    (package / "inner.py").write_text(TWO_FILES["inner.py"].replace("1.0", "2.0"))
+    assert source_key(package) != first
+    assert result() == 3.0
+
+
+def test_only_files_with_compiled_functions_count(tmp_path):
+    """An edit elsewhere leaves the compiled code in use; an installed package has its version."""
+    for name, text in TWO_FILES.items():
+        (tmp_path / name).write_text(text)
+    first = source_key(tmp_path)
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    assert source_key(tmp_path) == first
+    assert source_key(tmp_path / "site-packages" / "pm_evidence") == VERSION
