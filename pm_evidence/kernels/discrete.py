@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_positive
+from pm_evidence.core.checks import check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import uniform
@@ -24,7 +24,6 @@ MAX_GIBBS_SUPPORT = 32
 # With more values than this a draw of one coordinate takes minutes.
 _MOST_VALUES = 100_000
 _LARGEST_WHOLE = 2.0**53  # beyond it floats leave out whole numbers
-_TARGET_ACCEPTANCE = 0.4
 
 
 @dataclass(frozen=True)
@@ -142,6 +141,8 @@ class IntegerWalk:
         Typical distance of a proposal before scaling, at least 1; learnt from the population.
     scale : float
         Common factor of all distances.
+    target_accept : float
+        Mean acceptance probability that tuning aims at.
 
     Raises
     ------
@@ -152,6 +153,7 @@ class IntegerWalk:
     coordinates: NDArray[np.int64]
     spread: NDArray[np.float64]
     scale: float = 1.0
+    target_accept: float = 0.4
 
     def __post_init__(self) -> None:
         coordinates = checked_coordinates(self.coordinates)
@@ -162,6 +164,7 @@ class IntegerWalk:
                 f"{spread.min():g}; pass 1 where you know none."
             )
         check_positive("scale", self.scale)
+        check_share("target_accept", self.target_accept, 0.4)
         object.__setattr__(self, "coordinates", coordinates)
         object.__setattr__(self, "spread", spread)
 
@@ -208,7 +211,7 @@ class IntegerWalk:
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the kernel with its scale moved towards an acceptance of 0.4."""
-        scale = move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE)
+        scale = move_towards(self.scale, info.acceptance, self.target_accept)
         return replace(self, scale=float(np.clip(scale, 1e-3, 1e3)))
 
     def without_exploration(self) -> Self:

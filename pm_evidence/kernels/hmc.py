@@ -7,7 +7,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_flag, check_positive
+from pm_evidence.core.checks import check_flag, check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
@@ -20,9 +20,6 @@ from pm_evidence.targets.points import Particles
 
 __all__ = ["HMC"]
 
-# Beskos et al. (2013) find that 0.651 is optimal for positions in high dimension. The evidence
-# depends on energies, which do not change at all if a proposal is rejected: hence a higher rate.
-_TARGET_ACCEPTANCE = 0.85
 _MAX_LEAPFROGS = 64
 # While the path length is tuned, half of the members make more steps: one more plus this share.
 _CONTRAST = 0.2
@@ -47,6 +44,10 @@ class HMC:
         Location and scale of the continuous coordinates; learnt from the population if left out.
     dense : bool, optional
         Whether the metric holds correlations; by default where the population is large enough.
+    target_accept : float
+        Mean acceptance probability that tuning aims at. Beskos et al. (2013) find that 0.651 is
+        optimal for positions in high dimension. The evidence depends on energies, which do not
+        change at all if a proposal is rejected: hence a higher rate.
     exploring : bool
         Whether members try two path lengths for ``adjust`` to compare. A frozen kernel does not.
 
@@ -60,6 +61,7 @@ class HMC:
     path_length: float = 1.5
     shape: Shape | None = None
     dense: bool | None = None
+    target_accept: float = 0.85
     exploring: bool = False
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ class HMC:
         check_positive("path_length", self.path_length)
         check_shape_kind(self.shape)
         check_dense(self.dense)
+        check_share("target_accept", self.target_accept, 0.85)
         check_flag("exploring", self.exploring)
 
     def check(self, target: Any) -> NDArray[np.int64]:
@@ -138,7 +141,7 @@ class HMC:
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the kernel with step size and path length adapted to a report."""
-        step_size = move_towards(self.step_size, info.acceptance, _TARGET_ACCEPTANCE)
+        step_size = move_towards(self.step_size, info.acceptance, self.target_accept)
         path_length = float(np.clip(self.path_length * 1.1**info.reach, *_PATH_LENGTHS))
         return replace(self, step_size=min(step_size, path_length), path_length=path_length)
 

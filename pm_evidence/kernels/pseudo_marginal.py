@@ -21,7 +21,6 @@ __all__ = ["PseudoMarginal"]
 # 2.38 / sqrt(d) is about optimal for any noise (Sherlock, Thiery, Roberts and Rosenthal 2015).
 # Noise lowers the acceptance rate, so the scale is adapted to it only within narrow bounds.
 _OPTIMAL_SCALE = 2.38
-_TARGET_ACCEPTANCE = 0.25
 _SCALES = (0.4, 1.5)
 _EXACT_SUPPORT = 32  # values of a discrete coordinate up to which any other one is proposed
 _SHIFT = nb.uint64(64 - SEED_BITS)
@@ -47,6 +46,8 @@ class PseudoMarginal:
         Location and scale of the continuous coordinates; learnt from the population if left out.
     spread : ndarray, shape (n_discrete,), optional
         Typical step of each discrete coordinate of large support; likewise.
+    target_accept : float
+        Mean acceptance probability that tuning aims at.
 
     Notes
     -----
@@ -60,6 +61,7 @@ class PseudoMarginal:
     renewal: float = 1.0
     shape: Shape | None = None
     spread: NDArray[np.float64] | None = None
+    target_accept: float = 0.25
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
@@ -67,6 +69,7 @@ class PseudoMarginal:
         if real_number(self.renewal) != 1.0:
             check_share("renewal", self.renewal, 0.1)
         check_shape_kind(self.shape)
+        check_share("target_accept", self.target_accept, 0.25)
         if self.spread is not None:
             spread = checked_row("spread", self.spread, None)
             if (spread < 1.0).any():
@@ -150,7 +153,7 @@ class PseudoMarginal:
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the kernel with its scale moved towards an acceptance of 0.25, within bounds."""
-        scale = move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE)
+        scale = move_towards(self.scale, info.acceptance, self.target_accept)
         return replace(self, scale=float(np.clip(scale, *_SCALES)))
 
     def without_exploration(self) -> Self:

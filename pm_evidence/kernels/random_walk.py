@@ -7,7 +7,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_positive
+from pm_evidence.core.checks import check_count, check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal
@@ -22,7 +22,6 @@ __all__ = ["RandomWalk"]
 # Roberts, Gelman and Gilks (1997): 2.38 / sqrt(d) and an acceptance of 0.234 are optimal in high
 # dimension; in a few dimensions the optimum is nearer to 0.4 and flat.
 _OPTIMAL_SCALE = 2.38
-_TARGET_ACCEPTANCE = 0.3
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,8 @@ class RandomWalk:
         Location and scale of the continuous coordinates; learnt from the population if left out.
     dense : bool, optional
         Whether proposals are correlated; by default where the population is large enough.
+    target_accept : float
+        Mean acceptance probability that tuning aims at.
 
     Raises
     ------
@@ -50,12 +51,14 @@ class RandomWalk:
     n_steps: int = 5
     shape: Shape | None = None
     dense: bool | None = None
+    target_accept: float = 0.3
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_count("n_steps", self.n_steps, 1, MOST_STEPS)
         check_shape_kind(self.shape)
         check_dense(self.dense)
+        check_share("target_accept", self.target_accept, 0.3)
 
     def check(self, target: Any) -> NDArray[np.int64]:
         """Return the coordinates that it moves, all continuous ones.
@@ -105,7 +108,7 @@ class RandomWalk:
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the kernel with its scale moved towards an acceptance of 0.3."""
-        return replace(self, scale=move_towards(self.scale, info.acceptance, _TARGET_ACCEPTANCE))
+        return replace(self, scale=move_towards(self.scale, info.acceptance, self.target_accept))
 
     def without_exploration(self) -> Self:
         """Return the kernel itself: it never explores."""

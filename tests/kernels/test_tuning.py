@@ -133,6 +133,8 @@ def test_move_towards_rises_and_falls():
 TUNED = {
     "hmc": ("gaussian", HMC(step_size=0.05), 0.85),
     "hmc-too-long": ("gaussian", HMC(step_size=5.0, path_length=5.0), 0.85),
+    "hmc-as-asked": ("gaussian", HMC(target_accept=0.65), 0.65),
+    "random-walk-as-asked": ("gaussian", RandomWalk(target_accept=0.5), 0.5),
     "random-walk": ("gaussian", RandomWalk(scale=0.05), 0.3),
     "random-walk-too-long": ("gaussian", RandomWalk(scale=20.0), 0.3),
     "integer-walk": ("mixed", IntegerWalk(np.array([1]), np.ones(1), scale=100.0), 0.4),
