@@ -1,5 +1,6 @@
 """The density that importance sampling and the bridge draw from."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +9,15 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import Component, StudentMixture, fit_components
-from pm_evidence.references.stretched import StretchedFit, learn_stretch
+from pm_evidence.references.mixture import StudentMixture, fit_components
+from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch
 from pm_evidence.samplers.survey import Survey
 
 __all__ = ["Proposal", "fit_proposal"]
 
 Floats = NDArray[np.float64]
-Proposal = StudentFit | StudentMixture | StretchedFit
+Fit = StudentFit | StretchedFit
+Proposal = Fit | StudentMixture
 
 # Numbers of components that a population is fitted by, the next where the one before falls short
 # of this effective share of its draws, or of so many of the population's.
@@ -62,7 +64,8 @@ def fit_proposal(
 
     Notes
     -----
-    The weights of the components are adapted by importance sampling to the least Kullback-Leibler
+    Coordinates with heavy tails are stretched before the fit, see ``references.stretched``. The
+    weights of the components are adapted by importance sampling to the least Kullback-Leibler
     divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
     """
     n, d = draws.shape
@@ -70,7 +73,7 @@ def fit_proposal(
     inward = draws if stretch is None else stretch.inward(draws)
     whole = StudentFit.to(inward)
     if d > _MOST_DIMENSIONS and not found.components:
-        return (whole if stretch is None else StretchedFit(whole, stretch)), 0
+        return _outward([whole], stretch)[0], 0
     wide = StudentFit(
         replace(whole.shape, factor=_SCALE_OF_WIDE * whole.shape.factor), _DOF_OF_WIDE
     )
@@ -84,13 +87,11 @@ def fit_proposal(
                 break
             some = inward[rng.permutation(n)[:_MOST_DRAWS]]
             parts = fit_components(some, k, rng)
-        fitted: list[Component] = [wide, *parts]
         log_mass = np.concatenate(
             [[log_evidence + np.log(_WIDE)], np.full(k, log_evidence - np.log(k)), found.log_mass]
         )
-        if stretch is not None:
-            fitted = [StretchedFit(part, stretch) for part in (wide, *parts)]
-        mixture = StudentMixture.of([*fitted, *found.components], log_mass)
+        fitted = [*_outward([wide, *parts], stretch), *found.components]
+        mixture = StudentMixture.of(fitted, log_mass)
         mixture, share, value = _adapted(posterior, mixture, rng)
         # the mean weight of draws from the posterior, where one is as good as lost if none comes
         log_weight = at_judges - mixture.log_density(judges)
@@ -102,6 +103,11 @@ def fit_proposal(
             break
     assert best is not None
     return best, spent
+
+
+def _outward(parts: list[StudentFit], stretch: Stretch | None) -> Sequence[Fit]:
+    """Return the densities, fitted in coordinates with light tails, in those of the posterior."""
+    return parts if stretch is None else [StretchedFit(part, stretch) for part in parts]
 
 
 def _adapted(
