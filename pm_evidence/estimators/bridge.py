@@ -12,16 +12,18 @@ from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.intervals import widened
 from pm_evidence.estimators.jarzynski import checked_work
-from pm_evidence.estimators.pareto import unseen_tail
+from pm_evidence.estimators.verdicts import with_tail
 
 __all__ = ["bridge", "checked_works", "fit_share"]
 
 Floats = NDArray[np.float64]
 
-# The usual ratio is taken where its error is this many times smaller.
-_GROSS = 2.0
+# The fit is poor, and the usual ratio is taken, where its error is this many times smaller, or where
+# this share of the posterior draws lies beyond the largest weight.
+_GROSS, _BEYOND = 2.0, 0.05
+# With so many posterior draws beyond the largest weight, the usual ratio has no tail left to miss.
+_ENOUGH = 10
 
 
 def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
@@ -46,18 +48,18 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
 
     Notes
     -----
-    Meng and Wong (1996), with Bennett's (1976) ratio. The ratio is optimal for independent draws;
-    here the draws from the posterior depend on each other, and may reach its tails too rarely,
-    while those from the fitted density are independent. So the posterior draws count as no more
-    than the square root of the number of the others, unless the fit is so poor that the error would
-    be more than twice that of the usual ratio. The estimate is then importance sampling with
-    weights that are cut off smoothly at the square root of the number of draws, the rate of Ionides
-    (2008), and the posterior draws supply the part that is cut off. If they miss a mode with large
-    weights, the estimate misses its evidence too, and its error does not show it.
+    Meng and Wong (1996), with Bennett's (1976) ratio, which is optimal for independent draws. The
+    draws from the posterior depend on each other, and may reach its tails too rarely. So they count
+    as no more than the square root of the number of draws from the fitted density. The estimate is
+    then importance sampling with weights that are cut off smoothly at the square root of the number
+    of draws, the rate of Ionides (2008), and the posterior draws supply the part that is cut off.
+    Where the fit is too poor for that, the usual ratio is taken. If the posterior draws miss a mode
+    with large weights, the estimate misses its evidence too, and its error does not show it.
 
     The error is that from the spread of the blocks and, added in quadrature, the share of the
     evidence that is expected beyond the largest weight of the draws from the fitted density, by
-    their Pareto tail, less the share of the posterior draws that lie there.
+    their Pareto tail, less the share of the posterior draws that lie there. Where the fit is poor,
+    this is only added if hardly any posterior draws lie there.
     """
     checked = checked_works(works)
     forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
@@ -69,16 +71,16 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
         reverse_blocks=_blocks(reverse),
         name="bridge",
     )
-    whole = ratio()
-    size = sum(map(len, forward)) ** 0.5
-    if whole.status != Status.OK or size >= sum(map(len, reverse)):
+    log_weight, at_target = -np.concatenate(forward), -np.concatenate(reverse)
+    beyond = at_target > log_weight.max()
+    found = whole = ratio()
+    if whole.status == Status.OK and log_weight.size**0.5 < at_target.size:
+        cut = ratio(reverse_size=log_weight.size**0.5)
+        gross = cut.status == Status.NO_OVERLAP or whole.mcse * _GROSS < cut.mcse
+        found = whole if gross or np.mean(beyond) > _BEYOND else cut
+    if found is whole and np.sum(beyond) >= _ENOUGH:
         return whole
-    cut = ratio(reverse_size=size)
-    if cut.status == Status.NO_OVERLAP or whole.mcse * _GROSS < cut.mcse:
-        return whole  # the fit is poor
-    log_weight = -np.concatenate(forward)
-    reached = float(np.mean(-np.concatenate(reverse) > log_weight.max()))
-    return widened(cut, max(unseen_tail(log_weight, cut.value) - reached, 0.0))
+    return with_tail(found, log_weight, float(np.mean(beyond)))
 
 
 def checked_works(works: Any) -> list[tuple[Floats, ...]]:

@@ -9,9 +9,10 @@ from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.intervals import interval, widened
-from pm_evidence.estimators.pareto import is_heavy, pareto_k, unseen_tail
+from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.pareto import is_heavy, pareto_k
 from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
+from pm_evidence.estimators.verdicts import LARGEST_MCSE, with_tail
 
 __all__ = [
     "checked_work",
@@ -28,7 +29,6 @@ Floats = NDArray[np.float64]
 # error of their mean.
 _LEAST_EFFECTIVE_PATHS = 5.0
 # Beyond this error the distribution of log Z is too skewed for a symmetric interval.
-_LARGEST_MCSE = 0.5
 # With this many weights or more, none above this multiple of their mean, there is no heavy tail.
 _MANY, _LIGHT = 1000, 10.0
 # Distance between the quantiles 0.85 and 0.98 of a standard normal distribution.
@@ -185,10 +185,7 @@ def importance(work: ArrayLike) -> LogEvidence:
     >>> importance(fitted.logpdf(x) + x**2 / 2)
     LogEvidence(value=0.9245, mcse=0.0027, estimator="importance", status="ok")
     """
-    found = jarzynski(work, name="importance")
-    if not np.isfinite(found.mcse):
-        return found
-    return widened(found, unseen_tail(-checked_work(work), found.value))
+    return with_tail(jarzynski(work, name="importance"), -checked_work(work))
 
 
 def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
@@ -287,7 +284,7 @@ def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> t
             "weights may not have occurred: the error cannot be trusted. Use more stages, more "
             "draws or a better kernel."
         )
-    if mcse > _LARGEST_MCSE:
+    if mcse > LARGEST_MCSE:
         return Status.HIGH_VARIANCE, (
             f"the error of {mcse:.2f} nats is too large for a symmetric interval. Use more draws "
             "or more stages."

@@ -6,13 +6,17 @@ from math import ceil
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import NOISY_VARIANCE
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.intervals import widened
+from pm_evidence.estimators.pareto import unseen_tail
 
 __all__ = [
     "DISAGREEMENT",
+    "LARGEST_MCSE",
     "ROUNDING",
     "agreeing",
     "apart",
@@ -22,8 +26,13 @@ __all__ = [
     "times",
     "unbounded",
     "unfinished",
+    "with_tail",
 ]
 
+Floats = NDArray[np.float64]
+
+# An interval around the log of a mean is not symmetric if the error is larger than this, in nats.
+LARGEST_MCSE = 0.5
 # Two estimates contradict each other if they differ by more than this number of combined standard
 # errors and by more than this rounding error in nats.
 DISAGREEMENT, ROUNDING = 5.0, 1e-9
@@ -91,6 +100,30 @@ def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
         "that it produced no draws there. Use the estimate 'bridge', or more draws."
     )
     return replace(drawn, status=Status.MISSED_MASS, message=message)
+
+
+def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -> LogEvidence:
+    """Return an estimate with the error of the tail that its draws may not have reached.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        An estimate from importance weights.
+    log_weight : ndarray, shape (n,)
+        Log weights in nats of draws from a fitted density.
+    reached : float
+        Share of posterior draws with larger weights than any of these.
+    """
+    if not np.isfinite(estimate.mcse):
+        return estimate
+    found = widened(estimate, max(unseen_tail(log_weight, estimate.value) - reached, 0.0))
+    if found.status != Status.OK or found.mcse <= LARGEST_MCSE:
+        return found
+    message = (
+        f"the error is {found.mcse:.2f} nats, because a large share of the evidence may lie where "
+        "the fitted density produced no draws. Use more draws or another parametrisation."
+    )
+    return replace(found, status=Status.HIGH_VARIANCE, message=message)
 
 
 def unbounded(estimate: LogEvidence) -> LogEvidence:
