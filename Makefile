@@ -87,5 +87,6 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .numba_cache .venv build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .hypothesis .numba_cache .venv build dist
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

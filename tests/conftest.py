@@ -1,9 +1,22 @@
-"""What all tests share: where the real data lie."""
+"""What all tests share: where the real data lie, and how many examples a property is tried on."""
 
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run: a test that passed passes again, and nothing is kept on disk.
+settings.register_profile(
+    "pm_evidence",
+    max_examples=50,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("pm_evidence")
 
 _DATA = "PM_EVIDENCE_DATA"
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -37,11 +37,12 @@ def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> 
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
     smc = jarzynski(work, name="smc")
-    alone = _within(single_run(work, stated))
+    # a sampler of a user's own may not estimate the variance within its islands
+    alone = [] if np.isnan(stated).any() else [_within(single_run(work, stated))]
     works = [block.bridge for block in blocks if block.bridge is not None]
     unlike = _unlike(work, stated)
     if len(works) < len(blocks):
-        return [_of_unlike(smc, unlike), alone]
+        return [_of_unlike(smc, unlike), *alone]
     drawn = importance(np.concatenate([forward for forward, _ in works]))
     bridged = bridge(works)
     drawn = of_uncovered(drawn, uncovered(works))
@@ -53,7 +54,7 @@ def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> 
     if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
-    return [*recommend([smc, bridged, drawn]), alone]
+    return [*recommend([smc, bridged, drawn]), *alone]
 
 
 def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:

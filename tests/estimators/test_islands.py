@@ -27,6 +27,14 @@ def test_islands_alone():
     assert found[1].mcse == pytest.approx(0.05 / 4, rel=0.05)
 
 
+def test_islands_that_do_not_know_their_variance():
+    """There is then no error from within islands, and the other estimates stay. Seed 2."""
+    blocks = [replace(b, relative_variance=np.nan) for b in islands_of(np.random.default_rng(2))]
+    assert [estimate.estimator for estimate in of_islands(blocks)] == ["smc"]
+    bridges = [replace(b, relative_variance=np.nan) for b in bridged(np.random.default_rng(3))]
+    assert [e.estimator for e in of_islands(bridges)] == ["bridge", "importance", "smc"]
+
+
 def test_islands_with_bridges():
     """The bridge has by far the least error, the islands' own errors come last. Seed 3."""
     blocks = bridged(np.random.default_rng(3))

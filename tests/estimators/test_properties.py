@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
+from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.estimators.annealed_paths import two_sided
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.bridge import bridge
@@ -19,8 +22,17 @@ from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse, single_run
 from tests.estimators.runs import record
 from tests.estimators.work import BOTH, ESTIMATORS, LOG_Z, covers, gaussian_pair
+from tests.strategies import (
+    bridge_works,
+    floats,
+    on_grid,
+    powers,
+    seeds,
+    uneven_works,
+    vectors,
+    works,
+)
 
-every_seed = pytest.mark.parametrize("seed", range(25))
 every = pytest.mark.parametrize("name", list(ESTIMATORS))
 # Where forward and reverse exchange their places, log Z changes its sign.
 MIRRORED = {
@@ -31,16 +43,12 @@ MIRRORED = {
     "cumulant_forward": "cumulant_reverse",
     "lower_bound": "upper_bound",
 }
+# What these refuse is forward work without an end, that is, paths of weight zero.
+OF_FINITE_WORK = ("cumulant", "cumulant_forward")
+ROUNDING = 1e-11  # of sums of work, of some nats each, and of the root of Bennett's equation
 
-
-def some_pair(seed):
-    """Work of both directions that overlaps: skew, of any width up to 2 nats, unequal numbers."""
-    rng = np.random.default_rng(seed)
-    n_forward, n_reverse = rng.integers(20, 200, size=2)
-    width, skew = rng.uniform(0.1, 2.0), rng.uniform(-1.0, 1.0)
-    forward = rng.normal(size=n_forward) + skew * rng.exponential(size=n_forward)
-    reverse = rng.normal(size=n_reverse) + skew * rng.exponential(size=n_reverse)
-    return 5.0 + width * forward, 5.0 + width * (reverse - 0.5 * width), rng
+pairs = st.tuples(works(), works())
+shifts = on_grid(-1000, 1000)
 
 
 def numbers(found):
@@ -51,118 +59,232 @@ def mirrored(found):
     return np.array([-found.value, found.mcse, -found.upper, -found.lower])
 
 
+def shifted(found, shift):
+    """What the estimate becomes if every path does more work."""
+    return numbers(found) - shift * np.array([1.0, 0.0, 1.0, 1.0])
+
+
+def assert_close(one, other):
+    np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
+
+
+# --- symmetries of all ---
+
+
 @every
-@every_seed
-def test_a_constant_of_the_work_shifts_log_z(seed, name):
+@given(data=st.data(), reverse=works(), shift=shifts)
+def test_a_constant_of_the_work_shifts_log_z(name, data, reverse, shift):
     """It is a constant factor of the likelihood; error and verdict stay."""
-    forward, reverse, rng = some_pair(seed)
-    shift = rng.normal(0.0, 100.0)
+    forward = data.draw(works(dead=name not in OF_FINITE_WORK), label="forward")
     plain = ESTIMATORS[name](forward, reverse)
     moved = ESTIMATORS[name](forward + shift, reverse + shift)
-    expected = numbers(plain) - shift * np.array([1.0, 0.0, 1.0, 1.0])
-    np.testing.assert_allclose(numbers(moved), expected, rtol=1e-7, atol=1e-8)
+    assert_close(numbers(moved), shifted(plain, shift))
     assert moved.status == plain.status
 
 
 @every
-@every_seed
-def test_paths_have_no_order(seed, name):
-    forward, reverse, rng = some_pair(seed)
+@given(data=st.data(), reverse=works())
+def test_paths_have_no_order(name, data, reverse):
+    forward = data.draw(works(dead=name not in OF_FINITE_WORK), label="forward")
     plain = ESTIMATORS[name](forward, reverse)
-    mixed = ESTIMATORS[name](rng.permutation(forward), rng.permutation(reverse))
-    np.testing.assert_allclose(numbers(mixed), numbers(plain), rtol=1e-8, atol=1e-9)
+    mixed = ESTIMATORS[name](*(data.draw(st.permutations(w)) for w in (forward, reverse)))
+    assert_close(numbers(mixed), numbers(plain))
     assert mixed.status == plain.status
 
 
 @pytest.mark.parametrize("name", list(MIRRORED))
-@every_seed
-def test_time_reversal_changes_the_sign(seed, name):
+@given(pair=pairs)
+def test_time_reversal_changes_the_sign(name, pair):
     """Annealing from the target to the reference estimates -log Z, and by the same numbers."""
-    forward, reverse, _ = some_pair(seed)
+    forward, reverse = pair
     plain = ESTIMATORS[name](forward, reverse)
     other = ESTIMATORS[MIRRORED[name]](-reverse, -forward)
-    np.testing.assert_allclose(mirrored(other), numbers(plain), rtol=1e-7, atol=1e-8)
+    assert_close(mirrored(other), numbers(plain))
 
 
 @every
-@every_seed
-def test_intervals_hold_their_value(seed, name):
-    forward, reverse, _ = some_pair(seed)
+@given(forward=uneven_works(), reverse=uneven_works())
+def test_intervals_hold_their_value(name, forward, reverse):
     found = ESTIMATORS[name](forward, reverse)
     assert found.mcse > 0.0 and found.lower < found.value < found.upper
 
 
-@every_seed
-def test_bounds_lie_on_their_sides(seed):
-    """Jensen's inequality, for any work whatever: means of the work bound the mean weights."""
-    forward, reverse, _ = some_pair(seed)
-    assert lower_bound(forward).value <= jarzynski(forward).value
-    assert upper_bound(reverse).value >= jarzynski_reverse(reverse).value
-    assert -forward.max() <= jarzynski(forward).value <= -forward.min()
-    assert -reverse.max() <= jarzynski_reverse(reverse).value <= -reverse.min()
+@every
+@given(pair=pairs, data=st.data())
+def test_blocks_have_no_names_and_paths_of_their_own_change_nothing(name, pair, data):
+    """The value never depends on the blocks; its error only on which paths share one."""
+    own, named, other = {}, {}, {}
+    for key, work in zip(("forward_blocks", "reverse_blocks"), pair, strict=True):
+        names = data.draw(st.permutations(range(9)))
+        blocks = data.draw(vectors(st.integers(0, 8), work.size, work.size, np.int64))
+        own[key], named[key], other[key] = np.arange(work.size), blocks, np.array(names)[blocks]
+    plain = ESTIMATORS[name](*pair)
+    found = ESTIMATORS[name](*pair, **named)
+    assert found.value == plain.value
+    assert_close(numbers(ESTIMATORS[name](*pair, **own)), numbers(plain))
+    assert_close(numbers(ESTIMATORS[name](*pair, **other)), numbers(found))
 
 
-@every_seed
-def test_more_work_is_less_evidence(seed):
+# --- bounds and means ---
+
+
+@given(pair=pairs)
+def test_bounds_lie_on_their_sides(pair):
+    """Jensen's inequality, for any work whatever: means of the work bound the mean weights.
+
+    Where all work is the same they are equal, to within rounding.
+    """
+    forward, reverse = pair
+    there, back = jarzynski(forward).value, jarzynski_reverse(reverse).value
+    assert lower_bound(forward).value <= there + ROUNDING
+    assert upper_bound(reverse).value >= back - ROUNDING
+    assert -forward.max() - ROUNDING <= there <= -forward.min() + ROUNDING
+    assert -reverse.max() - ROUNDING <= back <= -reverse.min() + ROUNDING
+
+
+@given(pair=pairs, data=st.data())
+def test_more_work_is_less_evidence(pair, data):
     """Each path's work counts against Z: bounds and means fall where any of it rises."""
-    forward, reverse, rng = some_pair(seed)
-    more = rng.exponential(size=forward.size) * (rng.random(forward.size) < 0.3)
+    forward, reverse = pair
+    rise = st.just(0.0) | on_grid(0, 3)
+    harder, back = (w + data.draw(vectors(rise, w.size, w.size)) for w in (forward, reverse))
     for estimate in (jarzynski, lower_bound):
-        assert estimate(forward + more).value <= estimate(forward).value
-    more = rng.exponential(size=reverse.size) * (rng.random(reverse.size) < 0.3)
+        assert estimate(harder).value <= estimate(forward).value + ROUNDING
     for estimate in (jarzynski_reverse, upper_bound):
-        assert estimate(reverse + more).value <= estimate(reverse).value
-    assert bar(forward, reverse + more).value <= bar(forward, reverse).value
+        assert estimate(back).value <= estimate(reverse).value + ROUNDING
+    value = bar(forward, reverse).value
+    assert bar(forward, back).value <= value + ROUNDING
+    assert bar(harder, reverse).value <= value + ROUNDING
 
 
-@every_seed
-def test_paths_of_weight_zero_divide_the_evidence(seed):
+@given(pair=pairs)
+def test_paths_of_weight_zero_divide_the_evidence(pair):
     """Three dead paths for each live one: Z is a quarter, by every estimate of forward paths."""
-    forward, reverse, _ = some_pair(seed)
+    forward, reverse = pair
     dead = np.concatenate([forward, np.full(3 * forward.size, np.inf)])
     fourth = jarzynski(forward).value - np.log(4.0)
-    assert jarzynski(dead).value == pytest.approx(fourth, abs=1e-12)
-    assert importance(dead).value == pytest.approx(fourth, abs=1e-12)
+    assert jarzynski(dead).value == pytest.approx(fourth, abs=ROUNDING)
+    assert importance(dead).value == pytest.approx(fourth, abs=ROUNDING)
     assert lower_bound(dead).value == -np.inf
-    assert bar(dead, reverse).value < bar(forward, reverse).value
+    both = bar(forward, reverse).value - np.log(4.0)
+    assert bar(dead, reverse).value == pytest.approx(both, abs=ROUNDING)
 
 
-@every_seed
-def test_bennetts_equation_is_solved(seed):
-    """Bennett (1976): as many paths are found by Fermi's function in one direction as the other."""
-    forward, reverse, _ = some_pair(seed)
-    value = bar(forward, reverse).value
-    offset = value + np.log(forward.size / reverse.size)
-    there = np.sum(1.0 / (1.0 + np.exp(forward + offset)))
-    back = np.sum(1.0 / (1.0 + np.exp(-reverse - offset)))
-    assert there == pytest.approx(back, rel=1e-8)
+@given(parts=st.lists(works(dead=True, max_size=20), min_size=1, max_size=6))
+def test_the_mean_weight_of_merged_blocks_is_the_mean_of_theirs(parts):
+    """Each counts by its number of paths, those of weight zero included."""
+    whole = jarzynski(np.concatenate(parts)).value
+    log_sums = [jarzynski(part).value + np.log(part.size) for part in parts]
+    of_parts = log_sum_exp(np.array(log_sums)) - np.log(sum(map(len, parts)))
+    assert of_parts == pytest.approx(whole, abs=ROUNDING)
 
 
-@every_seed
-def test_islands_of_equal_variance_have_its_root_as_error(seed):
+@given(n=st.integers(2, 50), variance=powers(-6, -2))
+def test_islands_of_equal_variance_have_its_root_as_error(n, variance):
     """With equal weights the stated variances are averaged over their number."""
-    rng = np.random.default_rng(seed)
-    n, variance = int(rng.integers(2, 50)), float(rng.uniform(1e-6, 0.1))
     found = single_run(np.full(n, 7.0), np.full(n, variance))
-    assert found.value == pytest.approx(-7.0, abs=1e-12)
+    assert found.value == pytest.approx(-7.0, abs=ROUNDING)
     assert found.mcse == pytest.approx(np.sqrt(variance / n), rel=1e-9)
 
 
-@every_seed
-def test_differences_of_independent_estimates(seed):
+@given(pair=pairs)
+def test_differences_of_independent_estimates(pair):
     """Values subtract, variances add, and the order changes the sign alone."""
-    forward, _, rng = some_pair(seed)
-    one, other = jarzynski(forward), jarzynski(rng.normal(4.0, 0.3, 80))
+    one, other = (jarzynski(work) for work in pair)
     found, back = difference(one, other), difference(other, one)
-    assert found.value == pytest.approx(one.value - other.value, abs=1e-12)
-    assert found.mcse == pytest.approx(np.hypot(one.mcse, other.mcse), rel=1e-12)
-    np.testing.assert_allclose(mirrored(back), numbers(found), rtol=1e-12, atol=1e-12)
+    assert found.value == one.value - other.value
+    assert found.mcse == pytest.approx(np.hypot(one.mcse, other.mcse), rel=1e-12, nan_ok=True)
+    assert_close(mirrored(back), numbers(found))
+
+
+# --- Bennett's ratio ---
+
+# Effective numbers of reverse paths, from hardly any to far more than there are.
+reverse_sizes = powers(-3, 3)
+
+
+@given(forward=works(dead=True), reverse=works(), size=reverse_sizes)
+def test_bennetts_equation_is_solved(forward, reverse, size):
+    """Bennett (1976): as many paths are found by Fermi's function in one direction as the other."""
+    found = bar(forward, reverse, reverse_size=size)
+    if found.status == "no_support":
+        assert np.isinf(forward).all() and found.value == -np.inf
+        return
+    offset = found.value + np.log(forward.size / size)
+    there = np.sum(1.0 / (1.0 + np.exp(forward[np.isfinite(forward)] + offset)))
+    back = np.mean(1.0 / (1.0 + np.exp(-reverse - offset))) * size
+    assert there == pytest.approx(back, rel=1e-8)
+
+
+@given(forward=works(dead=True), reverse=works(), size=reverse_sizes, shift=shifts)
+def test_a_constant_shifts_bennetts_ratio_of_any_weight(forward, reverse, size, shift):
+    plain = bar(forward, reverse, reverse_size=size)
+    moved = bar(forward + shift, reverse + shift, reverse_size=size)
+    assert_close(numbers(moved), shifted(plain, shift))
+    assert moved.status == plain.status
+
+
+@given(pair=pairs, size=reverse_sizes)
+def test_exchanging_the_sides_negates_bennetts_ratio_of_any_weight(pair, size):
+    """Only the ratio of the numbers counts: the other side's is its own number over this weight."""
+    forward, reverse = pair
+    weight = size / reverse.size
+    plain = bar(forward, reverse, reverse_size=size)
+    other = bar(-reverse, -forward, reverse_size=forward.size / weight)
+    assert_close(mirrored(other), numbers(plain))
+
+
+@given(pair=pairs, size=reverse_sizes)
+def test_bennetts_ratio_lies_within_the_work_of_any_weight(pair, size):
+    """One side of Bennett's equation is larger at the least work of all, the other at the most."""
+    found = bar(*pair, reverse_size=size).value
+    work = np.concatenate(pair)
+    assert -work.max() - ROUNDING <= found <= -work.min() + ROUNDING
+
+
+@given(pair=pairs)
+def test_the_limits_of_bennetts_ratio_are_the_exponential_averages(pair):
+    """They are reached where one direction hardly counts.
+
+    The next term is below 1e-12 times 50 paths times the ratio of the largest weight to the least.
+    """
+    forward, reverse = pair
+    few, many = (bar(*pair, reverse_size=reverse.size * w).value for w in (1e-12, 1e12))
+    assert few == pytest.approx(jarzynski(forward).value, abs=1e-7)
+    assert many == pytest.approx(jarzynski_reverse(reverse).value, abs=1e-7)
+
+
+def test_bennetts_ratio_need_not_lie_between_the_exponential_averages():
+    """Nor is it monotone in the weight of a direction: here it exceeds both, which are zero."""
+    forward, reverse = np.zeros(2), np.log([0.5, 1.5])
+    assert jarzynski(forward).value == pytest.approx(0.0, abs=1e-15)
+    assert jarzynski_reverse(reverse).value == pytest.approx(0.0, abs=1e-15)
+    assert bar(forward, reverse).value > 0.05
+
+
+# --- the bridge ---
+
+
+@given(blocks=bridge_works(), data=st.data())
+def test_blocks_of_the_bridge_have_no_order(blocks, data):
+    plain, mixed = bridge(blocks), bridge(data.draw(st.permutations(blocks)))
+    assert_close(numbers(mixed), numbers(plain))
+    assert mixed.status == plain.status
+
+
+@given(blocks=bridge_works(), shift=shifts)
+def test_a_constant_of_the_target_shifts_the_bridge(blocks, shift):
+    plain = bridge(blocks)
+    moved = bridge([(forward + shift, reverse + shift) for forward, reverse in blocks])
+    assert_close(numbers(moved), shifted(plain, shift))
+    assert moved.status == plain.status
 
 
 # --- exact Gaussian work ---
 
 
-@every_seed
+@settings(max_examples=25)
+@given(seed=seeds)
 def test_estimators_agree_on_gaussian_work(seed):
     """Pairs of estimates of the same work lie within five combined errors, and of the truth.
 
@@ -180,10 +302,9 @@ def test_estimators_agree_on_gaussian_work(seed):
             assert abs(one.value - other.value) < 5.0 * np.hypot(one.mcse, other.mcse)
 
 
-@every_seed
-def test_cumulants_of_quantiles_are_exact(seed):
+@given(sd=floats(0.1, 3))
+def test_cumulants_of_quantiles_are_exact(sd):
     """Work at the quantiles of a normal density has its mean and, nearly, its variance."""
-    sd = float(np.random.default_rng(seed).uniform(0.1, 3.0))
     z = stats.norm.ppf((np.arange(4000) + 0.5) / 4000)
     forward, reverse = -LOG_Z + sd**2 / 2 + sd * z, -LOG_Z - sd**2 / 2 + sd * z
     near = pytest.approx(LOG_Z, abs=2e-3 * sd**2)
@@ -196,11 +317,12 @@ def test_cumulants_of_quantiles_are_exact(seed):
     assert upper_bound(reverse).value == pytest.approx(LOG_Z + sd**2 / 2, abs=1e-9)
 
 
-@every_seed
-def test_a_whole_run_keeps_its_estimates_in_any_cut_into_blocks(seed):
+# --- whole runs ---
+
+
+@given(forward=works(2, dead=True), reverse=works(2), cuts=st.tuples(*[st.integers(1, 8)] * 2))
+def test_a_whole_run_keeps_its_estimates_in_any_cut_into_blocks(forward, reverse, cuts):
     """Blocks are a matter of who computes: forward paths are independent whichever holds them."""
-    forward, reverse, rng = some_pair(seed)
-    cuts = [int(n) for n in rng.integers(1, 9, 2)]
     one, other = (two_sided(record(forward, reverse, n_blocks=n)) for n in cuts)
     assert [e.estimator for e in one] == [e.estimator for e in other]
     assert [e.status for e in one] == [e.status for e in other]

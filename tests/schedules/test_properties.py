@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.schedules.adaptive import next_beta
 from pm_evidence.schedules.fixed import fixed_schedule, linear, refine, sm08
 from pm_evidence.schedules.learnt import even_steps
-
-every_seed = pytest.mark.parametrize("seed", range(40))
+from tests.strategies import floats, log_terms, powers, schedules, tables, trial_runs, vectors
 
 
 def check_rises(beta):
@@ -18,103 +19,103 @@ def check_rises(beta):
     assert (np.diff(beta) > 0.0).all()
 
 
-def some_schedule(rng, n_stages):
-    """A schedule whose steps may differ by many decades."""
-    step = np.exp(rng.uniform(-8.0, 0.0, n_stages))
-    beta = np.append(0.0, np.cumsum(step)) / step.sum()
-    beta[-1] = 1.0
-    return beta
-
-
-def some_variances(rng, n_stages):
-    """Variances over many decades, some of which are zero or rounded below it."""
-    variance = np.exp(rng.normal(0.0, rng.uniform(0.0, 5.0), n_stages))
-    variance[rng.random(n_stages) < 0.1] = 0.0
-    variance[rng.random(n_stages) < 0.05] = -1e-12
-    return variance
-
-
 # --- schedules known before the run ---
 
 
-@every_seed
-def test_named_and_refined_schedules_rise_from_0_to_1(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 3000))
-    coarse = some_schedule(rng, int(rng.integers(1, 60)))
-    for beta in (linear(n), sm08(n), refine(coarse, n)):
-        check_rises(beta)
-        np.testing.assert_array_equal(fixed_schedule(beta, 1), beta)
+@given(n=st.integers(1, 3000))
+def test_named_schedules_rise_from_0_to_1(n):
+    for name, found in (("linear", linear(n)), ("sm08", sm08(n))):
+        check_rises(found)
+        assert found.shape == (n + 1,)
+        np.testing.assert_array_equal(fixed_schedule(name, n), found)
+        np.testing.assert_array_equal(fixed_schedule(found, 1), found)
+
+
+@given(coarse=schedules(60, smallest=1e-8), n=st.integers(1, 3000))
+def test_refined_schedules_rise_and_keep_the_coarse_one(coarse, n):
+    """They have the next multiple of the stages asked for.
+
+    Positions of the interpolation are rounded in units of the number of stages, and no step is
+    longer than 1: this is the tolerance.
+    """
+    n_coarse = len(coarse) - 1
     fine = refine(coarse, n)
-    parts = (len(fine) - 1) // (len(coarse) - 1)
-    np.testing.assert_allclose(fine[::parts], coarse, rtol=1e-12, atol=1e-15)
+    check_rises(fine)
+    np.testing.assert_array_equal(fixed_schedule(fine, 1), fine)
+    assert len(fine) - 1 == n_coarse * -(-n // n_coarse)
+    every = (len(fine) - 1) // n_coarse
+    rounding = 2.0 * n_coarse * np.finfo(float).eps
+    np.testing.assert_allclose(fine[::every], coarse, rtol=1e-14, atol=rounding)
+
+
+@given(beta=schedules(20), k=st.integers(0, 19), low=floats(-1, 0))
+def test_schedules_that_do_not_rise_are_refused(beta, k, low):
+    k = 1 + k % (beta.size - 1)
+    beta[k] = beta[k - 1] + low
+    with pytest.raises(ValueError, match="schedule must rise from 0 to 1"):
+        fixed_schedule(beta, 1)
 
 
 # --- schedules learnt from a trial run ---
 
-
-@every_seed
-def test_learnt_schedules_rise_from_0_to_1(seed):
-    rng = np.random.default_rng(seed)
-    n_trial, n = rng.integers(1, 500, size=2)
-    check_rises(even_steps(some_schedule(rng, n_trial), some_variances(rng, n_trial), n))
+counts = st.integers(1, 300)
 
 
-@every_seed
-def test_the_unit_of_the_energy_does_not_matter(seed):
-    rng = np.random.default_rng(seed)
-    n_trial, n = rng.integers(1, 200, size=2)
-    beta, variance = some_schedule(rng, n_trial), some_variances(rng, n_trial)
-    found = even_steps(beta, variance, n)
-    scaled = even_steps(beta, 10.0 ** rng.uniform(-8, 8) * variance, n)
-    np.testing.assert_allclose(scaled, found, rtol=1e-9, atol=1e-14)
+@given(trial=trial_runs(60, smallest=1e-8), n=counts)
+def test_learnt_schedules_rise_from_0_to_1(trial, n):
+    found = even_steps(*trial, n)
+    check_rises(found)
+    assert found.shape == (n + 1,)
 
 
-@every_seed
-def test_twice_the_stages_keep_every_second_inverse_temperature(seed):
-    rng = np.random.default_rng(seed)
-    n_trial, n = rng.integers(1, 200, size=2)
-    beta, variance = some_schedule(rng, n_trial), some_variances(rng, n_trial)
-    twice = even_steps(beta, variance, 2 * n)
-    np.testing.assert_allclose(twice[::2], even_steps(beta, variance, n), rtol=1e-9, atol=1e-14)
+@given(trial=trial_runs(100), n=counts, unit=powers(-8, 7))
+def test_the_unit_of_the_energy_does_not_matter(trial, n, unit):
+    """Up to rounding of the sum over stages, times ten: no step is longer than ten equal ones."""
+    beta, variance = trial
+    found, scaled = even_steps(beta, variance, n), even_steps(beta, unit * variance, n)
+    np.testing.assert_allclose(scaled, found, rtol=1e-9, atol=1e-12)
 
 
-@every_seed
-def test_the_way_back_has_the_same_steps(seed):
+@given(trial=trial_runs(100), n=counts)
+def test_twice_the_stages_keep_every_second_inverse_temperature(trial, n):
+    twice = even_steps(*trial, 2 * n)
+    np.testing.assert_allclose(twice[::2], even_steps(*trial, n), rtol=1e-9, atol=1e-14)
+
+
+@given(trial=trial_runs(39), n=counts)
+def test_the_way_back_has_the_same_steps(trial, n):
     """Few stages, whose variances are not averaged: reversing the trial run reverses the result."""
-    rng = np.random.default_rng(seed)
-    n_trial, n = rng.integers(1, 40, size=2)
-    beta, variance = some_schedule(rng, n_trial), some_variances(rng, n_trial)
+    beta, variance = trial
     back = even_steps(1.0 - beta[::-1], variance[::-1], n)
     np.testing.assert_allclose(1.0 - back[::-1], even_steps(beta, variance, n), atol=1e-9)
 
 
-@every_seed
-def test_a_stage_cut_in_two_changes_nothing(seed):
-    """What counts is the variance at each inverse temperature, not how often it was looked at."""
-    rng = np.random.default_rng(seed)
-    n_trial, n = rng.integers(1, 20), rng.integers(1, 200)
-    beta, variance = some_schedule(rng, n_trial), some_variances(rng, n_trial)
+@given(trial=trial_runs(19), n=counts)
+def test_a_stage_cut_in_two_changes_nothing(trial, n):
+    """What counts is the variance at each inverse temperature, not how often it was looked at.
+
+    Inverse temperatures are rounded in the 16th decimal, the shortest steps are 5e-5 long, and one
+    of them may decide the whole length: hence the tolerance.
+    """
+    beta, variance = trial
     halves = np.sort(np.append(beta, 0.5 * (beta[1:] + beta[:-1])))
     found = even_steps(halves, np.repeat(variance, 2), n)
-    np.testing.assert_allclose(found, even_steps(beta, variance, n), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found, even_steps(beta, variance, n), rtol=1e-9, atol=1e-10)
 
 
-@every_seed
-def test_learnt_steps_make_the_work_vary_less_than_equal_ones(seed):
+@given(variance=tables(1, powers(-3, 2), 30, 30))
+def test_learnt_steps_make_the_work_vary_less_than_equal_ones(variance):
     """The variance of the work of perfect stages is the sum of ``step**2 * variance``.
 
     Steps of density ``V**p`` do no worse than equal ones for every p from 0 to 1, because
     ``E[V**(1 - p)] E[V**p] <= E[V]``; the tenth that lies evenly is a mixture of the two.
     """
-    rng = np.random.default_rng(seed)
-    trial = np.linspace(0.0, 1.0, 31)
-    variance = np.exp(rng.normal(0.0, 2.0, 30))
-    learnt, n = even_steps(trial, variance, 6000), 6000
+    trial, n = np.linspace(0.0, 1.0, 31), 6000
+    learnt = even_steps(trial, variance[0], n)
 
     def spread_of(beta):
         middle = 0.5 * (beta[1:] + beta[:-1])
-        return np.sum(np.diff(beta) ** 2 * variance[np.minimum((30 * middle).astype(int), 29)])
+        return np.sum(np.diff(beta) ** 2 * variance[0, np.minimum((30 * middle).astype(int), 29)])
 
     assert n * spread_of(learnt) <= n * spread_of(linear(n)) * (1.0 + 1e-3)
 
@@ -130,22 +131,22 @@ class Tempered:
         return (stop - start) * state
 
 
-def some_log_likelihoods(rng):
-    n = int(rng.integers(2, 300))
-    values = 10.0 ** rng.uniform(-2, 6) * rng.standard_t(3, n)
-    values[1:][rng.random(n - 1) < 0.1] = -np.inf
-    return values
+log_likelihoods = log_terms(2, largest=1e4)
+sizes = floats(0.2, 0.95)  # effective ones, as a share of the members
 
 
-@every_seed
-def test_each_step_keeps_the_effective_size_until_the_end(seed):
-    """The population stands still here, which is the hardest case for a rising schedule."""
-    rng = np.random.default_rng(seed)
-    values, ess = some_log_likelihoods(rng), rng.uniform(0.2, 0.95)
-    alive, beta = np.isfinite(values).mean(), [0.0]
+@given(values=log_likelihoods, ess=sizes)
+def test_each_step_keeps_the_effective_size_until_the_end(values, ess):
+    """The population stands still here, which is the hardest case for a rising schedule.
+
+    Only the members of weight zero are lost in the first step, because they have no successors.
+    """
+    beta = [0.0]
     while beta[-1] < 1.0 and len(beta) < 12:
         beta.append(next_beta(Tempered(), values, beta[-1], ess))
+        alive = np.isfinite(values).mean()
         share = ess_share((beta[-1] - beta[-2]) * values)
+        values = values[np.isfinite(values)]
         if beta[-1] < 1.0:
             assert share == pytest.approx(ess * alive, rel=1e-6)
         else:
@@ -153,20 +154,22 @@ def test_each_step_keeps_the_effective_size_until_the_end(seed):
     assert (np.diff(beta) > 0.0).all()
 
 
-@every_seed
-def test_constants_and_order_do_not_change_a_step(seed):
-    """A constant of the likelihood is no information, nor is the order of the members."""
-    rng = np.random.default_rng(seed)
-    values, ess = some_log_likelihoods(rng), rng.uniform(0.2, 0.95)
+@given(values=log_likelihoods, ess=sizes, shift=floats(-3, 3), data=st.data())
+def test_constants_and_order_do_not_change_a_step(values, ess, shift, data):
+    """A constant of the likelihood is no information, nor is the order of the members.
+
+    Wide ranges of steps may leave the same whole number of members, so that a step is not well
+    defined if that number is asked for.
+    """
+    members = ess * np.isfinite(values).sum()
+    assume(abs(members - np.round(members)) > 1e-3)
     found = next_beta(Tempered(), values, 0.0, ess)
     scale = np.ptp(values[np.isfinite(values)])
-    other = rng.permutation(values + scale * rng.normal())
+    other = values[data.draw(st.permutations(range(values.size)))] + scale * shift
     assert next_beta(Tempered(), other, 0.0, ess) == pytest.approx(found, rel=1e-6)
 
 
-@every_seed
-def test_a_larger_effective_size_asks_for_a_shorter_step(seed):
-    rng = np.random.default_rng(seed)
-    values = some_log_likelihoods(rng)
-    steps = [next_beta(Tempered(), values, 0.0, ess) for ess in (0.3, 0.6, 0.9, 0.99)]
+@given(values=log_likelihoods, sizes=vectors(sizes, 2, 6))
+def test_a_larger_effective_size_asks_for_a_shorter_step(values, sizes):
+    steps = [next_beta(Tempered(), values, 0.0, ess) for ess in np.sort(sizes)]
     assert (np.diff(steps) <= 0.0).all()
