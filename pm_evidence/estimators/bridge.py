@@ -19,8 +19,8 @@ __all__ = ["bridge", "checked_works", "fit_share"]
 
 Floats = NDArray[np.float64]
 
-# The fit is poor, and the usual ratio is taken, where its error is this many times smaller, or where
-# this share of the posterior draws lies beyond the largest weight.
+# The fit is poor, and the usual ratio is taken, if its error is this many times smaller, or if this
+# share of the posterior draws lies beyond the largest weight.
 _GROSS, _BEYOND = 2.0, 0.05
 # With so many posterior draws beyond the largest weight, the usual ratio has no tail left to miss.
 _ENOUGH = 10
