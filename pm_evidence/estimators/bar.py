@@ -214,9 +214,10 @@ def bar_log_evidence(work_forward: Floats, work_reverse: Floats, weight: float =
         return -np.inf
     shift = float(np.log(len(work_forward) / (weight * len(work_reverse))))
     finite = work_forward[np.isfinite(work_forward)]
-    ends = np.array([finite.min(), finite.max(), work_reverse.min(), work_reverse.max()])
-    low = float(ends.min()) - abs(shift) - 50.0
-    high = float(ends.max()) + abs(shift) + 50.0
+    # outside of this interval one side of the equation exceeds the other, however far the work of
+    # single paths lies from that of the others
+    ends = float(finite.min()), float(work_reverse.max())
+    low, high = min(ends) - abs(shift) - 50.0, max(ends) + abs(shift) + 50.0
     # the root lies between the two exponential averages wherever both are known well
     free_energy = 0.5 * float(
         np.log(len(work_forward))

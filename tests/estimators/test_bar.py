@@ -120,6 +120,19 @@ def test_root_with_paths_of_weight_zero(n_forward, n_reverse, n_dead):
     assert bar(forward, reverse).value == pytest.approx(root, abs=1e-10)
 
 
+@pytest.mark.parametrize("far", [1e6, 1e36, 1e300])
+@pytest.mark.parametrize("size", [None, 3.0])
+def test_a_path_of_next_to_no_weight_changes_nothing(far, size):
+    """Its work may be as large as float64 can hold: it counts as a path of weight zero. Seed 10."""
+    forward, reverse = gaussian_pair(np.random.default_rng(10), 1.0, 300)
+    found = bar(np.append(forward, far), reverse, reverse_size=size)
+    assert found.value == pytest.approx(
+        bar(np.append(forward, INF), reverse, reverse_size=size).value
+    )
+    back = bar(forward, np.append(reverse, -far), reverse_size=size)
+    assert np.isfinite(back.value) and abs(back.value - found.value) < 1.0
+
+
 def test_weight_zero_is_legal_and_counts():
     """Paths outside the target's support lower Z by their share. Seed 2; 4 errors of 0.008."""
     forward, reverse = gaussian_pair(np.random.default_rng(2), 1.0, 20_000)
