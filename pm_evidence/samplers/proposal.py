@@ -41,7 +41,7 @@ def fit_proposal(
     log_evidence: float,
     rng: np.random.Generator,
 ) -> tuple[Proposal, int]:
-    """Fit a density to a population and to what a survey found beside it.
+    """Fit a density to a population and to the findings of a survey.
 
     Parameters
     ----------
@@ -114,10 +114,10 @@ def _outward(parts: list[StudentFit], stretch: Stretch | None) -> Sequence[Fit]:
 def _adapted(
     posterior: Posterior, mixture: StudentMixture, rng: np.random.Generator
 ) -> tuple[StudentMixture, float, float]:
-    """Return the mixture with adapted weights, and what its last draws give.
+    """Return the mixture with adapted weights, and results of its last draws.
 
-    These give an effective share and an estimate of the log evidence. The first component, which is
-    wide, keeps a minimal weight.
+    The results are the effective share and the estimated log evidence. The first component, which
+    is wide, keeps a minimal weight.
     """
     share, value = 0.0, -np.inf
     for _ in range(_ROUNDS):

@@ -195,7 +195,7 @@ class Annealer(ABC):
         seed : int
             Seed of the run.
         report : callable
-            Called after every stage.
+            Called with the progress of the block.
         phase : Phase
             Purpose of the block, which selects its random streams.
         """

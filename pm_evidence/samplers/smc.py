@@ -57,9 +57,9 @@ class SMC(Annealer):
     -----
     Del Moral, Doucet and Jasra (2006); Dau and Chopin (2022), Algorithm 3. Within an island the
     variance of Z is also estimated by adding up, over stages, the variance of the mean weight with
-    each chain as one unit (their section 4.2). This misses the dependence between stages that
-    chains which never leave their mode cause, so the reported error comes from the spread of the
-    islands. The bridge is that of Meng and Wong (1996), see ``estimators.bridge``.
+    each chain as one unit (their section 4.2). This misses the dependence between stages if chains
+    never leave their mode, so the reported error comes from the spread of the islands. The bridge
+    is that of Meng and Wong (1996), see ``estimators.bridge``.
     """
 
     islands: int = 16

@@ -21,7 +21,7 @@ __all__ = ["Survey", "survey"]
 
 Floats = NDArray[np.float64]
 
-# Most evaluations of a first ascent, and of one that has to show whether it is slow or endless.
+# Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
 # Shares of the budget for ascents, and for the scan and the probes each; cost of a value in
 # gradients.
@@ -31,7 +31,7 @@ _SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
 _BATCH = 96
 # Number of ascents from posterior draws, to look for ridges.
 _FOLLOWED = 8
-# The population is contracted towards each centre as if its density were raised to such a power.
+# Powers between which the density is raised when the population is contracted towards a centre.
 _POWERS = (4.0, 40.0)
 # Ascents start from probes whose log density exceeds the prediction of the curvature by this many
 # nats, and from the highest ones; largest number of ascents from the probes of a centre.
@@ -45,13 +45,14 @@ _LEAST_PROBES = 100
 # Peaks coincide if they are closer than this in height, in nats, and in position, in standard
 # deviations of the population.
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
-# Components whose log mass is this many nats below the largest are left out; most components.
+# Components whose log mass is this many nats below the largest are left out, as are those beyond
+# this number.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
 # A peak is only a part of the population if the geometric mean of its standard deviations is
 # smaller than that of the population by a factor of exp(0.2).
 _NARROWER = 0.2
-# Endless ascents follow the same ridge if the cosine between their directions exceeds this; most
-# ridges, and most steps along a ridge.
+# Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
+# numbers of ridges, and of steps along each.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
 # A ridge is no longer followed where its log mass per step is this many nats below its maximum.
 _RIDGE_END = 9.0

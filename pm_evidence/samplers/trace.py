@@ -25,7 +25,7 @@ class Tracer:
     block : int
         Index of the block.
     report : callable
-        Called after every stage.
+        Called with the progress of the block.
     """
 
     block: int
