@@ -177,7 +177,7 @@ def test_a_wrong_posterior_contradicts_the_forward_paths(idata):
     [
         (lambda dt: 3, TypeError, "reverse_start must be a DataTree"),
         (lambda dt: xr.DataTree(), ValueError, "reverse_start must have the group 'posterior'"),
-        (lambda dt: dt.filter(lambda n: n.name != "observed_data"), ValueError, "own data"),
+        (lambda dt: dt.filter(lambda n: n.name != "observed_data"), ValueError, "of this model"),
     ],
 )
 def test_bad_starts(idata, change, error, message):
@@ -186,7 +186,7 @@ def test_bad_starts(idata, change, error, message):
 
 
 def test_posterior_of_another_model_or_of_other_data(idata):
-    with pytest.raises(ValueError, match=r"own data, got draws given y \(3,\)"):
+    with pytest.raises(ValueError, match=r"data of this model, got draws given y \(3,\)"):
         sample(normal_mean(Y + 1.0), method=pe.AIS(reverse_start=idata))
     with pm.Model() as other:
         nu = pm.Normal("nu", 0, 1)

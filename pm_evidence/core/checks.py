@@ -47,7 +47,7 @@ def described(value: Any) -> str:
 def real_number(value: Any) -> float | None:
     """Return a real number as a float, also NaN and infinities; None for anything else.
 
-    None also for an int that is too large for a float.
+    An int that is too large for a float also gives None.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return None
@@ -166,7 +166,7 @@ def check_kind(name: str, value: Any, kind: type, remedy: str) -> None:
     Raises
     ------
     TypeError
-        If ``value`` is no instance of ``kind``.
+        If ``value`` is not an instance of ``kind``.
     """
     if not isinstance(value, kind):
         raise TypeError(
@@ -220,8 +220,8 @@ def plain_array(name: str, values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except Exception as error:  # objects may raise any exception on conversion to an array
         raise ValueError(
-            f"{name} must be an array, got {described(values)}, which cannot become one; give all "
-            "rows one length, and pass numbers."
+            f"{name} must be an array, got {described(values)}, which cannot be converted to one; "
+            "give all rows the same length, and pass numbers."
         ) from error
 
 
@@ -233,6 +233,6 @@ def _numbers(name: str, values: Any, kinds: str, what: str, dtype: str) -> NDArr
         found = "" if isinstance(values, np.ndarray) else f", of dtype {array.dtype}"
         raise ValueError(
             f"{name} must hold {what}, got {described(values)}{found}; convert it with "
-            f".astype({dtype}), or look for what is not a number."
+            f".astype({dtype}), or look for entries that are not numbers."
         )
     return array

@@ -39,13 +39,14 @@ def concise(value: float, error: float) -> str:
     Returns
     -------
     str
-        The error in units of the last digit of the value. One that reaches the decimal point or
-        beyond is written out.
+        The value, and the error in units of its last digit. An error whose digits extend to the
+        decimal point or beyond is written in full.
 
     Notes
     -----
-    An error gets two digits if they are below 355 and one above, as the Particle Data Group does
-    (Review of Particle Physics, section 5.3), and the value ends where the error does.
+    The error is given with two digits if its first three are below 355, and with one otherwise
+    (Particle Data Group, Review of Particle Physics, section 5.3). The value is rounded to the same
+    digit.
 
     Examples
     --------

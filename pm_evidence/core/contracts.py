@@ -1,8 +1,8 @@
-"""The nouns of the package, one tiny contract each.
+"""The contracts of the package: small protocols and records that its parts share.
 
-A *state* is a whole population in whatever form its target likes best: rows of
+A *state* is a whole population, in the form that suits its target best: rows of
 floats for a PyMC model, bit planes for a lattice. Only targets and kernels look
-inside one; samplers count, take and join.
+inside a state; samplers use its length and its methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
 
-# Variance of an estimated log likelihood in square nats beyond which no run is to be trusted.
+# Largest variance of an estimated log likelihood, in square nats, at which a run can be trusted.
 NOISY_VARIANCE = 8.0
 
 
@@ -76,22 +76,25 @@ class Path(Protocol):
         ...
 
     def order(self, state: Any) -> NDArray[np.int64]:
-        """Return an order in which neighbours are alike, for resampling; shape ``(n,)``."""
+        """Return an order in which neighbours are similar, for resampling; shape ``(n,)``."""
         ...
 
 
 @runtime_checkable
 class Bridgeable(Protocol):
-    """A path to whose target a density is fitted by the pilot, as one end of a bridge."""
+    """A path for which the pilot fits a density to the target, to use it for a bridge."""
 
     def fit(self, state: Any) -> Any:
-        """Return a density fitted to a population, or None where there is none."""
+        """Return a density fitted to a population, or None if none can be fitted."""
         ...
 
     def bridge_work(
         self, fit: Any, state: Any, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
-        """Return ``log fit - log f_1`` at ``n`` draws from ``fit`` and at ``state``, in nats."""
+        """Return ``log fit - log f_1`` at draws from ``fit`` and at ``state``, in nats.
+
+        The number of draws from ``fit`` is ``n`` or a multiple of it.
+        """
         ...
 
 
@@ -100,13 +103,13 @@ class HasPosterior(Protocol):
     """A path whose target is a density that can be evaluated at any point of R^d."""
 
     def posterior(self) -> Any:
-        """Return the density (see ``paths.posterior``); None where it is not of that kind."""
+        """Return the density (see ``paths.posterior``), or None if it cannot be evaluated so."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MoveInfo:
-    """What a kernel reports of one advance of the whole population.
+    """The report of a kernel on one move of the whole population.
 
     Parameters
     ----------
@@ -115,7 +118,7 @@ class MoveInfo:
     n_evaluations : int
         Density (or gradient) evaluations made.
     n_nan : int
-        Proposals refused because their density was NaN.
+        Proposals rejected because their density was NaN.
     reach : float
         1 if longer moves would mix more per evaluation, -1 if shorter ones would, 0 if not known.
     parts : tuple of MoveInfo
@@ -130,11 +133,11 @@ class MoveInfo:
 
 
 class Kernel(Protocol):
-    """Moves a whole population at fixed beta and leaves that density invariant.
+    """Moves a whole population at fixed beta and leaves the density at beta invariant.
 
-    A kernel never changes: its settings are its fields, and tuning returns another kernel. One that
-    moves many members in one machine word may share streams among ``n_together`` neighbouring
-    members, and says so in a class attribute of this name; 1 if left out.
+    A kernel is immutable: its settings are its fields, and tuning returns another kernel. A kernel
+    that moves many members in one machine word may share streams among neighbouring members. Their
+    number is its class attribute ``n_together``, which is 1 if left out.
     """
 
     def advance(self, path: Any, state: Any, beta: float, streams: Streams) -> tuple[Any, MoveInfo]:
@@ -159,26 +162,26 @@ class Tunable(Protocol):
         ...
 
     def adjust(self, info: MoveInfo) -> Any:
-        """Return the kernel with its scales moved towards their best."""
+        """Return the kernel with its scales moved towards their optimum."""
         ...
 
     def without_exploration(self) -> Any:
-        """Return the kernel as it is used after the pilot: it no longer tries settings out."""
+        """Return the kernel as it is used after the pilot, when it no longer tries out settings."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StageBatch:
-    """What a kernel leaves behind that advanced a population through ``m`` stages.
+    """The result of advancing a population through ``m`` stages.
 
     Parameters
     ----------
     state : State
         The population after the last stage.
     before, after : object
-        What the path's ``log_ratio`` and ``energy`` need of the populations before and after each
-        stage; from these and inverse temperatures of shape ``(m, 1)`` the path's ``weigh`` returns
-        both, of shape ``(m, n)``.
+        The data that the path's ``log_ratio`` and ``energy`` need from the populations before and
+        after each stage. From these and inverse temperatures of shape ``(m, 1)``, the path's
+        ``weigh`` returns energies and log ratios of shape ``(m, n)``.
     acceptance : ndarray, shape (m,)
         Mean acceptance probability of each stage.
     n_evaluations, n_nan : int
@@ -197,21 +200,21 @@ class StageBatch:
 class BatchedKernel(Protocol):
     """A kernel that advances through many stages in one call of compiled code.
 
-    This pays where a stage takes microseconds. Such a kernel is not tunable: a plan holds the same
-    object for all of its stages.
+    This is worthwhile if a stage takes microseconds. Such a kernel is not tunable: a plan holds the
+    same object for all of its stages.
     """
 
     def advance_many(self, path: Any, state: Any, beta: Floats, streams: Streams) -> StageBatch:
-        """Advance at every inverse temperature in turn; the same numbers as ``advance`` gives.
+        """Advance at every inverse temperature in turn, with the same result as ``advance``.
 
-        The state is given away: the kernel may move it in place.
+        The kernel may overwrite ``state``, which must not be used afterwards.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A schedule and the frozen kernel of each stage, as a pilot leaves them.
+    """A schedule and the frozen kernel of each stage, as found by a pilot.
 
     Parameters
     ----------
@@ -247,11 +250,11 @@ class LikelihoodEstimator(Protocol):
     name : str
         Name of the model's variable.
     n_particles : int
-        Particles of an estimate.
+        Number of particles of an estimate.
     auto : bool
-        Whether that number is left to the sampler.
+        Whether the sampler chooses the number of particles.
     n_seeds : int
-        Seeds that an estimate is a function of: each makes a part of its random numbers.
+        Number of seeds of an estimate; each of them generates a part of its random numbers.
     """
 
     name: str
@@ -274,12 +277,12 @@ class LikelihoodEstimator(Protocol):
     def latent(
         self, x: Floats, seeds: Streams
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw what the likelihood is an integral over, by the weights that an estimate gives.
+        """Draw the latent variables that the likelihood integrates over, by their weights.
 
         Returns
         -------
         variables : dict
-            By name, dimensions and values, one for each row of ``x``.
+            Dimensions and values of each variable by name, with one value for each row of ``x``.
         coords : dict
             Labels of some of these dimensions.
         """
@@ -295,7 +298,7 @@ class LikelihoodEstimator(Protocol):
         seeds : ndarray of uint64, shape (n_seeds,)
             Seeds.
         parameters : str
-            How to name the point.
+            How the point is named in the text.
         """
         ...
 
@@ -304,11 +307,11 @@ class LikelihoodEstimator(Protocol):
         ...
 
     def with_seeds(self, n_seeds: int) -> Self:
-        """Return the estimator with its random numbers cut into so many parts."""
+        """Return the estimator with its random numbers divided into this many parts."""
         ...
 
     def cost(self) -> tuple[float, float]:
-        """Return the cost of an estimate without particles, and per particle, counted alike."""
+        """Return the cost of an estimate without particles, and per particle, in the same unit."""
         ...
 
 
@@ -321,20 +324,20 @@ class AnnealingSetup:
     path : Path
         The family of densities.
     kernel : Kernel
-        What moves populations, untuned.
+        The untuned kernel.
     n_pilot : int
         Least number of particles of a pilot.
     n_stages : int, optional
-        Number of stages for independent paths whose kernels are not tunable: there is no pilot
-        then, and a trial run finds the schedule. None where a pilot finds it.
+        Number of stages for independent paths whose kernels are not tunable. In this case there is
+        no pilot, and a trial run finds the schedule. None if a pilot finds it.
     starts : callable, optional
         Returns ``n`` states near the target for reverse paths to relax from, given ``n`` and a
-        generator. None where islands of sequential Monte Carlo make them.
+        generator. None if they come from islands of sequential Monte Carlo.
     n_paths : int
-        Number of paths that a block of annealing moves together.
+        Number of paths that a block moves together.
     facts : mapping
-        Facts of the target that estimators ask the record for: ``estimated_likelihood`` is true
-        where the likelihood is estimated.
+        Facts about the target that estimators read from the record: ``estimated_likelihood`` is
+        true if the likelihood is estimated.
     """
 
     path: Path
@@ -347,21 +350,21 @@ class AnnealingSetup:
 
 
 class Target(Protocol):
-    """What a run needs of a target besides its ``AnnealingSetup``.
+    """What a run needs from a target besides its ``AnnealingSetup``.
 
     Attributes
     ----------
     n_dim : int
         Number of coordinates of a state.
     log_prior_mass : float
-        Log of the prior mass inside of constraints, in nats; see ``targets.model``.
+        Log of the prior mass within the constraints, in nats; see ``targets.model``.
     """
 
     n_dim: int
 
     @property
     def log_prior_mass(self) -> float:
-        """Log of the prior mass inside of constraints, in nats."""
+        """Log of the prior mass within the constraints, in nats."""
         ...
 
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -23,7 +23,7 @@ class _Interrupts:
     """The signal handler of the main thread, which calls the previous handler when that is safe."""
 
     def __init__(self) -> None:
-        self.holds = 0  # pieces of work that must not be cut in two
+        self.holds = 0  # pieces of work that must not be interrupted
         self.compiling = 0  # depth of calls into numba's compiler
         self._users = 0
         self._pending = False

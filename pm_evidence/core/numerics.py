@@ -1,4 +1,4 @@
-"""Sums of exponentials and weights that neither overflow nor lose an infinity."""
+"""Sums of exponentials and weights that do not overflow and are right for infinite terms."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def log_sum_exp(log_terms: Floats) -> float:
 
 
 def log_mean_exp(log_terms: Floats) -> float:
-    """Return ``log(mean(exp(log_terms)))``; members at ``-inf`` stay in the count."""
+    """Return ``log(mean(exp(log_terms)))``, where terms of ``-inf`` are counted as well."""
     return log_sum_exp(log_terms) - float(np.log(log_terms.size))
 
 
@@ -57,7 +57,7 @@ def normalised(log_weight: Floats) -> Floats:
 def ess_share(log_weight: Floats) -> Any:
     """Return the effective sample size of weights as a share of their number, in [0, 1].
 
-    Over the last axis; 0 where every weight is zero or one is NaN or infinite.
+    It is computed over the last axis, and is 0 if all weights are zero or one is NaN or infinite.
     """
     shape = log_weight.shape
     share = np.empty(shape[:-1])
@@ -105,7 +105,7 @@ def _ess_shares(log_weight: Any, share: Any) -> None:
 
 @_compiled
 def _ess_share(log_weight: Any, weight: Any) -> Any:
-    """Return the share, and leave the weights in ``weight``, the largest of them 1."""
+    """Return the share, and store the weights, scaled to a maximum of 1, in ``weight``."""
     top = -np.inf
     for c in range(log_weight.size):
         top = max(top, log_weight[c])

@@ -38,7 +38,7 @@ _TWO_POW_52 = 4503599627370496.0
 _TWO_POW_MINUS_52 = 1.0 / _TWO_POW_52
 _TWO_POW_MINUS_53 = 0.5 * _TWO_POW_MINUS_52
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-# 256 layers of equal area under the normal density end at its top when the widest ends here.
+# If the widest layer ends here, 256 layers of equal area just cover the normal density.
 _TAIL = 3.6541528853610088
 
 
@@ -48,7 +48,7 @@ def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
     Parameters
     ----------
     random_seed : int, str, numpy.random.Generator or None
-        The digits of an int are as good as the int: stored results keep large ones so.
+        A string of digits stands for an int, because stored results hold large seeds as text.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
 
 
 class Phase(IntEnum):
-    """What random numbers are drawn for; each phase of a run has streams of its own."""
+    """The purpose of random numbers; each phase of a run has its own streams."""
 
     PILOT = 0
     FORWARD = 1
@@ -151,8 +151,8 @@ def next_word(stream: Any) -> Any:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def fill_uniform(stream: Any, out: Any) -> None:
-    """Fill ``out`` with what as many calls of ``uniform`` would return."""
-    # the words stay in registers, while a call writes them back
+    """Fill ``out`` with the draws that as many calls of ``uniform`` would return."""
+    # here the words stay in registers, while each call of ``uniform`` writes them back
     a, b, c, d = stream[0], stream[1], stream[2], stream[3]
     for k in range(out.size):
         word, a, b, c, d = _step(a, b, c, d)
@@ -163,7 +163,7 @@ def fill_uniform(stream: Any, out: Any) -> None:
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def uniform(stream: Any) -> Any:
     """Return a uniform draw strictly between 0 and 1."""
-    # 52 bits: with 53 the half would be rounded away, and the greatest draw to 1
+    # 52 bits: with 53 the sum would be rounded, and the largest draw would be 1
     return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
 
 
@@ -220,16 +220,16 @@ def generator_functions() -> NDArray[np.int64]:
 def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """Return the tables of Marsaglia and Tsang's (2000) ziggurat.
 
-    Layer 0 is the foot, a strip of the widest edge's height with the tail at its end; above it,
-    layer ``i`` is the rectangle out to ``edge[i]``, between the density's heights there and at
-    ``edge[i + 1]``. All have the same area.
+    Layer 0 is the foot: a strip up to the height of the density at the widest edge, with the tail
+    beyond that edge. Above it, layer ``i`` is the rectangle out to ``edge[i]``, between the heights
+    of the density at ``edge[i]`` and ``edge[i + 1]``. All layers have the same area.
 
     Returns
     -------
     scale : ndarray, shape (256,)
         Width of every layer, over 2**52.
     inside : ndarray of int64, shape (256,)
-        Whole numbers below this one, times the scale, lie under the density at any height.
+        Whole numbers below this, times the scale, lie under the density at all heights of a layer.
     height : ndarray, shape (257,)
         Unnormalised density at the edges.
     """

@@ -1,7 +1,7 @@
-"""What a run leaves behind, and what an estimator makes of it.
+"""The record of a run, and the estimates that are made from it.
 
-Samplers write records and estimators read them; neither imports the other, so
-a stored run can be estimated again without sampling.
+Samplers write records and estimators read them. Neither imports the other, so
+estimates can be made from a stored run without sampling again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,35 +32,35 @@ class LogEvidence:
     value : float
         Log evidence in nats, relative to the normalised reference distribution.
     mcse : float
-        Monte Carlo standard error of ``value`` in nats; NaN where it cannot be estimated.
+        Monte Carlo standard error of ``value`` in nats; NaN if it cannot be estimated.
     estimator : str
         Name of the estimator.
     status : str
-        ``"ok"``, or one word for what is wrong.
+        ``"ok"``, or the name of the problem.
     lower, upper : float
         95 % interval in nats.
     message : str
-        What the status means here, and what to do about it. Of the recommended estimate of a run
-        whose status is ``"ok"``: why it was preferred to an estimate that comes first in the usual
-        order; otherwise empty.
+        What the status means here, and what to do about it. If the status is ``"ok"``, it is empty,
+        unless the estimate is recommended instead of one that comes earlier in the usual order: it
+        then says why.
     dof : float
-        Degrees of freedom of Student's t that ``lower`` and ``upper`` are made with: how well
-        ``mcse`` itself is known. An error from the spread of 16 islands has 15; infinite where the
-        interval is that of a normal distribution.
+        Degrees of freedom of the Student's t interval from ``lower`` to ``upper``, which tell how
+        well ``mcse`` itself is known. An error from the spread of 16 islands has 15. They are
+        infinite if the interval is that of a normal distribution.
 
     Raises
     ------
     ValueError
-        If a number is none, ``mcse`` is negative, ``dof`` is not positive or ``lower`` exceeds
-        ``upper``.
+        If ``value``, ``mcse``, ``lower`` or ``upper`` is not a number, ``mcse`` is negative,
+        ``dof`` is not positive or ``lower`` exceeds ``upper``.
     TypeError
-        If a text is none.
+        If ``estimator``, ``status`` or ``message`` is not a string.
 
     Notes
     -----
     ``str`` gives value and error as ``-31.036(8)``, where the digits in parentheses are the error
-    in units of the last digit, and a status other than ``"ok"`` in brackets. In an f-string a
-    format for numbers, such as ``:.2f``, is that of the value.
+    in units of the last digit, and a status other than ``"ok"`` in brackets. In an f-string, a
+    format for numbers such as ``:.2f`` is applied to the value.
     """
 
     value: float
@@ -77,19 +77,19 @@ class LogEvidence:
             if real_number(getattr(self, name)) is None:
                 raise ValueError(
                     f"{name} must be a number of nats, got {described(getattr(self, name))}; pass "
-                    'float("nan") where it is not known.'
+                    'float("nan") if it is not known.'
                 )
         for name in ("estimator", "status", "message"):
             check_text(name, getattr(self, name))
         if self.mcse < 0.0:
             raise ValueError(
                 f"mcse must not be negative, got {self.mcse}; pass the standard error, or "
-                'float("nan") where it is not known.'
+                'float("nan") if it is not known.'
             )
         if real_number(self.dof) is None or not self.dof > 0.0:
             raise ValueError(
-                f"dof must be a positive number, got {described(self.dof)}; leave it out where the "
-                "error is that of a normal distribution."
+                f"dof must be a positive number, got {described(self.dof)}; leave it out if the "
+                "interval is that of a normal distribution."
             )
         if self.lower > self.upper:
             raise ValueError(
@@ -146,12 +146,12 @@ class StageTrace:
 
 @dataclass(frozen=True, slots=True)
 class BlockRecord:
-    """What one independent block leaves behind.
+    """The record of one independent block.
 
     Parameters
     ----------
     block : int
-        Index of the block; with the seed it fixes every random number.
+        Index of the block; together with the seed it determines all random numbers.
     work : ndarray, shape (n_paths,)
         Minus log weight of each independent path in nats. An island of interacting particles is one
         path of an extended space, so its work is minus the log of its evidence estimate.
@@ -163,23 +163,23 @@ class BlockRecord:
         Log weights of the draws in nats, unnormalised; None when the draws have equal weights.
     relative_variance : float
         Single-run estimate of the variance of ``exp(-work)`` over its squared mean, for a block
-        that is one path; NaN where there is none.
+        that is one path; NaN if there is none.
     end : tuple of two floats
         Mean and variance over a population at ``beta = 1`` of the energy; NaN for a block of paths.
     bridge : tuple of two ndarray, or None
         Work from a fitted density to the target in nats: at draws from the fitted density, and at
         draws from the target.
     fit_draws : ndarray, shape (n_fit_draws, ...), or None
-        The draws from the fitted density that the first of these belongs to.
+        The draws from the fitted density that the first array of ``bridge`` belongs to.
     visited : ndarray, shape (n_visited, ...), or None
         A few states that the block passed at lower inverse temperatures.
     origin : ndarray of int64, shape (n_paths,), or None
-        For reverse paths, which group of posterior draws each started from: paths of different
-        groups are independent.
+        Group of posterior draws that each reverse path started from. Paths of different groups are
+        independent.
     n_evaluations : int
         Number of density (or gradient) evaluations.
     n_nan : int
-        Number of moves that met a density of NaN and were refused.
+        Number of moves that were rejected because the density was NaN.
     """
 
     block: int
@@ -210,7 +210,7 @@ class RunRecord:
     forward, reverse : sequence of BlockRecord
         Blocks that anneal from the reference to the target, and back.
     islands : sequence of BlockRecord
-        Populations whose draws the reverse blocks start from, where those were made for it.
+        Populations that were run only to provide the draws that reverse blocks start from.
     settings : mapping of str to ndarray, shape (n_stages,)
         Settings of the kernel that moves the population at ``beta[1:]``.
     info : mapping
@@ -227,7 +227,7 @@ class RunRecord:
 
     @property
     def of_islands(self) -> bool:
-        """Whether every forward block is one population, whose own evidence is its work."""
+        """Whether there are no reverse blocks, and every forward block is one population."""
         return not self.reverse and all(block.work.size == 1 for block in self.forward)
 
     @property
@@ -252,7 +252,7 @@ def _join(blocks: Sequence[BlockRecord]) -> Floats:
 
 
 def _interval(lower: float, upper: float, error: float) -> str:
-    """Return an interval with the digits that the error leaves; empty where it is not known."""
+    """Return an interval with the digits that the error justifies; empty if it is not known."""
     if not np.isfinite([lower, upper]).all():
         return ""
     digits = max(decimals(error), 0)

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _SYSTEMATIC, _STRATIFIED, _RESIDUAL, _SSP, _MULTINOMIAL = range(5)
-# the number by which compiled code knows each scheme
+# the number of each scheme in compiled code
 CODES = {
     "systematic": _SYSTEMATIC,
     "stratified": _STRATIFIED,

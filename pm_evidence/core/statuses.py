@@ -12,7 +12,7 @@ PAGE = "docs/statuses.md"
 
 
 class Status(StrEnum):
-    """Whether an estimate can be relied on and, where it cannot, why.
+    """Whether an estimate can be relied on and, if it cannot, why.
 
     A member equals its text, and is stored and shown as that text.
     """

@@ -26,7 +26,7 @@ _ZEROS = ir.Constant(_DOUBLES, [0.0] * _N)
 
 @intrinsic
 def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
-    """Return ``x * y + z``, rounded once where the processor does that as fast."""
+    """Return ``x * y + z``, rounded only once if the processor has a fast instruction for it."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _fused(builder, *args)
@@ -98,7 +98,7 @@ def _below(builder: Any, n: Any) -> Any:
 
 
 def _masked(builder: Any, pointer: Any, inside: Any) -> Any:
-    """Return what lies at ``pointer``, and zeros outside."""
+    """Return the numbers at ``pointer`` where ``inside`` is true, and zeros elsewhere."""
     kind = ir.FunctionType(_DOUBLES, [pointer.type, ir.IntType(32), _BITS, _DOUBLES])
     load = cgutils.get_or_insert_function(
         builder.module, kind, f"llvm.masked.load.v{_N}f64.p0v{_N}f64"

@@ -1,1 +1,1 @@
-"""Targets with kernels of their own, a folder each: state, kernels, path and setup."""
+"""Targets with their own kernels, one folder for each: state, kernels, path and setup."""

@@ -1,4 +1,4 @@
-"""The base of targets that anneal a PyMC model on a path of the user's."""
+"""The base class of targets that anneal a PyMC model along a path defined by the user."""
 
 from typing import Any, ClassVar
 
@@ -12,9 +12,9 @@ __all__ = ["ModelTarget"]
 
 
 class ModelTarget(NativeTarget):
-    """A PyMC model, annealed as the class that derives from this one says.
+    """A PyMC model that is annealed along the path of a derived class.
 
-    Derive from it and give `annealing_setup`.
+    Derive from it and define `annealing_setup`.
 
     Parameters
     ----------
@@ -24,9 +24,9 @@ class ModelTarget(NativeTarget):
     Attributes
     ----------
     compiled : object
-        The compiled model: ``draw(n, seed)`` returns prior draws and ``evaluate(x)`` the points
-        ``x``, shape ``(n, n_dim)``, with their log densities. ``continuous`` and ``discrete`` are
-        the positions of its coordinates.
+        The compiled model: ``draw(n, seed)`` returns prior draws, and ``evaluate(x)`` returns the
+        points ``x``, shape ``(n, n_dim)``, with their log densities. ``continuous`` and
+        ``discrete`` are the positions of the continuous and discrete coordinates.
     """
 
     method: ClassVar[str] = "smc"
@@ -37,7 +37,7 @@ class ModelTarget(NativeTarget):
 
     @property
     def log_prior_mass(self) -> float:  # type: ignore[override]
-        """Log of the prior mass inside of constraints, in nats."""
+        """Log of the prior mass within the constraints, in nats."""
         return self.compiled.log_prior_mass
 
     def posterior(self, draws: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:

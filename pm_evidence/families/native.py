@@ -1,4 +1,4 @@
-"""The base of targets that are no PyMC model."""
+"""The base class of targets that are not a PyMC model."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -21,18 +21,18 @@ __all__ = ["NativeTarget", "checked_native", "is_native"]
 class NativeTarget(ABC):
     """A target with a path and kernels of its own.
 
-    Derive from it and give ``n_dim`` and `annealing_setup`. The other methods have defaults: a
-    draw is a row of ``n_dim`` numbers that the posterior holds as the variable ``x``.
+    Derive from it and define ``n_dim`` and `annealing_setup`. The other methods have defaults: a
+    draw is a row of ``n_dim`` numbers, which the posterior holds as the variable ``x``.
 
     Attributes
     ----------
     n_dim : int
         Number of coordinates of a state.
     method : str
-        What ``method="auto"`` stands for: ``"ais"``, as native kernels move independent chains
-        faster than resampling keeps up with, or ``"smc"``.
+        Method that ``method="auto"`` stands for, ``"ais"`` or ``"smc"``. The default is ``"ais"``,
+        because native kernels are so fast that resampling would take longer than the moves.
     log_prior_mass : float
-        Log of the mass of the reference inside of constraints, in nats.
+        Log of the mass of the reference within the constraints, in nats.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class NativeTarget(ABC):
 
     @abstractmethod
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return path, kernel and defaults, given the user's ``kernel`` (``"auto"`` by default).
+        """Return path, kernel and defaults for the user's ``kernel`` (``"auto"`` by default).
 
         Raises
         ------
@@ -56,14 +56,14 @@ class NativeTarget(ABC):
         """
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
-        """Return states that a user gives as ``name``, as draws of shape ``(n, ...)``.
+        """Return states given by the user as draws of shape ``(n, ...)``, after checking them.
 
-        They are given as the variable ``x`` of `posterior` holds them.
+        They have the form of the variable ``x`` of `posterior`; ``name`` is that of the argument.
 
         Raises
         ------
         ValueError
-            If there is none, or they have another shape or values that no state has.
+            If there are no states, or their shape or values are not those of states.
         """
         points = float_array(name, draws)
         if points.shape[1:] != (self.n_dim,) or not len(points) or not np.isfinite(points).all():
@@ -95,19 +95,19 @@ class NativeTarget(ABC):
 
 
 def is_native(target: Any) -> bool:
-    """Return whether an object is a target with a path of its own, and not a model."""
+    """Return whether an object is a target with its own path, and not a model."""
     return not isinstance(target, type) and callable(getattr(target, "annealing_setup", None))
 
 
 def checked_native(target: Any) -> NativeTarget:
-    """Return a target with a path of its own, after checking that nothing is missing.
+    """Return a target with its own path, after checking that nothing is missing.
 
     Raises
     ------
     TypeError
         If it lacks an attribute or a method of `NativeTarget`.
     ValueError
-        If its ``n_dim`` is no whole number of at least 1, or its ``method`` is unknown.
+        If its ``n_dim`` is not a whole number of at least 1, or its ``method`` is unknown.
     """
     missing = missing_members(target, NativeTarget)
     if missing:

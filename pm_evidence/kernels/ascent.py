@@ -15,7 +15,7 @@ __all__ = ["Climbs", "climb"]
 
 Floats = NDArray[np.float64]
 
-# Pairs of steps and changes of the gradient that the curvature is estimated from.
+# Number of steps, with changes of the gradient, from which the curvature is estimated.
 _MEMORY = 8
 # Armijo's condition: a step must gain this share of what the gradient predicts (Nocedal and Wright
 # 2006, section 3.1).
@@ -37,7 +37,8 @@ class Climbs:
     log_density : ndarray, shape (n,)
         Log prior plus log likelihood there, in nats; ``-inf`` where a start has no finite density.
     settled : ndarray of bool, shape (n,)
-        Whether the ascent has converged; otherwise it reached the limit of evaluations.
+        Whether the ascent has converged, instead of reaching the limit of evaluations or ending
+        with a failed line search.
     n_evaluations : int
         Evaluations of density and gradient in all.
     """
@@ -95,9 +96,10 @@ def climb(
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _remember(size, direction, slope, new_slope, row, steps, changes):
-    """Write down a step and the change of the gradient; return 1 if they are of use, or 0.
+    """Store a step and the change of the gradient; return 1 if the pair can be used, else 0.
 
-    Only pairs of positive curvature keep the estimated curvature that of a peak.
+    A pair is used if the density is concave along the step: the estimated curvature then remains
+    that of a peak.
     """
     for j in range(direction.size):
         steps[row, j] = size * direction[j]
@@ -109,7 +111,7 @@ def _remember(size, direction, slope, new_slope, row, steps, changes):
 def _line_search(
     address, data, start, free, factor, level, direction, height, gain, most, point, new_slope
 ):
-    """Return a step that raises the density enough (0 if there is none), height and evaluations.
+    """Return a step size that raises the density enough or 0, the new height, and evaluations.
 
     ``point`` and ``new_slope`` receive position and gradient after the step.
     """
@@ -156,7 +158,7 @@ def _climb(address, data, x, free, factor, level, most, log_density, settled, us
                 kept = 0
                 direction[:] = slope
                 gain = _inner(slope, slope)
-            if kept == 0:  # one unit of the population's own scale
+            if kept == 0:  # a step of at most one unit of the population's own scale
                 length = np.sqrt(gain)
                 scale = 1.0 / max(length, 1.0)
                 direction *= scale

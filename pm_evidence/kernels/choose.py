@@ -34,8 +34,8 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
     Raises
     ------
     ValueError
-        If the name is unknown, the object is no kernel or does not fit the target, or HMC is asked
-        for where there is no gradient.
+        If the name is unknown, the object is not a kernel or does not fit the target, or HMC is
+        requested although there is no gradient.
     """
     if not isinstance(kernel, str):
         kernel = checked_kernel("kernel", kernel, KERNELS)
@@ -57,9 +57,10 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
 
 
 def _completed(kernel: Kernel, target: Any) -> bool:
-    """Return whether a kernel moves the continuous coordinates only, and there are others.
+    """Return whether a kernel has to be completed by moves of the discrete coordinates.
 
-    A cycle is taken as it is: whoever lists its parts has to list all of them.
+    This is so if it moves exactly the continuous coordinates and there are others. A cycle is never
+    completed: its parts have to move all coordinates.
     """
     if isinstance(kernel, Cycle):
         return False
@@ -73,7 +74,7 @@ def _completed(kernel: Kernel, target: Any) -> bool:
 
 
 def _mover(target: Any, kernel: str | Kernel) -> Kernel:
-    """Return what moves the continuous coordinates."""
+    """Return the kernel of the continuous coordinates."""
     if not isinstance(kernel, str):
         return kernel
     smooth = kernel != "random_walk" and target.differentiable is not None

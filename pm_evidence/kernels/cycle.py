@@ -1,4 +1,4 @@
-"""Several kernels one after the other, as one."""
+"""A kernel that applies several kernels one after the other."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -25,7 +25,7 @@ class Cycle:
     Raises
     ------
     ValueError
-        If there is none, or a part is no kernel object.
+        If there is no part, or a part is not a kernel object.
     """
 
     parts: tuple[Kernel, ...]

@@ -19,11 +19,11 @@ from pm_evidence.targets.points import Particles
 
 __all__ = ["MAX_GIBBS_SUPPORT", "DiscreteGibbs", "IntegerWalk"]
 
-# A Gibbs draw evaluates the density at every value; beyond this a walk is cheaper.
+# A Gibbs draw evaluates the density at every value; with more values a random walk is cheaper.
 MAX_GIBBS_SUPPORT = 32
 # With more values than this a draw of one coordinate takes minutes.
 _MOST_VALUES = 100_000
-_LARGEST_WHOLE = 2.0**53  # beyond it floats leave out whole numbers
+_LARGEST_WHOLE = 2.0**53  # beyond it floats cannot represent every whole number
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,13 @@ class DiscreteGibbs:
         Positions in the flat vector, in the order of the sweep; the reversal runs backwards.
     lower, upper : ndarray of float64, shape (n_coordinates,)
         Least and greatest value of each, whole numbers. A coordinate whose present value lies
-        outside is not changed, so that the kernel stays invariant; it mixes within the bounds only.
+        outside is not changed, so that the density stays invariant. The kernel mixes only within
+        the bounds.
 
     Raises
     ------
     ValueError
-        If coordinates are not distinct positions, or bounds not whole numbers in order.
+        If coordinates are not distinct positions, or bounds are not whole numbers in order.
     """
 
     coordinates: NDArray[np.int64]
@@ -101,7 +102,7 @@ class DiscreteGibbs:
             x,
             log_density,
             beta,
-            # copies are writable: compiled code is made for such arrays
+            # writable copies, because the functions are compiled for such arrays
             self.coordinates.copy(),
             self.lower.copy(),
             self.upper.copy(),
@@ -121,7 +122,7 @@ class DiscreteGibbs:
         )
 
     def settings(self) -> dict[str, float]:
-        """Return nothing: the draws are exact."""
+        """Return no settings: the draws are exact."""
         return {}
 
 
@@ -161,7 +162,7 @@ class IntegerWalk:
         if spread.min() < 1.0:
             raise ValueError(
                 "spread must be at least 1, the least step of a whole number, got "
-                f"{spread.min():g}; pass 1 where you know none."
+                f"{spread.min():g}; pass 1 if you do not know it."
             )
         check_positive("scale", self.scale)
         check_share("target_accept", self.target_accept, 0.4)
@@ -194,7 +195,7 @@ class IntegerWalk:
             x,
             log_density,
             beta,
-            self.coordinates.copy(),  # a copy is writable: compiled code is made for such arrays
+            self.coordinates.copy(),  # writable, because the function is compiled for such arrays
             lower,
             upper,
             np.maximum(self.scale * self.spread, 1.0),
@@ -210,7 +211,7 @@ class IntegerWalk:
         return replace(self, spread=np.maximum(0.5 * (high - low), 1.0))
 
     def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel with its scale moved towards an acceptance of 0.4."""
+        """Return the kernel with its scale moved towards an acceptance of ``target_accept``."""
         scale = move_towards(self.scale, info.acceptance, self.target_accept)
         return replace(self, scale=float(np.clip(scale, 1e-3, 1e3)))
 

@@ -43,13 +43,13 @@ class HMC:
     shape : Shape, optional
         Location and scale of the continuous coordinates; learnt from the population if left out.
     dense : bool, optional
-        Whether the metric holds correlations; by default where the population is large enough.
+        Whether the metric holds correlations; by default if the population is large enough.
     target_accept : float
         Mean acceptance probability that tuning aims at. Beskos et al. (2013) find that 0.651 is
         optimal for positions in high dimension. The evidence depends on energies, which do not
         change at all if a proposal is rejected: hence a higher rate.
     exploring : bool
-        Whether members try two path lengths for ``adjust`` to compare. A frozen kernel does not.
+        Whether members try two path lengths, which ``adjust`` compares. A frozen kernel does not.
 
     Raises
     ------
@@ -159,9 +159,10 @@ class HMC:
 
 
 def _reach(report: NDArray[np.float64], n_leapfrogs: NDArray[np.int64]) -> float:
-    """Return 1 where longer trajectories give more independent energies per evaluation, else -1.
+    """Return 1 if longer trajectories give more independent energies per evaluation, else -1.
 
-    A chain whose neighbours have correlation ``r`` counts ``(1 - r) / (1 + r)`` of its length.
+    If neighbouring states of a chain have the correlation ``r``, its effective size is the share
+    ``(1 - r) / (1 + r)`` of its length. The result is 0 if both are equal, or not known.
     """
     if len(report) < 4:
         return 0.0
@@ -180,7 +181,7 @@ def _trajectories(
 ):  # fmt: skip
     """Move every row in place.
 
-    ``report`` receives, by row, the acceptance probability and 1 for a density of NaN; where the
+    ``report`` receives, by row, the acceptance probability and 1 for a density of NaN; if the
     kernel explores, also the expected squared change of the squared distance from the mean
     (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which measure how energies mix.
     """

@@ -1,4 +1,4 @@
-"""The Metropolis decision, shared by every kernel that proposes."""
+"""The Metropolis acceptance step, shared by all kernels that make proposals."""
 
 from math import exp, log
 

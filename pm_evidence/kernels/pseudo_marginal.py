@@ -22,7 +22,7 @@ __all__ = ["PseudoMarginal"]
 # Noise lowers the acceptance rate, so the scale is adapted to it only within narrow bounds.
 _OPTIMAL_SCALE = 2.38
 _SCALES = (0.4, 1.5)
-_EXACT_SUPPORT = 32  # values of a discrete coordinate up to which any other one is proposed
+_EXACT_SUPPORT = 32  # with at most so many values, a discrete move may propose any other value
 _SHIFT = nb.uint64(64 - SEED_BITS)
 
 
@@ -30,7 +30,7 @@ _SHIFT = nb.uint64(64 - SEED_BITS)
 class PseudoMarginal:
     """Random-walk Metropolis on parameters and seeds of estimates; reversible.
 
-    A proposal has its own estimate of the likelihood; where it is refused the old estimate stays.
+    A proposal has its own estimate of the likelihood; if it is rejected, the old estimate is kept.
     Discrete coordinates are proposed one at a time, in every other move on average.
 
     Parameters
@@ -45,7 +45,7 @@ class PseudoMarginal:
     shape : Shape, optional
         Location and scale of the continuous coordinates; learnt from the population if left out.
     spread : ndarray, shape (n_discrete,), optional
-        Typical step of each discrete coordinate of large support; likewise.
+        Typical step of each discrete coordinate of large support; learnt likewise if left out.
     target_accept : float
         Mean acceptance probability that tuning aims at.
 
@@ -53,7 +53,7 @@ class PseudoMarginal:
     -----
     Andrieu and Roberts (2009); Tran et al., Algorithm 1, step 2 (iii). Renewal in blocks is that
     of Tran, Kohn, Quiroz and Villani (2016), a form of the correlated pseudo-marginal method of
-    Deligiannidis, Doucet and Pitt (2018) that keeps seeds, and not normal variables.
+    Deligiannidis, Doucet and Pitt (2018) that stores seeds instead of normal variables.
     """
 
     scale: float = 1.0
@@ -89,8 +89,8 @@ class PseudoMarginal:
         """
         if not isinstance(target, EstimatedTarget):
             raise ValueError(
-                "kernel PseudoMarginal needs a likelihood that is estimated, and this target's is "
-                "known; use kernel='auto', or write a pe.StateSpace or pe.RandomEffects."
+                "kernel PseudoMarginal needs a likelihood that is estimated, and that of this "
+                "target is known; use kernel='auto', or define a pe.StateSpace or pe.RandomEffects."
             )
         check_shape(self.shape, target.continuous.size)
         if self.spread is not None:
@@ -105,7 +105,7 @@ class PseudoMarginal:
         acceptance, n_evaluations, n_nan = 0.0, 0, 0
         for _ in range(self.n_steps):
             proposal = kernel._propose(path.target, state, streams)
-            # uniform numbers are drawn for all, so that a stream does not know the others' fate
+            # a uniform number is drawn for every member, so that its stream depends on no other
             with np.errstate(invalid="ignore"):  # inf - inf, and 0 * inf at beta 0
                 change = proposal.log_density - state.log_density
                 gained = change[:, 0] + beta * change[:, 1]
@@ -121,7 +121,7 @@ class PseudoMarginal:
         return state, info
 
     def _complete(self, path: Any, state: EstimatedParticles) -> Self:
-        """Return the kernel with what was not given learnt from a population."""
+        """Return the kernel with the settings that were not given learnt from a population."""
         if self.shape is not None and self.spread is not None:
             return self
         learnt = self.learn(path, state)
@@ -152,7 +152,7 @@ class PseudoMarginal:
         return replace(self, shape=shape, spread=np.maximum(0.5 * (high - low), 1.0))
 
     def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel with its scale moved towards an acceptance of 0.25, within bounds."""
+        """Return the kernel with its scale moved towards ``target_accept``, within bounds."""
         scale = move_towards(self.scale, info.acceptance, self.target_accept)
         return replace(self, scale=float(np.clip(scale, *_SCALES)))
 
@@ -182,7 +182,7 @@ def _mixed(
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _decide(gained, streams, accepted):
-    """Accept or refuse every proposal; return the sum of acceptance probabilities."""
+    """Accept or reject every proposal; return the sum of acceptance probabilities."""
     total = 0.0
     for i in range(gained.size):
         total += acceptance_probability(gained[i])
@@ -222,7 +222,7 @@ def _step(row, discrete, stream):
         return
     size = 1.0 + np.floor(-np.log(uniform(stream)) * spread[k])
     moved = row[j] + (size if uniform(stream) < 0.5 else -size)
-    if lower[k] <= moved <= upper[k]:  # else it proposes to stay: a model may index by it
+    if lower[k] <= moved <= upper[k]:  # else no change: a model may use the value as an index
         row[j] = moved
 
 

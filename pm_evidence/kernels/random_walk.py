@@ -37,7 +37,7 @@ class RandomWalk:
     shape : Shape, optional
         Location and scale of the continuous coordinates; learnt from the population if left out.
     dense : bool, optional
-        Whether proposals are correlated; by default where the population is large enough.
+        Whether proposals are correlated; by default if the population is large enough.
     target_accept : float
         Mean acceptance probability that tuning aims at.
 
@@ -107,7 +107,7 @@ class RandomWalk:
         return replace(self, shape=shape)
 
     def adjust(self, info: MoveInfo) -> Self:
-        """Return the kernel with its scale moved towards an acceptance of 0.3."""
+        """Return the kernel with its scale moved towards an acceptance of ``target_accept``."""
         return replace(self, scale=move_towards(self.scale, info.acceptance, self.target_accept))
 
     def without_exploration(self) -> Self:

@@ -31,7 +31,7 @@ _OF_TUNABLE = ("learn", "adjust", "without_exploration")  # all of them, or none
 
 
 def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
-    """Return ``kernel``; the message of an error also lists ``names``, which are allowed as well.
+    """Return ``kernel`` after checking it; the error message also lists the allowed ``names``.
 
     Raises
     ------
@@ -77,9 +77,9 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
     left = np.setdiff1d(np.arange(target.n_dim) if all_of is None else all_of, moved)
     if left.size:
         raise ValueError(
-            f"kernel must move all {target.n_dim} coordinates, got {described(kernel)} that leaves "
-            f"{left.size} alone, the first at position {left[0]}; put a kernel for them beside it "
-            "in a pe.Cycle."
+            f"kernel must move all {target.n_dim} coordinates, got {described(kernel)} that does "
+            f"not move {left.size}, the first at position {left[0]}; combine it with a kernel for "
+            "them in a pe.Cycle."
         )
 
 
@@ -107,7 +107,7 @@ def checked_coordinates(values: Any) -> NDArray[np.int64]:
     Raises
     ------
     ValueError
-        If they are not distinct whole numbers of at least 0, one at least.
+        If there is none, or they are not distinct whole numbers of at least 0.
     """
     found = whole_array("coordinates", values)
     if found.ndim != 1 or not found.size:
@@ -129,7 +129,7 @@ def checked_row(name: str, values: Any, n: int | None) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If there is another number of them, or one is not finite.
+        If there are not ``n`` of them, or one is not finite.
     """
     found = float_array(name, values)
     if found.ndim != 1 or (n is not None and found.size != n):

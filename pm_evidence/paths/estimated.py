@@ -13,8 +13,8 @@ __all__ = ["EstimatedPath"]
 
 Floats = NDArray[np.float64]
 
-# Draws from a fitted density are worth more than moves where the likelihood is noisy, and as many
-# as this many populations cost less than a few stages do.
+# If the likelihood is noisy, draws from a fitted density are more useful than moves, and this many
+# times as many draws as particles cost less than a few stages.
 _FITTED_DRAWS = 4
 
 
@@ -27,7 +27,7 @@ class EstimatedPath(TemperedLikelihood):
     Parameters
     ----------
     target : EstimatedTarget
-        Says what the prior and the estimates are.
+        Defines the prior and the estimates.
 
     Notes
     -----
@@ -43,7 +43,7 @@ class EstimatedPath(TemperedLikelihood):
     def fit(self, state: EstimatedParticles) -> StudentFit | None:
         """Return a density fitted to the parameters of a population.
 
-        None where there are discrete coordinates, or a prior whose mass is not known exactly.
+        None if there are discrete coordinates, or if the mass of the prior is not known exactly.
         """
         return StudentFit.to(state.x) if self.has_density else None
 
@@ -66,8 +66,8 @@ class EstimatedPath(TemperedLikelihood):
         Returns
         -------
         forward : ndarray, shape (4 * n,)
-            ``log fit(x) - log f_1(x, u)``, over the normalised prior, at draws from ``fit`` with
-            new estimates of their likelihood; ``inf`` outside the support.
+            ``log fit(x) - log f_1(x, u)``, where the prior is normalised, at draws from ``fit``
+            with new estimates of their likelihood; ``inf`` outside the support.
         reverse : ndarray, shape (n_members,)
             The same at the members of ``state``.
         """
@@ -75,7 +75,7 @@ class EstimatedPath(TemperedLikelihood):
         x = fit.draw(_FITTED_DRAWS * n, rng)
         log_mass = target.log_order_mass
         log_target = self.log_target(x, rng) - log_mass
-        # a density that is not a number has no mass there, and circular ones have one period
+        # no mass where the density is NaN, or outside the one period of circular coordinates
         outside = np.isnan(log_target) | target.outside(x)
         forward = np.where(outside, np.inf, fit.log_density(x) - log_target)
         reverse = fit.log_density(state.x) - state.log_density.sum(axis=1) + log_mass

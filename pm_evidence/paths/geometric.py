@@ -18,7 +18,7 @@ _POWER_ITERATIONS = 10
 
 @dataclass(frozen=True)
 class TemperedLikelihood:
-    """What paths share whose states carry their log prior and their log likelihood.
+    """The base of paths whose states hold their log prior and their log likelihood.
 
     Parameters
     ----------
@@ -50,15 +50,15 @@ class TemperedLikelihood:
     def order(self, state: Particles) -> NDArray[np.int64]:
         """Return an order along the main direction of the population and, within it, by energy.
 
-        Modes lie apart in the main direction, and the weights to come depend on the energy alone:
-        systematic resampling in this order keeps the shares of both.
+        Modes are separated along the main direction, and later weights depend on the energy alone.
+        Systematic resampling in this order therefore preserves the distribution of both.
         """
         n = len(state)
         scale = state.x.std(axis=0)
         standard = (state.x - state.x.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
         main = standard @ _main_direction(standard)
         band = np.argsort(np.argsort(main)) * int(np.sqrt(n / _MEMBERS_PER_BAND)) // n
-        # there and back again: the ends of neighbouring bands are alike too
+        # in alternating directions, so that energies are also similar where two bands meet
         energy = np.where(band % 2 == 0, 1.0, -1.0) * state.log_density[:, 1]
         return np.lexsort((energy, band))
 
@@ -70,7 +70,7 @@ class GeometricPath(TemperedLikelihood):
     Parameters
     ----------
     target : PyMCTarget
-        Says what prior and likelihood are.
+        Defines the prior and the likelihood.
     """
 
     def at(self, draws: Floats) -> Particles:
@@ -81,13 +81,13 @@ class GeometricPath(TemperedLikelihood):
     def posterior(self) -> Posterior | None:
         """Return the density at ``beta = 1`` as a function of points in R^d.
 
-        None where there are discrete coordinates, or a prior whose mass is not known exactly.
+        None if there are discrete coordinates, or if the mass of the prior is not known exactly.
         """
         return Posterior(self.target) if self.has_density else None
 
 
 def _main_direction(standard: Floats) -> Floats:
-    """Return about the direction of largest variance, by power iteration from the outermost row."""
+    """Return approximately the direction of largest variance, by power iteration."""
     direction = standard[np.argmax(np.einsum("ij,ij->i", standard, standard))]
     for _ in range(_POWER_ITERATIONS):
         direction = (standard @ direction) @ standard

@@ -18,21 +18,20 @@ class Posterior:
     Parameters
     ----------
     target : PyMCTarget
-        What has the density.
+        The target.
     """
 
     target: Any
 
     @property
     def has_gradient(self) -> bool:
-        """Whether there is a gradient to climb along."""
+        """Whether the density has a gradient."""
         return self.target.differentiable is not None
 
     def log_density(self, x: Floats) -> Floats:
-        """Return the log density of every row of ``x`` over the normalised prior, in nats.
+        """Return the log density of every row of ``x``, with the prior normalised, in nats.
 
-        ``-inf`` where the density is not a number, and outside the one period of circular
-        coordinates.
+        It is ``-inf`` where the density is NaN, and outside the one period of circular coordinates.
         """
         log_density = self.target.evaluate(x).log_density.sum(axis=1) - self.target.log_order_mass
         outside = np.isnan(log_density) | self.target.outside(x)

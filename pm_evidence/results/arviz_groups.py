@@ -64,7 +64,7 @@ def data_groups(
 
 
 def library_attrs(versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes that say who wrote a group."""
+    """Return the attributes that name the library that wrote a group."""
     attrs = {"inference_library": schema.INFERENCE_LIBRARY}
     if schema.INFERENCE_LIBRARY in versions:
         attrs["inference_library_version"] = versions[schema.INFERENCE_LIBRARY]
@@ -72,8 +72,8 @@ def library_attrs(versions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def made_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``attrs`` in plain types, with those that ArviZ stamps on every group."""
-    from arviz_base import make_attrs  # PyMC, too, imports it only once it samples
+    """Return ``attrs`` in plain types, with those that ArviZ adds to every group."""
+    from arviz_base import make_attrs  # imported late, as in PyMC
 
     return dict(make_attrs(attrs={str(name): _plain(value) for name, value in attrs.items()}))
 
@@ -113,7 +113,7 @@ def _check_plain(group: str, arrays: Arrays) -> None:
 
 
 def _check_samples(samples: Mapping[str, Arrays]) -> None:
-    """Refuse arrays that xarray would align by padding with NaN."""
+    """Raise ValueError for arrays that xarray would align by padding with NaN."""
     first: tuple[str, tuple[int, ...]] | None = None
     for group, arrays in samples.items():
         for name, values in arrays.items():

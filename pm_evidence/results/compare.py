@@ -50,7 +50,7 @@ class BayesFactor:
     mcse : float
         Monte Carlo standard error of ``log_bf`` in nats, for independent runs.
     bf : float
-        The Bayes factor itself; infinite or zero where a float cannot hold it.
+        The Bayes factor itself; infinite or zero if a float cannot hold it.
     lower, upper : float
         95 % interval of ``log_bf`` in nats, of Student's t; NaN without ``mcse``.
     words : str
@@ -104,7 +104,7 @@ def compare(
         (whose data then cannot be checked).
     prior_probs : mapping of str to float, or sequence of float, optional
         Prior probability of each model, by name or in the order of ``models``; equal by default.
-        They must be positive and are divided by their sum, so weights do as well.
+        They must be positive, and are divided by their sum.
 
     Returns
     -------
@@ -112,28 +112,28 @@ def compare(
         A DataFrame. Index: name of the model. ``rank`` counts from 1; ``log_evidence`` and
         ``mcse`` in nats; ``log_bf`` (at most 0) and ``bf`` against the best model,
         ``log_bf_mcse`` in nats; ``prob`` and ``prob_mcse`` are posterior model
-        probabilities; then ``estimator``, ``status`` and ``warning``, which is empty when there
-        is nothing to warn of. It shows few of them, with the digits that the errors leave;
-        ``pandas.DataFrame(table)`` shows all.
+        probabilities; then ``estimator``, ``status`` and ``warning``, which is empty if there
+        is nothing to warn of. The table shows a few of these columns, with the digits that the
+        errors justify; ``pandas.DataFrame(table)`` shows all.
 
     Raises
     ------
     TypeError
-        If ``models`` is no mapping, or holds anything but DataTree and LogEvidence.
+        If ``models`` is not a mapping, or holds anything but DataTree and LogEvidence.
     ValueError
         If there is no model, the observed data differ, a model has no evidence or an incomplete
         one, or the prior probabilities do not fit the models.
 
     Notes
     -----
-    Runs are taken as independent. A ranking counts as resolved where the 95 % interval of the
-    difference leaves out zero: Student's, with the degrees of freedom of Welch and Satterthwaite;
-    those of each model are in ``table.attrs["dof"]``. The errors of two evidences add in
-    quadrature; the error of a probability follows by the delta method, so distrust it where
-    ``mcse`` is not small against one nat. Rank follows the evidence, not the
-    probability: the two differ when prior probabilities do. A model whose evidence is not
-    known (NaN, or plus infinity) comes last and leaves the probability of every model
-    undefined; leave it out to compare the others.
+    Runs are assumed to be independent. A ranking counts as resolved if the 95 % interval of the
+    difference excludes zero. This is a Student's t interval with the degrees of freedom of Welch
+    and Satterthwaite; those of each model are in ``table.attrs["dof"]``. The errors of two
+    evidences are added in quadrature. The error of a probability follows by the delta method, so it
+    is reliable only if ``mcse`` is small compared with one nat. Models are ranked by evidence, not
+    by probability; the two orders can differ if prior probabilities are not equal. A model whose
+    evidence is not known (NaN, or plus infinity) comes last, and makes the probability of every
+    model undefined; leave it out to compare the others.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
     Returns
     -------
     BayesFactor
-        With its error, and in words.
+        The Bayes factor with its error, and in words.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
     Notes
     -----
     The words are the category of Kass and Raftery (1995, section 3.2) that the estimate lies in.
-    Where the interval reaches into other categories, the category is uncertain.
+    If the interval extends into other categories, the category is uncertain.
 
     Examples
     --------
@@ -232,12 +232,12 @@ def _in_words(log_bf: float) -> str:
 def _entry(parameter: str, model: Source) -> _Entry:
     if isinstance(model, LogEvidence):
         evidence, fingerprint = model, ""
-        doubt = "Its data are not known: make sure that all models have the same."
+        doubt = "Its data are not known: make sure that all models have the same data."
     else:
         group = evidence_of(model, parameter)
         evidence = estimate_of(model, parameter)
         fingerprint = str(group.attrs.get(schema.FINGERPRINT, ""))
-        doubt = "It has no observed data to check: make sure that all models have the same."
+        doubt = "It has no observed data to check: make sure that all models have the same data."
     doubts = [] if fingerprint else [doubt]
     if evidence.status != "ok":
         doubts.insert(0, f"{evidence.status}: {with_pointer(evidence.status, evidence.message)}")
@@ -294,7 +294,7 @@ def _table(entries: Mapping[str, _Entry], prior: Floats) -> pd.DataFrame:
     evidence = [entry.evidence for entry in entries.values()]
     value = np.array([item.value for item in evidence], np.float64)
     mcse = np.array([item.mcse for item in evidence], np.float64)
-    value[value == np.inf] = np.nan  # no evidence either
+    value[value == np.inf] = np.nan  # the evidence is not known either
     best = int(np.argmax(np.where(np.isnan(value), -np.inf, value)))
     with np.errstate(invalid="ignore"):  # minus infinity against minus infinity is NaN
         log_bf = value - value[best]
@@ -331,7 +331,7 @@ def _probabilities(value: Floats, mcse: Floats, prior: Floats) -> tuple[Floats, 
     jacobian = -np.outer(prob, prob)
     np.fill_diagonal(jacobian, 0.0)
     np.fill_diagonal(jacobian, -jacobian.sum(axis=1))
-    # A model of probability zero does not matter, however badly its evidence is known.
+    # A model of probability zero contributes no error, however uncertain its evidence is.
     with np.errstate(invalid="ignore"):
         terms = np.where(jacobian == 0.0, 0.0, jacobian * mcse)
     return prob, np.sqrt((terms**2).sum(axis=1))
@@ -344,7 +344,7 @@ def _reach(table: pd.DataFrame, entries: Mapping[str, _Entry]) -> Floats:
 
 
 def _warn_of_ties(table: pd.DataFrame, reach: Floats) -> pd.DataFrame:
-    """Add a warning to the best model and to those that this run cannot tell from it."""
+    """Add a warning to the best model and to those that the runs cannot distinguish from it."""
     log_bf = table["log_bf"].to_numpy()[1:]
     best = table.index[0]
     unsure = np.flatnonzero(np.isfinite(log_bf) & np.isnan(reach[1:])) + 1

@@ -47,12 +47,12 @@ def to_datatree(
     recommended : str
         Name of the estimator that `log_evidence` returns by default.
     posterior : mapping of str to ndarray, shape (n_chains, n_draws, ...)
-        Draws with equal weights, in constrained space. Empty: the group is left out.
+        Draws with equal weights, in constrained space. If it is empty, the group is left out.
     fingerprint : str
-        Of the observed data, as `fingerprint` returns it; empty when nothing is observed.
+        Fingerprint of the observed data, from `fingerprint`; empty if nothing is observed.
     random_seed : any
-        What the user gave, or the entropy that was used instead; stored as a number where 64 bits
-        hold it, else as text.
+        The seed that the user gave, or the entropy that was used instead; stored as a number if it
+        fits into 64 bits, else as text.
     versions : mapping of str to str
         Versions of packages by name; ``"pm_evidence"`` is also the inference library's.
     sample_stats : mapping of str to ndarray, shape (n_chains, n_draws, ...), optional
@@ -77,7 +77,7 @@ def to_datatree(
     ValueError
         If the estimates are unusable (none, equal names, ``recommended`` not among them), the
         record has no forward block or traces of the wrong length, or an array has an object
-        dtype or another number of chains and draws than the rest.
+        dtype or a different number of chains and draws from the rest.
     """
     samples = {
         schema.POSTERIOR: dict(posterior),
@@ -101,7 +101,7 @@ def to_datatree(
         schema.SCHEMA: schema.SCHEMA_VERSION,
         schema.RECOMMENDED: recommended,
         schema.METHOD: record.method,
-        # an int as it is where 64 bits hold it, else as text: both can be passed again
+        # stored as a number if it fits into 64 bits, else as text; both can be passed again
         schema.RANDOM_SEED: random_seed,
         schema.FINGERPRINT: fingerprint,
     }
@@ -118,7 +118,7 @@ def log_evidence(dt: xr.DataTree, *, estimator: str | None = None) -> LogEvidenc
     Parameters
     ----------
     dt : DataTree
-        From ``sample_evidence``, `attach_evidence`, or a file that one of them was saved to.
+        From ``sample_evidence``, `attach_evidence`, or a file to which one of them was saved.
     estimator : str, optional
         Name of an estimator; the recommended one by default.
 
@@ -132,8 +132,8 @@ def log_evidence(dt: xr.DataTree, *, estimator: str | None = None) -> LogEvidenc
     TypeError
         If ``dt`` is not a DataTree.
     ValueError
-        If it has no group ``log_evidence`` or an incomplete one, other observed data than those
-        that the evidence was computed from, or no estimator of that name.
+        If it has no group ``log_evidence`` or an incomplete one, observed data that differ from
+        those that the evidence was computed from, or no estimator of that name.
     """
     return estimate_of(dt, "dt", estimator)
 
@@ -144,15 +144,15 @@ def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
     Parameters
     ----------
     idata : DataTree
-        Draws that the user already has, from ``pm.sample`` say. It is not changed.
+        Draws that the user already has, for example from ``pm.sample``. It is not changed.
     evidence : DataTree
         From ``sample_evidence``.
 
     Returns
     -------
     DataTree
-        ``idata`` with the groups ``log_evidence``, ``work`` and ``annealing`` of ``evidence``;
-        groups of these names that were there already are replaced. All else is as in ``idata``.
+        ``idata`` with the groups ``log_evidence``, ``work`` and ``annealing`` of ``evidence``,
+        which replace existing groups of these names. All other groups are those of ``idata``.
 
     Raises
     ------

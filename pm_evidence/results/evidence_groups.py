@@ -88,7 +88,7 @@ def _bridge_work(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
 
 
 def annealing_group(record: RunRecord) -> xr.Dataset:
-    """Return the schedule, its diagnostics over and of all blocks, and the kernel of each stage.
+    """Return the schedule, the diagnostics over all blocks and of each, and the kernel settings.
 
     Stage ``k`` lies between ``beta[k]`` and ``beta[k + 1]`` in both directions.
     """
@@ -128,8 +128,8 @@ def _average_trace(
 ) -> dict[str, NDArray[np.float64]]:
     """Average the diagnostics over blocks.
 
-    The variance is that of all blocks together, so it counts what the block means differ by;
-    without that it would be too small where a block is a small population.
+    The variance is that of all blocks together, including the variance of the block means. Without
+    this it would be too small if blocks are small populations.
     """
     stacks: dict[str, NDArray[np.float64]] = {}
     for name in schema.TRACE_UNITS:
@@ -138,7 +138,7 @@ def _average_trace(
             _check_length(f"{name} of {direction} block {item.block}", row, n_stages)
         stacks[name] = np.stack(rows)
     means = {name: stack.mean(axis=0) for name, stack in stacks.items()}
-    # an infinite energy has no variance: NaN says so; a huge one an infinite variance
+    # infinite energies give a variance of NaN, and very large ones an infinite variance
     with np.errstate(invalid="ignore", over="ignore"):
         means["energy_var"] = means["energy_var"] + stacks["energy_mean"].var(axis=0)
     return means

@@ -1,4 +1,4 @@
-"""What posterior draws that a user hands over say against themselves."""
+"""Signs that posterior draws given by a user are not from the posterior."""
 
 import warnings
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from pm_evidence.results import schema
 
 __all__ = ["doubt_of_draws"]
 
-# Vehtari et al. (2021) ask for 1.01 of long runs. Among many coordinates of two short chains some
-# exceed that by chance; none of 200 exceeded 1.02 with 500 independent draws in each chain.
+# Vehtari et al. (2021) recommend 1.01 for long runs. Among many coordinates of two short chains,
+# some exceed that by chance; none of 200 exceeded 1.02 with 500 independent draws in each chain.
 _LARGEST_RHAT = 1.05
-_LEAST_DRAWS = 4  # halves of a chain that R-hat can compare
+_LEAST_DRAWS = 4  # per chain, because R-hat compares halves of chains
 _MOST_COORDINATES = 500  # each takes some milliseconds
 
 
 def doubt_of_draws(dt: xr.DataTree, draws: Mapping[str, NDArray[Any]]) -> str:
-    """Return why posterior draws may not be from the posterior; empty where nothing says so.
+    """Return why draws may not be from the posterior; empty if there is no sign of it.
 
     Parameters
     ----------
     dt : DataTree
-        Where they come from; divergences are read from its ``sample_stats``.
+        The source of the draws; divergences are read from its ``sample_stats``.
     draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
         The draws of each free variable.
 
     Notes
     -----
     R-hat is the rank-normalised one of Vehtari et al. (2021), for at most 500 coordinates of each
-    variable, evenly spaced. One chain alone has none.
+    variable, evenly spaced. A single chain has no R-hat.
     """
     doubts = []
     n_divergent, n = _divergences(dt)
@@ -47,7 +47,7 @@ def doubt_of_draws(dt: xr.DataTree, draws: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _divergences(dt: xr.DataTree) -> tuple[int, int]:
-    """Return how many draws diverged, and of how many that is known."""
+    """Return the number of divergent draws, and the number of draws for which this is known."""
     if schema.SAMPLE_STATS not in dt.children or "diverging" not in dt[schema.SAMPLE_STATS]:
         return 0, 0
     diverging = dt[schema.SAMPLE_STATS].to_dataset()["diverging"].values
@@ -55,7 +55,7 @@ def _divergences(dt: xr.DataTree) -> tuple[int, int]:
 
 
 def _largest_rhat(values: NDArray[Any]) -> float:
-    """Return the largest R-hat of the coordinates of a variable; 1 where there is none."""
+    """Return the largest R-hat of the coordinates of a variable; 1 if there is none."""
     from arviz_stats.base import array_stats
 
     n_chains, n_draws = values.shape[:2]
@@ -64,6 +64,6 @@ def _largest_rhat(values: NDArray[Any]) -> float:
         return 1.0
     step = -(-flat.shape[2] // _MOST_COORDINATES)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a coordinate that never moves has none
+        warnings.simplefilter("ignore", RuntimeWarning)  # a constant coordinate has no R-hat
         rhat = array_stats.rhat(flat[:, :, ::step], chain_axis=0, draw_axis=1)
     return float(np.nanmax(np.append(rhat, 1.0)))

@@ -1,4 +1,4 @@
-"""Fingerprints of observed data, to tell whether two models saw the same."""
+"""Fingerprints of observed data, to tell whether two models have the same data."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ __all__ = ["describe_observed", "fingerprint", "observed_fingerprint", "posterio
 
 
 def fingerprint(observed: Mapping[str, NDArray[Any]]) -> str:
-    """Return a fingerprint of observed data, to tell whether two models saw the same.
+    """Return a fingerprint of observed data, to tell whether two models have the same data.
 
     Parameters
     ----------
     observed : mapping of str to ndarray
         Observed arrays, any shape, numeric; masked entries and NaN count as missing. Names and
-        order play no part, so models that name their likelihood differently still match.
+        order do not matter, so models that name their likelihood differently still match.
 
     Returns
     -------
     str
         SHA-256 in hexadecimal, over the multiset of arrays as float64 with their shapes; empty
-        when there is nothing observed (no array, or arrays of no entries only).
+        if nothing is observed (no array, or only empty arrays).
 
     Raises
     ------
@@ -36,7 +36,7 @@ def fingerprint(observed: Mapping[str, NDArray[Any]]) -> str:
     Notes
     -----
     Integers, booleans and floats of equal value match; float32 data match float64 data only
-    where they are exactly equal. Arrays of shape ``(n,)`` and ``(n, 1)`` do not match.
+    if they are exactly equal. Arrays of shape ``(n,)`` and ``(n, 1)`` do not match.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def fingerprint(observed: Mapping[str, NDArray[Any]]) -> str:
 
 
 def observed_fingerprint(dt: xr.DataTree) -> str:
-    """Return the fingerprint of the group ``observed_data``; empty where there is none."""
+    """Return the fingerprint of the group ``observed_data``; empty if there is none."""
     if schema.OBSERVED_DATA not in dt.children:
         return ""
     group = dt[schema.OBSERVED_DATA]
@@ -69,14 +69,14 @@ def describe_observed(dt: xr.DataTree) -> str:
 def posterior_of(
     dt: Any, observed: Mapping[str, NDArray[Any]], parameter: str = "reverse_start"
 ) -> dict[str, NDArray[Any]]:
-    """Return the posterior draws of a DataTree, if they are given the same observed data.
+    """Return the posterior draws of a DataTree, after checking their observed data.
 
     Parameters
     ----------
     dt : DataTree
         With the groups ``posterior`` and, unless nothing is observed, ``observed_data``.
     observed : mapping of str to ndarray
-        Observed data of the model that the draws are wanted for.
+        Observed data that the draws must be conditioned on.
     parameter : str
         Name of the argument, for the error.
 
@@ -89,7 +89,7 @@ def posterior_of(
     TypeError
         If ``dt`` is not a DataTree.
     ValueError
-        If it has no posterior draws, or other observed data.
+        If it has no posterior draws, or different observed data.
     """
     if not isinstance(dt, xr.DataTree):
         raise TypeError(
@@ -104,7 +104,7 @@ def posterior_of(
         )
     if observed_fingerprint(dt) != fingerprint(observed):
         raise ValueError(
-            f"{parameter} must hold the posterior given the model's own data, got draws given "
+            f"{parameter} must hold the posterior given the data of this model, got draws given "
             f"{describe_observed(dt)}, whose values or shapes differ; sample this model with "
             "pm.sample, and pass the whole result."
         )

@@ -16,7 +16,7 @@ from pm_evidence.results.stored import evidence_of, group_of, incomplete, variab
 
 __all__ = ["estimate", "to_record"]
 
-_NUMBERS = ("inf", "-inf", "nan")  # as `_plain` of arviz_groups writes what JSON cannot hold
+_NUMBERS = ("inf", "-inf", "nan")  # texts of numbers, as `_plain` of arviz_groups writes them
 
 
 def estimate(
@@ -27,11 +27,11 @@ def estimate(
     Parameters
     ----------
     dt : DataTree or RunRecord
-        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file that one of
-        them was saved to; or what `to_record` made of it.
+        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file to which
+        one of them was saved; or the record that `to_record` returns for it.
     estimators : str or sequence of str, optional
-        Names of estimators, in the order that they are wanted in. Those that the run itself reports
-        if left out, the recommended one first.
+        Names of estimators, in the order of the result. If left out, those that the run itself
+        reports, the recommended one first.
 
     Returns
     -------
@@ -41,27 +41,29 @@ def estimate(
     Raises
     ------
     TypeError
-        If ``dt`` is neither a DataTree nor a record, or ``estimators`` is not a name or several.
+        If ``dt`` is neither a DataTree nor a record, or ``estimators`` is neither a name nor a
+        sequence of names.
     ValueError
-        As `to_record`; or if an estimator is unknown, or needs what this run did not make.
+        As `to_record`; or if an estimator is unknown, or not available for this run.
 
     Notes
     -----
-    An estimate that the run reported comes out the same, to the last bit and with its status. This
-    includes all that was decided after the work had been done: the limit that ended the run
-    (``max_time``, ``max_draws``), the verdict on a noisy estimate of the likelihood, and with
-    ``potentials="prior"`` the normalising constant of the prior, which is taken off every estimate.
+    An estimate that the run reported is reproduced exactly, including its status. This also holds
+    for what was determined after the work: the limit that ended the run (``max_time``,
+    ``max_draws``), the check of a noisy estimate of the likelihood and, with
+    ``potentials="prior"``, the normalising constant of the prior, which is subtracted from every
+    log evidence.
 
     Estimators that the run did not report have the statuses of their own functions in
-    ``pm_evidence.estimators``: no other estimate has been held against them. Where they apply:
+    ``pm_evidence.estimators``, which do not compare them with other estimates. Available are:
 
-    - ``jarzynski``, ``lower_bound`` and ``cumulant_forward`` to every run (the last one where no
+    - ``jarzynski``, ``lower_bound`` and ``cumulant_forward`` for every run (the last one if no
       path has weight zero);
     - ``bar``, ``histogram``, ``histogram_posterior``, ``jarzynski_reverse``, ``cumulant``,
-      ``cumulant_reverse`` and ``upper_bound`` to runs in both directions;
-    - ``smc`` and ``single_run`` to runs with islands, also those that reverse paths start from;
-      ``power_posterior`` to runs of islands alone;
-    - ``importance`` and ``bridge`` where the run fitted a density.
+      ``cumulant_reverse`` and ``upper_bound`` for runs in both directions;
+    - ``smc`` and ``single_run`` for runs with islands, including islands that reverse paths start
+      from; ``power_posterior`` for runs of islands alone;
+    - ``importance`` and ``bridge`` if the run fitted a density.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def estimate(
     for name in (names := list(names)):
         if not isinstance(name, str) or name not in there:
             raise ValueError(
-                f"estimators must be among those that this run has the work for, "
+                f"estimators must be among those that are available for this run, "
                 f"{', '.join(map(repr, there))}, got {described(name)}; choose others, or sample "
                 "with another method."
             )
@@ -103,23 +105,23 @@ def to_record(dt: xr.DataTree) -> RunRecord:
     Parameters
     ----------
     dt : DataTree
-        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file that one of
-        them was saved to.
+        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file to which
+        one of them was saved.
 
     Returns
     -------
     RunRecord
-        All that estimators read of a run: work, traces, bridges and origins of every block, to the
-        last bit. Draws are not among it (``draws``, ``log_weight``, ``fit_draws`` and ``visited``
-        are None); those of the posterior are in the group ``posterior`` of ``dt``. In ``info`` a
-        bool is 0 or 1, and None an empty text.
+        All data of a run that estimators need, exactly: work, traces, bridges and origins of every
+        block. Draws are not included (``draws``, ``log_weight``, ``fit_draws`` and ``visited`` are
+        None); those of the posterior are in the group ``posterior`` of ``dt``. In ``info`` a bool
+        is 0 or 1, and None is an empty text.
 
     Raises
     ------
     TypeError
         If ``dt`` is not a DataTree.
     ValueError
-        If a group or a part of it is missing, or the result was stored by a version of the schema
+        If a group or a part of it is missing, or the result was stored with a version of the schema
         that does not have the trace of each block.
     """
     facts = evidence_of(dt, "dt").attrs
@@ -166,7 +168,7 @@ class _Reader:
         if values.dtype.kind not in "iu":
             raise ValueError(
                 f"dt must hold whole numbers as {key!r} in its group {schema.WORK!r}, got dtype "
-                f"{values.dtype}; read the file again as sample_evidence wrote it."
+                f"{values.dtype}; read the original file that sample_evidence wrote."
             )
         return values
 
@@ -177,7 +179,7 @@ class _Reader:
     def blocks(
         self, direction: str, stage: str, *, bridged: bool = True
     ) -> tuple[BlockRecord, ...]:
-        """Return the blocks of a direction; none where the run did not go there."""
+        """Return the blocks of a direction; empty if the run has none."""
         if direction not in self.work:
             return ()
         path, block = f"{direction}_path", f"{direction}_block"
@@ -219,18 +221,18 @@ class _Reader:
     def _parts(
         self, values: NDArray[Any], key: str, dim: str, index: NDArray[Any]
     ) -> list[NDArray[Any]]:
-        """Return what belongs to each block, of a variable with one entry for each path."""
+        """Return the entries of each block, of a variable with one entry for each path."""
         belongs = self.whole(f"{dim}_block", dim)
         if not np.isin(belongs, index).all():
             raise ValueError(
                 f"dt must have a block for every entry of {key!r} in its group {schema.WORK!r}, "
                 f"got {dim}_block={belongs[~np.isin(belongs, index)][0]} among blocks "
-                f"{', '.join(map(str, index))}; read the file again as sample_evidence wrote it."
+                f"{', '.join(map(str, index))}; read the original file that sample_evidence wrote."
             )
         return [values[belongs == i] for i in index]
 
     def _bridges(self, index: NDArray[Any]) -> list[tuple[Any, Any] | None]:
-        """Return the work between the fitted density and the target, None where there is none."""
+        """Return the work between the fitted density and the target; None if there is none."""
         sides = []
         for name in schema.BRIDGE:
             if name not in self.work:
@@ -243,18 +245,18 @@ class _Reader:
         if len(trace) != n_blocks:
             raise ValueError(
                 f"dt must have as many {direction} blocks in its group {schema.ANNEALING!r} as in "
-                f"{schema.WORK!r}, got {len(trace)} and {n_blocks}; read the file again as "
-                "sample_evidence wrote it."
+                f"{schema.WORK!r}, got {len(trace)} and {n_blocks}; read the original file that "
+                "sample_evidence wrote."
             )
 
 
 def _facts(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of the run among the attributes, checked as far as estimates rest on them.
+    """Return the facts of the run among the attributes, after checking those that estimates use.
 
     Raises
     ------
     ValueError
-        If one is missing, or something else than a run leaves.
+        If one is missing, or has a value that no run stores.
     """
     try:
         names = json.loads(attrs[schema.FACTS])
@@ -266,8 +268,8 @@ def _facts(attrs: Mapping[str, Any]) -> dict[str, Any]:
         if name in facts and not holds(facts[name]):
             raise ValueError(
                 f"dt must have {rule} as the attribute {name!r} of its group "
-                f"{schema.LOG_EVIDENCE!r}, got {described(facts[name])}; read the file again as "
-                "sample_evidence wrote it."
+                f"{schema.LOG_EVIDENCE!r}, got {described(facts[name])}; read the original file "
+                "that sample_evidence wrote."
             )
     for together in _TOGETHER:
         if 0 < len(facts.keys() & set(together)) < len(together):
@@ -300,7 +302,7 @@ def _is_estimate(value: Any) -> bool:
         return False
 
 
-# What estimates read of ``info``: what belongs together, and what each has to be.
+# Facts of ``info`` that estimates use: those that occur only together, and the rule for each.
 _TOGETHER = (
     ("log_likelihood_variance", "n_particles", "noise_acceptance"),
     ("stopped_by", "target_mcse"),

@@ -1,7 +1,7 @@
 """Names of the groups, dimensions and attributes of a stored run.
 
-Writers and readers share these names, so that a file written today can be read by
-whoever knows this page. ``SCHEMA_VERSION`` rises when a name changes its meaning.
+Writers and readers share these names, so this module documents the format of files.
+``SCHEMA_VERSION`` is raised when names are added or change their meaning.
 """
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
     "WORK",
 ]
 
-# 2: the trace of each block, and where each posterior draw comes from. What 1 holds means the same.
+# 2 adds the trace of each block and the origin of each posterior draw. Names of 1 are unchanged.
 SCHEMA_VERSION = "2"
 FIRST_WITH_RECORDS = 2
 INFERENCE_LIBRARY = "pm_evidence"
@@ -66,7 +66,7 @@ DRAW = "draw"
 SAMPLE_DIMS = (CHAIN, DRAW)
 ESTIMATOR = "estimator"
 STAGE = "stage"
-ISLAND_STAGE = "island_stage"  # islands that reverse paths start from have stages of their own
+ISLAND_STAGE = "island_stage"  # islands that reverse paths start from have their own stages
 BETA_POINT = "beta_point"
 DIRECTION = "direction"
 
@@ -96,8 +96,8 @@ RANDOM_SEED = "random_seed"
 FINGERPRINT = "fingerprint"
 FACTS = "facts"  # names of those attributes that are the ``info`` of the record
 
-# Attribute of ``posterior`` and variable of ``sample_stats``: what kind of source the draws come
-# from, and which one each draw comes from. Draws of different origin are independent.
+# Attribute of ``posterior`` and variable of ``sample_stats``: the kind of source of the draws, and
+# the source of each draw. Draws of different origin are independent.
 DRAWN_FROM = "drawn_from"
 DRAW_ORIGIN = "origin"
 

@@ -1,4 +1,4 @@
-"""Groups of a stored result, checked as they are read: a file may be another's, cut or changed."""
+"""Groups of a stored result, checked when read: a file may be foreign, incomplete or changed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,8 @@ from pm_evidence.results.observed import describe_observed, observed_fingerprint
 __all__ = ["estimate_of", "evidence_of", "group_of", "incomplete", "not_a_tree", "variable_of"]
 
 _PER_STAGE = (schema.DIRECTION, schema.STAGE)
-# What readers need of each group: variables with their dimensions. Those with an index have labels.
+# Variables that each group must have or may have, with their dimensions; then dimensions that must
+# have labels.
 _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     schema.LOG_EVIDENCE: dict.fromkeys(
         ("value", "mcse", "lower", "upper", "status", "message"), (schema.ESTIMATOR,)
@@ -35,7 +36,7 @@ _TEXTS = ("status", "message")
 
 
 def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
-    """Return a group of this package with all that readers need of it.
+    """Return a group of this package, after checking that it has all that readers need.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
     TypeError
         If ``dt`` is not a DataTree.
     ValueError
-        If the group is missing, or a part of it, or has another dtype or other dimensions.
+        If the group or a part of it is missing, or has the wrong dtype or dimensions.
     """
     if not isinstance(dt, xr.DataTree):
         raise TypeError(not_a_tree(parameter, dt))
@@ -75,14 +76,14 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
     if name == schema.ANNEALING and sizes[schema.BETA_POINT] != sizes[schema.STAGE] + 1:
         raise ValueError(
             f"{parameter} must have one inverse temperature more than stages in its group "
-            f"{name!r}, got {sizes[schema.BETA_POINT]} and {sizes[schema.STAGE]}; read the file "
-            "again as sample_evidence wrote it."
+            f"{name!r}, got {sizes[schema.BETA_POINT]} and {sizes[schema.STAGE]}; read the "
+            "original file that sample_evidence wrote."
         )
     return group
 
 
 def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
-    """Return the group ``log_evidence`` with its attributes, as far as it can be relied on.
+    """Return the group ``log_evidence`` with its attributes, after checking it.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
         If ``dt`` is not a DataTree.
     ValueError
         If the group is missing or incomplete, was written by a later version of this package, or
-        belongs to other observed data than those beside it.
+        does not belong to the observed data in ``dt``.
     """
     group = group_of(dt, schema.LOG_EVIDENCE, parameter)
     for name in (schema.SCHEMA, schema.RECOMMENDED, schema.FINGERPRINT):
@@ -108,15 +109,15 @@ def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
     if recommended not in names:
         raise ValueError(
             f"{parameter} must hold the estimate that it recommends, {recommended!r}, got "
-            f"{', '.join(map(repr, names)) or 'none'}; read the file again as sample_evidence "
-            "wrote it."
+            f"{', '.join(map(repr, names)) or 'none'}; read the original file that "
+            "sample_evidence wrote."
         )
     stored = str(group.attrs[schema.FINGERPRINT])
     if schema.OBSERVED_DATA in dt.children and _fingerprint(dt, parameter) != stored:
         raise ValueError(
             f"{parameter} must hold the observed data that its evidence was computed from, got "
             f"{describe_observed(dt)} with other values or shapes; run sample_evidence with these "
-            "data, or put the old data back."
+            "data, or restore the old data."
         )
     return group
 
@@ -177,7 +178,7 @@ def _estimators(group: xr.Dataset) -> list[str]:
 
 
 def not_a_tree(parameter: str, value: Any) -> str:
-    """Return the message for what is not a DataTree."""
+    """Return the message for a value that is not a DataTree."""
     return (
         f"{parameter} must be an xarray.DataTree, got {type(value).__name__}; "
         "pass what sample_evidence or pm.sample returned, or open its file with "
@@ -206,7 +207,7 @@ def variable_of(
     Raises
     ------
     ValueError
-        If the variable is missing, or has another dtype or other dimensions.
+        If the variable is missing, or has the wrong dtype or dimensions.
     """
     _check_variable(group, name, key, dims, parameter)
     values: NDArray[Any] = group[key].values
@@ -223,8 +224,8 @@ def _check_variable(
     if found.dims != dims or found.dtype.kind not in kinds:
         raise ValueError(
             f"{parameter} must hold {what} with the dimensions {dims} as {key!r} in its group "
-            f"{name!r}, got dtype {found.dtype} and {found.dims}; read the file again as "
-            "sample_evidence wrote it."
+            f"{name!r}, got dtype {found.dtype} and {found.dims}; read the original file that "
+            "sample_evidence wrote."
         )
 
 
@@ -233,7 +234,7 @@ def _check_version(version: Any, parameter: str) -> None:
     if not text.isdecimal():
         raise ValueError(
             f"{parameter} must have a whole number as {schema.SCHEMA!r}, got {text!r}; read the "
-            "file again as sample_evidence wrote it."
+            "original file that sample_evidence wrote."
         )
     if int(text) > int(schema.SCHEMA_VERSION):
         raise ValueError(
@@ -245,6 +246,6 @@ def _check_version(version: Any, parameter: str) -> None:
 def incomplete(parameter: str, group: str, missing: str) -> str:
     """Return the message for a group that lacks something."""
     return (
-        f"{parameter} must have {missing} in its group {group!r}, got none; read the file again as "
-        "sample_evidence wrote it, or sample again."
+        f"{parameter} must have {missing} in its group {group!r}, got none; read the original file "
+        "that sample_evidence wrote, or sample again."
     )

@@ -1,4 +1,4 @@
-"""Posterior summaries whose Monte Carlo error is that of how the draws were made."""
+"""Posterior summaries with Monte Carlo errors that account for how the draws were made."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["summary"]
 Floats = NDArray[np.float64]
 Functions = Mapping[str, Callable[[xr.Dataset], Any]]
 
-_STATISTIC = "summary"  # dimension that ArviZ lays statistics out along
+_STATISTIC = "summary"  # dimension of the statistics in the output of ArviZ
 _MOST_DECIMALS = 300  # of a float
 
 
@@ -35,15 +35,15 @@ def summary(
     ci_kind: str | None = None,
     round_to: int | str = "auto",
 ) -> pd.DataFrame:
-    """Summarise the posterior of a run, with Monte Carlo errors that are right for its draws.
+    """Summarise the posterior of a run, with Monte Carlo errors that are valid for its draws.
 
     Parameters
     ----------
     dt : DataTree
         From ``sample_evidence`` or ``simulate_and_certify``.
     var_names : str or sequence of str, optional
-        Variables of the group ``posterior``; all of them by default. An empty list leaves only
-        ``funcs``.
+        Variables of the group ``posterior``; all of them by default. With an empty list only
+        ``funcs`` are summarised.
     funcs : mapping of str to callable, optional
         Functions of the posterior by name. Each is called with the posterior as a Dataset and
         returns a DataArray with its dimensions ``chain`` and ``draw``, and any others; for example
@@ -55,9 +55,10 @@ def summary(
     ci_prob : float, optional
         Probability of the credible interval; ``rcParams["stats.ci_prob"]`` of ArviZ by default.
     ci_kind : {"eti", "hdi"}, optional
-        Its kind: equal tails or highest density; ``rcParams["stats.ci_kind"]`` by default.
+        Kind of the interval: equal tails or highest density; ``rcParams["stats.ci_kind"]`` by
+        default.
     round_to : int or {"auto", "none"}
-        Decimals. ``"auto"`` leaves every number the digits that its error leaves.
+        Number of decimals. With ``"auto"`` every number has the digits that its error justifies.
 
     Returns
     -------
@@ -65,30 +66,30 @@ def summary(
         One row for each variable or component. ``mean``, ``sd`` and the ends of the interval are
         those of ``arviz.summary``. ``mcse_mean`` and ``mcse_sd`` are the Monte Carlo standard
         errors of ``mean`` and ``sd``, and ``ess_mean`` is the number of independent draws whose
-        mean has the same error. They are NaN where all draws come from one island or path.
+        mean has the same error. They are NaN if all draws come from one island or path.
 
     Raises
     ------
     TypeError
         If ``dt`` is not a DataTree, or ``funcs`` is not a mapping of names to functions.
     ValueError
-        If ``dt`` has no posterior, does not hold where its draws come from, or a function returns
-        anything but one value for each draw; and as ``arviz.summary``.
+        If ``dt`` has no posterior, does not hold the origin of its draws, or a function returns
+        anything but one value for each draw; and in the cases in which ``arviz.summary`` raises it.
 
     Notes
     -----
-    ``arviz.summary`` takes every chain as a time series. The draws of this package are none: those
-    of one island share ancestors, and those of independent paths were resampled by their weights.
-    ``sample_stats["origin"]`` holds which island, path or draw of the fitted density each draw
-    comes from, and the attribute ``drawn_from`` of ``posterior`` says which of the three it is.
-    Draws of different origin are independent. So the variance of a mean is the sum over origins of
-    the squared sum of the deviations ``(x - mean) / n`` of their draws, times ``k / (k - 1)`` for
-    ``k`` origins: the variance of a ratio estimate from ``k`` clusters. Draws that were resampled
-    often count by how often, and islands by the weight that they were resampled with. The error of
-    ``sd`` follows by the delta method.
+    ``arviz.summary`` treats every chain as a time series. The draws of this package do not form
+    time series: draws of one island share ancestors, and draws of independent paths were resampled
+    by their weights. ``sample_stats["origin"]`` holds the island, path or draw of the fitted
+    density that each draw comes from, and the attribute ``drawn_from`` of ``posterior`` tells which
+    of the three it is. Draws of different origin are independent. Therefore the variance of a mean
+    is the sum over origins of the squared sum of the deviations ``(x - mean) / n`` of their draws,
+    times ``k / (k - 1)`` for ``k`` origins: the variance of a ratio estimate from ``k`` clusters.
+    Draws count as often as they were resampled, and so do islands. The error of ``sd`` follows by
+    the delta method.
 
-    With 16 islands an error has 15 degrees of freedom, so a 95 % interval reaches 2.13 errors to
-    each side. Distrust it where a few islands or paths carry most of the draws.
+    With 16 islands an error has 15 degrees of freedom, so a 95 % interval extends 2.13 errors to
+    each side. The error is not reliable if most draws come from a few islands or paths.
 
     Examples
     --------
@@ -111,8 +112,8 @@ def summary(
     data = data.assign(_evaluated(posterior, {} if funcs is None else funcs))
     if not data.data_vars:
         raise ValueError(
-            "var_names must name at least one variable where there are no funcs, got none; leave "
-            "it out for all of them."
+            "var_names must name at least one variable if there are no funcs, got none; leave it "
+            "out for all of them."
         )
     numbers = data.map(lambda values: values.astype(np.float64))  # bools cannot be subtracted
     found = of_arviz(
@@ -152,7 +153,7 @@ def _check_look(coords: Any, ci_prob: Any, ci_kind: Any, round_to: Any) -> None:
     ):
         raise ValueError(
             f"round_to must be a number of decimals, 'auto' or 'none', got {described(round_to)}; "
-            "leave it out for the digits that errors leave."
+            "leave it out for the digits that the errors justify."
         )
 
 
@@ -170,8 +171,8 @@ def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
     stats = dt[schema.SAMPLE_STATS].to_dataset() if schema.SAMPLE_STATS in dt.children else {}
     if schema.DRAWN_FROM not in posterior.attrs or schema.DRAW_ORIGIN not in stats:
         raise ValueError(
-            f"dt must hold where its posterior draws come from (sample_stats[{schema.DRAW_ORIGIN!r}"
-            f"], and the attribute {schema.DRAWN_FROM!r} of the posterior), got draws of another "
+            f"dt must hold the origin of its posterior draws (sample_stats[{schema.DRAW_ORIGIN!r}]"
+            f", and the attribute {schema.DRAWN_FROM!r} of the posterior), got draws of another "
             "sampler or of an earlier version of this package; use arviz.summary for draws of "
             "pm.sample, or sample again with sample_evidence."
         )
@@ -181,7 +182,7 @@ def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def _check_draws(posterior: xr.Dataset, origin: xr.DataArray) -> None:
-    """Raise ValueError if draws are no numbers, or have no origin each."""
+    """Raise ValueError if draws are not numbers, or if any of them has no origin."""
     of_draws = {
         str(name): values
         for name, values in posterior.data_vars.items()
@@ -191,8 +192,8 @@ def _check_draws(posterior: xr.Dataset, origin: xr.DataArray) -> None:
     if origin.dtype.kind not in "iu" or set(origin.dims) != set(schema.SAMPLE_DIMS):
         raise ValueError(
             f"dt must hold one whole number for each draw as sample_stats[{schema.DRAW_ORIGIN!r}], "
-            f"got dtype {origin.dtype} and {origin.dims}; read the file again as sample_evidence "
-            "wrote it."
+            f"got dtype {origin.dtype} and {origin.dims}; read the original file that "
+            "sample_evidence wrote."
         )
     if (
         len(of_draws) < len(posterior.data_vars)
@@ -201,27 +202,25 @@ def _check_draws(posterior: xr.Dataset, origin: xr.DataArray) -> None:
     ):
         raise ValueError(
             f"dt must hold numbers for each chain and draw in its group {schema.POSTERIOR!r}, got "
-            f"dtypes {kinds}; read the file again as sample_evidence wrote it."
+            f"dtypes {kinds}; read the original file that sample_evidence wrote."
         )
     if not origin.size:
-        raise ValueError(
-            "dt must hold at least one posterior draw, got none; select less narrowly."
-        )
+        raise ValueError("dt must hold at least one posterior draw, got none; select more draws.")
     for name in schema.SAMPLE_DIMS:
         if origin.sizes.get(name) != posterior.sizes.get(name):
             raise ValueError(
                 f"dt must hold the origin of each of its {posterior.sizes.get(name)} entries along "
-                f"{name!r}, got {origin.sizes.get(name)}; select from all groups of dt alike."
+                f"{name!r}, got {origin.sizes.get(name)}; make the same selection in all groups."
             )
 
 
 def _selected(
-    posterior: Any,  # a Dataset, which ArviZ takes, too, though its annotation does not say so
+    posterior: Any,  # a Dataset, which ArviZ accepts although its annotation does not say so
     var_names: str | Sequence[str] | None,
     filter_vars: str | None,
     coords: Mapping[str, Any] | None,
 ) -> xr.Dataset:
-    """Return the variables asked for, each with the labels asked for."""
+    """Return the requested variables, each with the requested labels."""
     from arviz_base import extract
 
     if isinstance(var_names, Sequence) and not len(var_names):
@@ -288,7 +287,7 @@ def _errors(values: xr.DataArray, origin: xr.DataArray) -> xr.DataArray:
 
 
 def _of_mean_and_sd(x: Floats, origin: NDArray[np.int64]) -> tuple[float, float, float]:
-    """Return effective number of draws, and the errors of mean and standard deviation."""
+    """Return the effective number of draws, and the errors of mean and standard deviation."""
     deviation = x - x.mean()
     variance = float(np.mean(deviation**2))
     of_mean = spread((deviation / x.size, origin)).mcse
@@ -300,7 +299,7 @@ def _of_mean_and_sd(x: Floats, origin: NDArray[np.int64]) -> tuple[float, float,
 
 
 def _rounded(table: pd.DataFrame, round_to: int | str) -> pd.DataFrame:
-    """Return the table with the decimals asked for."""
+    """Return the table with the requested decimals."""
     if round_to == "none":
         return table
     if round_to != "auto":

@@ -1,4 +1,4 @@
-"""A table of compared models: a DataFrame that shows what is read first, with fitting digits."""
+"""A table of compared models: a DataFrame that shows its main columns with suitable digits."""
 
 import re
 from collections.abc import Callable
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 __all__ = ["EvidenceTable"]
 
-# What is shown, with its heading in print.
+# Columns that are shown, with their headings.
 _SHOWN = {
     "log_evidence": "log evidence",
     "log_bf": "log Bayes factor",
     "prob": "probability",
     "status": "status",
 }
-_WIDTH = 80  # of text where pandas names none
+_WIDTH = 80  # of text, if pandas sets none
 _MINUS = "\N{MINUS SIGN}"
 
 
 class EvidenceTable(pd.DataFrame):
-    """A DataFrame from ``pe.compare``, which shows few of its columns.
+    """A DataFrame from ``pe.compare``, which shows only its main columns.
 
     Its text, its HTML in a notebook, `style` and `to_latex` show log evidence, log Bayes factor,
-    probability and status, where numbers have the digits that their errors leave: ``-31.036(8)``.
-    All columns are there as in any DataFrame, and what is made from the table, such as
+    probability and status, with the digits that the errors justify: ``-31.036(8)``. All columns can
+    be used as in any DataFrame. A table that is made from it, such as
     ``table[["log_bf", "log_bf_mcse"]]`` or ``pandas.DataFrame(table)``, is an ordinary DataFrame
-    that shows all of its own.
+    that shows all of its columns.
     """
 
     @property
@@ -70,7 +70,7 @@ class EvidenceTable(pd.DataFrame):
 
     @property
     def style(self) -> "Styler":
-        """A pandas ``Styler`` of the columns shown, whose cells keep their numbers."""
+        """A pandas ``Styler`` of the main columns, whose cells keep their numbers."""
         if not self._is_whole():
             return super().style
         styler = pd.DataFrame(self).style
@@ -84,15 +84,15 @@ class EvidenceTable(pd.DataFrame):
         return styler
 
     def to_latex(self, buf: Any = None, **kwargs: Any) -> Any:
-        r"""Write the columns shown as a LaTeX table, numbers as ``$-31.036(8)$``.
+        r"""Write the main columns as a LaTeX table, with numbers such as ``$-31.036(8)$``.
 
         Parameters
         ----------
         buf : path or file, optional
             Where to write; a string is returned if it is left out.
         **kwargs
-            Passed to ``pandas.DataFrame.to_latex``. With ``columns`` the table is written as by
-            pandas, with those columns and plain numbers.
+            Passed to ``pandas.DataFrame.to_latex``. With ``columns``, pandas writes the table, with
+            those columns and plain numbers.
         """
         if "columns" in kwargs or not self._is_whole():
             return super().to_latex(buf, **kwargs)
@@ -124,7 +124,7 @@ class EvidenceTable(pd.DataFrame):
 
 
 def _constant(value: Any, text: str) -> str:
-    """Return the text of a cell, whatever its value."""
+    """Return ``text``, which is shown instead of the value of a cell."""
     return text
 
 
@@ -137,7 +137,7 @@ def _in_latex(number: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a name with the characters escaped that LaTeX reads as commands."""
+    """Return a text in which the characters that LaTeX reads as commands are escaped."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     special |= {character: f"\\{character}" for character in "&%$#_{}"}
     return "".join(special.get(character, character) for character in text)

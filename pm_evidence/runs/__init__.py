@@ -1,1 +1,1 @@
-"""From a target to a result: setup, rounds of blocks until the error is met, and the DataTree."""
+"""From a target to a result: setup, rounds of blocks until the error is small, and the DataTree."""

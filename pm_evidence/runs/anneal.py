@@ -1,4 +1,4 @@
-"""One target through a run: its setup, the rounds, and what belongs to every record."""
+"""The run of one target: its setup, the rounds, and the facts that every record holds."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from pm_evidence.samplers.reverse_starts import ReverseStarts
 
 __all__ = ["anneal", "warn_of"]
 
-# A larger share of proposals at which the density is NaN is worth a warning.
+# A warning is issued if the density is NaN at a larger share of the proposals.
 _NAN_SHARE = 1e-3
 
 
@@ -33,7 +33,7 @@ def anneal(
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    with display.compiling():  # a gradient, where the kernel wants one
+    with display.compiling():  # the gradient, if the kernel needs it
         setup = annealing_setup(target, kernel)
     record, evidence = run.anneal(setup, display, starts)
     record, evidence = with_precision(run, target, record, evidence)
@@ -49,14 +49,14 @@ def _nothing_to_sample(target: Any) -> RunRecord:
 
 
 def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
-    """Warn where an estimate should not be relied on, or the density was often not a number."""
+    """Warn if an estimate should not be relied on, or if the density was often NaN."""
     if evidence.status != Status.OK:
         message = with_pointer(evidence.status, evidence.message)
         warn(f"status {evidence.status!r}: {message}")
     n_nan, n = record.info.get("n_nan", 0), record.info.get("n_evaluations", 0)
     if n_nan > _NAN_SHARE * n:
         warn(
-            f"the log density was NaN at {n_nan} of {n} proposals; they were refused, so the "
-            "evidence is that of the model where its density is defined. Look for an overflow, or "
-            "for a covariance that is not positive definite."
+            f"the log density was NaN at {n_nan} of {n} proposals; they were rejected, so the "
+            "evidence only covers the region where the density is defined. Look for an overflow, "
+            "or for a covariance that is not positive definite."
         )

@@ -17,7 +17,7 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["annealing_setup", "default_method"]
 
-# The pilot wants enough particles per dimension to learn a covariance from.
+# The pilot needs enough particles per dimension to estimate a covariance.
 _PILOT_PARTICLES_PER_DIMENSION = 10
 _NOISY_PILOT, _NOISY_PATHS = 200, 16
 
@@ -26,12 +26,12 @@ _NOISY_PILOT, _NOISY_PATHS = 200, 16
 def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
     """Return how a target is annealed, with the kernel that the user asks for.
 
-    Targets that are no PyMC model have a method of this name.
+    Targets that are not a PyMC model have a method of this name.
 
     Raises
     ------
     TypeError
-        If the target is of no known kind.
+        If the target is of an unknown kind.
     ValueError
         If the kernel does not suit the target.
     """
@@ -84,7 +84,8 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
 def default_method(given: Any) -> str:
     """Return the name of the method that ``method="auto"`` stands for.
 
-    Sequential Monte Carlo for PyMC models: its error was smaller at like time in those compared.
+    It is sequential Monte Carlo for PyMC models, whose error was smaller in equal time in a
+    comparison of several models.
     """
     if is_native(given):
         return str(given.method)

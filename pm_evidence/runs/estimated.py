@@ -1,4 +1,4 @@
-"""What a run does besides where the likelihood is estimated: how precisely, and what that means."""
+"""Runs with an estimated likelihood: the number of particles, and the noise of the estimate."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,10 +20,10 @@ __all__ = ["kernel_of_prior", "with_particles", "with_precision"]
 def with_particles(
     target: Any, kernel: str | Kernel, chosen: Sampler, seed: int, report: Report
 ) -> tuple[Any, str | Kernel]:
-    """Return a target and a kernel as they are annealed.
+    """Return the target and the kernel that are used for annealing.
 
-    An estimated target gets its numbers of particles, and the sampler's own moves where the user
-    names none; any other is returned as it is.
+    For an estimated likelihood, numbers of particles are chosen, and the kernel is that of the
+    sampler unless ``kernel`` is a kernel object. Any other target is returned unchanged.
     """
     if not isinstance(target, EstimatedTarget):
         return target, kernel
@@ -37,14 +37,14 @@ def with_particles(
 
 
 def kernel_of_prior(target: Any, kernel: str | Kernel) -> str | Kernel:
-    """Return what moves the run that normalises a prior, whose likelihood is not estimated."""
+    """Return the kernel of the run that normalises a prior, where no likelihood is estimated."""
     return "auto" if isinstance(target, EstimatedTarget) else kernel
 
 
 def with_precision(
     run: Run, target: Any, record: RunRecord, evidence: list[LogEvidence]
 ) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with what is known of the noise of an estimated likelihood."""
+    """Return record and estimates with the measured noise of an estimated likelihood."""
     drawn = posterior_draws(run, record) if isinstance(target, EstimatedTarget) else None
     if drawn is None:
         return record, evidence

@@ -16,11 +16,12 @@ class Limits:
     target_mcse : float or None
         Error in nats at which the run ends; None for a single round.
     max_time : float
-        Seconds after which no further round starts.
+        Seconds; a further round starts only if it is expected to end within this time.
     max_draws : float
-        Number of draws beyond which no further round starts.
+        Largest number of draws that further rounds may add up to.
     asked : bool
-        Whether the user set any of them: a run that ends before it has the error then says so.
+        Whether the user set any of these limits. The status then tells if the run ended before it
+        reached ``target_mcse``.
     """
 
     target_mcse: float | None = None

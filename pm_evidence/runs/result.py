@@ -35,7 +35,7 @@ class PosteriorDraws:
         In the target's own coordinates.
     origin : ndarray of int64, shape (n_chains, n_draws)
         Index of the island, of the path, or of the draw from the fitted density that each draw
-        comes from: draws of different origin are independent.
+        comes from. Draws of different origin are independent.
     drawn_from : str
         ``"islands"``, ``"paths"`` or ``"importance"``.
     """
@@ -63,13 +63,13 @@ def result_of(
     target : Target
         What was annealed.
     record : RunRecord
-        What it left behind.
+        The record of the run.
     evidence : list of LogEvidence
         Estimates, the recommended one first.
     drawn : PosteriorDraws or None
         Posterior draws.
     potentials : str
-        What potentials counted as.
+        Whether potentials count as part of the likelihood or of the prior.
     options : dict
         Coordinates, dimensions and further groups that the user asks for.
     """
@@ -131,10 +131,11 @@ def _adder(target: Any) -> Any:
 def posterior_draws(
     run: Run, record: RunRecord, evidence: Sequence[LogEvidence] = ()
 ) -> PosteriorDraws | None:
-    """Return posterior draws of equal weight; None where the run left none.
+    """Return posterior draws of equal weight, or None if the run has no draws.
 
-    Draws of islands have the weight of their island. Where the estimates say that islands hold
-    modes in wrong shares and importance sampling is right, its draws are taken by their weights.
+    Draws of islands are resampled by the weights of the islands. If the estimates show that the
+    islands hold modes in wrong proportions but importance sampling is reliable, draws from the
+    fitted density are resampled by their importance weights instead.
     """
     blocks = [block for block in record.islands or record.forward if block.draws is not None]
     if not blocks:
@@ -175,21 +176,21 @@ def _drawn_by_weight(
 def _drawn_by_island(
     blocks: Sequence[BlockRecord], rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the draws of islands, each island with the weight of its evidence.
+    """Return the draws of islands, resampled by the evidence of each island.
 
-    As far as the islands differ by more than each states of itself: differences that are noise of
-    their evidence say nothing of their draws (the shrinkage of James and Stein 1961).
+    Log weights are shrunk by the share of their variance that the islands themselves report:
+    differences of evidence that are only noise do not concern the draws (James and Stein 1961).
     """
     parts = [np.asarray(block.draws) for block in blocks]
     length = min(len(part) for part in parts)
-    # islands of a later round may be larger; draws lie in random order of their chains
+    # islands of a later round may be larger: draws are taken at equal distances
     parts = [part[np.arange(length) * len(part) // length] for part in parts]
     draws = np.concatenate(parts)
     origin = np.repeat(np.array([block.block for block in blocks], np.int64), length)
     log_z = -np.concatenate([block.work for block in blocks])
     between = float(log_z.var(ddof=1)) if len(blocks) > 1 else 0.0
     within = float(np.mean([block.relative_variance for block in blocks]))
-    if not between > within:  # also where the islands state nothing of themselves
+    if not between > within:  # also if the islands report no variance (NaN)
         return draws, origin
     log_weight = (1.0 - within / between) * (log_z - log_z.max())
     weight = normalised(np.repeat(log_weight, length))
@@ -200,7 +201,7 @@ def _drawn_by_island(
 def _in_chains(
     draws: Floats, origin: NDArray[np.int64], drawn_from: str, n_chains: int
 ) -> PosteriorDraws:
-    """Return draws as chains of equal length; islands of later rounds lengthen them."""
+    """Return draws as chains of equal length, which are longer after several rounds."""
     length = len(draws) // n_chains
     n = n_chains * length
     return PosteriorDraws(

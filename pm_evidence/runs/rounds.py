@@ -1,4 +1,4 @@
-"""Rounds of blocks until the error is met: from an annealing setup to a record and estimates."""
+"""Rounds of blocks until the error is small: from an annealing setup to a record and estimates."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ __all__ = ["Run"]
 
 Floats = NDArray[np.float64]
 
-# A round makes at most so many times the draws of all rounds before it: the error that the number
-# is computed from is an estimate itself.
+# Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
+# the error that the number of draws is computed from is itself an estimate.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
 
 
@@ -48,13 +48,13 @@ class Run:
     cores : int
         Threads.
     executor : Executor or None
-        Where blocks run instead.
+        Runs the blocks instead of threads, if given.
     seed : int
         Seed of all streams.
     schedule : Schedule
         How inverse temperatures are found.
     name : str
-        Of the method; that of ``sampler`` if left out.
+        Name of the method; that of ``sampler`` if left out.
     limits : Limits
         When rounds end.
     """
@@ -118,13 +118,13 @@ class Run:
         return replace(record, info={**kept, **info}), found
 
     def _grown(self, record: RunRecord, before: int) -> int:
-        """Return the number of particles or paths so far; a round that adds none would not end."""
+        """Return the number of particles or paths so far; raise TypeError if it has not grown."""
         done = self.sampler.units(record, self.size)
         if done <= before:
             raise TypeError(
                 f"extended() of the sampler {self.sampler.name!r} must add blocks, got {done} "
-                f"particles or paths after a round that began with {before}; return the record "
-                "with new blocks appended."
+                f"particles or paths after a round and {before} before it; return the record with "
+                "new blocks appended."
             )
         return done
 
@@ -143,7 +143,7 @@ class Run:
         )
 
     def _shown_on(self, display: Display) -> Any:
-        """Return what runs blocks and shows their progress; see ``RunContext.execute``."""
+        """Return a function that runs blocks and shows progress; see ``RunContext.execute``."""
 
         def execute(title: str, tasks: Sequence[Task], plan: Plan) -> tuple[BlockRecord, ...]:
             display.begin(title, len(tasks), plan.n_stages)
@@ -155,7 +155,7 @@ class Run:
         return run_blocks(tasks, cores=self.cores, executor=self.executor, **shown)
 
     def _bridged(self, record: RunRecord, bridging: Bridging) -> RunRecord:
-        """Return the record with a bridge to every island, and with what a survey found."""
+        """Return the record with a bridge for every island and the findings of the survey."""
         if not record.islands and not record.of_islands:
             return self._checked(record, bridging)
         islands = bridging.extend(record.islands or record.forward, self._run)
@@ -168,7 +168,7 @@ class Run:
         return replace(record, forward=islands, info=info)
 
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
-        """Return a record of paths alone with a check by importance sampling, once."""
+        """Return a record without islands with a check by importance sampling, made only once."""
         if bridging.found is not None or not bridging.possible:
             return record
         log_weight = np.concatenate([block.log_weight for block in record.forward])
@@ -183,7 +183,7 @@ class Run:
         return replace(record, forward=(first, *record.forward[1:]), info=info)
 
     def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, Status]:
-        """Return how many draws to add (0: none), and the limit that ends the run, or ``"ok"``."""
+        """Return how many draws to add (0: none), and the limit that ended the run, or ``"ok"``."""
         limits = self.limits
         if limits.target_mcse is None or found.status == Status.UNBOUNDED:
             return 0, Status.OK

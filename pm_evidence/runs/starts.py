@@ -1,4 +1,4 @@
-"""Posterior draws of the user's that reverse paths start from."""
+"""Posterior draws, given by the user, that reverse paths start from."""
 
 from collections.abc import Mapping
 from functools import singledispatch
@@ -18,7 +18,7 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["starts_from"]
 
-# Groups of neighbouring draws of the user's chains that count as independent.
+# Number of groups of neighbouring draws of the user's chains; groups count as independent.
 _GROUPS = 16
 
 
@@ -30,7 +30,7 @@ def starts_from(target: Any, given: Any) -> ReverseStarts | None:
     target : Target
         What is annealed.
     given : DataTree, ndarray or None
-        Posterior draws; states, for native targets. None leaves the starts to the sampler.
+        Posterior draws, or states of a native target. If it is None, the sampler finds the starts.
 
     Raises
     ------
@@ -47,8 +47,8 @@ def starts_from(target: Any, given: Any) -> ReverseStarts | None:
 
 @singledispatch
 def _starts(target: Any, given: Any) -> ReverseStarts:
-    # parameters of a native target are not stored with arrays of states, and moves are cheap:
-    # paths relax before they start
+    # an array does not tell the parameters of the target that its states come from, and moves are
+    # cheap: paths relax before they start
     if isinstance(given, np.ndarray):
         x = target.check(given, "reverse_start")
         return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
@@ -71,8 +71,8 @@ def _(target: PyMCTarget, given: Any) -> ReverseStarts:
 @_starts.register
 def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
     raise ValueError(
-        "reverse_start must be left out where the likelihood is estimated: posterior draws do not "
-        "hold the estimates that they came with."
+        "reverse_start must be left out if the likelihood is estimated: posterior draws do not "
+        "include the estimates of their likelihood."
     )
 
 
@@ -82,7 +82,7 @@ def _(target: ModelTarget, given: Any) -> ReverseStarts:
 
 
 def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:
-    """Return the group of each draw: neighbouring draws of a chain are alike."""
+    """Return the group of each draw: neighbouring draws of a chain share a group."""
     parts = max(_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws
     groups: NDArray[np.int64] = (np.arange(n_chains)[:, None] * parts + part).ravel()
@@ -93,9 +93,9 @@ def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
     doubt = doubt_of_draws(given, draws)
     if doubt:
         warn(
-            f"reverse_start must hold draws from the posterior, but {doubt}: reverse paths from "
-            "there may miss a part of it. Sample again with a non-centred model, a higher "
-            "target_accept or longer chains, or leave reverse_start out."
+            f"reverse_start must hold draws from the posterior, but {doubt}: these draws, and the "
+            "reverse paths from them, may miss a part of it. Sample again with a non-centred "
+            "model, a higher target_accept or longer chains, or leave reverse_start out."
         )
 
 

@@ -1,1 +1,1 @@
-"""The loops over stages (weigh, resample, move) that leave a record of the run."""
+"""Samplers: they loop over stages (weigh, resample, move) and return a record of the run."""

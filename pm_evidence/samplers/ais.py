@@ -24,12 +24,13 @@ __all__ = ["AIS"]
 
 Floats = NDArray[np.float64]
 
-# Variance of the work that stages are made for if moves were perfect. The better half of what
-# forward and reverse paths tell is lost where it exceeds about 4, and moves are not perfect.
+# The number of stages is chosen so that the work would have this variance if moves were perfect.
+# Imperfect moves increase it, and above about 4 most of the information in the paths is lost.
 _IDEAL_VARIANCE = 1.5
 _STAGES = (20, 5000)
-# Islands that reverse paths start from hold this many times as many draws as paths need, and may
-# cost this share of what the paths do: all reverse paths inherit how the islands share out modes.
+# Islands that reverse paths start from hold at least this many times as many draws as there are
+# paths, and more if that costs no more than this share of the paths: if the islands have the modes
+# in wrong proportions, so have all reverse paths.
 _SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
 
 
@@ -37,30 +38,30 @@ _SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
 class AIS(Annealer):
     """Annealed importance sampling (Neal 2001; Habeck 2017, Eq. 2 to 6), forward and reverse.
 
-    A pilot learns a schedule and a kernel for each of its stages; every stage is then cut into
-    equal parts, and independent paths follow from the prior. The same kernels, reversed, carry
-    posterior draws back to the prior. The work of both directions gives Bennett's estimate, and
-    each direction certifies the other.
+    A pilot learns a schedule and a kernel for each of its stages. Every stage is then divided into
+    equal parts, along which independent paths run from the prior to the posterior. The reversed
+    kernels run paths from posterior draws back to the prior. The work of both directions gives
+    Bennett's estimate, and each direction checks the other.
 
     Parameters
     ----------
     direction : str
         ``"both"`` or ``"forward"``.
     n_stages : int, optional
-        Number of inverse temperatures after the first, about. By default so many that the work
-        would have a variance of 1.5 if every move were perfect, as the pilot tells.
+        Approximate number of stages. By default it is the number for which the work would have a
+        variance of 1.5 if every move were perfect, estimated from the pilot.
     ess : float
-        Effective sample size that the pilot's stages keep, as a share.
+        Effective sample size at every stage of the pilot, as a share of its particles.
     reverse_start : DataTree or ndarray, optional
-        Posterior draws of the same model and data, from ``pm.sample`` say, that reverse paths
-        start from. Divergences among them, or an R-hat above 1.05, give a warning. By default
-        they come from independent islands of sequential Monte Carlo. For a native target a result
-        of an earlier run, or an array of states, shape ``(n, ...)``.
+        Posterior draws of the same model and data, for example from ``pm.sample``, that reverse
+        paths start from. Divergences among them, or an R-hat above 1.05, give a warning. By default
+        they come from independent islands of sequential Monte Carlo. For a native target: the
+        result of an earlier run, or an array of states, shape ``(n, ...)``.
     islands : int
         Number of these islands, at least 2.
     relaxation : int
-        Number of moves at the target that a reverse path makes first where it starts from a state
-        near the target (native targets) or shares one exact draw with others
+        Number of moves at the target before a reverse path begins, if it starts from a state near
+        the target (native targets) or from an exact draw that it shares with other paths
         (`simulate_and_certify`).
     """
 
@@ -101,7 +102,7 @@ class AIS(Annealer):
         return self._reverse(context, super().extended(context, record, draws), draws, starts)
 
     def _islands(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
-        """Return the record with islands, whose draws ``draws`` reverse paths start from."""
+        """Return the record with islands from which ``draws`` reverse paths can start."""
         islands = SMC(islands=self.islands, ess=self.ess, chain_length=self.chain_length)
         affordable = _SHARE_OF_COST * 2.0 * draws * context.plan.n_stages / context.coarse.n_stages
         n = int(np.clip(max(affordable, _SURPLUS * draws) / self.islands, *_ISLAND_SIZES))
@@ -129,8 +130,8 @@ class AIS(Annealer):
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan with every stage cut into equal parts."""
-        # a stage that keeps the share ``ess`` has, for normal work, the variance -log(ess), and
-        # cutting it into r parts leaves a part in r of that
+        # if the work is normal, a stage with an effective share ``ess`` has the variance
+        # -log(ess), and dividing the stage into r equal parts reduces this by the factor r
         ideal = plan.n_stages**2 * -np.log(self.ess) / _IDEAL_VARIANCE
         n_stages = self.n_stages or int(np.clip(ideal, *_STAGES))
         beta = refine(plan.beta, n_stages)
@@ -183,9 +184,9 @@ class AIS(Annealer):
     ) -> BlockRecord:
         """Run a path from every draw in ``start`` back to the reference.
 
-        The mirror image of ``run_block``: reversed kernels in the opposite order, each before the
-        step of the work that it comes after on the way forward. ``n_moves`` moves at the target
-        come before, to part paths that start from the same draw.
+        The reversal of ``run_block``: the reversed kernels are applied in the opposite order, each
+        before the change of ``beta`` that precedes it on forward paths. Before that, ``n_moves``
+        moves are made at the target, which separate paths that start from the same draw.
         """
         n = len(start)
         chains = streams(block_seeds(seed, Phase.REVERSE, block)[1], n)
@@ -214,7 +215,7 @@ class AIS(Annealer):
 
 @dataclass(frozen=True)
 class _ReverseBlock:
-    """A block from the target to the reference: all that a worker needs."""
+    """A task for a worker: one block of paths from the target to the reference."""
 
     sampler: AIS
     path: Path

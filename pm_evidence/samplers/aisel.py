@@ -11,7 +11,7 @@ from pm_evidence.samplers.smc import SMC
 
 __all__ = ["AISEL"]
 
-# Seeds that an estimate is a function of where a move renews only some of them.
+# Number of seeds of an estimate if a move renews only some of them.
 _RENEWED_SEEDS = 50
 
 
@@ -20,11 +20,11 @@ class AISEL:
     """Annealed importance sampling with an estimated likelihood (Tran et al., Algorithm 1).
 
     States are parameters together with the seeds of their likelihood estimate, and moves
-    are pseudo-marginal. With resampling, particles are annealed in independent islands, the
-    batches of section 3.1, and a density that a pilot fitted to the posterior serves for
-    importance sampling (IS squared) and for a bridge. Without, paths
-    are independent and go forward and reverse: on the space of parameters and seeds the reverse
-    run is as valid as for a known likelihood, so Bennett's ratio holds.
+    are pseudo-marginal. With resampling, particles are annealed in independent islands (the
+    batches of section 3.1), and a density that the pilot fits to the posterior is used for
+    importance sampling (IS squared) and for a bridge. Without resampling, independent paths run
+    in both directions: on the joint space of parameters and seeds reverse paths are as valid as
+    for a known likelihood, so Bennett's acceptance ratio can be used.
 
     Parameters
     ----------
@@ -32,28 +32,28 @@ class AISEL:
         ``"systematic"``, ``"stratified"``, ``"residual"``, ``"ssp"`` or ``"multinomial"``; None
         for independent paths.
     islands : int
-        Number of independent populations that share the draws, at least 2. Without resampling
-        those that reverse paths start from.
+        Number of independent populations that share the draws, at least 2. Without resampling,
+        reverse paths start from these populations.
     chain_length : int
-        States that each resampled particle leaves behind; 1 is the paper's algorithm. See
-        ``pe.SMC``.
+        Number of states kept from the chain of each resampled particle; 1 is the paper's
+        algorithm. See ``pe.SMC``.
     resample_below : float
-        With ``chain_length=1``, see ``pe.SMC``.
+        Used with ``chain_length=1``; see ``pe.SMC``.
     burn_in : int
-        Moves of a state before the one that is kept.
+        Number of moves whose states are discarded before each state that is kept.
     ess : float
-        Effective sample size that every stage keeps, as a share.
+        Effective sample size at every stage, as a share of the particles.
     n_stages : int, optional
-        Number of inverse temperatures after the first, where the pilot does not choose it.
+        Number of stages, if the pilot does not choose it.
     renewal : float
-        Share of its seeds that a move renews, up to 1: below, old and new estimates are
-        correlated. Worth it where estimates are noisy and the data are many.
+        Share of its seeds that a move renews, at most 1. With a smaller share, old and new
+        estimates are correlated. This helps if the estimates are noisy and there are many data.
 
     Notes
     -----
     The estimators ``smc`` and ``jarzynski`` are products of mean weights; ``importance`` is the
-    mean weight of draws from the fitted density, recommended where that fits; ``power_posterior``
-    is the trapezoid of Eq. 9 to 11.
+    mean weight of draws from the fitted density, recommended if the fit is good;
+    ``power_posterior`` is the trapezoidal rule of Eq. 9 to 11.
     """
 
     resampling: str | None = "systematic"
@@ -76,14 +76,14 @@ class AISEL:
         check_share("ess", self.ess, 0.5)
         if self.n_stages is not None:
             check_count("n_stages", self.n_stages, 1, MOST_STAGES)
-        # these two belong together by the rule of SMC
+        # SMC checks that these two are compatible
         SMC(chain_length=self.chain_length, resample_below=self.resample_below)
         if real_number(self.renewal) != 1.0:
             check_share("renewal", self.renewal, 0.1)
 
     @property
     def annealer(self) -> SMC | AIS:
-        """What anneals."""
+        """The sampler that runs the blocks."""
         if self.resampling is None:
             return AIS(
                 n_stages=self.n_stages,
@@ -101,10 +101,10 @@ class AISEL:
 
     @property
     def n_seeds(self) -> int:
-        """Number of seeds that an estimate of the likelihood is a function of."""
+        """Number of seeds that determine an estimate of the likelihood."""
         return 1 if self.renewal == 1.0 else _RENEWED_SEEDS
 
     @property
     def likelihood_moves(self) -> PseudoMarginal:
-        """What moves parameters and seeds."""
+        """The kernel that moves parameters and seeds."""
         return PseudoMarginal(n_steps=1 + self.burn_in, renewal=self.renewal)

@@ -1,4 +1,4 @@
-"""From islands to a bridge: a density fitted to one half serves the draws of the other."""
+"""Bridge sampling from islands, with a density fitted to the other half of the islands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +23,11 @@ Floats = NDArray[np.float64]
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
 _NO_TRACE = StageTrace(*np.empty((4, 0)))
-# The survey may cost as much as this share of the evaluations so far, or as so many gradients where
-# that is less.
+# Budget of the survey: this share of the evaluations so far, but at least this many gradients.
 _SHARE_OF_COST, _LEAST_BUDGET = 0.1, 30_000
-# Draws from the fitted density for every island: as many as it has draws of its own, or as cost
-# this share of its evaluations (a value costs about a third of a gradient), between these bounds.
+# Number of draws from the fitted density for each island: the number of its own draws, or this
+# share of its evaluations if that is more, between these bounds. (A value costs about a third of a
+# gradient.)
 _SHARE_OF_ISLAND, _DRAWS = 0.1, (250, 4000)
 
 
@@ -58,17 +58,17 @@ def _one_by_one(tasks: Sequence[Any]) -> list[Any]:
 
 
 def _n_draws(block: BlockRecord) -> int:
-    """Return how many draws from the fitted density an island is bridged with."""
+    """Return the number of draws from the fitted density for the bridge of an island."""
     affordable = int(_SHARE_OF_ISLAND * block.n_evaluations)
     return int(np.clip(max(len(np.asarray(block.draws)), affordable), *_DRAWS))
 
 
 @dataclass
 class Bridging:
-    """What a run learns for its bridge, from round to round.
+    """Adds the work of the bridge to the islands of a run, round by round.
 
-    Islands of even index are fitted by one density and those of odd index by another, and each is
-    bridged with the islands of the other half: the fit is independent of the draws it is used on.
+    One density is fitted to the islands of even index and another to those of odd index. Each is
+    used for the islands of the other half, so that a fit is independent of the draws it is used on.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ class Bridging:
     n_evaluations: int = 0
 
     def extend(self, blocks: Sequence[BlockRecord], run: Runner) -> tuple[BlockRecord, ...]:
-        """Return the islands with the work of the bridge, where there can be one.
+        """Return the islands with the work of the bridge, if a density can be fitted.
 
         Parameters
         ----------
         blocks : sequence of BlockRecord
-            All islands; those of earlier rounds have their bridge.
+            All islands; those of earlier rounds already have a bridge.
         run : callable
             Runs tasks and returns their results in order.
         """
@@ -123,7 +123,7 @@ class Bridging:
 
     @property
     def possible(self) -> bool:
-        """Whether there is a density in R^d that another can be fitted to."""
+        """Whether the target has a density in R^d, to which another can be fitted."""
         return self._posterior is not None
 
     @property
@@ -137,14 +137,14 @@ class Bridging:
         return {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
 
     def check(self, draws: Floats, log_evidence: float) -> Floats:
-        """Return the work of draws from a density fitted to weighted paths, for a check of these.
+        """Return the work of draws from a density fitted to weighted paths, to check the paths.
 
         Parameters
         ----------
         draws : ndarray, shape (n, d)
             Draws from the posterior, of equal weight.
         log_evidence : float
-            Of the run, in nats.
+            Log evidence of the run, in nats.
         """
         blocks = [
             BlockRecord(i, np.array([-log_evidence]), _NO_TRACE, draws=part)

@@ -14,10 +14,10 @@ __all__ = ["Local", "fit_locally"]
 
 Floats = NDArray[np.float64]
 
-# Gradients are differenced over this part of the length scale that the curvature itself tells,
-# which three rounds find even where it is far below the population's.
+# Step of the finite differences of gradients, relative to the length scale of the curvature. Three
+# rounds find this scale even if it is far below that of the population.
 _STEP, _ROUNDS = 1e-3, 3
-# Two peaks are one where the second lies this near to the first, in its own standard deviations.
+# Two peaks count as one if they are closer than this, in standard deviations of the first.
 _SAME = 0.5
 
 
@@ -46,7 +46,7 @@ class Local:
         return self.height - 0.5 * squares
 
     def covers(self, points: Floats, heights: Floats) -> NDArray[np.bool_]:
-        """Return which of some peaks, of shape ``(n, d)``, are this one."""
+        """Return which of the peaks at ``points``, shape ``(n, d)``, coincide with this one."""
         scaled = np.linalg.solve(self.fit.shape.factor, (points - self.fit.shape.mean).T)
         near: NDArray[np.bool_] = (scaled * scaled).sum(axis=0) < _SAME**2
         return near & (heights <= self.height + _SAME)
@@ -70,7 +70,7 @@ def fit_locally(posterior: Posterior, x: Floats, shape: Shape) -> Local | None:
     Returns
     -------
     Local or None
-        None where gradients are not finite, or curvatures differ too much for float64.
+        None if gradients are not finite, or curvatures differ too much for float64.
     """
     d = x.size
     height = float(posterior.log_density(x[None])[0])

@@ -27,7 +27,7 @@ def grow_chains(
     Parameters
     ----------
     path, kernel, beta
-        What moves the chains, and what it leaves invariant.
+        The kernel that moves the chains, and the density that it leaves invariant.
     start : State
         First states of the chains, ``n`` of them.
     length : int
@@ -35,13 +35,13 @@ def grow_chains(
     streams : ndarray of uint64, shape (n, 4)
         One stream per chain.
     watch : callable, optional
-        Sees kernel and report after every move, and returns the kernel for the next one.
+        Called with the kernel and its report after every move; returns the kernel of the next.
 
     Returns
     -------
     state : State
-        ``n * length`` states: all first ones, all second ones and so on. A chain of length 1 is
-        moved once and only its last state kept.
+        ``n * length`` states: the first states of all chains, then the second ones, and so on. A
+        chain of length 1 is moved once, and only its last state is kept.
     info : MoveInfo
         Report of all moves together.
     """

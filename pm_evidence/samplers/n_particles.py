@@ -19,8 +19,9 @@ __all__ = ["Precision", "choose_particles", "measure", "optimal_variance", "tau_
 Floats = NDArray[np.float64]
 
 _POINTS, _REPEATS = 10, 20
-# Theorem 1 assumes perfect moves. Pseudo-marginal ones lose the share exp(-sigma^2) of their
-# efficiency (Pitt, Silva, Giordani and Kohn 2012), as does a bridge to the posterior: tau is 1.
+# Theorem 1 assumes perfect moves. The efficiency of pseudo-marginal moves falls by the factor
+# exp(-sigma^2) (Pitt, Silva, Giordani and Kohn 2012), as does that of a bridge to the posterior:
+# this corresponds to tau = 1.
 _TAU_OF_MOVES = 1.0
 _PILOT, _LEAST, _MOST = 128, 2, 1_000_000
 _PILOT_CHAIN = 4
@@ -38,11 +39,11 @@ class Precision:
     variance : float
         Variance of the estimated log likelihood, the mean over posterior draws, in square nats.
     variances : tuple of float
-        The same of each estimator.
+        The variance of each estimator.
     acceptance : float
-        Largest acceptance probability that the noise leaves to a move, at beta 1.
+        Largest mean acceptance probability that moves at ``beta = 1`` can have with this noise.
     tau : float
-        Of the schedule; see ``tau_of``.
+        Factor of the schedule; see ``tau_of``.
     """
 
     n_particles: tuple[int, ...]
@@ -53,11 +54,11 @@ class Precision:
 
     @property
     def efficiency(self) -> float:
-        """Effective paths as a share of those with the likelihood known (Theorem 1)."""
+        """Effective sample size as a share of that for a known likelihood (Theorem 1)."""
         return exp(-self.tau * self.variance)
 
     def facts(self) -> dict[str, Any]:
-        """Return what to write down."""
+        """Return these numbers by name, for the record of a run."""
         return {
             "n_particles": list(self.n_particles),
             "log_likelihood_variance": self.variance,
@@ -68,10 +69,11 @@ class Precision:
 
 
 def tau_of(beta: Floats) -> float:
-    """Return the factor of the variance that is lost by estimating the likelihood.
+    """Return the factor ``tau`` that multiplies the variance in Theorem 1 of Tran et al.
 
-    Theorem 1 of Tran et al.: the effective sample size falls by ``exp(-tau sigma^2)``, with
-    ``tau = sum_t (a_t - a_{t-1}) (2 a_t - 1)``, 1 / K for K equal steps.
+    With an estimated likelihood the effective sample size falls by the factor
+    ``exp(-tau sigma^2)``, where ``tau = sum_t (a_t - a_{t-1}) (2 a_t - 1)``. For K equal steps
+    ``tau`` is 1 / K.
     """
     return float(np.sum(np.diff(beta) * (2.0 * beta[1:] - 1.0)))
 
@@ -103,7 +105,7 @@ def optimal_variance(tau: float, fixed: float, per_variance: float) -> float:
 
 
 def measure(target: EstimatedTarget, x: Floats, seed: int, tau: float = float("nan")) -> Precision:
-    """Estimate the likelihood again and again at some of the points ``x``, shape ``(n, n_dim)``."""
+    """Estimate the likelihood repeatedly at some of the points ``x``, shape ``(n, n_dim)``."""
     rng = generator(seed, Phase.PRECISION)
     points = x[rng.choice(len(x), min(_POINTS, len(x)), replace=False)]
     repeated = np.repeat(points, _REPEATS, axis=0)
@@ -130,9 +132,9 @@ def _variance(estimates: Floats) -> float:
 
 
 def _acceptance(estimates: Floats) -> float:
-    """Return the mean acceptance of a new estimate at the same point, in the long run.
+    """Return the mean acceptance probability of a new estimate at the same point, at equilibrium.
 
-    A state's own estimate is found with a probability in proportion to its value.
+    At equilibrium the probability of an estimate is proportional to its value.
     """
     rates = []
     for row in estimates:
@@ -150,25 +152,25 @@ def _acceptance(estimates: Floats) -> float:
 def choose_particles(
     target: EstimatedTarget, kernel: Kernel, seed: int, report: Report = silent
 ) -> EstimatedTarget:
-    """Return the target with numbers of particles that cost least, as a pilot tells.
+    """Return the target with the numbers of particles that cost least, found by a pilot.
 
-    Estimators whose number the user gave keep it.
+    Numbers that the user gave are not changed.
 
     Parameters
     ----------
     target : EstimatedTarget
         What is annealed.
     kernel : Kernel
-        What moves populations, untuned.
+        The untuned kernel.
     seed : int
         Seed of the run.
     report : callable
-        Told of the pilot's stages.
+        Called after every stage of the pilot.
 
     Notes
     -----
-    The variance of the estimates over the posterior is in inverse proportion to the number of
-    particles. Cost is counted, and not timed, so that the same seed gives the same number.
+    The variance of an estimate falls with the number of particles, usually in inverse proportion.
+    Cost is counted, not timed, so that the same seed gives the same number.
     """
     if not any(estimator.auto for estimator in target.estimators):
         return target
@@ -176,13 +178,13 @@ def choose_particles(
         plan = Pilot(_PILOT, _PILOT_CHAIN).run(EstimatedPath(target), kernel, seed, report)
         known = measure(target, plan.population.x, seed).variance <= NOISY_VARIANCE
         target = _settle(target, plan.population.x, tau_of(plan.beta), seed)
-        if known:  # where the posterior lies
+        if known:  # the estimates were precise enough for the pilot to find the posterior
             break
     return target
 
 
 def _settle(target: EstimatedTarget, x: Floats, tau: float, seed: int) -> EstimatedTarget:
-    """Return the target with the cheapest numbers for estimates at the points ``x``."""
+    """Return the target with the cheapest numbers of particles, measured at the points ``x``."""
     before = None
     for _ in range(_ROUNDS):
         found = measure(target, x, seed)
@@ -195,10 +197,10 @@ def _settle(target: EstimatedTarget, x: Floats, tau: float, seed: int) -> Estima
 
 
 def _fall(before: Precision | None, now: Precision) -> Floats:
-    """Return the power of the number of particles that each variance falls with.
+    """Return the exponent with which each variance falls as the number of particles grows.
 
-    1 for independent random numbers, up to 3 or so for quasi-random ones: supposing 1 there, a
-    search would go to and fro for ever.
+    It is 1 for independent random numbers and up to about 3 for quasi-random ones. With 1 assumed
+    for these, the search would oscillate.
     """
     if before is None or not np.isfinite(before.variance + now.variance):
         return np.ones(len(now.variances))
@@ -210,18 +212,18 @@ def _fall(before: Precision | None, now: Precision) -> Floats:
 
 
 def _cheapest(target: EstimatedTarget, found: Precision, tau: float, fall: Floats) -> Floats:
-    """Return the cheapest numbers of particles for the best variance in all."""
+    """Return the cheapest numbers of particles that give the optimal total variance."""
     now, variances = np.array(found.n_particles, float), np.array(found.variances)
     if not np.isfinite(found.variance):
         return 4.0 * now
     tiny = np.finfo(float).tiny
     free = np.array([estimator.auto for estimator in target.estimators])
     costs = np.array([estimator.cost() for estimator in target.estimators])
-    # with shares in proportion to sqrt(gamma^2 cost), particles are worth the same everywhere
+    # the cost is least if the shares of the variance are proportional to sqrt(gamma^2 cost)
     shares = np.sqrt(now * variances * costs[:, 1])
     root = shares[free].sum()
     best = min(optimal_variance(t, costs[:, 0].sum(), root**2) for t in (tau, _TAU_OF_MOVES))
-    # noise that is not normal sticks more, or less, than its variance tells
+    # noise that is not normal may lower the acceptance more than normal noise of this variance
     best *= min(found.acceptance / max(erfc(0.5 * sqrt(found.variance)), tiny), 1.0)
     left = max(best - variances[~free].sum(), 0.1 * best)
     wanted = left * shares / max(root, tiny)
@@ -239,7 +241,7 @@ def _with_particles(target: EstimatedTarget, numbers: Floats) -> EstimatedTarget
 
 
 def _rounded(n: float) -> int:
-    """Return an even number of about two digits, not below ``n``."""
+    """Return ``n`` rounded up to an even number of about two significant digits."""
     n = min(max(n, _LEAST), _MOST)
     unit = 10 ** max(floor(log10(n)) - 1, 0)
     return int(2 * ceil(ceil(n / unit) * unit / 2))

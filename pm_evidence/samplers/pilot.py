@@ -1,7 +1,7 @@
 """The pilot: an adaptive run that learns a schedule and the kernel of every stage.
 
-The runs that follow use both as they are. A schedule or a step size chosen from the very
-population that it moves would bias the estimate of Z; chosen by a pilot it does not.
+The runs that follow use both unchanged. If a schedule or a step size were chosen from the same
+population that it moves, the estimate of Z would be biased. A pilot avoids this bias.
 """
 
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ __all__ = ["Pilot"]
 
 Floats = NDArray[np.float64]
 
-# Rounds of moves that tune the kernel: more at first, when it knows nothing.
+# Rounds of moves that tune the kernel: more at the first stage, where it is still untuned.
 _FIRST_ROUNDS, _ROUNDS = 4, 2
-# Rounds after the last stage, so that the fitted density is known better than from one.
+# Further rounds after the last stage, so that the density is fitted to more draws.
 _FIT_ROUNDS = 4
-# Data in the wrong units would otherwise look like a run that never ends.
+# Without a limit, a run with data in the wrong units would seem never to end.
 _MAX_STAGES = 500
 
 
@@ -43,9 +43,9 @@ class Pilot:
     chain_length : int
         States per chain and stage.
     ess : float
-        Effective sample size that every stage keeps, as a share (0 to 1).
+        Effective sample size at every stage, as a share (0 to 1).
     schedule : ndarray, optional
-        Inverse temperatures to follow; found on the way if left out.
+        Inverse temperatures to follow; chosen adaptively if left out.
     """
 
     n: int
@@ -72,8 +72,8 @@ class Pilot:
             if len(kernels) == _MAX_STAGES and self.schedule is None:
                 raise NumericalError(
                     f"an adaptive schedule must end within {_MAX_STAGES} stages, got to "
-                    f"beta={betas[-1]:.2g}: the prior is very far from the data. Check their units "
-                    "and the prior's scale, or pass a schedule."
+                    f"beta={betas[-1]:.2g}: the prior is very far from the data. Check the units "
+                    "of the data and the scale of the prior, or pass a schedule."
                 )
             beta = self._next(path, state, betas[-1], len(kernels))
             log_weight = path.log_ratio(state, betas[-1], beta)
@@ -102,7 +102,7 @@ class Pilot:
     def _more(
         self, path: Path, kernel: Kernel, state: Any, chains: NDArray[np.uint64]
     ) -> tuple[Any, int]:
-        """Return the last population and more of its kind, and what that cost."""
+        """Return the last population with further draws at ``beta = 1``, and their evaluations."""
         states, spent = [state], 0
         last = state.take(np.arange(len(state) - len(chains), len(state)))
         for _ in range(_FIT_ROUNDS):

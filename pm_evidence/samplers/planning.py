@@ -1,4 +1,4 @@
-"""Schedules as users ask for them, and the plan that each leads to."""
+"""The kinds of schedules that users can ask for, and the plans made from them."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -36,20 +36,20 @@ class Schedule(Protocol):
         setup : AnnealingSetup
             What is annealed and how.
         sampler : Sampler
-            What follows the plan.
+            The sampler that follows the plan.
         size : int
             Particles of an island, or paths of the first round.
         seed : int
             Seed of the run.
         report : callable
-            Told of the pilot's stages.
+            Called after every stage of the pilot.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AdaptiveSchedule:
-    """Found by a pilot, or by a trial run where there is no kernel to tune."""
+    """A schedule found by a pilot, or by a trial run if there is no kernel to tune."""
 
     def plan(
         self, setup: AnnealingSetup, sampler: Sampler, size: int, seed: int, report: Report
@@ -67,12 +67,12 @@ ADAPTIVE = AdaptiveSchedule()
 
 @dataclass(frozen=True)
 class FixedSchedule:
-    """Inverse temperatures of the user's; a pilot tunes the kernels along them.
+    """Inverse temperatures given by the user; a pilot tunes the kernels along them.
 
     Parameters
     ----------
     beta : ndarray, shape (n_stages + 1,)
-        Rises strictly from 0 to 1.
+        Strictly increasing from 0 to 1.
     """
 
     beta: Floats
@@ -99,7 +99,7 @@ def _piloted(
     n = max(size, min(setup.n_pilot, sampler.first_round(size)), _LEAST_PILOT)
     pilot = Pilot(n, sampler.chain_length, sampler.ess, beta)
     found = pilot.run(setup.path, setup.kernel, seed, report)
-    return replace(found, population=None)  # blocks take the plan along to their workers
+    return replace(found, population=None)  # the plan is sent to the workers with every block
 
 
 def _untuned(setup: AnnealingSetup, beta: Floats) -> Plan:
@@ -107,7 +107,7 @@ def _untuned(setup: AnnealingSetup, beta: Floats) -> Plan:
 
 
 def _even_steps(setup: AnnealingSetup, n_stages: int, seed: int) -> Floats:
-    """Return a schedule of about equally hard stages, from the energies of a trial run."""
+    """Return a schedule of stages of about equal difficulty, from the energies of a trial run."""
     trial = _untuned(setup, linear(_TRIAL_STAGES))
     record = AIS().run_block(setup.path, trial, 0, _TRIAL_PATHS, seed, phase=Phase.TRIAL)
     return even_steps(trial.beta, record.trace.energy_var, n_stages)

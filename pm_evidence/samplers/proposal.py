@@ -19,16 +19,17 @@ Floats = NDArray[np.float64]
 Fit = StudentFit | StretchedFit
 Proposal = Fit | StudentMixture
 
-# Numbers of components that a population is fitted by, the next where the one before falls short
-# of this effective share of its draws, or of so many of the population's.
+# Numbers of components that are tried in turn, until the effective share of draws is good. The
+# share is estimated from draws of the mixture and from this many draws of the population.
 _COMPONENTS, _GOOD_SHARE, _JUDGES = (1, 4, 8), 0.6, 500
-# Beyond this dimension covariances of several components cannot be learnt from a population, and
-# each needs so many draws per dimension below.
+# In higher dimensions the covariances of several components cannot be learnt from a population.
+# Below, each component needs this many draws per dimension; at most this many draws are used.
 _MOST_DIMENSIONS, _DRAWS_PER_DIMENSION, _MOST_DRAWS = 60, 10, 3000
-# Weights are adapted in so many rounds of so many draws; a single draw counts as so many at most.
+# Mixture weights are adapted in this many rounds of this many draws, where the share of a single
+# draw is limited.
 _ROUNDS, _DRAWS, _LARGEST_SHARE = 3, 1000, 0.02
-# Share of the weight that is spread evenly, for no component to be lost by chance, and that of a
-# wide one with heavy tails, which bounds the weights (Hesterberg 1995).
+# Share of the weight that is spread evenly, so that no component is lost by chance, and that of a
+# wide component with heavy tails, which bounds the importance weights (Hesterberg 1995).
 _EVEN, _WIDE = 0.02, 0.05
 _SCALE_OF_WIDE, _DOF_OF_WIDE = 1.5, 4
 
@@ -40,20 +41,20 @@ def fit_proposal(
     log_evidence: float,
     rng: np.random.Generator,
 ) -> tuple[Proposal, int]:
-    """Fit a density to a population and to what a survey found beside it.
+    """Fit a density to a population and to the findings of a survey.
 
     Parameters
     ----------
     posterior : Posterior
         The density to be covered.
     draws : ndarray, shape (n, d)
-        Draws from it.
+        Draws from the posterior.
     found : Survey
         Densities at further peaks and along ridges.
     log_evidence : float
-        About the log evidence that the population covers, in nats.
+        Approximate log evidence of the region that the population covers, in nats.
     rng : numpy.random.Generator
-        For the draws that adapt the weights.
+        Source of the random numbers.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def fit_proposal(
     Notes
     -----
     Coordinates with heavy tails are stretched before the fit, see ``references.stretched``. The
-    weights of the components are adapted by importance sampling to the least Kullback-Leibler
+    weights of the components are adapted by importance sampling to minimise the Kullback-Leibler
     divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
     """
     n, d = draws.shape
@@ -93,7 +94,7 @@ def fit_proposal(
         fitted = [*_outward([wide, *parts], stretch), *found.components]
         mixture = StudentMixture.of(fitted, log_mass)
         mixture, share, value = _adapted(posterior, mixture, rng)
-        # the mean weight of draws from the posterior, where one is as good as lost if none comes
+        # the share estimated from posterior draws, which shows regions that the mixture misses
         log_weight = at_judges - mixture.log_density(judges)
         share = min(share, float(np.exp(min(value - log_mean_exp(log_weight), 0.0))))
         spent += _ROUNDS * _DRAWS
@@ -106,17 +107,17 @@ def fit_proposal(
 
 
 def _outward(parts: list[StudentFit], stretch: Stretch | None) -> Sequence[Fit]:
-    """Return the densities, fitted in coordinates with light tails, in those of the posterior."""
+    """Return densities fitted in stretched coordinates as densities in the original ones."""
     return parts if stretch is None else [StretchedFit(part, stretch) for part in parts]
 
 
 def _adapted(
     posterior: Posterior, mixture: StudentMixture, rng: np.random.Generator
 ) -> tuple[StudentMixture, float, float]:
-    """Return the mixture with better weights, and what its last draws tell.
+    """Return the mixture with adapted weights, and results of its last draws.
 
-    That is their effective share, and their estimate of log evidence. The first component keeps a
-    share of its own.
+    The results are the effective share and the estimated log evidence. The first component, which
+    is wide, keeps a minimal weight.
     """
     share, value = 0.0, -np.inf
     for _ in range(_ROUNDS):

@@ -25,12 +25,12 @@ class ReverseStarts:
     draws : ndarray, shape (n, ...)
         In the target's own coordinates.
     group : ndarray of int64, shape (n,), or None
-        Draws of different groups are independent; None: all are.
+        Draws of different groups are independent; None if all draws are.
     probability : ndarray, shape (n,), optional
-        Probability of each draw; equal ones if left out.
+        Probability of each draw; equal if left out.
     kind : str
-        From ``"islands"``, ``"relaxed"`` from a state near the target, ``"given"`` by the user, or
-        ``"exact"``: one exact draw of the target.
+        Where the draws come from: ``"islands"``; ``"relaxed"``, states near the target that have
+        to relax first; ``"given"`` by the user; or ``"exact"``, an exact draw from the target.
     """
 
     draws: NDArray[Any]
@@ -40,7 +40,7 @@ class ReverseStarts:
 
     @classmethod
     def of_islands(cls, blocks: Sequence[BlockRecord]) -> "ReverseStarts":
-        """Return the draws of islands, each island with the probability of its evidence.
+        """Return the draws of islands, with probabilities proportional to their evidence.
 
         Raises
         ------
@@ -57,10 +57,10 @@ class ReverseStarts:
 
     @property
     def relaxes(self) -> bool:
-        """Whether paths first move at the target.
+        """Whether paths first make moves at the target.
 
-        Paths that share one exact draw move apart and remain exact; those that start from a state
-        near the target relax.
+        These moves separate paths that share one exact draw, which remain exact, and relax states
+        near the target.
         """
         return self.kind in ("exact", "relaxed")
 

@@ -1,4 +1,4 @@
-"""What makes a sampler: it extends the record of a run by another round of blocks."""
+"""The contract of samplers, which extend the record of a run by rounds of blocks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class RunContext:
     seed : int
         Seed of all streams.
     starts : ReverseStarts or None
-        Where reverse paths start; None where the sampler has to find such draws.
+        Where reverse paths start; None if the sampler has to find such draws.
     execute : callable
         Runs blocks, given a title for the display, tasks and the plan that they follow; returns
         their records in order.
@@ -52,12 +52,12 @@ class Sampler(Protocol):
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name of the method."""
         ...
 
     @property
     def default_draws(self) -> int:
-        """What ``draws=None`` stands for."""
+        """Number of draws that ``draws=None`` stands for."""
         ...
 
     @property
@@ -67,42 +67,42 @@ class Sampler(Protocol):
 
     @property
     def chain_length(self) -> int:
-        """States that a resampled particle of the pilot leaves behind."""
+        """Number of states kept from the chain of each resampled particle of the pilot."""
         ...
 
     @property
     def ess(self) -> float:
-        """Effective sample size that every stage of the pilot keeps, as a share."""
+        """Effective sample size at every stage of the pilot, as a share of its particles."""
         ...
 
     @property
     def n_stages(self) -> int | None:
-        """Number of stages where the schedule is a named one."""
+        """Number of stages of a named schedule, such as ``"linear"``."""
         ...
 
     @property
     def uses_pilot(self) -> bool:
-        """Whether a pilot plans the run even where kernels are not tunable."""
+        """Whether a pilot plans the run even if kernels are not tunable."""
         ...
 
     @property
     def reverse_start(self) -> Any:
-        """Posterior draws of the user's that reverse paths start from, or None."""
+        """Posterior draws, given by the user, that reverse paths start from, or None."""
         ...
 
     @property
     def n_seeds(self) -> int | None:
-        """Seeds that an estimated likelihood is a function of; None leaves their number alone."""
+        """Number of seeds of an estimated likelihood; None leaves it unchanged."""
         ...
 
     @property
     def annealer(self) -> "Sampler":
-        """What runs the blocks: the sampler itself, or another with these settings."""
+        """The sampler that runs the blocks: this one, or another with its settings."""
         ...
 
     @property
     def likelihood_moves(self) -> PseudoMarginal:
-        """What moves states where the likelihood is estimated."""
+        """The kernel that moves states if the likelihood is estimated."""
         ...
 
     def size(self, draws: int) -> int:
@@ -110,11 +110,11 @@ class Sampler(Protocol):
         ...
 
     def first_round(self, size: int) -> int:
-        """Return how many particles or paths the first round has in all."""
+        """Return the number of particles or paths of the first round."""
         ...
 
     def unit(self, size: int) -> int:
-        """Return what the number of particles or paths of a round is a multiple of."""
+        """Return the number that the size of a round must be a multiple of."""
         ...
 
     def units(self, record: RunRecord, size: int) -> int:
@@ -133,29 +133,29 @@ class Sampler(Protocol):
 class Annealer(ABC):
     """The base of samplers that run their own blocks.
 
-    Derive from it and give ``name`` and `run_block`. By default a round consists of blocks of
+    Derive from it and define ``name`` and `run_block`. By default a round consists of blocks of
     independent paths from the reference to the target, along the plan that the pilot found.
 
     Attributes
     ----------
     name : str
-        What results call the method.
+        Name of the method in results.
     default_draws : int
-        What ``draws=None`` stands for.
+        Number of draws that ``draws=None`` stands for.
     islands : int
         Number of independent populations of a round, which are the chains of the posterior.
     chain_length : int
-        States that a resampled particle of the pilot leaves behind.
+        Number of states kept from the chain of each resampled particle of the pilot.
     ess : float
-        Effective sample size that every stage of the pilot keeps, as a share.
+        Effective sample size at every stage of the pilot, as a share of its particles.
     n_stages : int or None
-        Number of stages where the schedule is a named one, such as ``"linear"``.
+        Number of stages of a named schedule, such as ``"linear"``.
     uses_pilot : bool
-        Whether a pilot plans the run even where kernels are not tunable.
+        Whether a pilot plans the run even if kernels are not tunable.
     reverse_start : DataTree, ndarray or None
-        Posterior draws of the user's that reverse paths start from.
+        Posterior draws, given by the user, that reverse paths start from.
     n_seeds : int or None
-        Seeds that an estimated likelihood is a function of; None leaves their number alone.
+        Number of seeds of an estimated likelihood; None leaves it unchanged.
     """
 
     name: str
@@ -195,9 +195,9 @@ class Annealer(ABC):
         seed : int
             Seed of the run.
         report : callable
-            Told of every stage.
+            Called with the progress of the block.
         phase : Phase
-            What the block is run for.
+            Purpose of the block, which selects its random streams.
         """
 
     @property
@@ -207,7 +207,7 @@ class Annealer(ABC):
 
     @property
     def likelihood_moves(self) -> PseudoMarginal:
-        """What moves states where the likelihood is estimated."""
+        """The kernel that moves states if the likelihood is estimated."""
         return PseudoMarginal()
 
     def size(self, draws: int) -> int:
@@ -253,7 +253,7 @@ class _Runs(Protocol):
 
 @dataclass(frozen=True)
 class ForwardBlock:
-    """A block from the reference to the target: all that a worker needs."""
+    """A task for a worker: one block from the reference to the target."""
 
     sampler: _Runs
     path: Path
@@ -271,6 +271,6 @@ class ForwardBlock:
 
 
 def block_sizes(total: int, size: int) -> list[int]:
-    """Return the number of members of each block of a round of ``total``."""
+    """Return the sizes of the blocks of a round with ``total`` members."""
     full, rest = divmod(total, size)
     return [size] * full + [rest] * (rest > 0)

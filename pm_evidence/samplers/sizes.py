@@ -1,4 +1,4 @@
-"""Sizes beyond which an option is a mistake: the run would fill memory, or seem to hang."""
+"""Upper limits of options: with larger values a run would fill the memory, or seem to hang."""
 
 __all__ = ["MOST_ISLANDS", "MOST_MOVES", "MOST_STAGES"]
 

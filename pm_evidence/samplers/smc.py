@@ -20,8 +20,8 @@ from pm_evidence.samplers.trace import Tracer
 
 __all__ = ["SMC"]
 
-# States of every stage that are kept for a survey of the posterior: more of those early stages
-# from which modes can still be reached that later ones lose.
+# Number of states of every stage that are kept for a survey of the posterior: more of early
+# stages, from which modes can be reached that later stages have lost.
 _VISITED, _VISITED_LATER = 16, 2
 
 
@@ -29,11 +29,11 @@ _VISITED, _VISITED_LATER = 16, 2
 class SMC(Annealer):
     """Sequential Monte Carlo: reweigh, resample and move a population from prior to posterior.
 
-    A pilot learns the schedule and the kernels; each island then runs them as they are, so that
-    its estimate of Z is unbiased, and the spread of the islands gives the error. Where all
-    variables are continuous, a mixture is also fitted to the last populations and to the peaks
-    that a survey of the posterior finds. Importance sampling from it, and a bridge from it to the
-    populations, are the far more precise estimates where the fit is good.
+    A pilot learns the schedule and the kernels. Each island then uses them unchanged, so that its
+    estimate of Z is unbiased, and the spread of the islands gives the error. If all variables are
+    continuous, a mixture is also fitted to the last populations and to the peaks that a survey of
+    the posterior finds. If the fit is good, importance sampling from this mixture, and a bridge
+    from it to the populations, are far more precise.
 
     Parameters
     ----------
@@ -44,22 +44,22 @@ class SMC(Annealer):
         all states are kept (waste-free SMC, Dau and Chopin 2022). 1 is the standard algorithm: all
         particles are resampled and moved once.
     ess : float
-        Effective sample size that every stage keeps, as a share of an island's particles.
+        Effective sample size at every stage of the pilot, as a share of its particles.
     resampling : str
         ``"systematic"``, ``"stratified"``, ``"residual"``, ``"ssp"`` or ``"multinomial"``.
     resample_below : float
-        With ``chain_length=1``, resample only where the effective sample size falls below this
-        share, and at the end; particles carry their weights in between.
+        With ``chain_length=1``, resample only if the effective sample size falls below this
+        share, and at the end; in between, particles carry their weights.
     n_stages : int
-        Number of stages where the schedule is a named one.
+        Number of stages of a named schedule, such as ``"linear"``.
 
     Notes
     -----
     Del Moral, Doucet and Jasra (2006); Dau and Chopin (2022), Algorithm 3. Within an island the
     variance of Z is also estimated by adding up, over stages, the variance of the mean weight with
-    each chain as one unit (their section 4.2). It misses what chains that never leave their mode
-    pass on from stage to stage, so the reported error comes from the spread of the islands. The
-    bridge is that of Meng and Wong (1996), see ``estimators.bridge``.
+    each chain as one unit (their section 4.2). This misses the dependence between stages if chains
+    never leave their mode, so the reported error comes from the spread of the islands. The bridge
+    is that of Meng and Wong (1996), see ``estimators.bridge``.
     """
 
     islands: int = 16
@@ -148,7 +148,7 @@ class SMC(Annealer):
             block=block,
             work=np.array([-log_z]),
             trace=tracer.trace(plan.n_stages),
-            # chains lie in the order of resampling: the surplus is dropped at random
+            # states are in the order of resampling: surplus ones are dropped at random
             draws=state.to_draws()[np.sort(rng.permutation(n)[:draws])] if ended else None,
             relative_variance=variance,
             end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
@@ -159,7 +159,7 @@ class SMC(Annealer):
         )
 
     def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:
-        """Return whether particles go on with their weights, and are not resampled."""
+        """Return whether particles keep their weights instead of being resampled."""
         few = self.resample_below < 1.0 and beta < 1.0
         return few and bool(ess_share(log_weight) >= self.resample_below)
 
@@ -183,7 +183,7 @@ class SMC(Annealer):
 def _bridge(
     path: Path, fit: Any, state: Any, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the work between the pilot's fit and the target, where there is one."""
+    """Return the work between the pilot's fit and the target, or None if there is no fit."""
     if fit is None or not isinstance(path, Bridgeable):
         return None
     return path.bridge_work(fit, state, len(state), rng)
@@ -197,7 +197,7 @@ def _some(state: Any, early: bool, rng: np.random.Generator) -> NDArray[Any]:
 
 
 def _variance_of_mean(log_weight: NDArray[np.float64], n_units: int) -> float:
-    """Return the variance of the mean weight over its square, from ``n_units`` equal units.
+    """Return the relative variance of the mean weight, from ``n_units`` units of equal size.
 
     Unit ``i`` holds members ``i``, ``i + n_units`` and so on, as ``grow_chains`` lays chains out.
     """

@@ -1,4 +1,4 @@
-"""Stages of a plan: one by one, or many at a time where a kernel can."""
+"""The stages of a plan, run one at a time, or several at a time if the kernel supports it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +13,9 @@ __all__ = ["move_then_weigh", "stretches", "weigh_then_move"]
 Floats = NDArray[np.float64]
 Weighed = tuple[StageBatch, Floats, Floats]
 
-# Stages of a stretch times members: progress is told, and energies are held, by the stretch. Larger
-# arrays of doubles would be given back to the system each time, which costs more than to fill them.
+# Largest number of stages of a stretch times members; 8 stages are always allowed. Progress is
+# reported, and energies are kept in memory, for one stretch at a time. Larger arrays of doubles
+# would be returned to the operating system each time, which costs more than filling them.
 _LARGEST, _FEWEST = 32_000, 8
 
 
@@ -47,9 +48,9 @@ def weigh_then_move(
     -------
     batch : StageBatch
     energy : ndarray, shape (m, n)
-        Of the population before each stage.
+        Energies of the population before each stage.
     log_ratio : ndarray, shape (m, n)
-        Change of the log density there, from one inverse temperature to the next.
+        Change of its log density, from one inverse temperature to the next.
     """
     batch = _passage(kernel, path, state, beta[1:], streams)
     return batch, *_weighed(path, batch.before, beta[:-1], beta[1:])
@@ -64,16 +65,16 @@ def move_then_weigh(
     -------
     batch : StageBatch
     energy : ndarray, shape (m, n)
-        Of the population after each stage's move, at the inverse temperature that it goes on to.
+        Energies of the population after the move of each stage, at the next inverse temperature.
     log_ratio : ndarray, shape (m, n)
-        Change of the log density there, from that inverse temperature to the one of the move.
+        Change of its log density, from that inverse temperature to the one of the move.
     """
     batch = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
     return batch, *_weighed(path, batch.after, beta[-2::-1], beta[:0:-1])
 
 
 def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
-    """Return energies at ``start`` and log ratios from there to ``stop``, a row a stage."""
+    """Return energies at ``start`` and log ratios from there to ``stop``, one row per stage."""
     if len(start) == 1:
         first, last = float(start[0]), float(stop[0])
         return path.energy(visited, first)[None], path.log_ratio(visited, first, last)[None]

@@ -1,7 +1,7 @@
-"""A survey of the posterior: its peaks, and the ridges that populations do not follow to the end.
+"""A survey of the posterior: its peaks, and ridges that extend beyond the populations.
 
 Annealing can miss a mode, jump over a narrow spike at a first-order transition, or stop short of
-the neck of a funnel, and none of its own draws then tell. A survey climbs from positions that the
+the neck of a funnel, and its own draws do not show this. A survey climbs from positions that the
 run passed on its way, and looks below the scale of the population. What it finds becomes a part of
 the density that importance sampling draws from.
 """
@@ -21,58 +21,62 @@ __all__ = ["Survey", "survey"]
 
 Floats = NDArray[np.float64]
 
-# Evaluations of a first ascent, and of one that has to tell a slow one from an endless one.
+# Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
-# Shares of the budget of ascents, and of the scan and the probes each; a value costs about so many
+# Shares of the budget for ascents, and for the scan and the probes each; cost of a value in
 # gradients.
 _SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
-# Ascents start from batches of so many positions on the way and of as many prior draws: these are
-# independent, and hold basins that populations soon lose.
+# Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
+# independent, and some lie in basins of attraction that populations lose early.
 _BATCH = 96
-# Ascents of posterior draws that look for ridges.
+# Number of ascents from posterior draws, to look for ridges.
 _FOLLOWED = 8
-# The population is contracted towards each of its centres as if annealed to powers between these.
+# Powers between which the density is raised when the population is contracted towards a centre.
 _POWERS = (4.0, 40.0)
-# Excess of a probe's log density over the curvature's prediction that is worth an ascent, and how
-# many of those are made.
+# Ascents start from probes whose log density exceeds the prediction of the curvature by this many
+# nats, and from the highest ones; largest number of ascents from the probes of a centre.
 _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# For the scan: the highest peaks, whose curvature predicts the density; how many positions of like
-# prediction are compared with each other; nats added to their spread, which is zero where the
-# prediction is exact; how many of the positions that stand out most are climbed from.
+# For the scan: the number of highest peaks whose curvature predicts the density; the number of
+# positions with similar predictions that are compared; nats added to their spread, which is zero
+# if the prediction is exact; the number of ascents, from the positions that stand out most.
 _CENTRES, _LIKE, _EVEN_SPREAD, _ASCENTS_OF_SCAN = 4, 64, 0.1, 96
 # Least number of probes at each centre.
 _LEAST_PROBES = 100
-# Peaks that coincide: nats, and distance in the population's standard deviations.
+# Peaks coincide if they are closer than this in height, in nats, and in position, in standard
+# deviations of the population.
 _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
-# Components of so many nats less than the largest play no part, nor do more than so many.
+# Components whose log mass is this many nats below the largest are left out, as are those beyond
+# this number.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
-# A peak is a part of the population, and not the whole, where the geometric mean of its standard
-# deviations is smaller than the population's by a factor of exp(0.2).
+# A peak is only a part of the population if the geometric mean of its standard deviations is
+# smaller than that of the population by a factor of exp(0.2).
 _NARROWER = 0.2
-# Endless ascents closer than this in direction (cosine) follow one ridge; steps along a ridge.
+# Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
+# numbers of ridges, and of steps along each.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
-# A ridge is left where its mass per step has fallen by so many nats.
+# A ridge is no longer followed where its log mass per step is this many nats below its maximum.
 _RIDGE_END = 9.0
-# Nats by which a ridge must outweigh all that was found, and still grow, to be without bound.
+# The posterior counts as unbounded if the log mass along a ridge rises this many nats above that at
+# its start and above the log evidence.
 _UNBOUNDED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is known of a posterior besides a population.
+    """What a survey found in addition to the population.
 
     Parameters
     ----------
     components : list of StudentFit
         Densities at peaks and along ridges.
     log_mass : ndarray
-        About the log evidence that each of them covers, in nats.
+        Approximate log evidence of the region that each of them covers, in nats.
     n_peaks : int
         Number of distinct peaks that ascents ended at.
     unbounded : bool
-        Whether the mass along a ridge grows to its end, beyond all that was found.
+        Whether the mass along a ridge grows far beyond that at its start and the evidence.
     n_evaluations : int
-        Evaluations of the density, gradients counted alike.
+        Evaluations of the density and of its gradient.
     """
 
     components: list[StudentFit] = field(default_factory=list)
@@ -91,7 +95,7 @@ def survey(
     budget: int,
     rng: np.random.Generator,
 ) -> Survey:
-    """Look for what a run may have missed.
+    """Search for peaks and ridges that a run may have missed.
 
     Parameters
     ----------
@@ -104,11 +108,11 @@ def survey(
     visited : ndarray, shape (m, d)
         Positions that the run passed at lower inverse temperatures.
     log_evidence : float
-        Of the run, in nats.
+        Log evidence of the run, in nats.
     budget : int
         What the survey may cost, in gradients; a value counts as a third of one.
     rng : numpy.random.Generator
-        Chooses positions.
+        Source of the random numbers.
     """
     scout = _Scout(posterior, shape)
     n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
@@ -140,7 +144,7 @@ def survey(
 
 
 class _Scout:
-    """Climbs, keeps account of the peaks, and of the evaluations spent."""
+    """Makes ascents, and keeps account of the peaks and of the evaluations."""
 
     def __init__(self, posterior: Posterior, shape: Shape) -> None:
         self.posterior, self.shape = posterior, shape
@@ -150,7 +154,7 @@ class _Scout:
         self._fits: dict[int, Local | None] = {}
 
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
-        """Climb from some points and note the peaks."""
+        """Climb from some points and record the peaks."""
         found = climb(self.posterior.target, start, self.shape, most, level)
         self.spent += found.n_evaluations
         self.climbed += found.n_evaluations
@@ -176,7 +180,7 @@ class _Scout:
         """Return densities at the highest peaks, at most ``n``, that do not cover each other."""
         found: list[Local] = []
         left = np.argsort(-self.heights, kind="stable")
-        for _ in range(2 * n):  # no fit succeeds at some peaks
+        for _ in range(2 * n):  # the fit fails at some peaks
             if not left.size or len(found) == n:
                 break
             peak = int(left[0])
@@ -197,8 +201,8 @@ class _Scout:
     def scan(self, draws: Floats, visited: Floats, n: int, rng: np.random.Generator) -> None:
         """Look between prior and population for positions in the basin of another peak.
 
-        There the density is higher than at positions of like distance from the known peaks; one
-        value tells, where an ascent takes many.
+        There the density is higher than at positions of similar distance from the known peaks. A
+        single evaluation shows this, while an ascent takes many.
         """
         prior = self.posterior.draw_prior(n // 4, rng)
         x = np.concatenate([prior, visited, _between(prior, draws, n // 2, rng)])
@@ -212,11 +216,12 @@ class _Scout:
         self.climb(x[_outlying(log_density, predicted, _ASCENTS_OF_SCAN)], _FIRST)
 
     def probe(self, draws: Floats, budget: int, rng: np.random.Generator) -> None:
-        """Look below the population's scale, where a narrow and high mode would win.
+        """Look below the population's scale for a narrow and high mode.
 
-        Draws, and new ones of the curvature's shape, are contracted towards a peak, or towards the
-        population's centre, as if annealed beyond ``beta = 1``; what lies higher than the curvature
-        there predicts is climbed from.
+        Posterior draws, and normal draws with the covariance of the curvature, are contracted
+        towards a peak, or towards the population's centre, as if annealed beyond ``beta = 1``.
+        Ascents start from those of highest density, and from those whose density exceeds the
+        prediction of the curvature most.
         """
         peaks: list[Local | None] = [*self.distinct(_CENTRES)] or [None]
         centres = [self.shape.mean if peak is None else peak.fit.shape.mean for peak in peaks]
@@ -243,15 +248,16 @@ class _Scout:
             self.climb(x[top], _LONG)
 
     def components(self) -> list[Local]:
-        """Return densities at the distinct peaks, but those of negligible mass."""
+        """Return densities at the distinct peaks, except those of negligible mass."""
         found = self.distinct(3 * _MOST_PEAKS)
         found = sorted(found, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
         return [local for local in found if local.log_mass > found[0].log_mass - _NEGLIGIBLE]
 
     def ridge(self, direction: Floats, reach: float) -> list[Local]:
-        """Follow a ridge from the population's centre, a standard deviation a step.
+        """Follow a ridge from the population's centre, in steps of one standard deviation.
 
-        Each step finds the peak among the points at its distance, and fits a density there.
+        Each step finds the maximum in the hyperplane orthogonal to ``direction``, and fits a
+        density there.
         """
         x, step = self.shape.mean, _unwhitened(self.shape, direction)
         found: list[Local] = []
@@ -270,9 +276,9 @@ class _Scout:
 
 
 def _is_known(local: Local, shape: Shape, log_evidence: float) -> bool:
-    """Whether a peak is the population's own, so that the population knows its shape better.
+    """Return whether a peak is the population's own, whose draws give its shape more precisely.
 
-    A spike on top of the population is narrower, or holds more.
+    A separate spike is narrower than the population, or has more mass.
     """
     narrower = _log_volume(shape) - _log_volume(local.fit.shape)
     return narrower < _NARROWER * local.fit.shape.mean.size and local.log_mass < log_evidence + 1.0
@@ -284,7 +290,7 @@ def _log_volume(shape: Shape) -> float:
 
 
 def _grows(ridge: list[Local], log_evidence: float) -> bool:
-    """Whether the mass along a ridge grows to its end, beyond all that the run found."""
+    """Return whether the mass along a ridge grows far beyond that at its start and the evidence."""
     if len(ridge) < 2:
         return False
     mass = np.array([local.log_mass for local in ridge])
@@ -292,7 +298,7 @@ def _grows(ridge: list[Local], log_evidence: float) -> bool:
 
 
 def _directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
-    """Return the unit vectors along which ascents of draws went on without end, and how far."""
+    """Return the directions of endless ascents, as unit vectors, and how far the ascents went."""
     found: list[tuple[Floats, float]] = []
     endless = ~followed.settled & np.isfinite(followed.log_density)
     for x in followed.x[endless]:
@@ -332,9 +338,9 @@ def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArr
 
 
 def _between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """Return positions on the way from the prior to the population, as of two normals.
+    """Return positions between the prior and the population, as if both were normal.
 
-    Scales are interpolated geometrically, and centres follow as they do when precisions add up.
+    Scales are interpolated geometrically; each centre is that of a product of two normal densities.
     """
     (start, wide), (end, narrow) = (_centre_and_scale(x) for x in (prior, draws))
     wide, narrow = np.maximum(wide, 1e-300), np.maximum(np.minimum(narrow, wide), 1e-300)
@@ -351,7 +357,7 @@ def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
 
 
 def _outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
-    """Return where a density is highest beside that of positions with like predictions."""
+    """Return the positions whose density stands out most among those with similar predictions."""
     order = np.argsort(predicted, kind="stable")
     order = order[len(order) % _LIKE :]
     excess = (log_density - predicted)[order].reshape(-1, _LIKE)

@@ -1,4 +1,4 @@
-"""What a block writes down while it runs."""
+"""The diagnostics that a block records while it runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Tracer:
     block : int
         Index of the block.
     report : callable
-        Told of every stage.
+        Called with the progress of the block.
     """
 
     block: int
@@ -48,7 +48,7 @@ class Tracer:
         log_z: float,
         carried: Floats | None = None,
     ) -> None:
-        """Write down a stage that ended at ``beta``.
+        """Record a stage that ended at ``beta``.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Tracer:
     def add_many(
         self, beta: Floats, energy: Floats, ess: Floats, batch: StageBatch, log_z: float
     ) -> None:
-        """Write down ``m`` stages at once; energies have shape ``(m, n)``."""
+        """Record ``m`` stages at once; energies have shape ``(m, n)``."""
         self._write(beta, moments(energy), ess, batch, log_z)
 
     def _write(
@@ -99,7 +99,7 @@ class Tracer:
     def trace(self, n_stages: int, *, backwards: bool = False) -> StageTrace:
         """Return the trace over ``n_stages``; NaN for stages that the block did not reach.
 
-        Stages are counted from the reference, also where the block went ``backwards``.
+        Stages are counted from the reference, also if the block ran ``backwards``.
         """
         columns = np.full((4, n_stages), np.nan)
         if self._rows:

@@ -2,5 +2,5 @@
 
 from pm_evidence.targets.compile.implementations import provide_folder
 
-# before the first import of what PyTensor keeps on disk
+# before the first import of modules that PyTensor keeps on disk
 provide_folder()

@@ -1,4 +1,4 @@
-"""Where every variable lies in a flat vector of several."""
+"""The positions of variables in a flat vector."""
 
 import math
 from collections.abc import Sequence
@@ -99,5 +99,5 @@ class Layout:
         ]
 
     def join(self, values: Sequence[Any]) -> NDArray[np.float64]:
-        """Return one flat vector of a value for every variable, shape ``(size,)``."""
+        """Return the values of all variables as one flat vector, shape ``(size,)``."""
         return np.concatenate([np.empty(0), *(np.ravel(value) for value in values)], dtype=float)

@@ -23,7 +23,7 @@ class Particles:
     log_density : ndarray, shape (n, 2)
         Log prior (with Jacobian) and log likelihood of each point, in nats.
     gradient : ndarray, shape (n, 2, n_dim), or None
-        Gradients of both; None when not known at the present points.
+        Gradients of both; None if not known at the present points.
     """
 
     x: Floats

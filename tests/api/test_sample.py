@@ -493,7 +493,7 @@ def test_nan_among_the_proposals_is_told():
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)
         pm.Normal("y", mu + 1e-12 * pm.math.sqrt(5.0 - mu), 0.3, observed=[4.8])
-    with pytest.warns(pe.EvidenceWarning, match=r"NaN at \d+ of \d+ proposals; they were refused"):
+    with pytest.warns(pe.EvidenceWarning, match=r"NaN at \d+ of \d+ proposals; they were rejected"):
         dt = sample(model, draws=3200)
     assert dt["log_evidence"].attrs["n_nan"] > 0
 

@@ -186,8 +186,8 @@ def test_models_whose_data_cannot_be_checked_are_allowed_with_a_warning():
     )
     assert table["warning"].tolist() == [
         "",
-        "It has no observed data to check: make sure that all models have the same.",
-        "Its data are not known: make sure that all models have the same.",
+        "It has no observed data to check: make sure that all models have the same data.",
+        "Its data are not known: make sure that all models have the same data.",
     ]
 
 

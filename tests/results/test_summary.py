@@ -305,7 +305,7 @@ def without_origin(dt):
         (
             without_origin,
             ValueError,
-            r"^dt must hold where its posterior draws.*arviz\.summary for",
+            r"^dt must hold the origin of its posterior draws.*arviz\.summary for",
         ),
     ],
 )

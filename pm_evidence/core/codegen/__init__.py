@@ -1,1 +1,1 @@
-"""What emits code for vectors, and calls compiled functions by address."""
+"""Generation of code for vectors, and calls of compiled functions by address."""

@@ -1,8 +1,8 @@
 """Exponentials and logarithms that can be vectorised in compiled loops.
 
 LLVM cannot vectorise the functions of the C library. It can vectorise these, which have neither
-branches nor calls. They follow Cody and Waite (1980): a power of two is split off, and a short
-series does the rest, to an error of one unit in the last place or two.
+branches nor calls. They follow Cody and Waite (1980): a power of two is split off, and the rest is
+computed by a short series, with an error of one or two units in the last place.
 """
 
 from math import factorial, inf
@@ -20,8 +20,8 @@ __all__ = ["fast_exp", "fast_log"]
 # log 2 in two parts, the first of so few digits that its multiples are exact
 _LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _LOG2_E = 1.4426950408889634
-_ROUND = 1.5 * 2.0**52  # added to a number, leaves it rounded in the lowest digits
-_SMALLEST, _LARGEST = -708.0, 709.0  # whose exponentials are normal numbers
+_ROUND = 1.5 * 2.0**52  # a sum with it holds the other number, rounded, in its lowest bits
+_SMALLEST, _LARGEST = -708.0, 709.0  # bounds of numbers whose exponentials are normal numbers
 _BIAS = 1023  # of the exponents of doubles
 _EXP = tuple(1.0 / factorial(k) for k in range(13, -1, -1))
 _ATANH = tuple(2.0 / (2 * k + 1) for k in range(10, -1, -1))

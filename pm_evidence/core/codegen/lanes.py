@@ -21,12 +21,12 @@ def spread(builder: Any, word: Any) -> Vector:
 
 
 def load(builder: Any, pointer: Any, row: Any) -> Vector:
-    """Return row ``row`` of an array of eight words a row."""
+    """Return row ``row`` of an array with eight words per row."""
     return Vector.load(builder, pointer, builder.mul(row, WORD(WIDTH)), 64, WIDTH)
 
 
 def store(lanes: Vector, pointer: Any, row: Any) -> None:
-    """Write to row ``row`` of an array of eight words a row."""
+    """Write to row ``row`` of an array with eight words per row."""
     lanes.store(pointer, lanes.builder.mul(row, WORD(WIDTH)))
 
 

@@ -43,7 +43,7 @@ def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, 
     out : float64 array, shape (2,)
         Receives log prior and log likelihood in nats.
     gradient : float64 array, shape (2, n_dim)
-        Receives both gradients; left alone by a function compiled without them.
+        Receives both gradients; not changed by a function compiled without them.
     data : int64 array
         Addresses and shapes of the arrays that the function reads.
     """
@@ -65,14 +65,14 @@ def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, 
 
 @intrinsic
 def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
-    """Return ``(*address)(frame)``: 0, or 1 where the function failed.
+    """Return ``(*address)(frame)``: 0, or 1 if the function failed.
 
     Parameters
     ----------
     address : int64
         Address of a function with ``FRAME_SIGNATURE``.
     frame : int64 array, contiguous
-        Its arguments, laid out as ``targets.compile.calls`` says.
+        Its arguments, in the layout of ``targets.compile.calls``.
     """
     signature = types.int64(address, frame)
 
@@ -99,7 +99,7 @@ def view_address(typingctx: Any, address: Any) -> Any:
 
 @intrinsic
 def skip_doubles(typingctx: Any, pointer: Any, n: Any) -> Any:
-    """Return the pointer to what comes ``n`` numbers after that of a pointer to doubles."""
+    """Return a pointer to doubles moved forward by ``n`` numbers."""
     signature = _doubles(_doubles, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -112,7 +112,7 @@ def skip_doubles(typingctx: Any, pointer: Any, n: Any) -> Any:
 def exception_pending(typingctx: Any) -> Any:
     """Return whether Python code that was called from this thread has raised an exception.
 
-    No other Python code may be called then, before the interpreter has dealt with it.
+    If so, no other Python code may be called until the interpreter has handled the exception.
     """
     signature = types.boolean()
 

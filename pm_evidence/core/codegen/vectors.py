@@ -1,7 +1,7 @@
 """Vectors of small integers in compiled code, with Python's operators.
 
-LLVM turns few loops into vector instructions by itself. Intrinsics written with ``Vector`` emit
-vectors outright; a processor with narrower ones takes two or more for each.
+LLVM vectorises few loops by itself. Intrinsics written with ``Vector`` emit vector instructions
+directly; a processor with narrower vectors uses two or more instructions for each.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ INDEX = ir.IntType(64)
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Integers that are worked on together, while code is being built.
+    """A vector of integers in code that is being generated.
 
     A mask is a vector of single bits.
 
     Parameters
     ----------
     builder : IRBuilder
-        What emits the instructions.
+        Emits the instructions.
     value : ir.Value
         A vector of integers.
     """
@@ -59,12 +59,12 @@ class Vector:
         self.builder.store(self.value, place).align = self.value.type.element.width // 8
 
     def like(self, number: int) -> "Vector":
-        """Return as many copies of a constant."""
+        """Return a vector of the same type, filled with a constant."""
         bits, n = self.value.type.element.width, self.value.type.count
         return Vector.constant(self.builder, number % 2**bits, bits, n)
 
     def phi(self) -> "Vector":
-        """Return such a vector that depends on where control came from."""
+        """Return a phi node of the same type, whose value depends on the preceding block."""
         return Vector(self.builder, self.builder.phi(self.value.type))
 
     def __and__(self, other: "Vector") -> "Vector":
@@ -104,7 +104,7 @@ class Vector:
         return Vector(self.builder, self.builder.icmp_unsigned("==", self.value, other.value))
 
     def below(self, other: "Vector") -> "Vector":
-        """Return a mask of where this vector is the smaller; numbers have no sign."""
+        """Return a mask of where this vector is smaller; numbers are unsigned."""
         return Vector(self.builder, self.builder.icmp_unsigned("<", self.value, other.value))
 
     def negative(self) -> "Vector":
@@ -112,11 +112,11 @@ class Vector:
         return Vector(self.builder, self.builder.icmp_signed("<", self.value, self.like(0).value))
 
     def choose(self, yes: "Vector", no: "Vector") -> "Vector":
-        """Return, this being a mask, ``yes`` where it is set and ``no`` elsewhere."""
+        """Return ``yes`` where this mask is set and ``no`` elsewhere."""
         return Vector(self.builder, self.builder.select(self.value, yes.value, no.value))
 
     def smaller(self, other: "Vector") -> "Vector":
-        """Return the smaller of two vectors; numbers have no sign."""
+        """Return the smaller numbers of two vectors; numbers are unsigned."""
         return self.below(other).choose(self, other)
 
     def high_product(self, other: "Vector") -> "Vector":
@@ -133,10 +133,10 @@ class Vector:
         return Vector(self.builder, change(self.value, kind))
 
     def saturated(self, bits: int) -> "Vector":
-        """Return the numbers, or the largest of fewer bits where they are larger.
+        """Return the numbers in fewer bits, where larger ones become the largest that fits.
 
-        Plain cutting would be carried back by the compiler into the selects and products that the
-        numbers come from, which then are no longer single instructions.
+        The compiler would move a plain truncation back into the selects and products that the
+        numbers come from, and these would no longer be single instructions.
         """
         return self.smaller(self.like(2**bits - 1)).resized(bits)
 
@@ -147,7 +147,7 @@ class Vector:
         return Vector(self.builder, self.builder.bitcast(self.value, kind))
 
     def bits(self) -> Any:
-        """Return, this being a mask, one integer with a bit for each of its own."""
+        """Return the bits of this mask as one integer."""
         return self.builder.bitcast(self.value, ir.IntType(self.value.type.count))
 
     def any(self) -> Any:
@@ -169,7 +169,7 @@ class Vector:
         return self._shuffled(other, range(2 * self.value.type.count))
 
     def interleave(self, other: "Vector") -> "Vector":
-        """Return the integers in turn with as many others."""
+        """Return the integers interleaved with as many others."""
         n = self.value.type.count
         return self._shuffled(other, [k + side for k in range(n) for side in (0, n)])
 

@@ -1,1 +1,1 @@
-"""One Gaussian carried into another."""
+"""A Gaussian reference that is annealed to a Gaussian target."""

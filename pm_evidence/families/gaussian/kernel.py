@@ -1,4 +1,4 @@
-"""The exact kernel of a Gaussian, at any speed."""
+"""The exact kernel of a Gaussian, with any correlation between states."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,7 +17,7 @@ __all__ = ["Autoregression"]
 class Autoregression:
     """``x -> mean + tau (x - mean) + sqrt(1 - tau**2) sd noise``, which satisfies detailed balance.
 
-    Habeck (2017), section 4. Mean, standard deviation and ``tau`` are the target's.
+    Habeck (2017), section 4. The target defines mean, standard deviation and ``tau``.
     """
 
     def advance(
@@ -35,5 +35,5 @@ class Autoregression:
         return self
 
     def settings(self) -> dict[str, float]:
-        """Return no settings: the speed belongs to the target."""
+        """Return no settings: ``tau`` is a parameter of the target."""
         return {}

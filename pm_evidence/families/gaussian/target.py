@@ -1,4 +1,4 @@
-"""One Gaussian carried into another, with exact results throughout."""
+"""A Gaussian reference that is annealed to a Gaussian target, where all results are exact."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,18 +28,19 @@ _LARGEST = 1e100  # its square is far from overflow
 class Gaussian(NativeTarget):
     """A Gaussian reference that moves and narrows to a Gaussian target (Habeck 2017, section 4).
 
-    Mean and standard deviation go in straight lines from the reference to the target. The kernel
-    is an autoregression that leaves each intermediate Gaussian invariant.
+    Mean and standard deviation are linear functions of ``beta``. The kernel is an autoregression
+    that leaves each intermediate Gaussian invariant.
 
     Parameters
     ----------
     start_mean, start_sd : float
-        Of the reference.
+        Mean and standard deviation of the reference.
     mean, sd : float
-        Of the target.
+        Mean and standard deviation of the target.
     tau : float or tuple of two floats
-        Correlation of a state with the one before: 0 forgets at once, near 1 hardly moves. Two
-        values hold at the reference and at the target, with a straight line between.
+        Correlation of a state with the one before: with 0 states are independent, and near 1 they
+        hardly move. Two values are those at the reference and at the target, and are interpolated
+        linearly.
 
     Notes
     -----
@@ -106,7 +107,7 @@ class Gaussian(NativeTarget):
         Raises
         ------
         ValueError
-            If another kernel is asked for.
+            If another kernel is requested.
         """
         known = isinstance(kernel, Autoregression) or (isinstance(kernel, str) and kernel == "auto")
         if not known:

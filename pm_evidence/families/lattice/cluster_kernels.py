@@ -17,7 +17,7 @@ __all__ = ["SwendsenWang", "Wolff"]
 
 @dataclass(frozen=True)
 class _ClusterKernel(SweepKernel):
-    """What both cluster kernels share; see there."""
+    """The base of both cluster kernels."""
 
     def check(self, target: Any) -> NDArray[np.int64]:
         """Return the sites that it moves: all.
@@ -25,7 +25,7 @@ class _ClusterKernel(SweepKernel):
         Raises
         ------
         ValueError
-            If the target is no lattice, there is a field, or neighbours repel each other.
+            If the target is not a lattice, there is a field, or neighbours repel each other.
         """
         moved = super().check(target)
         if target.coupling < 0.0:
@@ -37,7 +37,7 @@ class _ClusterKernel(SweepKernel):
         return moved
 
     def _start(self, path: Any, state: Any, beta: float) -> tuple[NDArray[np.uint8], float]:
-        """Return a chain a row as colours, and the probability that a like bond holds.
+        """Return the colours, one chain per row, and the probability that a like bond is kept.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class _ClusterKernel(SweepKernel):
 
 @dataclass(frozen=True)
 class SwendsenWang(_ClusterKernel):
-    """Cuts the lattice into clusters of like sites and recolours each at random.
+    """Divides the lattice into clusters of like sites and gives each a random colour.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ class SwendsenWang(_ClusterKernel):
     Notes
     -----
     Swendsen and Wang (1987). Exact; every chain draws from its own stream. It decorrelates a
-    critical lattice in a few sweeps, but for the Ising model the bit-sliced heat bath gives a
-    smaller error at equal time up to sizes of some hundreds, and at a transition of first order it
-    is stuck like all others.
+    critical lattice in a few sweeps. For the Ising model, however, the bit-sliced heat bath gives a
+    smaller error in equal time up to sizes of some hundreds, and at a first-order transition these
+    clusters get stuck like all other moves.
     """
 
     def advance(
@@ -91,8 +91,8 @@ class Wolff(_ClusterKernel):
 
     Notes
     -----
-    Wolff (1989). Exact; every chain draws from its own stream. Clusters are small at high
-    temperature: one is then much less than a sweep.
+    Wolff (1989). Exact; every chain draws from its own stream. At high temperature clusters are
+    small, so that one cluster is much less than a sweep.
     """
 
     def advance(
@@ -141,7 +141,7 @@ def _swendsen_wang(rows, forward, probability, q, n_sweeps, streams):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _root(parent, i):
-    """Return the root of a site's cluster, and shorten the way to it."""
+    """Return the root of a site's cluster, and shorten the path to it."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -176,5 +176,5 @@ def _wolff(rows, neighbours, probability, q, n_clusters, streams):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _below(n, stream):
-    """Return a whole number below ``n``; no number is favoured by more than one in 2**32 / n."""
+    """Return a random whole number below ``n``; the relative bias is at most n / 2**32."""
     return nb.int64(((next_word(stream) >> nb.uint64(32)) * nb.uint64(n)) >> nb.uint64(32))

@@ -1,4 +1,4 @@
-"""What a field that favours every value of a site in turn adds to energies and weights."""
+"""Contributions of fields that favour each value of a site, to energies and weights."""
 
 import numba as nb
 import numpy as np
@@ -7,12 +7,12 @@ from pm_evidence.core.codegen.fast_math import fast_exp, fast_log
 
 __all__ = ["favour_colours", "favour_spins"]
 
-_NEGLIGIBLE = 40.0  # a term is smaller than another by so many nats where it changes no digit
+_NEGLIGIBLE = 40.0  # a term that is so many nats smaller than another changes no digit of the sum
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def favour_spins(n_sites, up, fields, slope, energy, ratio):
-    """Add what fields in favour of either spin add to energies and log ratios.
+    """Add the contributions of fields in favour of either spin to energies and log ratios.
 
     Parameters
     ----------
@@ -24,8 +24,8 @@ def favour_spins(n_sites, up, fields, slope, energy, ratio):
     slope : float64 array, shape (m,)
         Derivative of ``h`` by beta, before.
     energy, ratio : float64 arrays, shape (m, n)
-        Energies lose the derivative of ``log(exp(h up) + exp(h down))`` by beta, and log ratios
-        gain its change.
+        The derivative of ``log(exp(h up) + exp(h down))`` with respect to beta is subtracted from
+        energies, and the change of this term is added to log ratios.
     """
     for k in range(up.shape[0]):
         own, before, after, least = up[k], fields[0, k], fields[1, k], n_sites
@@ -48,9 +48,9 @@ def favour_spins(n_sites, up, fields, slope, energy, ratio):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def favour_colours(counts, fields, slope, energy, ratio):
-    """Add what fields in favour of every colour add; see ``favour_spins``.
+    """Add the contributions of fields in favour of every colour; see ``favour_spins``.
 
-    ``counts`` has shape (m, q, n): sums over colours are sums of whole rows.
+    ``counts`` has shape (m, q, n), so that sums over colours are sums of whole rows.
     """
     n = counts.shape[2]
     most, first, second, weighted = np.empty(n), np.empty(n), np.empty(n), np.empty(n)

@@ -1,9 +1,9 @@
-"""A spin of 512 Ising lattices at once, one bit a chain, drawn by comparing binary digits.
+"""Draws of a spin of 512 Ising lattices together, one bit per chain, by comparing binary digits.
 
-A uniform number is compared with a probability digit by digit, for all chains at once: a chain is
-decided at the first digit that differs, and after twelve digits nearly all are; the digits go on to
-52 for the rest. Which probability a chain has depends on how many of its neighbours are unlike: for
-every such number, its class, digits are in a table.
+A uniform number is compared with a probability digit by digit, for all chains at once. A chain is
+decided at the first digit that differs. After twelve digits nearly all chains are decided, and up
+to 52 digits are compared for the rest. The probability of a chain depends on its class, the number
+of its neighbours that are unlike. A table holds the digits for every class.
 """
 
 from collections.abc import Callable
@@ -24,23 +24,23 @@ from pm_evidence.families.lattice.lattice import Lattice
 __all__ = ["Form", "empty_table", "fill_table", "form_of", "renew"]
 
 _DIGITS = 52
-_ROUNDS = 12  # digits that are always compared: of 512 chains one in eight sites needs more
+_ROUNDS = 12  # digits that are always compared; at one in eight sites some of 512 chains need more
 _ONES = 2**64 - 1
 
 
 class Form(NamedTuple):
-    """What code is made: the lengths of tuples are known when it is compiled.
+    """The form of the code to be generated, as lengths of tuples, which numba knows on compiling.
 
     Parameters
     ----------
     sides : tuple, of as many zeros as a site has neighbours
     axes : tuple, of as many zeros as the lattice has axes
     two : tuple, empty or of one zero
-        Whether the reference is of two kinds, with probabilities of their own.
+        Whether there are two kinds of references, with different probabilities.
     folded : tuple, empty or of one zero
-        Whether the probability with ``k`` unlike neighbours is 1 less that with all but ``k``.
-    undecided : tuple, of as many zeros as there are classes, from the first on, that need digits
-        The others have probability 0 or 1.
+        Whether the probability with ``k`` unlike neighbours is 1 minus that with all but ``k``.
+    undecided : tuple, of as many zeros as there are classes that need digits
+        These classes are the first ones. The others have probability 0 or 1.
     """
 
     sides: tuple[int, ...]
@@ -52,7 +52,7 @@ class Form(NamedTuple):
 
 @lru_cache(maxsize=32)
 def form_of(target: Lattice, heat_bath: bool, biased: bool) -> Form:
-    """Return what code a lattice needs, with a bias or without."""
+    """Return the form of the code that a lattice needs, with a bias or without."""
     n_sides = target.geometry.neighbours.shape[1]
     two_kinds = int(biased and not heat_bath)
     folded = int(not biased and heat_bath and target.periodic)
@@ -81,12 +81,12 @@ def _logistic(x):
 def _write_digits(probability, column):
     """Write the binary digits of a probability, each as a word of equal bits.
 
-    Row 0 says whether the probability is 1, which no digits after the point can say.
+    Row 0 tells whether the probability is 1, which digits after the point cannot express.
     """
     whole = nb.uint64(round(probability * 2.0**_DIGITS))
     for k in range(_DIGITS + 1):
         digit = (whole >> nb.uint64(_DIGITS - k)) & nb.uint64(1)
-        column[k] = nb.uint64(0) - digit  # no branches: digits are as good as random
+        column[k] = nb.uint64(0) - digit  # no branch, because digits cannot be predicted
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -96,14 +96,15 @@ def fill_table(table, heat_bath, coupling, bias, degrees):
     Parameters
     ----------
     table : uint64 array, shape (n_sides + 1, 53, n_classes)
-        By the number of neighbours; digit; and number of neighbours that are unlike, for Metropolis
-        moves in a bias first for spins like the favoured one, then for those unlike it.
+        Indexed by the number of neighbours, the digit, and the number of unlike neighbours; for
+        Metropolis moves with a bias, first for spins like the favoured one, then for others.
     heat_bath : bool
-        Whether the reference is the favoured spin, and not the present one.
+        Whether the reference is the favoured spin instead of the present one.
     coupling : float
         Beta times the coupling.
     bias : float
-        Log density of a spin unlike the favoured one, over that of one like it, without neighbours.
+        Log of the density of a spin unlike the favoured one over that of one like it, without
+        neighbours.
     degrees : tuple of two ints
         Smallest and largest number of neighbours of any site.
     """
@@ -143,7 +144,7 @@ def renew(
     reference : int
         Row of the spins that the site and its neighbours are compared with.
     favoured : int
-        Row of the spins that, with two kinds, tell two kinds of reference apart.
+        Row of the spins that distinguish the two kinds of reference, if there are two.
     neighbours : int64 array, shape (n_sites, n_sides)
     generator : uint64 array, shape (4, 8)
         States of eight streams.
@@ -152,12 +153,12 @@ def renew(
     degree : int
         Row of the table.
     form : Form
-        Says what code is made: for how many neighbours, and for one kind of reference or two.
+        Form of the code: for how many neighbours, and for one or two kinds of reference.
 
     Returns
     -------
     int
-        How many chains have the opposite.
+        Number of chains that have the opposite.
     """
     signature = types.int64(
         planes, site, reference, favoured, neighbours, generator, table, degree, form
@@ -223,11 +224,11 @@ def _folded(classes: list[Vector]) -> tuple[list[Vector], Vector]:
 def _below(builder: Any, certain: Vector, digit: Callable, words: Any) -> tuple[Vector, list]:
     """Return which chains draw a number below their probability, and the generator after it.
 
-    Where a chain is certain to, no number is drawn.
+    No number is drawn for chains whose probability is 1.
     """
 
     def compare(row: Any, state: list[Vector]) -> list[Vector]:
-        """Compare another digit: below makes the opposite, equal leaves it open."""
+        """Compare another digit: a smaller one gives the opposite, an equal one decides nothing."""
         opposite, undecided, *generator = state
         random, generator = next_lanes(generator)
         wanted = digit(row)

@@ -1,7 +1,7 @@
-"""Moves of single Ising spins for 512 chains at a time, one bit a spin.
+"""Moves of single Ising spins for 512 chains at a time, one bit per spin.
 
-Every chain has random bits of its own (see ``spin_draws``). Chains share the order of sites, which
-is drawn without looking at them.
+Every chain has its own random bits (see ``ising_draws``). Chains share the order of sites, which is
+drawn independently of their states.
 """
 
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ __all__ = ["SpinHeatBath", "SpinMetropolis"]
 
 Floats = NDArray[np.float64]
 
-_CERTAIN = 40.0  # log odds beyond which a uniform number of 52 bits cannot tell from infinity
+_CERTAIN = 40.0  # log odds that a uniform number of 52 bits cannot distinguish from infinity
 
 
 @dataclass(frozen=True)
 class _SpinKernel(VisitKernel):
-    """What heat bath and Metropolis share; see there."""
+    """The base of heat bath and Metropolis kernels."""
 
     orders = ("checkerboard", "sequential", "random")
     values = ("spins",)
@@ -68,7 +68,7 @@ class _SpinKernel(VisitKernel):
         bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
         changed = np.empty(n_stages)
         biased = bias != 0.0
-        edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # where other code is needed
+        edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # the code differs with a bias
         for first, stop in pairwise([0, *edges, n_stages]):
             stages, rows = slice(first, stop), slice(first, stop + 1)
             _pass(
@@ -107,9 +107,9 @@ class SpinHeatBath(_SpinKernel):
 
     Notes
     -----
-    Exact up to probabilities rounded to 2**-52. Chains ``64 k`` to ``64 k + 63`` share the stream
-    of the first of them, each with a bit of its own; chains that share a word are independent of
-    each other, and a group of 512 only shares the order of sites. In a detoured path a favoured
+    Exact, except that probabilities are rounded to 2**-52. Chains ``64 k`` to ``64 k + 63`` share
+    the stream of the first of them, each with its own bit. Chains that share a word are independent
+    of each other, and a group of 512 only shares the order of sites. On a detoured path a favoured
     spin is drawn for every chain first, given its state; see ``DetouredPath``.
     """
 
@@ -129,8 +129,8 @@ class SpinMetropolis(_SpinKernel):
 
     Notes
     -----
-    Near beta 0 nearly all flips are accepted, so that a sweep in a fixed order only turns all
-    spins round and mixes little. Prefer the heat bath. For the rest see there.
+    Near beta 0 nearly all flips are accepted, so that a sweep in a fixed order only reverses all
+    spins and mixes little. The heat bath is preferable. See ``SpinHeatBath`` for the other notes.
     """
 
     heat_bath = False
@@ -144,20 +144,20 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
     ----------
     planes : uint64 array, shape (n_groups, n_sites + 1, 8)
     moves : tuple of bool and int
-        Whether sites are compared with the favoured spin (heat bath), and not with themselves
+        Whether sites are compared with the favoured spin (heat bath) instead of themselves
         (Metropolis); number of sweeps.
     form : Form
     sites : int64 array, shape (n_sites,) or (0,)
         Order of sites; drawn at random if empty.
     bonds : Geometry
     stages : tuple of three float64 arrays, shape (n_stages,)
-        Beta times coupling; bias, see ``fill_table``; and log of how much more weight the
-        favoured spin has.
+        Beta times coupling; bias, see ``fill_table``; and log of the factor by which the favoured
+        spin has more weight.
     streams : uint64 array, shape (n, 4)
     out : tuple of arrays
-        Unlike bonds, shape (n_stages + 1, n), the first row left alone; spins 1, of the same shape
-        with the first row given, or (n_stages + 1, 0) where they are not to be counted; sites
-        renewed otherwise, shape (n_stages,).
+        Unlike bonds, shape (n_stages + 1, n), whose first row is not changed; spins 1, of the same
+        shape with the first row given, or (n_stages + 1, 0) if they are not to be counted; number
+        of sites set to the opposite, shape (n_stages,).
     """
     coupling, bias, field = stages
     unlike, up, changed = out
@@ -174,7 +174,7 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
             _favour(spins[-1], field[k], n_sites, up[k, first:last], own)
             fill_table(table, moves[0], coupling[k], bias[k], degrees)
             n_opposite = _sweep(spins, moves, form, visits, sites.size == 0, bonds, table, own)
-            # chains beyond the last member are counted as if they did as the others
+            # chains beyond the last member are taken out in proportion
             changed[k] += n_opposite * ((last - first) / GROUP)
             count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
             if up.size:
@@ -183,7 +183,7 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
-    """Move the chains of a group in place; return how many sites were renewed otherwise."""
+    """Move the chains of a group in place; return how many sites were set to the opposite."""
     heat_bath, n_sweeps = moves
     n_sites, generator = spins.shape[0] - 1, np.empty((4, WIDTH), np.uint64)
     neighbours = bonds.ghosted if heat_bath else bonds.neighbours
@@ -205,7 +205,7 @@ def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _favour(row, field, n_sites, up, streams):
-    """Draw the favoured spin of every chain given its state; -1 where there is no field."""
+    """Draw the favoured spin of every chain given its state; -1 if there is no field."""
     row[:] = 0
     if field == 0.0:
         return
@@ -216,7 +216,7 @@ def _favour(row, field, n_sites, up, streams):
         for bit in range(own.size):
             least = min(least, abs(2 * own[bit] - n_sites))
             word |= nb.uint64(2 * own[bit] > n_sites) << nb.uint64(bit)
-        # most are certain to the last digit
+        # usually the result is certain for all chains
         if abs(field) * least < _CERTAIN:
             fill_uniform(streams[first], drawn)
             word = nb.uint64(0)
@@ -228,9 +228,9 @@ def _favour(row, field, n_sites, up, streams):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _begin(streams, generator, with_sites):
-    """Load the stream of the first chain of each word; return a stream of sites if asked for.
+    """Load the stream of the first chain of each word; return a stream of sites if requested.
 
-    Words beyond the last chain get copies of the first stream: nothing reads what they hold.
+    Words beyond the last chain get copies of the first stream; their chains are never read.
     """
     site_stream = np.zeros(4, np.uint64)
     if with_sites:
@@ -251,7 +251,10 @@ def _end(streams, generator):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _draw_sites(stream, sites):
-    """Draw every entry, uniformly but for one in 2**32; any law that ignores the state is exact."""
+    """Draw every entry, uniformly up to a bias of about 2**-32, which leaves the kernel exact.
+
+    Any distribution that does not depend on the state is valid.
+    """
     n = nb.uint64(sites.size)
     for k in range(sites.size):
         sites[k] = nb.int64(((next_word(stream) >> nb.uint64(32)) * n) >> nb.uint64(32))

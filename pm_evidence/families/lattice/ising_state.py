@@ -1,4 +1,4 @@
-"""Populations of Ising lattices, one bit a spin: 64 chains share a word."""
+"""Populations of Ising lattices, one bit per spin: 64 chains share a word."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,23 +33,23 @@ Floats = NDArray[np.float64]
 Planes = NDArray[np.uint64]
 
 GROUP = 64 * WIDTH  # chains that are moved together
-# A count is kept in planes: bit p of chain c is bit c of plane p. Sites are first added up in a
-# few low planes, as many as fit, and only then carried to the high ones, of which few change often.
+# A count is kept in planes: bit p of chain c is bit c of plane p. As many sites as possible are
+# first added up in a few low planes, and then carried to the high ones, few of which change often.
 _LOW, _OFTEN, _HIGH = 8, 12, 32
 _NUMBER = 16  # planes that are read at once
-_RUN = (0,) * 8  # sites that are added at once; only the length counts
+_RUN = (0,) * 8  # sites that are added at once; only the length is used
 
 
 @dataclass(frozen=True, slots=True)
 class SpinCounts:
-    """What the energies of Ising lattices need.
+    """The counts that the energies of Ising lattices need.
 
     Parameters
     ----------
     unlike : ndarray of int32, shape (..., n)
         Number of bonds between unlike spins, for every chain.
     up : ndarray of int32, shape (..., n), optional
-        Number of spins that are 1; None where nobody asked.
+        Number of spins that are 1; None if they were not counted.
     """
 
     unlike: Counts
@@ -57,7 +57,7 @@ class SpinCounts:
 
     def n_up(self) -> Counts:
         """Return the number of spins that are 1, shape ``(..., n)``."""
-        assert self.up is not None  # the path that needs them asks for them
+        assert self.up is not None  # they are counted if the path needs them
         return self.up
 
     def energy(self, target: Lattice) -> Floats:
@@ -77,20 +77,20 @@ class SpinCounts:
 
 @dataclass(frozen=True, slots=True)
 class Spins:
-    """A population of Ising lattices, with what their energies need.
+    """A population of Ising lattices, with the counts that their energies need.
 
     Parameters
     ----------
     planes : ndarray of uint64, shape (n_groups, n_sites + 1, 8)
-        Bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group of 512; set means spin 1. The
-        last row is scratch of the kernels. The last group may hold chains beyond the last member,
-        which nothing reads.
+        Bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group of 512; a set bit is spin 1.
+        The last row is scratch space of the kernels. The last group may hold chains beyond the last
+        member, which are never read.
     unlike : ndarray of int32, shape (n,)
         Number of bonds between unlike spins, for every chain.
     sizes : tuple of ints
         Number of sites along each axis.
     up : ndarray of int32, shape (n,), optional
-        Number of spins that are 1; None where nobody asked.
+        Number of spins that are 1; None if they were not counted.
     """
 
     planes: Planes
@@ -159,7 +159,7 @@ def spins_of(planes: Planes, n: int, target: Lattice) -> Spins:
 
 
 def draw_spins(target: Lattice, n: int, seed: np.random.SeedSequence) -> Spins:
-    """Return ``n`` states of independent spins, 1 and -1 alike probable."""
+    """Return ``n`` states of independent spins, where 1 and -1 have equal probability."""
     planes = empty_planes(n, target.n_dim)
     shape = len(planes), target.n_dim, WIDTH
     planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
@@ -310,7 +310,7 @@ def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
             context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
         )
         rows = [lanes.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)]
-        # blocks of 16 chains in 16 planes are turned, so that row r has every 16th number, from r
+        # blocks of 16 chains in 16 planes are transposed: row r then has every 16th number, from r
         step = _NUMBER // 2
         while step:
             pattern = sum(1 << bit for bit in range(64) if not bit & step)
@@ -350,7 +350,7 @@ def count_unlike(planes, forward, axes, out):
     planes : uint64 array, shape (n_sites + 1, 8)
     forward : int64 array, shape (n_sites, n_axes)
     axes : tuple of n_axes ints
-        Only its length counts.
+        Only its length is used.
     out : int32 array, shape (n,)
         Receives the counts; n is at most 512.
     """

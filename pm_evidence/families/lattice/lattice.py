@@ -1,4 +1,4 @@
-"""What Ising and Potts lattices share: their sites and bonds, and what states a user may give."""
+"""The base of Ising and Potts lattices: sites, bonds, and checks of states that a user gives."""
 
 from functools import lru_cache
 from math import log, prod
@@ -20,20 +20,20 @@ __all__ = ["Geometry", "Lattice", "check_strength", "geometry", "like_bonds"]
 
 Floats = NDArray[np.float64]
 _MOST_SITES = 100_000_000  # bonds are counted in 32 bits
-_LARGEST_STRENGTH = 1e6  # in nats a bond; beyond it sums of energies lose all digits of a change
+_LARGEST_STRENGTH = 1e6  # nats per bond; beyond it, sums of energies lose all digits of a change
 
 
 class Geometry(NamedTuple):
-    """Who is next to whom.
+    """The neighbours of the sites of a lattice.
 
     Parameters
     ----------
     neighbours : ndarray of int64, shape (n_sites, 2 * n_axes)
-        Neighbours of every site; where there is none, beyond a free edge, the site itself.
+        Neighbours of every site; beyond a free edge, where there is none, the site itself.
     ghosted : ndarray of int64, shape (n_sites, 2 * n_axes)
         The same, with ``n_sites`` where there is none.
     forward : ndarray of int64, shape (n_sites, n_axes)
-        Neighbours with the next higher coordinate, so that every bond is there once; where there
+        Neighbours with the next higher coordinate, so that every bond occurs once; where there
         is none, the site itself.
     degree : ndarray of int64, shape (n_sites,)
         Number of neighbours.
@@ -50,9 +50,9 @@ class Geometry(NamedTuple):
 
 @lru_cache(maxsize=32)
 def geometry(sizes: tuple[int, ...], periodic: bool) -> Geometry:
-    """Return the bonds of a lattice, whose sites are numbered in C order; read-only arrays.
+    """Return the bonds of a lattice, whose sites are numbered in C order, as read-only arrays.
 
-    A periodic axis of size 2 has two bonds between its two sites, as Kaufman's formula has.
+    A periodic axis of size 2 has two bonds between its two sites, as in Kaufman's formula.
     """
     n_sites = int(np.prod(sizes))
     sites = np.arange(n_sites).reshape(sizes)
@@ -82,17 +82,17 @@ def geometry(sizes: tuple[int, ...], periodic: bool) -> Geometry:
 
 
 class Lattice(NativeTarget):
-    """What Ising and Potts lattices share.
+    """The base of Ising and Potts lattices.
 
     Attributes
     ----------
     values : str
-        What a site holds: ``"spins"`` or ``"colours"``.
+        Kind of values of a site: ``"spins"`` or ``"colours"``.
     field : float
-        Strength of an outer field in nats a site; only spins may have one.
+        Strength of an external field in nats per site; only spins may have one.
     gap : float
-        By how much a bond between unlike neighbours has a higher energy than one between like
-        neighbours, in units of the coupling.
+        Energy of a bond between unlike neighbours minus that of a bond between like neighbours, in
+        units of the coupling.
     """
 
     values: ClassVar[str]
@@ -110,12 +110,12 @@ class Lattice(NativeTarget):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of sites along each axis."""
-        assert isinstance(self.shape, tuple)  # since ``_check_lattice``
+        assert isinstance(self.shape, tuple)  # set by ``_check_lattice``
         return self.shape
 
     @property
     def geometry(self) -> Geometry:
-        """Who is next to whom."""
+        """The neighbours of all sites."""
         return geometry(self.sizes, self.periodic)
 
     @property
@@ -131,7 +131,7 @@ class Lattice(NativeTarget):
 
     @property
     def log_n_states(self) -> float:
-        """Log of the number of states: log Z itself is this plus that of the uniform reference."""
+        """Log of the number of states; log Z is its sum with that relative to the reference."""
         return self.n_dim * log(self.n_colours)
 
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -144,7 +144,7 @@ class Lattice(NativeTarget):
         Raises
         ------
         ValueError
-            If they are no states of this lattice.
+            If they are not states of this lattice.
         """
         return self._energy(self.check(draws))
 
@@ -170,15 +170,15 @@ class Lattice(NativeTarget):
     def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
         """Return ``n`` states of lowest energy, shape ``(n, *sizes)``, drawn by their weights.
 
-        Reverse paths relax from there. Where neighbours repel each other, and colours do so at
-        more sites than can be told apart, colours are drawn evenly.
+        Reverse paths relax from these states. If the neighbours of a Potts lattice repel each
+        other, colours are drawn uniformly instead.
         """
         raise NotImplementedError
 
     def favour(
         self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
     ) -> None:
-        """Add to energies and log ratios what fields in favour of every value in turn add.
+        """Add the contributions of fields in favour of every value to energies and log ratios.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class Lattice(NativeTarget):
         Raises
         ------
         ValueError
-            If there is none, or they have another shape or other values than ``values``.
+            If there are none, or if they have a wrong shape or values that are not in ``values``.
         """
         draws = plain_array(name, draws)
         if draws.shape[1:] != self.sizes or not len(draws):
@@ -257,7 +257,7 @@ def like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
 
 
 def check_strength(name: str, value: Any, usual: float) -> None:
-    """Refuse what is no finite number of nats, or so large that nothing moves."""
+    """Check that a strength is a finite number of nats, and not so large that nothing moves."""
     if abs(check_finite(name, value, usual)) > _LARGEST_STRENGTH:
         raise ValueError(
             f"{name} must be at most {_LARGEST_STRENGTH:g} in size, got {value}, at which nothing "

@@ -1,4 +1,4 @@
-"""The paths of Ising and Potts lattices: straight in beta, and round a phase transition."""
+"""The paths of Ising and Potts lattices: straight in beta, and around a phase transition."""
 
 from dataclasses import dataclass
 from math import pi
@@ -23,7 +23,7 @@ class LatticePath:
     Parameters
     ----------
     target : Ising or Potts
-        Says what the energy is.
+        Defines the energy.
     """
 
     target: Lattice
@@ -49,8 +49,8 @@ class LatticePath:
     def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
         """Return the change of the log density between two inverse temperatures.
 
-        For the populations that a kernel visited in ``m`` stages inverse temperatures have shape
-        ``(m, 1)`` and the change has shape ``(m, n)``; likewise for ``energy``.
+        For the populations that a kernel visited in ``m`` stages, inverse temperatures have shape
+        ``(m, 1)``, and the change has shape ``(m, n)``. The same holds for ``energy``.
         """
         return (start - stop) * state.energy(self.target)
 
@@ -60,7 +60,7 @@ class LatticePath:
         return energy
 
     def weigh(self, visited: Any, start: Betas, stop: Betas) -> tuple[Floats, Floats]:
-        """Return ``energy`` at ``start`` and ``log_ratio`` together, for less than both cost."""
+        """Return ``energy`` at ``start`` and ``log_ratio``, which costs less than two calls."""
         energy: Floats = visited.energy(self.target)
         return energy, (start - stop) * energy
 
@@ -71,7 +71,7 @@ class LatticePath:
 
 @dataclass(frozen=True)
 class DetouredPath(LatticePath):
-    """A path round a phase transition: on the way all colours are favoured in turn.
+    """A path around a phase transition, with a field that favours each of the colours.
 
     ``log f_beta(x) = -beta E(x) + log sum_c exp(h n_c(x)) - log q``, where ``n_c`` is the number of
     sites of colour ``c`` and ``h = height sin(pi beta)``. The field rises from 0 and falls back
@@ -82,7 +82,7 @@ class DetouredPath(LatticePath):
     target : Ising or Potts
         An Ising lattice must have no field of its own.
     height : float
-        Strength of the field at beta 1/2, in nats a site.
+        Strength of the field at beta 1/2, in nats per site.
 
     Raises
     ------
@@ -91,11 +91,12 @@ class DetouredPath(LatticePath):
 
     Notes
     -----
-    In the field the transition from disorder to order is smooth where it would be of first order:
-    on Habeck's Potts model forward and reverse work then differ by a few nats, and by about 50
-    without. Kernels draw a favoured colour ``c`` with probability ``exp(h n_c) / sum`` and then
-    move the lattice in the field ``h`` towards ``c``, which leaves ``f_beta`` invariant exactly:
-    the two steps leave the joint density ``exp(-beta E + h n_c)`` of state and colour invariant.
+    In the field the transition from disorder to order is smooth, which would otherwise be of first
+    order. On Habeck's Potts model, forward and reverse work differ by a few nats with it, and by
+    about 50 without. Kernels draw a favoured colour ``c`` with probability ``exp(h n_c) / sum`` and
+    then move the lattice in the field ``h`` towards ``c``. This leaves ``f_beta`` exactly
+    invariant, because both steps leave the joint density ``exp(-beta E + h n_c)`` of state and
+    colour invariant.
     """
 
     height: float = 0.4
@@ -105,7 +106,7 @@ class DetouredPath(LatticePath):
         if self.target.field != 0.0:
             raise ValueError(
                 "target must have no field of its own on a detour, which is symmetric in the "
-                f"colours, got field={self.target.field}; take LatticePath."
+                f"colours, got field={self.target.field}; use LatticePath."
             )
 
     @property
@@ -127,7 +128,7 @@ class DetouredPath(LatticePath):
         return self.weigh(state, beta, beta)[0]
 
     def weigh(self, visited: Any, start: Betas, stop: Betas) -> tuple[Floats, Floats]:
-        """Return ``energy`` at ``start`` and ``log_ratio`` together, for less than both cost."""
+        """Return ``energy`` at ``start`` and ``log_ratio``, which costs less than two calls."""
         energy = visited.energy(self.target)
         ratio = (start - stop) * energy
         # a row for every pair of inverse temperatures

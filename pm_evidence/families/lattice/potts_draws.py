@@ -1,14 +1,15 @@
-"""Colours of a site of 64 Potts lattices at once, drawn without a branch.
+"""Draws of the colours of a site of 64 Potts lattices together, without branches.
 
-The weights of a site's colours are cut into pieces: one of weight 1 for every colour; for each
-neighbour an equal share of what its colour gains by all neighbours that have it; and in a field one
-for what the favoured colour gains by it. How long pieces are depends only on which neighbours are
-alike. There are five classes of that, told apart by the number of pairs that are alike.
+The weights of a site's colours are divided into pieces: one of weight 1 for every colour; for each
+neighbour an equal share of the weight that its colour gains by all neighbours that have it; and in
+a field one for the weight that the favoured colour gains by it. The lengths of pieces depend only
+on which neighbours are alike. There are five classes, which differ in the number of pairs of
+neighbours that are alike.
 
-Lengths are tabulated in units of 2**-15 of the total weight, rounded down. 15 random bits say in
-which piece a chain is, and where that is one of the first, 16 others say which. Where bits to
-follow or the rounding could matter, the chain is in doubt: it is given further bits and decided in
-double precision. Everything else is arithmetic of whole numbers, in which nothing is rounded.
+Lengths are tabulated in units of 2**-15 of the total weight, rounded down. 15 random bits determine
+the piece of a chain; if it is one of the first, 16 other bits determine which. If further bits or
+the rounding could change the result, the chain is in doubt: it is given further bits and decided in
+double precision. Everything else is integer arithmetic without rounding.
 """
 
 from collections.abc import Callable
@@ -42,25 +43,25 @@ _LANES = 16  # integers of 32 bits in a vector of 512
 _HALF = SIDE // 2  # chains in such a vector with 16 bits each
 _UNIT, _UNIT_OF_COLOUR = 2.0**-15, 2.0**-16
 _SIDES = 4
-# A border is the sum of at most five lengths, so that it lies less than 5 units beyond that of the
-# rounded ones. A number cut after 15 bits is before a border in any case if it is before the
-# rounded one, and behind it in any case if it is 5 units or more behind the rounded one.
+# A border is the sum of at most five lengths, so it lies less than 5 units beyond the sum of the
+# rounded lengths. A number truncated after 15 bits is certainly before the border if it is before
+# the rounded one, and certainly behind it if it is 5 units or more behind the rounded one.
 _DOUBT = _SIDES + 1
 # Classes: the number of pairs that are alike, and how many neighbours have each colour.
 _LIKE = {0: (1, 1, 1, 1), 1: (2, 1, 1), 2: (2, 2), 3: (3, 1), 6: (4,)}
 _WITH_LONE = tuple(pairs for pairs, like in _LIKE.items() if 1 in like)
 _WITH_SHARED = tuple(pairs for pairs, like in _LIKE.items() if max(like) > 1)
-# In a field also the number of favoured neighbours, times something above the number of pairs.
+# In a field also the number of favoured neighbours, times a number above that of pairs.
 _FAVOUR = 7
 _CODES = tuple(_LIKE)
 _CODES_IN_FIELD = tuple(
     pairs + _FAVOUR * favoured for pairs, like in _LIKE.items() for favoured in sorted({0, *like})
 )
 _N_CLASSES = len(_CODES_IN_FIELD)
-# What tables hold: the length of the first pieces together, the piece of a neighbour like no
-# other, that of a neighbour like others, and whether there is a third and a fourth neighbour.
+# Rows of tables: the total length of the first pieces, the piece of a neighbour like no other, that
+# of a neighbour like others, and whether there is a third and a fourth neighbour.
 _FIRST, _LONE, _SHARED, _THERE = range(4)
-# The same for compiled code; rows of impossible numbers of pairs are not looked at.
+# The same for compiled code; rows of impossible numbers of pairs are not used.
 _PLAIN_ROWS, _IN_FIELD_ROWS = np.array(_CODES), np.array(_CODES_IN_FIELD)
 _LIKE_BY_PAIRS = np.array([[*_LIKE.get(pairs, ()), 0, 0, 0, 0][:_SIDES] for pairs in range(7)])
 
@@ -79,10 +80,10 @@ def tabulate(q, coupling, field):
     Returns
     -------
     table : ndarray of uint16, shape (5, 4, n_classes, 32)
-        In units of 2**-15 of the total, rounded down, by the number of neighbours, what is
-        tabulated, class, and copies.
+        In units of 2**-15 of the total, rounded down; indexed by the number of neighbours, the
+        quantity, the class, and copies.
     shares : ndarray, shape (5,)
-        Share of a neighbour whose colour that many have, on the scale of the weights.
+        Share of a neighbour whose colour so many neighbours have, on the scale of the weights.
     """
     table = np.zeros((_SIDES + 1, 4, _N_CLASSES, _HALF), np.uint16)
     shares = np.array([expm1(coupling * k) / max(k, 1) for k in range(_SIDES + 1)])
@@ -95,7 +96,7 @@ def tabulate(q, coupling, field):
             total, shared, absent = float(q), 0.0, _SIDES - degree
             for like in _LIKE_BY_PAIRS[pairs]:
                 if like == absent:
-                    absent = 0  # those that are not there are alike
+                    absent = 0  # absent neighbours count as alike
                     continue
                 total += like * shares[like]
                 if like > 1:
@@ -126,7 +127,7 @@ def _drawing(codes: tuple[int, ...], in_field: bool) -> Any:
         sites : uint8 array, shape (n_sites + 1, 64)
         site : int
         near : tuple of four ints
-            Its neighbours, those that are not there last: at most two.
+            Its neighbours; those that do not exist, at most two, come last.
         favoured : uint8 array, shape (64,)
             Favoured colours.
         random : uint32 array, shape (64,)
@@ -149,7 +150,7 @@ def _drawing(codes: tuple[int, ...], in_field: bool) -> Any:
 
 
 def _colour_codegen(codes: tuple[int, ...], in_field: bool) -> Any:
-    """Return what emits the code of a draw; see ``_drawing``."""
+    """Return the function that emits the code of a draw; see ``_drawing``."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         colours, special, words, rows = (
@@ -205,7 +206,7 @@ def _compared(near: list[Vector]) -> tuple[Vector, list[Vector]]:
 def _lengths(
     code: Vector, with_others: list[Vector], codes: tuple[int, ...], row: Callable
 ) -> list[Vector]:
-    """Return the lengths of the first pieces together, and of those of the neighbours."""
+    """Return the total length of the first pieces, and the lengths of those of the neighbours."""
     is_class = [code.equals(code.like(k)) for k in codes]
 
     def look_up(what: int, pairs: tuple[int, ...]) -> Vector:
@@ -221,7 +222,7 @@ def _lengths(
 
 
 def _placed(even: Vector, odd: Vector, lengths: list[Vector], q: Vector) -> list[Vector]:
-    """Return colours by the first pieces, a mask of doubt, and of who is behind each border.
+    """Return colours by the first pieces, a mask of doubt, and masks of chains behind each border.
 
     The upper half of each random word gives the position of a chain, and the lower its colour.
     """
@@ -234,7 +235,7 @@ def _placed(even: Vector, odd: Vector, lengths: list[Vector], q: Vector) -> list
         closest = where if closest is None else closest.smaller(where)
         behind.append(~where.negative())
     assert closest is not None
-    # bits to follow add less than q to the lower half of the product
+    # further bits would add less than q to the lower half of the product
     carried = (q.like(0) - q).below(which * q) & ~behind[0]
     doubt = closest.below(q.like(_DOUBT)) | carried
     return [which.high_product(q).saturated(8), doubt, *behind]
@@ -246,7 +247,7 @@ draw_in_field = _drawing(_CODES_IN_FIELD, in_field=True)
 
 @intrinsic
 def _lowest(typingctx: Any, word: Any) -> Any:
-    """Return the place of the lowest bit that is set."""
+    """Return the position of the lowest bit that is set."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))
@@ -256,7 +257,7 @@ def _lowest(typingctx: Any, word: Any) -> Any:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams):
-    """Draw anew for the chains in doubt, given more bits; see ``draw`` and ``tabulate``."""
+    """Draw again for the chains in doubt, with more bits; see ``draw`` and ``tabulate``."""
     while doubtful:
         k = _lowest(doubtful)
         doubtful &= doubtful - nb.uint64(1)
@@ -290,20 +291,20 @@ def _draw_exactly(where, which, near, favoured, q, shares, extra):
                 return near[k]
             t -= length[k]
             if extra == 0.0:
-                last = near[k]  # where rounding leaves nothing else
+                last = near[k]  # the result if rounding leaves a remainder
     return last
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _place(k):
-    """Return where the random bits of a chain are: those of even ones come first."""
+    """Return the position of the random bits of a chain: those of even chains come first."""
     k = nb.uint64(k)
     return (k & nb.uint64(1)) * nb.uint64(_HALF) + (k >> nb.uint64(1))
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def seed(streams, words):
-    """Seed 64 xoshiro128++ generators from the streams of chains; surplus ones do as the first.
+    """Seed 64 xoshiro128++ generators from the streams of chains; surplus ones copy the first.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Heat bath of Potts lattices, 64 chains side by side.
 
-On square lattices all 64 colours of a site are drawn at once (see ``colour_draws``); other lattices
+On square lattices all 64 colours of a site are drawn at once (see ``potts_draws``); other lattices
 are moved chain by chain.
 """
 
@@ -40,7 +40,7 @@ __all__ = ["ColourHeatBath"]
 
 Floats = NDArray[np.float64]
 
-_LARGEST_LOG_WEIGHT = 600.0  # whose exponential is finite, with room for sums
+_LARGEST_LOG_WEIGHT = 600.0  # the exponential, and sums of it, are finite
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class ColourHeatBath(VisitKernel):
 
     Notes
     -----
-    Every chain draws from its own stream only. In a detoured path a favoured colour is drawn for
-    every chain first, given its state; see ``DetouredPath``. Lattices of three dimensions and
-    negative couplings are moved chain by chain, twenty times slower.
+    Every chain draws from its own stream only. On a detoured path a favoured colour is drawn for
+    every chain first, given its state; see ``DetouredPath``. Lattices with three dimensions or a
+    negative coupling are moved chain by chain, which is twenty times slower.
     """
 
     values = ("colours",)
@@ -118,14 +118,15 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
     bonds : Geometry
     orders : tuple
         Sites in the order of visits, shape (n_sites,); the number of sweeps; and as many zeros as
-        the lattice has axes, whose number is known when code is compiled.
+        the lattice has axes, so that their number is known on compiling.
     q : int
     stages : tuple of two float64 arrays, shape (n_stages,)
         Log weight of a like neighbour, and of the favoured colour.
     streams : uint64 array, shape (n, 4)
     counts : tuple of int32 arrays
-        Like bonds, shape (n_stages + 1, n), the first row left alone; sites of each colour, shape
-        (n_stages + 1, q, n) with the first given, or (n_stages + 1, q, 0) where nobody asked.
+        Like bonds, shape (n_stages + 1, n), whose first row is not changed; sites of each colour,
+        shape (n_stages + 1, q, n) with the first given, or (n_stages + 1, q, 0) if they are not to
+        be counted.
     """
     coupling, field = stages
     like, tally = counts
@@ -168,12 +169,12 @@ def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares,
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _around(neighbours, i, n_sites):
-    """Return the neighbours of a site, those that are not there last, and the number of others."""
-    # no view of the row: threads would wait for each other to count who refers to the array
+    """Return the neighbours of a site, with those that do not exist last, and their number."""
+    # no view of the row: threads would wait for each other to count the references to the array
     a, b, c, d = neighbours[i, 0], neighbours[i, 1], neighbours[i, 2], neighbours[i, 3]
     if max(max(a, b), max(c, d)) < n_sites:
         return (a, b, c, d), 4
-    # along each axis there is one at least
+    # there is at least one neighbour along each axis
     a, b = min(a, b), max(a, b)
     c, d = min(c, d), max(c, d)
     if d < n_sites:
@@ -231,7 +232,7 @@ def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _favour(favoured, field, tally, streams):
-    """Draw the favoured colour of every chain given how many sites have each, in a field."""
+    """Draw the favoured colour of every chain given its numbers of sites, if there is a field."""
     if field == 0.0:
         return
     q, n = tally.shape

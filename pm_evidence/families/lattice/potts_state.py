@@ -1,4 +1,4 @@
-"""Populations of Potts lattices, one byte a site, 64 chains side by side."""
+"""Populations of Potts lattices, one byte per site, 64 chains side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,19 +33,19 @@ SIDE = 64  # chains side by side
 NOBODY = 255  # the colour of what lies beyond a free edge
 _HALF = SIDE // 2  # longer vectors are compared more slowly
 _LARGEST_BYTE = 255
-_RUN = (0,) * 8  # sites that are counted at once; only the length counts
+_RUN = (0,) * 8  # sites that are counted at once; only the length is used
 
 
 @dataclass(frozen=True, slots=True)
 class ColourCounts:
-    """What the energies of Potts lattices need.
+    """The counts that the energies of Potts lattices need.
 
     Parameters
     ----------
     like : ndarray of int32, shape (..., n)
         Number of bonds between like colours, for every chain.
     tally : ndarray of int32, shape (..., q, n), optional
-        Number of sites of each colour; None where nobody asked.
+        Number of sites of each colour; None if they were not counted.
     """
 
     like: Counts
@@ -59,25 +59,25 @@ class ColourCounts:
 
     def counts(self, target: Lattice) -> Counts:
         """Return the number of sites of each colour, shape ``(q, ..., n)``."""
-        assert self.tally is not None  # the path that needs them asks for them
+        assert self.tally is not None  # they are counted if the path needs them
         return np.moveaxis(self.tally, -2, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Colours:
-    """A population of Potts lattices, with what their energies need.
+    """A population of Potts lattices, with the counts that their energies need.
 
     Parameters
     ----------
     sites : ndarray of uint8, shape (n_groups, n_sites + 1, 64)
         Colours; the last axis holds chains. The last row lies beyond free edges. The last group may
-        hold chains beyond the last member, which nothing reads.
+        hold chains beyond the last member, which are never read.
     like : ndarray of int32, shape (n,)
         Number of bonds between like colours, for every chain.
     sizes : tuple of ints
         Number of sites along each axis.
     tally : ndarray of int32, shape (q, n), optional
-        Number of sites of each colour; None where nobody asked.
+        Number of sites of each colour; None if they were not counted.
     """
 
     sites: Bytes
@@ -123,7 +123,7 @@ class Colours:
         return tally
 
     def rows(self) -> Bytes:
-        """Return a chain a row, shape ``(n, n_sites)``."""
+        """Return the colours, one chain per row, shape ``(n, n_sites)``."""
         chains = self.sites[:, :-1].transpose(0, 2, 1)
         return chains.reshape(-1, chains.shape[2])[: len(self)]
 
@@ -145,7 +145,7 @@ def colours_of(rows: NDArray[Any], target: Lattice) -> Colours:
 
 
 def draw_colours(target: Lattice, n: int, seed: np.random.SeedSequence) -> Colours:
-    """Return ``n`` states of independent sites, all colours alike probable."""
+    """Return ``n`` states of independent sites, where all colours have equal probability."""
     shape = -(-n // SIDE), target.n_dim + 1, SIDE
     sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
     sites[:, -1] = NOBODY
@@ -170,7 +170,7 @@ def count_like(sites, ghosted, axes, out):
     ghosted : int64 array, shape (n_sites, 2 * n_axes)
         Neighbours of every site, along each axis the next one first.
     axes : tuple of n_axes ints
-        Only its length counts.
+        Only its length is used.
     out : int32 array, shape (n,)
         Receives the counts; n is at most 64.
     """
@@ -192,7 +192,7 @@ def count_colours(sites, out):
     """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
     n_sites, q = sites.shape[0] - 1, out.shape[0]
     total, few = np.zeros((q, SIDE), np.int32), np.zeros((q, SIDE), np.uint8)
-    total[-1] = n_sites  # the last colour has what the others leave
+    total[-1] = n_sites  # the last colour has all sites that the others do not have
     room = _LARGEST_BYTE // len(_RUN) * len(_RUN)
     for start in range(0, n_sites, room):
         stop = min(start + room, n_sites)
@@ -212,7 +212,7 @@ def count_colours(sites, out):
 def _add_like(
     typingctx: Any, sites: Any, first: Any, ghosted: Any, few: Any, axes: Any, run: Any
 ) -> Any:
-    """Add the like bonds of a run of sites with their next neighbours to the only row of few."""
+    """Add the like bonds of a run of sites with their next neighbours to the row of ``few``."""
     signature = types.void(sites, first, ghosted, few, axes, run)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -239,7 +239,7 @@ def _add_like(
 
 @intrinsic
 def _add_colour(typingctx: Any, sites: Any, first: Any, colour: Any, few: Any, run: Any) -> Any:
-    """Add how many of a run of sites have a colour to its row of few."""
+    """Add the number of sites of a run that have a colour to the row of that colour in ``few``."""
     signature = types.void(sites, first, colour, few, run)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -266,7 +266,7 @@ def _place(builder: Any, row: Any, first: int) -> Any:
 
 
 def _add_ones(builder: Any, few: Any, row: Any, first: int, masks: list[Vector]) -> None:
-    """Add 1 to half of a row of few wherever a mask is set, for all masks."""
+    """Add 1 to half of a row of ``few`` where a mask is set, for all masks."""
     total = _load(builder, few, row, first)
     for mask in masks:
         total = total + mask.resized(8)

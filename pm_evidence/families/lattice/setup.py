@@ -18,16 +18,17 @@ _LEAST_STAGES, _PATHS = 1000, 512
 
 @dataclass(frozen=True)
 class Detour:
-    """The path round a phase transition, and the number of stages that it is cut into.
+    """The path around a phase transition, and its default number of stages.
 
     Parameters
     ----------
     height : float
-        Strength of the field half way, in nats a site.
+        Strength of the field at beta 1/2, in nats per site.
     stages_per_site : int
-        The variance of the work is in proportion to the number of sites over that of stages.
+        Number of stages per site. The variance of the work is proportional to the number of sites
+        over that of stages.
     most_moves : int
-        Number of stages times sites at which the default stops growing.
+        Largest default of the number of stages times that of sites.
     """
 
     height: float
@@ -48,11 +49,11 @@ def lattice_setup(
     target : Ising or Potts
         What is annealed.
     kernel : str or Kernel
-        What the user asks for.
+        The kernel that the user asks for.
     kernels : mapping of str to class
         Kernels of this lattice by name.
     detour : Detour
-        How a transition is gone round.
+        The path around a transition.
 
     Raises
     ------
@@ -62,7 +63,7 @@ def lattice_setup(
     if isinstance(kernel, str):
         check_choice("kernel", kernel, ("auto", *kernels))
         chosen = kernels["heat_bath" if kernel == "auto" else kernel]()
-        # a periodic checkerboard of odd size has neighbours of one colour at its seam
+        # a periodic checkerboard of odd size has neighbours of the same colour at its seam
         odd = target.periodic and any(size % 2 for size in target.sizes)
         if isinstance(chosen, VisitKernel) and odd:
             chosen = replace(chosen, order="sequential")
@@ -74,7 +75,7 @@ def lattice_setup(
             f"{described(kernel)}."
         )
     check_moves(chosen, target)
-    # only attraction without a field has a transition, and clusters do not grow in a field
+    # only attractive lattices without a field have a transition, and cluster moves need no field
     straight = target.field or target.coupling <= 0.0 or not isinstance(chosen, VisitKernel)
     affordable = detour.most_moves // target.n_dim
     return AnnealingSetup(

@@ -1,4 +1,4 @@
-"""What the kernels of lattices share: they have nothing to learn, and visit sites in some order."""
+"""The base of the kernels of lattices, which have no settings to learn and visit sites in order."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +18,7 @@ _NAMES = {"spins": "pe.Ising", "colours": "pe.Potts"}
 
 @dataclass(frozen=True)
 class SweepKernel:
-    """A kernel that does the same ``n_sweeps`` times, and satisfies detailed balance."""
+    """A kernel that repeats a move ``n_sweeps`` times, and satisfies detailed balance."""
 
     n_sweeps: int = 1
     values: ClassVar[tuple[str, ...]] = tuple(_NAMES)
@@ -32,7 +32,7 @@ class SweepKernel:
         Raises
         ------
         ValueError
-            If the target is no lattice that it can move.
+            If the target is not a lattice that it can move.
         """
         n_sites: int = getattr(target, "n_dim", 0)
         if not isinstance(target, Lattice) or target.values not in self.values:
@@ -54,7 +54,7 @@ class SweepKernel:
 
 @dataclass(frozen=True)
 class VisitKernel(SweepKernel):
-    """A kernel that visits site after site, and is reversed by the opposite order."""
+    """A kernel that visits sites one after the other, and is reversed by the opposite order."""
 
     order: str = "checkerboard"
     backwards: bool = False
@@ -93,7 +93,7 @@ def _visits(target: Any, order: str, backwards: bool) -> NDArray[np.int64]:
         if target.periodic and any(size % 2 for size in target.sizes):
             raise ValueError(
                 f"order must not be 'checkerboard' on a periodic lattice of odd sizes, got "
-                f"sizes {target.sizes}, where neighbours have one colour; pass "
+                f"sizes {target.sizes}, where some neighbours have the same colour; pass "
                 "order='sequential', or an even shape."
             )
         sites = target.geometry.checkerboard

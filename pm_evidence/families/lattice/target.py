@@ -39,9 +39,9 @@ class Ising(Lattice):
     shape : int or tuple of two or three ints
         Number of sites along each axis; one number means a square.
     coupling : float
-        Above 0 neighbours prefer to be alike.
+        If it is above 0, neighbours prefer to be alike.
     field : float
-        Above 0 spins prefer to be 1.
+        If it is above 0, spins prefer to be 1.
     periodic : bool
         Whether opposite edges are neighbours. An axis of size 2 then has two bonds.
 
@@ -108,8 +108,8 @@ class Ising(Lattice):
         return self.population(2 * rows.astype(np.int8) - 1)
 
     def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[np.int8]:
-        """Return ``n`` ordered states: all spins alike, or alternating where neighbours repel."""
-        # of the two ordered states a field prefers one
+        """Return ``n`` ordered states: all spins alike, or alternating if neighbours repel."""
+        # a field prefers one of the two ordered states
         up = 1.0 / (1.0 + np.exp(-np.clip(2.0 * self.field * self.n_dim, -700.0, 700.0)))
         sign = np.where(rng.random(n) < up, 1, -1).astype(np.int8)
         parity = np.indices(self.sizes).sum(axis=0) % 2
@@ -119,12 +119,12 @@ class Ising(Lattice):
     def favour(
         self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
     ) -> None:
-        """Add what fields in favour of either spin add; see ``detour.favour_spins``."""
+        """Add the contributions of fields in favour of either spin; see ``detour.favour_spins``."""
         up = visited.n_up().reshape(energy.shape)
         favour_spins(self.n_dim, up, fields, slope, energy, ratio)
 
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return how spins are annealed: by the bit-sliced heat bath unless the user says else."""
+        """Return how spins are annealed: with the bit-sliced heat bath by default."""
         return lattice_setup(self, kernel, _SPIN_KERNELS, _SPIN_DETOUR)
 
 
@@ -142,7 +142,7 @@ class Potts(Lattice):
     q : int
         Number of colours, 2 to 250.
     coupling : float
-        Above 0 neighbours prefer to be alike.
+        If it is above 0, neighbours prefer to be alike.
     periodic : bool
         Whether opposite edges are neighbours. An axis of size 2 then has two bonds.
 
@@ -209,7 +209,7 @@ class Potts(Lattice):
         return self.population(rows)
 
     def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-        """Return ``n`` states of one colour each, or of even colours where neighbours repel."""
+        """Return ``n`` states of one colour each, or of uniform colours if neighbours repel."""
         size = (n, *self.sizes) if self.coupling < 0.0 else (n, *(1 for _ in self.sizes))
         colours = rng.integers(self.q, size=size, dtype=np.uint8)
         return np.broadcast_to(colours, (n, *self.sizes)).copy()
@@ -217,11 +217,11 @@ class Potts(Lattice):
     def favour(
         self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
     ) -> None:
-        """Add what fields in favour of every colour add; see ``detour.favour_colours``."""
+        """Add the contributions of fields in favour of every colour; see ``favour_colours``."""
         counts = np.moveaxis(visited.counts(self), 0, -2)
         counts = np.ascontiguousarray(counts).reshape(len(slope), self.q, -1)
         favour_colours(counts, fields, slope, energy, ratio)
 
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return how colours are annealed: by the heat bath unless the user says else."""
+        """Return how colours are annealed: with the heat bath by default."""
         return lattice_setup(self, kernel, _COLOUR_KERNELS, _COLOUR_DETOUR)

@@ -1,1 +1,1 @@
-"""From graphs to machine code that kernels call by address."""
+"""Compilation of graphs to machine code that kernels call by address."""

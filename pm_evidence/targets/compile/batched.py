@@ -1,4 +1,4 @@
-"""Graphs of one particle as graphs of many."""
+"""Conversion of graphs of one particle into graphs of many."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ _LEAST_EXPONENT = -745.1332191019412
 def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Variable) -> Variable:
     """Return a graph of one particle for ``n`` particles, along a new first dimension.
 
-    Every random draw in it is drawn anew for every particle, even one that depends on none of
+    Every random draw in it is made independently for every particle, even if it depends on none of
     ``replace``.
 
     Parameters
@@ -34,7 +34,7 @@ def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Var
     graph : TensorVariable
         Graph of one particle.
     replace : mapping of Variable to Variable
-        Variables of one particle, and what they are for all.
+        Variables of one particle, and those of all particles that replace them.
     n : scalar integer TensorVariable
         Number of particles.
     """
@@ -50,7 +50,7 @@ def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Var
 def _independent_draws(
     graph: Variable, batched: set[Variable], n: Variable
 ) -> dict[Variable, Variable]:
-    """Return the draws that depend on nothing batched, and what they are for all particles."""
+    """Return the draws that depend on nothing batched, and the draws that replace them."""
     batched = set(batched)
     result = {}
     for node in io_toposort([], [graph]):
@@ -74,23 +74,23 @@ def inline_symbolic(graphs: Sequence[Variable]) -> list[Variable]:
         for node in io_toposort([], graphs):
             if isinstance(node.op, SymbolicRandomVariable):
                 replacements.update(zip(node.outputs, inline_ofg_node(node), strict=True))
-                break  # one at a time: what is inside may be inside of another
+                break  # one at a time, because distributions may be nested
         if not replacements:
             return graphs
         graphs = list(clone_replace(graphs, replacements, rebuild_strict=False))
 
 
 def checks_to_minus_infinity(log_density: Variable) -> Variable:
-    """Return the log density of one particle, ``-inf`` where a parameter is out of range.
+    """Return the log density of one particle, ``-inf`` if a parameter is out of range.
 
-    Left to PyTensor, the checks of a batch are joined: one particle out of range would be the end
-    of all.
+    PyTensor itself would join the checks of a batch, and one particle out of range would give an
+    error for all of them.
     """
     return rewrite([log_density], _without_joint_check)[0]
 
 
 def _without_joint_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
-    """Return what takes the place of a check, or of a comparison that costs too much."""
+    """Return the replacement of a check, or of a comparison that costs too much."""
     if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
         expression, *conditions = inputs
         for condition in conditions:
@@ -103,7 +103,7 @@ def _without_joint_check(node: Any, inputs: list[Variable]) -> list[Variable] | 
 
 
 def _is_exponential_above_zero(node: Any) -> bool:
-    """Whether a node compares an exponential with 0, which costs as much as all of a density."""
+    """Return whether a node compares an exponential with 0, which costs as much as a density."""
     if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GT)):
         return False
     left, right = node.inputs

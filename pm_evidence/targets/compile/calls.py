@@ -1,10 +1,11 @@
-"""From PyTensor graphs of named arguments to C functions that are called by address.
+"""Compilation of PyTensor graphs with named arguments to C functions that are called by address.
 
 A function is called with a *frame*, an array of 64-bit integers. Slots 0 to 3 are for a random
-generator: the address of its stream, and those of three functions that draw from it. Then comes a
-slot for every input and for every output, in order, and then what the function reads besides. An
-integer scalar lies in its slot itself; the slot of anything else holds its address. The leading
-dimension of an argument may be left open: it is the input named ``n``.
+generator: the address of its stream, and those of three functions that draw from it. They are
+followed by a slot for every input and every output, in order, and by the addresses and shapes of
+other arrays that the function reads. The slot of an integer scalar holds its value, and that of any
+other argument its address. The leading dimension of an argument may be left open: it is then the
+input named ``n``.
 
 Machine code is kept on disk in PyTensor's cache, and data are passed by address.
 """
@@ -60,9 +61,9 @@ class CompiledCall:
     n_slots : int
         Number of slots that the caller fills.
     data : ndarray of int64
-        Address and shape of every array that the function reads besides, one after the other.
+        Address and shape of every other array that the function reads, one after the other.
     slow_ops : tuple of str
-        Operations without a numba implementation: right, but slow and under Python's lock.
+        Operations without a numba implementation: correct, but slow and under Python's lock.
     """
 
     address: int
@@ -72,7 +73,7 @@ class CompiledCall:
     _keep_alive: tuple[Any, ...] = field(default=(), repr=False)
 
     def frame(self) -> NDArray[np.int64]:
-        """Return a frame with the function's own data in place."""
+        """Return a frame that already holds the function's own data."""
         return np.concatenate([np.zeros(self.n_slots, np.int64), self.data])
 
 
@@ -88,11 +89,11 @@ def compile_call(
     Parameters
     ----------
     inputs : sequence of TensorVariable
-        Integer scalars, and arrays whose static shape is known but for the leading dimension.
+        Integer scalars, and arrays whose static shape is known except for the leading dimension.
     outputs : sequence of TensorVariable
         Arrays of float64, of such shapes as well; the function writes them.
     generator : RandomGeneratorType variable, optional
-        What all draws in the graphs start from.
+        The generator before all draws.
     successor : RandomGeneratorType variable, optional
         The generator after all draws.
     """
@@ -210,7 +211,7 @@ def _generator_at(typingctx: Any, state: Any, uint64: Any, uint32: Any, double: 
         bits.state_address = bits.state = args[0]
         bits.fnptr_next_uint64, bits.fnptr_next_uint32, bits.fnptr_next_double = args[1:]
         bits.bit_generator = ir.Constant(context.get_value_type(types.uintp), 0)
-        # nobody owns it, so it must never reach Python
+        # it has no owner, so it must never reach Python
         bits.parent = cgutils.get_null_value(bits.parent.type)
         generator = cgutils.create_struct_proxy(_generator_type)(context, builder)
         generator.bit_generator = bits._getvalue()

@@ -45,7 +45,7 @@ class CompiledDensity:
     has_gradient : bool
         Whether the function writes gradients.
     slow_ops : tuple of str
-        Operations without a numba implementation: right, but slow and under Python's lock.
+        Operations without a numba implementation: correct, but slow and under Python's lock.
     """
 
     address: int
@@ -121,7 +121,7 @@ def compile_density(
 
 def _c_function(jitted: Jitted, layout: Layout, *, with_gradient: bool) -> Any:
     """Wrap a jitted function of parts and arrays into the C signature, and cache it on disk."""
-    # a call of so many arguments as some models have variables does not compile inside of try
+    # in models with very many variables, a call with all of them does not compile inside of try
     fill, scope = _fill(jitted, layout, with_gradient=with_gradient)
     stop_early = ["    if exception_pending():", "        return 1"] if jitted.slow_ops else []
     guarded = [

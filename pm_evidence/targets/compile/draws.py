@@ -43,14 +43,14 @@ def compile_draws(
     outputs : sequence of TensorVariable
         Graphs of random variables.
     layout : Layout
-        Where in a row each of them lies.
+        Position of each of them in a row.
 
     Returns
     -------
     callable or None
-        ``draw(out, generator)`` fills the rows of ``out``. None where some operation holds more
-        than one random generator, which cannot be threaded onto a single one, or has no numba
-        implementation: compiling would then cost more than it saves.
+        ``draw(out, generator)`` fills the rows of ``out``. None if some operation holds more than
+        one random generator, which cannot be replaced by a single one, or if it has no numba
+        implementation, because compiling would then cost more than it saves.
     """
     outputs, shared, values = shared_to_inputs(outputs)
     threaded = on_one_generator(outputs)
@@ -85,7 +85,7 @@ def _loop(jitted: Jitted, layout: Layout) -> Any:
         writes = assignments(name, variable.shape, "out[row, ", variable.start)
         lines += [f"        {line}" for line in writes]
     key = jitted.key
-    # as part of the loop, and no function of its own, it is optimised once
+    # as a part of the loop, and not a separate function, it is optimised only once
     scope = {"inner": nb.njit(inline="always")(jitted.function.py_func)}
     digest = hashlib.sha256(f"{key}{lines}".encode()).hexdigest() if key else None
     loop = function_from_source(lines, "draws", scope, digest)
@@ -95,7 +95,7 @@ def _loop(jitted: Jitted, layout: Layout) -> Any:
 def on_one_generator(
     outputs: Sequence[Variable],
 ) -> tuple[list[Variable], Variable, Variable] | None:
-    """Let all draws of a graph follow each other on one random generator.
+    """Return graphs in which all draws use the same random generator, one after the other.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def on_one_generator(
     last : Variable
         The generator after the last draw.
 
-    None where an operation holds more than one generator.
+    The result is None if an operation holds more than one generator.
     """
     nodes = [node for node in io_toposort([], list(outputs)) if _generators(node)]
     if any(len(_generators(node)) != 1 or len(_successors(node)) != 1 for node in nodes):
@@ -118,7 +118,7 @@ def on_one_generator(
         if not _generators(node):
             return None
         inputs[_generators(node)[0]] = current
-        if isinstance(node.op, DiscreteUniformRV):  # which numba knows by another name
+        if isinstance(node.op, DiscreteUniformRV):  # numba implements it as ``integers``
             *same, lower, upper = inputs
             bounds = (pt.cast(bound, "int64") for bound in (lower, upper + 1))
             new: list[Variable] = integers.make_node(*same, *bounds).outputs

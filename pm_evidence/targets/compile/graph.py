@@ -1,8 +1,7 @@
-"""From a PyTensor graph to a function jitted by numba, and to cached functions around it.
+"""Compilation of PyTensor graphs by numba, and of cached functions that call the result.
 
-The private API of PyTensor and of its numba backend that compilation relies on is used in this
-module and in ``implementations``; ``tests/targets/compile/test_graph.py`` fails loudly when a
-release moves it.
+The private API of PyTensor and of its numba backend is used only in this module and in
+``implementations``; ``tests/targets/compile/test_graph.py`` fails if a release changes it.
 """
 
 import warnings
@@ -43,11 +42,11 @@ __all__ = [
     "without_numba_hints",
 ]
 
-# Below this size a constant is cheaper embedded in the code than read through a pointer.
+# A constant smaller than this is cheaper if it is embedded in the code than read by a pointer.
 _LIFT_SIZE = 32
 
-# Part of the key of code on disk: its operations keep their order, and it names modules of ours,
-# which another version of the package may have elsewhere.
+# Part of the key of code on disk. The order of operations is fixed, and the code refers to modules
+# of this package, which may be different ones in another version.
 _MODULES = tuple(module.__name__ for module in (native, random, sums))
 _OURS = f"in order, for {__name__}, {', '.join(_MODULES)} of {VERSION}"
 
@@ -67,7 +66,7 @@ class Jitted:
     key : str or None
         Identifies the code on disk; None for code that cannot be cached.
     slow_ops : tuple of str
-        Operations without a numba implementation: right, but slow and under Python's lock.
+        Operations without a numba implementation: correct, but slow and under Python's lock.
     """
 
     function: Any
@@ -80,29 +79,29 @@ class Jitted:
 def without_numba_hints() -> Iterator[None]:
     """Silence numba's hints about code that the user did not write."""
     with warnings.catch_warnings():
-        # what runs in object mode is told once, as ``slow_ops``
+        # operations that run in object mode are reported once, as ``slow_ops``
         warnings.filterwarnings("ignore", message="Numba will use object mode")
         warnings.filterwarnings("ignore", message="Code running in object mode")
-        # of matrices that PyTensor leaves in Fortran order: nothing that a user could do
+        # matrices that PyTensor leaves in Fortran order, which a user cannot change
         warnings.simplefilter("ignore", NumbaPerformanceWarning)
         yield
 
 
 @contextmanager
 def _operations_in_order() -> Iterator[None]:
-    """Let numba change no order of operations, so that all processes get the same digits.
+    """Keep numba from reordering operations, so that all processes get the same digits.
 
-    Under PyTensor's default a process that compiles a function, and one that finds it on disk,
-    differ in the last digit. ``sums`` has most of what that default gains.
+    With PyTensor's default, a process that compiles a function and one that finds it on disk differ
+    in the last digit. Most of the speed of that default is regained by ``sums``.
     """
-    # the flag is one for all threads, and the last to leave must find what the first did
+    # all threads share the flag: with a lock, the original value is restored at the end
     with _flag, pytensor.config.change_flags(numba__fastmath=False):
         yield
 
 
 def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
     """Return PyTensor's function of some inputs, optimised for numba; see ``pymc.compile``."""
-    numba_implementations()  # which PyTensor imports bit by bit
+    numba_implementations()  # PyTensor itself imports them one by one
     with without_numba_hints(), _operations_in_order():
         mode = with_ordered_sums(get_mode("NUMBA"))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
@@ -114,7 +113,7 @@ def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:
     Parameters
     ----------
     function : pytensor Function
-        The function; its last inputs are those that ``shared_to_inputs`` made.
+        The function; its last inputs are those of ``shared_to_inputs``.
     values : sequence of ndarray
         Values of these inputs.
     """
@@ -168,7 +167,7 @@ def _lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
     """Turn large constants of an optimised graph into inputs, and return their values."""
     fgraph = fgraph.clone(check_integrity=False)
     lifted = []
-    # in the order of the graph, not that of a set, for the code on disk to be found again
+    # in the order of the graph, not of a set, so that the code on disk is found again
     inputs = dict.fromkeys(v for node in fgraph.toposort() for v in node.inputs)
     for variable in inputs:
         if not isinstance(variable, Constant) or getattr(variable.type, "ndim", 0) == 0:
@@ -200,9 +199,9 @@ def function_from_source(
     scope : mapping
         The global names that it uses.
     key : str or None
-        Identifies its machine code on disk; None for none.
+        Identifies its machine code on disk; None if it is not to be stored.
     """
-    # numba's cache looks the function's module up
+    # numba's cache looks up the module of the function
     scope = {"__name__": __name__, **scope}
     source = "\n".join([*lines, ""])
     return compile_numba_function_src(source, name, global_env=scope, cache_key=key)

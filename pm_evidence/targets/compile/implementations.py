@@ -1,4 +1,4 @@
-"""PyTensor's table of the operations that numba can compile, and its folder for their code."""
+"""PyTensor's table of operations that numba can compile, and its folder for compiled code."""
 
 import sys
 import tempfile
@@ -21,12 +21,13 @@ __all__ = [
 
 
 def provide_folder() -> None:
-    """Give PyTensor a temporary folder where it cannot write to its own.
+    """Give PyTensor a temporary folder if it cannot write to its own.
 
-    Without one it cannot compile for numba at all. Its setting is fixed once it was read, which
-    importing PyMC does; what is kept there is not imported before the first compilation.
+    Without a folder it cannot compile for numba at all. Its setting is fixed as soon as it is read,
+    which happens when PyMC is imported; the modules that use the folder are not imported before the
+    first compilation.
     """
-    if "pytensor.link.numba.cache" in sys.modules:  # which has settled on a folder
+    if "pytensor.link.numba.cache" in sys.modules:  # it already uses a folder
         return
     folder = pytensor.config.base_compiledir
     try:
@@ -37,13 +38,13 @@ def provide_folder() -> None:
 
 
 def numba_implementations() -> Any:
-    """Return the module that holds the table, and make sure that the table is whole.
+    """Return the module that holds the table, after making sure that the table is complete.
 
-    The package that fills it takes a second to import. Where an interrupt cuts that short, Python
-    forgets the package and keeps those of its modules that were complete, so that whoever imports
-    one of these by name finds most operations without an implementation. The package itself is
-    asked for here, which imports what is missing. It is not imported with our modules, because it
-    takes half as long as all the rest.
+    The package that fills the table takes a second to import. If an interrupt stops the import,
+    Python discards the package but keeps those of its modules that were complete. Code that imports
+    one of these by name then finds most operations without an implementation. Importing the package
+    itself, as done here, imports what is missing. This is not done when this module is imported,
+    because it takes half as long as all other imports.
     """
     with uninterrupted():
         import_module("pytensor.link.numba.dispatch")
@@ -51,7 +52,7 @@ def numba_implementations() -> Any:
 
 
 def implement_by(op_type: type, function: Callable[..., Any], version: int) -> None:
-    """Enter the compiled function that does an operation into the table, unless it is there.
+    """Enter the compiled function of an operation into the table, unless it has one already.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def implement_by(op_type: type, function: Callable[..., Any], version: int) -> N
     function : callable
         A function compiled by numba, of the operation's inputs.
     version : int
-        Part of the key of code on disk: raise it when the function, or what it calls, changes.
+        Part of the key of code on disk: raise it if the function, or one that it calls, changes.
     """
     table = numba_implementations()
     if op_type in table.numba_funcify.registry:
@@ -72,7 +73,7 @@ def implement_by(op_type: type, function: Callable[..., Any], version: int) -> N
 
 
 def implement_in_python(op_type: type) -> None:
-    """Let numba run an operation in Python, as it would by itself, without a warning each time."""
+    """Let numba run an operation in Python, as it does by default, but without a warning."""
     table = numba_implementations()
     if op_type in table.numba_funcify.registry:
         return

@@ -1,4 +1,4 @@
-"""Normal draws that compiled code takes from our own streams, without a generator in between."""
+"""Normal draws that compiled code takes directly from our own streams."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = ["with_fast_normals"]
 class StandardNormals(RNGConsumerOp):
     """A vector of standard normal draws; its generator has to be that of ``calls``.
 
-    It advances the stream in place, which is safe where every generator is used once.
+    It advances the stream in place, which is safe if every generator is used only once.
     """
 
     __props__ = ()
@@ -34,7 +34,7 @@ class StandardNormals(RNGConsumerOp):
         return Apply(self, [rng, n], [rng.type(), pt.dvector()])
 
     def update(self, node: Apply) -> dict[Variable, Variable]:
-        """Return which generator follows which."""
+        """Return the generator that replaces the one before the draws."""
         return {node.inputs[0]: node.outputs[0]}
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -46,7 +46,7 @@ class StandardNormals(RNGConsumerOp):
 def with_fast_normals(graphs: Sequence[Variable]) -> list[Variable]:
     """Return graphs whose normal and multivariate normal draws are scaled standard normals.
 
-    A covariance that no particle changes is then decomposed once, and not at every draw.
+    A covariance that is the same for all particles is then decomposed only once.
     """
     implement_by(StandardNormals, _standard_normals, version=1)
 

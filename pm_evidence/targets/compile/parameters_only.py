@@ -1,4 +1,4 @@
-"""What depends on parameters only is taken out of graphs that are run many times."""
+"""Parts that depend only on parameters are taken out of graphs that are run many times."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,14 +20,14 @@ __all__ = ["depends_on", "evaluated_shapes", "split_parameters_only"]
 def split_parameters_only(
     graphs: Sequence[Variable], varying: Iterable[Variable]
 ) -> tuple[list[Variable], Variable, Variable]:
-    """Cut graphs where what is computed once ends and what varies begins.
+    """Split graphs into a part that is computed once and a part that varies.
 
     Parameters
     ----------
     graphs : sequence of TensorVariable
         Graphs that are run many times while ``varying`` changes.
     varying : iterable of Variable
-        Their inputs that change. Whatever random draws go into varies as well.
+        Their inputs that change. All that depends on random draws varies as well.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def split_parameters_only(
 
 
 def _edge(graphs: Sequence[Variable], varying: set[Variable]) -> list[Variable]:
-    """Return the last variables that do not vary on every way to the graphs."""
-    changeable = set(varying)  # what is neither a constant nor data
+    """Return the last variables that do not vary on each path to the graphs."""
+    changeable = set(varying)
     edge: dict[Variable, None] = {}
     constant: set[Variable] = set()
     for node in io_toposort([], graphs):

@@ -1,7 +1,8 @@
-"""Matrix products of a model by one function, which is compiled once for all models.
+"""Matrix products by one function that is compiled once for all models.
 
-PyTensor compiles its way to BLAS, through all layouts that a matrix may have, anew for every model:
-some 20 seconds of the first call of a regression. Here a model's code calls a function by name.
+PyTensor compiles its calls of BLAS, for all layouts that a matrix may have, again for every model.
+This takes about 20 seconds in the first call of a regression. Here a model's code calls a function
+by name.
 """
 
 from functools import cache
@@ -46,7 +47,7 @@ class MatrixProduct(Op):
 
 @node_rewriter([Dot])
 def replace_product(fgraph: Any, node: Any) -> list[Variable] | None:
-    """Let products of float64 matrices be made by the function that all models share."""
+    """Replace products of float64 matrices by calls of the function that all models share."""
     if any(v.type.ndim != 2 or v.type.dtype != "float64" for v in node.inputs):
         return None
     _export()
@@ -56,7 +57,7 @@ def replace_product(fgraph: Any, node: Any) -> list[Variable] | None:
 
 @nb.njit(nogil=True, error_model="numpy", cache=True)
 def _in_order(address, n_rows, n_columns, row_stride, column_stride):
-    """Return a matrix in C order, and whether it is the transpose; copied where it must be."""
+    """Return a matrix in C order, copied if necessary, and whether it is the transpose."""
     rows_whole = column_stride == _ITEM or n_columns == 1
     columns_whole = row_stride == _ITEM or n_rows == 1
     if rows_whole and (row_stride == _ITEM * n_columns or n_rows == 1):
@@ -103,7 +104,7 @@ def _product(
 
 @intrinsic
 def _address(typingctx: Any, array: Any) -> Any:
-    """Return where the first entry of an array lies."""
+    """Return the address of the first entry of an array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         data = context.make_array(sig.args[0])(context, builder, args[0]).data
@@ -131,7 +132,7 @@ def _call(a: Any, b: Any) -> Any:
 
 @cache
 def _export() -> Any:
-    """Compile the product and make it known by its name; return what has to be kept alive."""
+    """Compile the product and register its name; return the function, to keep it alive."""
     compiled = nb.cfunc(_SIGNATURE, cache=True)(_product)
     llvmlite.binding.add_symbol(_NAME, compiled.address)
     return compiled

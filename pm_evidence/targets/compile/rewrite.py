@@ -13,22 +13,22 @@ def rewrite(
     outputs: Sequence[Variable],
     replace: Callable[[Any, list[Variable]], Sequence[Variable] | None],
 ) -> list[Variable]:
-    """Return graphs in which some nodes are replaced by others; the given graphs stay as they are.
+    """Return graphs in which some nodes are replaced; the given graphs are not changed.
 
     Parameters
     ----------
     outputs : sequence of Variable
         The graphs.
     replace : callable
-        Is called with every node, after those that it depends on, and with the list of inputs that
-        the node has in the new graphs, which it may change. Returns what takes the place of the
-        node's outputs, or None to keep the operation.
+        Called with every node, after those that it depends on, and with the list of the node's
+        inputs in the new graphs, which it may change. Returns the variables that replace the node's
+        outputs, or None to keep the operation.
 
     Returns
     -------
     list of Variable
-        The new graphs, in the order of ``outputs``. A node that is kept and whose inputs are all as
-        before is shared with the given graphs.
+        The new graphs, in the order of ``outputs``. Nodes that are kept with unchanged inputs are
+        shared with the given graphs.
     """
     replacements: dict[Variable, Variable] = {}
     for node in io_toposort([], list(outputs)):

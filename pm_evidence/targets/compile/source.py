@@ -14,16 +14,16 @@ __all__ = ["assignments", "views_of_arrays"]
 def views_of_arrays(
     arrays: Sequence[NDArray[Any]], data: str, position: int = 0
 ) -> tuple[list[str], list[str], dict[str, Any], int]:
-    """Return the lines that make arrays of their addresses and shapes.
+    """Return the lines that create arrays from their addresses and shapes.
 
     Parameters
     ----------
     arrays : sequence of ndarray
-        Arrays of the types and numbers of dimensions that there will be.
+        Arrays with the types and numbers of dimensions of those to be created.
     data : str
         Name of the array of int64 that holds address and shape of each, one after the other.
     position : int
-        Where in it the first one is.
+        Position of the first address in it.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def views_of_arrays(
     scope : dict
         The global names that they use.
     position : int
-        Where what follows the last one is.
+        Position after the last shape.
     """
     lines, names = [], []
     scope: dict[str, Any] = {"carray": nb.carray, "view_address": view_address}
@@ -50,8 +50,8 @@ def views_of_arrays(
 def assignments(name: str, shape: tuple[int, ...], target: str, start: int) -> list[str]:
     """Return the lines that copy an array into a row from position ``start`` on.
 
-    These are loops, because an assignment of whole rows compiles numba's message on shapes too, for
-    seconds.
+    These are loops, because numba would compile its error message about shapes as well for an
+    assignment of whole rows, which takes seconds.
 
     Parameters
     ----------

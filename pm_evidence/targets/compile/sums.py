@@ -1,8 +1,8 @@
-"""Sums of a model's terms in the one order of ``core.sums``, at the speed of vectors.
+"""Sums of a model's terms in the fixed order of ``core.sums``, with vector instructions.
 
-PyTensor's own loops are fast where they may change the order of operations, which makes the last
-digits depend on the process (``core.sums`` says why). Where they may not, a sum is taken term by
-term, and keeps the loop that makes its terms from being turned into vectors.
+PyTensor's own loops are fast if they may change the order of operations, but the last digits then
+depend on the process (see ``core.sums``). If they may not, terms are added one by one, and the loop
+that computes the terms cannot be vectorised either.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ from pm_evidence.targets.compile.products import replace_product
 
 __all__ = ["with_ordered_sums"]
 
-# PyTensor merges elementwise operations at 49, and puts sums and indexing into their loops at 100.
+# PyTensor merges elementwise operations at 49, and moves sums and indexing into their loops at 100.
 _BEFORE_OPERATIONS_MERGE, _BEFORE_LOOPS_MERGE = 48.5, 99
 
-# Fewer terms than these are as fast one by one.
+# Fewer terms than this are added as fast one by one.
 _FEW = 200
 
 
@@ -45,7 +45,7 @@ class OrderedSum(Op):
 
 
 def with_ordered_sums(mode: Mode) -> Mode:
-    """Return a mode that takes long sums over whole arrays in order; others stay as they are."""
+    """Return a mode that takes long sums over whole arrays in a fixed order."""
     # raise the version when core.sums changes
     implement_by(OrderedSum, _ordered_sum, version=1)
     return mode.register(
@@ -57,7 +57,7 @@ def with_ordered_sums(mode: Mode) -> Mode:
 
 @node_rewriter([true_div])
 def _multiply_by_reciprocal(fgraph: Any, node: Any) -> list[Variable] | None:
-    """Divide once, and not every term."""
+    """Replace the division of every term by one division."""
     x, y = node.inputs
     by_scalar = all(y.type.broadcastable) and not all(x.type.broadcastable)
     if not by_scalar or not x.type.dtype == y.type.dtype == "float64":
@@ -72,7 +72,7 @@ def _order_sum(fgraph: Any, node: Any) -> list[Variable] | None:
     few = None not in x.type.shape and np.prod(x.type.shape) < _FEW
     if not whole or few or not x.type.dtype == node.outputs[0].type.dtype == "float64":
         return None
-    # a loop that picks entries by index is no faster as vectors
+    # a loop that selects entries by index is not faster with vector instructions
     terms = x.owner.inputs if x.owner is not None else []
     if any(t.owner is not None and isinstance(t.owner.op, AdvancedSubtensor) for t in terms):
         return None

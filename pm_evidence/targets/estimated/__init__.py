@@ -1,1 +1,1 @@
-"""Models whose likelihood is estimated without bias, and not evaluated."""
+"""Models whose likelihood is replaced by an unbiased estimate."""

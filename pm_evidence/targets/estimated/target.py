@@ -1,10 +1,10 @@
-"""A PyMC model some of whose likelihood is estimated: the target on the extended space.
+"""A PyMC model with an estimated likelihood, or a part of one: the target on the extended space.
 
-Its states are pairs of parameters and the auxiliary variables (seeds) that an estimate of the
-likelihood is a function of. On these the estimated posterior ``p(x) p(u) L(x, u) / Z`` is an
-ordinary density whose marginal in ``x`` is the posterior itself and whose constant is the evidence
-itself, as ``L`` is unbiased (Andrieu and Roberts 2009; Tran et al., section 3.1). All that anneals,
-forward or reverse, holds for it as it stands.
+Its states are pairs of parameters and the auxiliary variables (seeds) that determine an estimate of
+the likelihood. On this space the estimated posterior ``p(x) p(u) L(x, u) / Z`` is an ordinary
+density. Because ``L`` is unbiased, its marginal in ``x`` is the exact posterior and its normalising
+constant is the exact evidence (Andrieu and Roberts 2009; Tran et al., section 3.1). Annealing in
+both directions is therefore valid without changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
 @dataclass(frozen=True, slots=True)
 class EstimatedParticles:
-    """Points with their log prior, their estimated log likelihood and what it was estimated from.
+    """Points with their log prior, their estimated log likelihood and the seeds of the estimate.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class EstimatedTarget:
     Parameters
     ----------
     evaluated : PyMCTarget
-        The prior, and what of the likelihood is known exactly.
+        The prior, and the part of the likelihood that is known exactly.
     estimators : sequence of LikelihoodEstimator
         The rest of the likelihood.
 
@@ -86,7 +86,7 @@ class EstimatedTarget:
     n_dim, continuous, discrete, lower, upper, period, log_order_mass
         As for ``PyMCTarget``, of the parameters.
     density : CompiledDensity
-        Log prior, and log of what of the likelihood is known exactly.
+        Log prior, and log of the part of the likelihood that is known exactly.
     differentiable : None
         Estimates have no gradient.
     """
@@ -118,7 +118,7 @@ class EstimatedTarget:
 
     @property
     def log_order_mass(self) -> float:
-        """Log of the prior mass inside of ordered transforms, in nats."""
+        """Log of the prior mass inside ordered transforms, in nats."""
         return self.evaluated.log_order_mass
 
     @property
@@ -160,13 +160,13 @@ class EstimatedTarget:
 
     @property
     def density(self) -> CompiledDensity:
-        """Log prior, and log of what of the likelihood is known exactly."""
+        """Log prior, and log of the part of the likelihood that is known exactly."""
         return self.evaluated.density
 
     def estimated(self, x: Floats, seeds: Seeds) -> EstimatedParticles:
         """Return points with their log prior and estimated log likelihood.
 
-        Nothing is estimated where the rest of the density is 0 already, or not a number.
+        The likelihood is not estimated where the rest of the density is already 0 or NaN.
         """
         log_density = self.density.evaluate(x)[0]
         alive = np.flatnonzero(np.isfinite(log_density.sum(axis=1)))
@@ -175,7 +175,7 @@ class EstimatedTarget:
         return EstimatedParticles(x, log_density, seeds)
 
     def at(self, draws: Floats) -> EstimatedParticles:
-        """Return the population whose ``to_draws`` is ``draws``; nothing is estimated again."""
+        """Return the population whose ``to_draws`` is ``draws``; its estimates are kept."""
         x = np.ascontiguousarray(draws[:, : self.n_dim])
         log_density = self.density.evaluate(x)[0]
         log_density[:, 1] = draws[:, self.n_dim]
@@ -198,7 +198,7 @@ class EstimatedTarget:
         return particles
 
     def _why(self, particles: EstimatedParticles, bad: NDArray[np.bool_]) -> str:
-        """Return what is wrong with the first of some bad members."""
+        """Return a message on the first of the members that ``bad`` marks."""
         rows = np.flatnonzero(bad)
         first = int(rows[np.argmax(np.isnan(particles.log_density[rows, 1]))])
         x, where = particles.x[first], self.evaluated.describe(particles.x[first])
@@ -209,8 +209,8 @@ class EstimatedTarget:
             if reason:
                 return f"{count}. At the first, {reason}"
         return (
-            f"{count}, first at {where}, by what of it is not estimated; model.point_logps() there "
-            "names the variable."
+            f"{count}, first at {where}, because of the part that is not estimated; "
+            "model.point_logps() at this point names the variable."
         )
 
     @property
@@ -242,7 +242,7 @@ class EstimatedTarget:
         return self.evaluated.posterior(draws[:, : self.n_dim])
 
     def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
-        """Return ``lp``, the estimated log likelihood and the seeds that it was made from."""
+        """Return ``lp``, the estimated log likelihood and the seeds of the estimate."""
         state = self.at(draws)
         return {
             "lp": state.log_density.sum(axis=1),
@@ -264,5 +264,5 @@ class EstimatedTarget:
         return coords, {**dims, WORDS: ["estimate_word"]}
 
 
-# what a PyMC model may become
+# the targets that a PyMC model is compiled to
 CompiledTarget = PyMCTarget | EstimatedTarget

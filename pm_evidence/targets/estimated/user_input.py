@@ -1,4 +1,4 @@
-"""What a user hands to a part of a model that is no PyMC distribution, checked as it comes in."""
+"""Checks of the user's arguments for parts of a model that are not PyMC distributions."""
 
 import inspect
 from typing import Any
@@ -17,12 +17,12 @@ MOST_PARTICLES = 1_000_000  # of one estimate
 
 
 def check_call(what: str, function: Any, *arguments: Any) -> None:
-    """Refuse what is no function of so many arguments.
+    """Check that ``function`` can be called with these arguments.
 
     Raises
     ------
     TypeError
-        If it is none.
+        If it is not a function, or not one of this number of arguments.
     """
     names = ", ".join(getattr(argument, "name", None) or "..." for argument in arguments)
     example = f"write {what}=lambda {names}: pm.Normal.dist(...)".replace("lambda :", "lambda:")
@@ -33,22 +33,22 @@ def check_call(what: str, function: Any, *arguments: Any) -> None:
         )
     try:
         inspect.signature(function).bind(*arguments)
-    except ValueError:  # a function of C that does not tell its signature
+    except ValueError:  # a C function without a known signature
         return
     except TypeError as error:
         raise TypeError(
-            f"{what} must be a function of {len(arguments)} arguments, but calling it so fails "
+            f"{what} must be a function of {len(arguments)} arguments, but such a call fails "
             f"({error}); {example}."
         ) from error
 
 
 def model_of(name: Any, model: Any, dims: Any) -> pm.Model:
-    """Return the model that a variable is added to, after checking what PyMC takes as it is.
+    """Return the model that a variable is added to, after checks that PyMC does not make.
 
     Raises
     ------
     TypeError
-        If the name is no string, dims are no names, or there is no model.
+        If the name is not a string, dims are not names, or there is no model.
     ValueError
         If dims are not dimensions of the model.
     """
@@ -79,7 +79,7 @@ def model_of(name: Any, model: Any, dims: Any) -> pm.Model:
 
 
 def given_value(name: str, value: Any) -> NDArray[Any]:
-    """Return the array that the user gives; ``name`` stands in the error if it is none."""
+    """Return the array that the user gives; ``name`` is used in the message of an error."""
     if isinstance(value, Variable):
         return numeric_value(value)
     if np.ma.isMaskedArray(value):

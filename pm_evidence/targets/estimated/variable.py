@@ -1,8 +1,8 @@
-"""An observed variable of a PyMC model whose likelihood is estimated, not evaluated.
+"""An observed variable of a PyMC model whose likelihood is estimated.
 
-The variable is one observed variable like any other: it has parents and a value, prints in
-one line, is drawn in prior and posterior predictive sampling. Only its density is missing;
-in its place it carries a *spec*, from which :func:`estimators_of` builds the estimator.
+The variable is an observed variable like any other: it has parents and a value, is printed in
+one line, and is drawn in prior and posterior predictive sampling. Only its density is missing.
+Instead it has a *spec*, from which :func:`estimators_of` builds the estimator.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,12 +39,12 @@ __all__ = [
 
 
 class EstimatedSpec(Protocol):
-    """What a kind of estimated likelihood keeps of the user's call.
+    """The record that an estimated likelihood keeps of the user's call.
 
     Attributes
     ----------
     parents : sequence of Variable
-        Stand-ins that the spec's graphs are functions of, one for every parent in the model.
+        Stand-ins for the parents in the model; the graphs of the spec are functions of them.
     """
 
     @property
@@ -81,9 +81,9 @@ class EstimatedRV(SymbolicRandomVariable):
     outputs : sequence of Variable
         A draw of the data, then the advanced generators.
     spec : EstimatedSpec
-        What the estimator is built from.
+        The record that the estimator is built from.
     class_name : str
-        What the variable prints as.
+        Name under which the variable is printed.
     """
 
     default_output = 0
@@ -118,9 +118,9 @@ _KINDS = {"StateSpace": StateSpaceRV, "RandomEffects": RandomEffectsRV}
 def _refuse_density(op: EstimatedRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     name = next((v.name for v in values if v.name), op._print_name[0])
     raise ModelError(
-        f"pe.{op._print_name[0]} has no log density that PyMC could evaluate, asked for that of "
-        f"{name!r}: its likelihood is estimated with particles. Use pe.sample_evidence(model), "
-        "which also returns the posterior, in place of pm.sample."
+        f"pe.{op._print_name[0]} has no log density that PyMC could evaluate, but that of {name!r} "
+        "was requested: its likelihood is estimated with particles. Use "
+        "pe.sample_evidence(model), which also returns the posterior, in place of pm.sample."
     )
 
 
@@ -139,7 +139,7 @@ def call_user(what: str, function: Callable[..., Any], *arguments: Variable) -> 
     Raises
     ------
     TypeError
-        If it is no function, or returns no distribution.
+        If it is not a function, or does not return a distribution.
     """
     check_call(what, function, *arguments)
     with new_or_existing_block_model_access(
@@ -164,7 +164,7 @@ def find_parents(
     Parameters
     ----------
     graphs : iterable of Variable
-        What the user's functions returned.
+        Graphs that the user's functions returned.
     model : pymc.Model
         The model.
     given : iterable of Variable
@@ -208,7 +208,7 @@ def register_estimated(
     name : str
         Name in the model.
     spec : EstimatedSpec
-        What the estimator is built from.
+        The record that the estimator is built from.
     parents : sequence of Variable
         Parents in the model, in the order of ``spec.parents``.
     draw : TensorVariable
@@ -216,7 +216,7 @@ def register_estimated(
     observed : array_like or pm.Data
         The data; NaN is kept as it is.
     class_name : str
-        What the variable prints as.
+        Name under which the variable is printed.
     dims : str or sequence of str, optional
         Dimensions of the data.
     model : pymc.Model, optional
@@ -235,7 +235,7 @@ def register_estimated(
             f"{described(dims)}; leave it out for none."
         )
     data = observed if isinstance(observed, Variable) else pt.constant(observed)
-    # PyMC wants one type for both; NaN needs a float
+    # PyMC needs the same type for both, and NaN needs a float
     if draw.type.dtype.startswith(("int", "uint", "bool")) and data.type.dtype.startswith("float"):
         draw = draw.astype(data.type.dtype)
     elif data.type.dtype != draw.type.dtype:
@@ -281,7 +281,7 @@ def estimators_of(model: pm.Model) -> list[Any]:
 
 
 def flat_values(model: pm.Model) -> tuple[Variable, dict[Variable, Variable]]:
-    """Return the flat vector of unconstrained values, and every value variable as part of it."""
+    """Return the flat vector of unconstrained values, and all value variables as parts of it."""
     shapes = model.eval_rv_shapes()
     variables = model.value_vars
     layout = Layout.of([shapes[v.name] for v in variables], dtypes=[v.dtype for v in variables])

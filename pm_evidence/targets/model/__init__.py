@@ -1,1 +1,1 @@
-"""A PyMC model: what it may hold, prior draws, transforms and log densities."""
+"""PyMC models: checks, prior draws, transforms and log densities."""

@@ -1,9 +1,8 @@
-"""Which distributions put probability on single values, and so have no density.
+"""Detection of distributions with probability on single values, which have no density.
 
-Annealing and its MCMC steps take the density of a continuous variable to be one with respect to
-length. Where a variable takes some value with positive probability (an *atom*), PyMC's log
-density is a probability there and a density elsewhere, and the two cannot be weighed against
-each other.
+Annealing and its MCMC steps assume that the density of a continuous variable is one with respect to
+Lebesgue measure. If a variable takes some value with positive probability (an *atom*), PyMC's log
+density is a probability at that value and a density elsewhere, and the two cannot be compared.
 """
 
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ __all__ = ["Measure", "adds_probability_to_density", "measure_of"]
 
 
 class Measure(IntEnum):
-    """What kind of values a variable takes, given its parents."""
+    """The kind of values that a variable takes, given its parents."""
 
     FIXED = 0
     DISCRETE = 1
@@ -58,7 +57,7 @@ _ROUNDING = (
 
 
 def measure_of(variable: Variable, given: Iterable[Variable] = ()) -> Measure:
-    """Return what kind of values a variable takes, as far as its graph tells.
+    """Return the kind of values that a variable takes, as far as its graph tells.
 
     Parameters
     ----------
@@ -69,7 +68,7 @@ def measure_of(variable: Variable, given: Iterable[Variable] = ()) -> Measure:
 
     Notes
     -----
-    What a Python function draws, in ``pm.CustomDist(random=...)``, is taken by its type.
+    Draws of a Python function, in ``pm.CustomDist(random=...)``, are classified by their type.
     """
     known = dict.fromkeys(given, Measure.FIXED)
     known.pop(variable, None)
@@ -79,7 +78,7 @@ def measure_of(variable: Variable, given: Iterable[Variable] = ()) -> Measure:
 def adds_probability_to_density(variable: Variable) -> bool:
     """Whether a mixture's density adds the probability of an atom to a density at that value.
 
-    That is so where one component has an atom and another has none. Components that share
+    This is the case if one component has an atom and another has none. Components that share
     their atoms, such as variables censored at the same value, have a proper density.
     """
     op = variable.owner.op
@@ -92,7 +91,7 @@ def adds_probability_to_density(variable: Variable) -> bool:
 
 def _measure(variable: Variable, known: dict[Variable, Measure]) -> Measure:
     if variable not in known:
-        known[variable] = Measure.FIXED  # what a recursion would find
+        known[variable] = Measure.FIXED  # for graphs that refer back to the variable
         known[variable] = _of_node(variable, known)
     return known[variable]
 
@@ -127,7 +126,7 @@ def _by_type(variable: Variable) -> Measure:
 
 
 def _of_symbolic(variable: Variable, known: dict[Variable, Measure]) -> Measure:
-    """Return the measure of a distribution that is made of others, by what it is made of."""
+    """Return the measure of a distribution that is made of others, from its inner graph."""
     node = variable.owner
     inner = dict(zip(node.op.fgraph.inputs, (_measure(v, known) for v in node.inputs), strict=True))
     return _measure(node.op.fgraph.outputs[node.outputs.index(variable)], inner)
@@ -143,7 +142,7 @@ def _of_elementwise(node: Any, known: dict[Variable, Measure]) -> Measure:
     if isinstance(operation, ps.Cast) and node.outputs[0].type.dtype.startswith(("int", "uint")):
         return Measure.DISCRETE
     if isinstance(operation, ps.Switch):
-        # a value that is no number marks what cannot be, such as a quantile beyond 1
+        # a constant that is not finite marks an impossible value, such as a quantile beyond 1
         branches = [
             m for v, m in zip(node.inputs[1:], measures[1:], strict=True) if not _infinite(v)
         ]
@@ -169,7 +168,7 @@ def _beside(measures: list[Measure], *, chosen_at_random: bool = True) -> Measur
 
 
 def _joined(measures: list[Measure]) -> Measure:
-    """Return the measure of an array of several parts, whose fixed ones may only fill it up."""
+    """Return the measure of an array of several parts; fixed ones are ignored as placeholders."""
     return _beside([m for m in measures if m > Measure.FIXED], chosen_at_random=False)
 
 

@@ -1,4 +1,4 @@
-"""Which target belongs to a model: compiled once here, and rebuilt in a worker."""
+"""The targets of models: compiled once in each process, and rebuilt in workers."""
 
 import copyreg
 import hashlib
@@ -26,7 +26,7 @@ __all__ = ["find_model", "target_of"]
 
 
 def find_model(target: Any) -> pm.Model:
-    """Return the model that a user hands over, or the one whose context is open.
+    """Return the model that the user gives, or the one whose context is open.
 
     Raises
     ------
@@ -49,8 +49,8 @@ def find_model(target: Any) -> pm.Model:
         ) from error
 
 
-# A model is compiled once, however often it is sampled here or however many of its blocks run in
-# a worker. The few that were used last are kept.
+# A process compiles a model only once, even if it is sampled repeatedly or a worker runs many of
+# its blocks. The targets that were used last are kept.
 _KEPT: "OrderedDict[Any, tuple[Any, CompiledTarget]]" = OrderedDict()
 _MAX_KEPT = 8
 
@@ -61,11 +61,14 @@ def target_of(
     potentials_only: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledTarget:
-    """Return the target of a model: the one kept if the model and its data are the same."""
+    """Return the target of a model: the one that was kept, if the model and its data are the same.
+
+    Otherwise the model is compiled.
+    """
     content = _content(model), dict(compile_kwargs or {})
     key = (id(model), potentials_only)
     kept = _KEPT.get(key)
-    # the target holds its model, so that the id still is this model's
+    # the target keeps its model alive, so that no other model has the same id
     if kept is None or kept[1].model is not model or kept[0] != content:
         target = _build(model, potentials_only=potentials_only, compile_kwargs=compile_kwargs)
         return _keep(key, content, target)
@@ -73,7 +76,7 @@ def target_of(
 
 
 def _content(model: pm.Model) -> tuple[Any, ...]:
-    """Return what a target depends on: the graphs themselves, and a digest of the data."""
+    """Return all that a target depends on: the ids of the graphs, and a digest of the data."""
     rvs = model.basic_RVs
     graphs = (*rvs, *model.potentials, *model.deterministics)
     values = tuple(model.rvs_to_values[rv] for rv in rvs)
@@ -91,7 +94,7 @@ def _content(model: pm.Model) -> tuple[Any, ...]:
 
 
 def _with_inner(graphs: Sequence[Variable]) -> Iterator[Variable]:
-    """Yield all variables of graphs, those of graphs inside of operations among them."""
+    """Yield all variables of graphs, including those of graphs inside operations."""
     for variable in ancestors(graphs):
         yield variable
         inner = getattr(variable.owner and variable.owner.op, "fgraph", None)
@@ -122,7 +125,7 @@ def _reduce(target: Any) -> tuple[Any, ...]:
     settings = None
     if isinstance(target, EstimatedTarget):
         target, settings = target.evaluated, target.settings()
-    # a block a time is sent: what they have in common is packed once
+    # blocks are sent one at a time; the data that they share are pickled once
     if "_pickled" not in vars(target):
         model = target.model
         options = {
@@ -151,12 +154,12 @@ for _kind in (PyMCTarget, EstimatedTarget):
     copyreg.pickle(_kind, _reduce)
 
 
-# Where pm.CustomDist enters the density of its class: pickle takes the class along, and not these.
+# Functions of pm.CustomDist are registered here by class; pickle includes the class but not these.
 _DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
 
 
 def _registered(model: pm.Model) -> list[tuple[int, type, Any]]:
-    """Return what PyMC knows of the distributions that a model made up."""
+    """Return the functions that are registered for the custom distributions of a model."""
     nodes = (v.owner for v in ancestors([*model.basic_RVs, *model.potentials]))
     kinds = dict.fromkeys(type(node.op) for node in nodes if node is not None)
     return [

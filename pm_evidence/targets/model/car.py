@@ -1,4 +1,4 @@
-"""``pm.CAR`` as the multivariate normal that it is.
+"""The exact density and exact draws of ``pm.CAR``, a multivariate normal distribution.
 
 Its density in PyMC leaves out ``1/2 sum(log(W.sum(0))) - n/2 log(2 pi)``, and its random draws have
 the covariance ``Q^-2`` in place of ``Q^-1``, where ``Q = tau (diag(W.sum(0)) - alpha W)``.
@@ -23,19 +23,19 @@ __all__ = ["missing_constant", "with_exact_car"]
 
 
 def missing_constant(model: pm.Model, rvs: Iterable[Variable]) -> Variable | None:
-    """Return what the summed log density of some variables lacks, in nats.
+    """Return the constant that is missing in the log density of some variables, in nats.
 
     Parameters
     ----------
     model : pymc.Model
         The model.
     rvs : iterable of TensorVariable
-        Variables of it.
+        Variables of the model.
 
     Returns
     -------
     scalar TensorVariable or None
-        A graph of the model's value variables; None where nothing is missing.
+        A graph of the model's value variables; None if nothing is missing.
     """
     terms = []
     for rv in rvs:

@@ -1,4 +1,4 @@
-"""Models that have no evidence, or not one that can be annealed to, are refused here."""
+"""Checks that refuse models whose evidence is not defined or cannot be found by annealing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -34,7 +34,7 @@ def check_model(model: pm.Model) -> None:
     Raises
     ------
     ModelError
-        Naming the variable, the reason and the remedy.
+        The message names the variable, the reason and the remedy.
     """
     _check_names(model)
     if not model.observed_RVs and not model.potentials:
@@ -60,8 +60,8 @@ def _check_names(model: pm.Model) -> None:
     for name in (variable.name for variable in (*model.free_RVs, *model.deterministics)):
         if name in _DIMENSIONS_OF_DRAWS:
             raise ModelError(
-                f"no variable must be called {name!r}, which is a dimension of all posterior "
-                f"draws, got one of this name; call it '{name}_' or otherwise."
+                f"no variable may be called {name!r}, which is a dimension of all posterior "
+                f"draws, got one of this name; rename it, for example to '{name}_'."
             )
 
 
@@ -76,8 +76,8 @@ def _check_proper(rv: Variable, others: Sequence[Variable], what: str) -> None:
                 )
         if isinstance(node.op, CARRV) and node is not rv.owner:
             raise ModelError(
-                f"pm.CAR must be a variable of its own, got one inside of {rv.name}: its log "
-                "density in PyMC leaves a constant out, which is restored for a variable only. "
+                f"pm.CAR must be a separate variable, got one inside of {rv.name}: its log density "
+                "in PyMC lacks a constant, which can be restored only for a separate variable. "
                 "Write it as pm.MvNormal with tau=tau * (diag(W.sum(0)) - alpha * W)."
             )
 
@@ -109,9 +109,9 @@ def _check_missing(rv: Variable) -> None:
     if isinstance(op, PartialObservedRV) and op.ndim_supp > 0:
         raise ModelError(
             f"missing values must belong to a variable whose components are independent, got "
-            f"{rv.name} of a multivariate distribution: PyMC leaves its prior inside the "
-            "likelihood. Give the observed components their marginal distribution, or write the "
-            "missing ones as a free variable of their own."
+            f"{rv.name} of a multivariate distribution: PyMC counts the prior of the missing "
+            "values as likelihood. Give the observed components their marginal distribution, or "
+            "write the missing ones as a separate free variable."
         )
 
 
@@ -158,7 +158,7 @@ def _check_mixture(rv: Variable) -> None:
 
 
 def _nodes(rv: Variable, given: Iterable[Variable] = ()) -> Iterator:
-    """Yield the nodes that a variable is made of, those inside of distributions among them."""
+    """Yield the nodes that a variable is made of, including those inside distributions."""
     given = frozenset(given)
     for variable in ancestors([rv], blockers=given):
         if variable.owner is not None and variable not in given:

@@ -1,7 +1,7 @@
-"""Indices of a model's arrays stay inside them.
+"""Checks that the indices in a model lie inside their arrays.
 
-Compiled code reads whatever lies in memory where an index points outside of its array. Indices
-that are known before sampling are therefore checked once, and all others each time.
+Compiled code does not check this: with an index outside its array it would read unrelated memory.
+Indices that are known before sampling are therefore checked once, and all others each time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Guard:
     inside : TensorVariable
         Whether all entries of ``index`` lie inside, a truth value.
     array : str
-        What is indexed.
+        Description of the array that is indexed.
     """
 
     index: Variable
@@ -63,7 +63,7 @@ class Guard:
     array: str
 
     def why(self, inputs: Sequence[Variable], values: Sequence[NDArray[np.float64]]) -> str | None:
-        """Return what is wrong with the index at these values of inputs; None if nothing."""
+        """Return the error of the index at these values of the inputs; None if it is valid."""
         function = pytensor.function(
             list(inputs), [self.index, self.length], mode="FAST_COMPILE", on_unused_input="ignore"
         )
@@ -84,7 +84,7 @@ class _Indexing:
 
     def known_index(self) -> NDArray[Any] | None:
         known = _known(self.index, self.data)
-        if known is None and _uses_shapes(self.index):  # which may be known where values are not
+        if known is None and _uses_shapes(self.index):  # shapes may be known if values are not
             (folded,) = constant_fold([_as_tensor(self.index)], raise_not_constant=False)
             known = None if isinstance(folded, Variable) else np.asarray(folded)
         return known
@@ -120,14 +120,14 @@ def check_known_indices(
     Parameters
     ----------
     graphs : sequence of Variable
-        What may hold indices.
+        Graphs that may hold indices.
     data : mapping of Variable to Variable, optional
         Observed variables, and their values.
 
     Raises
     ------
     ModelError
-        Naming the array, its length, the index and where it is wrong.
+        The message names the array, its length, the index and the position of the error.
     """
     data = data or {}
     for node in io_toposort([], list(graphs)):
@@ -138,7 +138,7 @@ def check_known_indices(
 def with_guarded_indices(graphs: Sequence[Variable]) -> tuple[list[Variable], list[Guard]]:
     """Return log densities that are NaN where an index lies outside of its array.
 
-    A log density that is minus infinity stays so: its point is impossible for another reason.
+    A log density of minus infinity is kept: its point is impossible for another reason.
     """
     graphs, guards, conditions = list(graphs), [], {}
 
@@ -164,7 +164,7 @@ def with_guarded_indices(graphs: Sequence[Variable]) -> tuple[list[Variable], li
 
 
 def with_asserted_indices(graphs: Sequence[Variable]) -> list[Variable]:
-    """Return graphs that raise an ``AssertionError`` where an index lies outside of its array."""
+    """Return graphs that raise an ``AssertionError`` if an index lies outside of its array."""
 
     def insist(indexing: _Indexing) -> Variable:
         index = _as_tensor(indexing.index)
@@ -203,7 +203,7 @@ def _replace_indices(
 
 
 def _asserted_scan(op: Scan) -> Scan:
-    """Return a loop whose steps raise an error where an index lies outside."""
+    """Return a loop whose steps raise an error if an index lies outside of its array."""
     inner = op.fgraph.unfreeze()
     outputs = with_asserted_indices(inner.outputs)
     if all(new is old for new, old in zip(outputs, inner.outputs, strict=True)):
@@ -239,7 +239,7 @@ def _of_node(
 
 
 def _check_known(indexing: _Indexing) -> bool:
-    """Return whether an index is known, and is fine; raise an error if it is not."""
+    """Return whether an index is known and valid; raise an error if it is known and invalid."""
     if indexing.index.type.dtype == "bool":
         return _check_mask(indexing)
     index = indexing.known_index()
@@ -259,9 +259,9 @@ def _check_mask(indexing: _Indexing) -> bool:
         own = replace(indexing, axis=k, array=mask).known_length()
         if length is not None and own is not None and length != own:
             raise ModelError(
-                f"a mask must have the shape of what it picks from, but {_name(mask)} has length "
-                f"{own} along axis {k}, where {_name(indexing.array)} has {length}. Correct one of "
-                "them."
+                f"a mask must have the shape of the array that it selects from, but {_name(mask)} "
+                f"has length {own} along axis {k}, where {_name(indexing.array)} has {length}. "
+                "Correct one of them."
             )
     return True
 
@@ -303,7 +303,7 @@ def _uses_shapes(variable: Variable) -> bool:
 
 
 def _is_bounded(indexing: _Indexing) -> bool:
-    """Whether an index was made to lie inside: here, or by the user with constant bounds."""
+    """Return whether an index is bounded, by this module or by the user with constant bounds."""
     index = indexing.index
     if getattr(index.tag, "in_range", False):
         return True

@@ -45,7 +45,7 @@ class DensityGraphs:
     guards: list[Guard]
 
     def wrong_index(self, values: Sequence[NDArray[np.float64]]) -> str | None:
-        """Return what is wrong with an index at these values of ``parts``; None if nothing."""
+        """Return the error of an index at these values of ``parts``; None if all are valid."""
         problems = (guard.why(self.parts, values) for guard in self.guards)
         return next((problem for problem in problems if problem is not None), None)
 
@@ -64,7 +64,7 @@ def density_graphs(
     potentials_only : bool
         Whether the likelihood consists of the potentials alone.
     left_out : collection of Variable
-        Observed variables without a density that could be evaluated.
+        Observed variables whose density cannot be evaluated.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def density_graphs(
     except NotImplementedError as error:
         _refuse_without_density(model, error)
         raise
-    # one input a variable: slices of a single one would cost seconds of compiling
+    # one input per variable: slices of a single input would take seconds to compile
     parts, values = [], {}
     for value_var, variable in zip(model.value_vars, layout.variables, strict=True):
         part = pt.TensorType("float64", shape=variable.shape)(variable.name)
@@ -94,7 +94,7 @@ def density_graphs(
 
 
 def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
-    """Return the gradients of both log densities with respect to every part; None without them."""
+    """Return the gradients of both log densities with respect to every part, or None."""
     try:
         with quietly():
             return [
@@ -119,8 +119,8 @@ def _log_likelihood(model: pm.Model, left_out: Collection[Variable]) -> Variable
 def _sum_of(model: pm.Model, rvs: Sequence[Variable], left_out: Collection[Variable]) -> Variable:
     """Return the summed log density of some variables with Jacobians, as ``Model.logp`` does.
 
-    That asks for the densities of all variables, also of those that have none. What PyMC leaves out
-    of a density is put back.
+    ``Model.logp`` itself would need the densities of all variables, including those that have none.
+    Constants that PyMC leaves out of a density are restored.
     """
     known = {rv: v for rv, v in model.rvs_to_values.items() if rv not in left_out}
     transforms = {rv: model.rvs_to_transforms[rv] for rv in known}
@@ -137,8 +137,8 @@ def _impossible_beyond_doubles(
 ) -> list[Variable]:
     """Return log densities that are minus infinity where a scale of 0 made them NaN.
 
-    Far out on a transformed scale the variable itself is 0 or infinite in double precision,
-    outside of its support, and not all densities check that: the one of ``pm.ZeroSumNormal`` is
+    Far out on a transformed scale the variable itself is 0 or infinite in double precision, which
+    is outside of its support. Not all densities check this: that of ``pm.ZeroSumNormal`` is
     ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
     """
     far = [
@@ -154,7 +154,7 @@ def _impossible_beyond_doubles(
 
 
 def _refuse_without_density(model: pm.Model, error: NotImplementedError) -> None:
-    """Raise what a density that PyMC does not have means for the user, naming the variable."""
+    """Raise a ModelError that names the variable whose density PyMC does not know."""
     for rv in model.basic_RVs:
         try:
             pm.logp(rv, rv.type(), warn_rvs=False)

@@ -27,7 +27,7 @@ __all__ = ["PriorSampler", "prior_sampler"]
 
 Floats = NDArray[np.float64]
 
-# What NumPy and PyTensor raise where a distribution has no draws or its parameters make no sense.
+# Exceptions that NumPy and PyTensor raise if a distribution cannot be drawn from.
 _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
 
@@ -39,14 +39,14 @@ class PriorSampler:
     outputs : sequence of TensorVariable
         Graph of every free variable on the unconstrained scale.
     log_order_mass : float
-        Log of the prior mass inside ordered transforms that sorting accounts for, in nats.
+        Log of the prior mass inside those ordered transforms that sorting accounts for, in nats.
     names, dtypes : sequence of str
         Name and type of every output.
 
     Attributes
     ----------
     layout : Layout
-        Where in a flat vector every output lies.
+        Position of every output in a flat vector.
     """
 
     def __init__(
@@ -99,16 +99,16 @@ def _drawing() -> Iterator[None]:
             yield
     except (AssertionError, IndexError) as error:
         raise ModelError(
-            f"indices must lie inside of their arrays, but in a draw from the prior: {error}. "
+            f"indices must lie inside of their arrays, but a draw from the prior failed: {error}. "
             "Indices count from 0, as in NumPy: subtract 1 from indices that count from 1, or "
-            "give the index a prior that ends where the array does."
+            "give the index a prior whose support ends where the array does."
         ) from error
 
 
 def prior_sampler(model: pm.Model) -> PriorSampler:
     """Compile the prior of a model.
 
-    Initial values play no part. Variables that depend on observed ones are drawn given the data.
+    Initial values are not used. Variables that depend on observed ones are drawn given the data.
     Exchangeable variables with an ordered transform are sorted, which draws from their normalised
     ordered prior.
 
@@ -122,7 +122,7 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
         transform = model.rvs_to_transforms[rv]
         unconstrained.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-    # the free variables are cloned along, so that those to be sorted can be found again
+    # the free variables are cloned as well, so that those to be sorted can be found again
     cloned = clone_replace([*unconstrained, *model.free_RVs], data, rebuild_strict=False)
     fgraph = FunctionGraph(outputs=with_exact_car(cloned), clone=False)
     log_order_mass = 0.0
@@ -137,7 +137,7 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
         values = model.value_vars
         names = [model.values_to_rvs[value].name for value in values]
         return PriorSampler(outputs, log_order_mass, names, [value.dtype for value in values])
-    except ModelError:  # which is a ValueError
+    except ModelError:  # a ModelError is a ValueError as well
         raise
     except _UNDRAWABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
@@ -159,7 +159,7 @@ def _culprit(model: pm.Model) -> str:
 
 
 def _sort(fgraph: FunctionGraph, rv: Variable, *, ascending: bool) -> None:
-    """Let every client of ``rv``, its children among them, see its sorted values."""
+    """Replace ``rv`` by its sorted values in all of its clients, including its children."""
     clients = list(fgraph.clients[rv])
     rising = pt.sort(rv, axis=-1)
     ordered = rising if ascending else rising[..., ::-1]

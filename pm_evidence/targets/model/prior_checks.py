@@ -1,4 +1,4 @@
-"""Checks of prior draws: what no well-defined model gives is refused with the reason."""
+"""Checks of prior draws, which refuse models that are not well defined."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,9 @@ __all__ = ["refuse_low_acceptance", "refuse_ties", "undefined_density"]
 
 Floats = NDArray[np.float64]
 
-# Fewer accepted prior draws than this share means that the cut prior cannot be drawn by rejection.
+# If a smaller share of prior draws is accepted, the truncated prior cannot be drawn by rejection.
 _MIN_ACCEPTANCE = 1e-3
-# So many equal prior draws of a continuous variable, and such a share of all, are no accident.
+# If a continuous variable has this many equal prior draws, and this share of all, it has an atom.
 _FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
 
 
@@ -28,16 +28,16 @@ def refuse_low_acceptance(n_kept: int, n_tried: int) -> None:
     if n_tried > 5 / _MIN_ACCEPTANCE and n_kept < _MIN_ACCEPTANCE * n_tried:
         raise ModelError(
             "prior draws must be finite and fall inside the transforms, but only "
-            f"{n_kept} of {n_tried} are. Use pm.Truncated, or a prior that lives where its "
-            "transform allows."
+            f"{n_kept} of {n_tried} are. Use pm.Truncated, or a prior whose support fits its "
+            "transform."
         )
 
 
 def refuse_ties(layout: Layout, x: Floats) -> None:
-    """Refuse continuous variables that repeat a value, which no density explains.
+    """Refuse continuous variables that take a value repeatedly, because they have an atom.
 
-    Among 10,000 draws with 53 random bits two are equal with a probability of 1e-8, three
-    never; smaller shares than 1 in 1,000 shift log Z by as little.
+    Among 10,000 draws with 53 random bits, two are equal with a probability of 1e-8, and three
+    practically never. An atom with a probability below 1 in 1,000 changes log Z by as little.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def refuse_ties(layout: Layout, x: Floats) -> None:
     Raises
     ------
     ModelError
-        Naming the variable.
+        The message names the variable.
     """
     most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(x)))
     for variable in layout.variables:
@@ -61,7 +61,7 @@ def refuse_ties(layout: Layout, x: Floats) -> None:
 
 
 def undefined_density(log_density: Floats) -> tuple[int, str] | None:
-    """Return the first prior draw with a log density that is no number below infinity.
+    """Return the first prior draw whose log density is NaN or plus infinity.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def undefined_density(log_density: Floats) -> tuple[int, str] | None:
     Returns
     -------
     row : int
-        Which draw it is.
+        Index of the draw.
     problem : str
-        Which density is wrong, what it is, and at how many draws.
+        Message with the wrong density, its value, and the number of such draws.
     """
     bad = np.argwhere(np.isnan(log_density) | (log_density == np.inf))
     if len(bad) == 0:

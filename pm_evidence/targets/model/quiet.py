@@ -1,4 +1,4 @@
-"""Warnings of PyMC, PyTensor and NumPy that no user of this package can do anything about."""
+"""Warnings of PyMC, PyTensor and NumPy that users of this package cannot act on."""
 
 import warnings
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ __all__ = ["quietly"]
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence what libraries say of their own code, and overflows on the way to a density.
+    """Silence warnings of libraries about their own code, and of overflows in a density.
 
-    A density that overflows is minus infinity, or NaN, which is counted and told; libraries'
-    use of what they have deprecated themselves, and which pieces of a graph run in Python where
-    speed plays no part, concern nobody here. Warnings of other modules pass.
+    A density that overflows is minus infinity, or NaN, which is counted and reported. Users cannot
+    act on deprecation warnings that libraries cause themselves, or on warnings about parts of a
+    graph that run in Python where speed does not matter. Warnings of other modules are shown.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         for category in (FutureWarning, DeprecationWarning):

@@ -54,13 +54,13 @@ def simulate(model: pm.Model, seed: int) -> tuple[pm.Model, Floats]:
     with quietly():
         drawn = pm.draw(with_exact_car(variables), draws=_MOST_DRAWS, random_seed=rng)
     values = dict(zip(names, drawn, strict=True))
-    # a transform that the user gave, such as an order, confines the prior
+    # a transform that the user gave, such as an ordered one, truncates the prior
     x = UnconstrainedSpace(model).prior_rows(values)
     inside = np.flatnonzero(np.isfinite(x).all(axis=1))
     if not inside.size:
         raise ModelError(
             f"prior draws must fall inside the transforms, but none of {_MOST_DRAWS} does. Use "
-            "pm.Truncated, or a prior that lives where its transform allows."
+            "pm.Truncated, or a prior whose support fits its transform."
         )
     first = inside[0]
     data = {rv.name: values[rv.name][first] for rv in model.observed_RVs}

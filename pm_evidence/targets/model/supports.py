@@ -59,5 +59,5 @@ def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floa
 
 
 def _is_random(variable: Variable) -> bool:
-    # symbolic distributions such as pm.Truncated are no RandomVariable, but hold a generator too
+    # symbolic distributions such as pm.Truncated are not a RandomVariable, but hold a generator
     return any(isinstance(v.type, RandomGeneratorType) for v in ancestors([variable]))

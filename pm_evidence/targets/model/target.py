@@ -46,8 +46,8 @@ class PyMCTarget:
     model : pymc.Model
         The model; it is not changed, and its data are those at the time of the call.
     potentials_only : bool
-        Anneal from the prior to prior times potentials, leaving the observed variables out: the
-        evidence is then the normalising constant of a prior that potentials are part of.
+        Anneal from the prior to prior times potentials, without the observed variables. The
+        evidence is then the normalising constant of a prior that includes the potentials.
     compile_kwargs : mapping, optional
         Passed on to ``pymc.compile``.
     left_out : sequence of TensorVariable
@@ -57,7 +57,7 @@ class PyMCTarget:
     Attributes
     ----------
     layout : Layout
-        Where in the flat vector every free variable lies.
+        Position of every free variable in the flat vector.
     n_dim : int
         Length of the flat vector.
     continuous, discrete : ndarray of int64
@@ -122,9 +122,9 @@ class PyMCTarget:
 
     @cached_property
     def differentiable(self) -> CompiledDensity | None:
-        """Log prior and log likelihood with gradients; None where there is none.
+        """Log prior and log likelihood with gradients; None if there is no gradient.
 
-        A likelihood that is not complete has none either: no MCMC step follows its gradient.
+        It is also None if observed variables are left out, because no MCMC step then uses it.
         """
         is_complete = self.potentials_only or not self._left_out
         if self.continuous.size == 0 or not is_complete:
@@ -140,14 +140,14 @@ class PyMCTarget:
     def _log_densities(self, x: Floats) -> Floats:
         """Return log prior and log likelihood at ``x``, shape ``(n, 2)``.
 
-        Where all coordinates are continuous they come from the function that MCMC steps need, with
-        its gradients: these cost less than compiling a second function. Which function it is
-        depends on the model alone, so that the same seed gives the same digits.
+        If all coordinates are continuous, the function with gradients is used, which MCMC steps
+        need: the gradients cost less than compiling a second function. The choice depends on the
+        model alone, so that the same seed gives the same digits.
         """
         if self.discrete.size or self.differentiable is None:
             return self.density.values(x)
         log_density = self.differentiable.values(x)
-        # where a gradient cannot be computed the value may exist all the same
+        # the value may be defined where the gradient cannot be computed
         failed = np.isnan(log_density).any(axis=1)
         if failed.any():
             log_density[failed] = self.density.values(x[failed])
@@ -188,7 +188,8 @@ class PyMCTarget:
         compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
         if compiled.slow_ops:
             _log.warning(
-                "No numba implementation of %s: the model runs in Python there, correct but slow.",
+                "There is no numba implementation of %s: this part of the model runs in Python, "
+                "which is correct but slow.",
                 ", ".join(compiled.slow_ops),
             )
         return compiled
@@ -204,7 +205,7 @@ class PyMCTarget:
             If a log density is NaN at a prior draw.
         ModelError
             If nearly all draws fall outside a transform that the user gave, or a continuous
-            variable takes one value again and again.
+            variable takes one value repeatedly.
         """
         kept: list[Particles] = []
         n_kept = n_tried = 0
@@ -233,7 +234,7 @@ class PyMCTarget:
         raise NumericalError(
             f"{problem}, first at {self.describe(x)}. Look for NaN in the data, or for an overflow "
             "in the model at such values, or for an index beyond its array in a loop; "
-            "model.point_logps() there names the variable."
+            "model.point_logps() at this point names the variable."
         )
 
     @cached_property
@@ -316,7 +317,7 @@ class PyMCTarget:
         dt : DataTree
             With a group ``posterior``.
         groups : sequence of {"log_likelihood", "log_prior"}
-            Which to add.
+            Groups to add.
         """
         for group in groups:
             compute = getattr(pm.stats, f"compute_{group}")

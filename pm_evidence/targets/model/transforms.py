@@ -1,4 +1,4 @@
-"""Between flat unconstrained vectors and named variables on their own scale."""
+"""Maps between flat unconstrained vectors and named variables on their own scale."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class ConstrainedSpace:
     model : pymc.Model
         The model.
     layout : Layout
-        Where in a flat vector the unconstrained value of every free variable lies.
+        Position of the unconstrained value of every free variable in a flat vector.
     """
 
     def __init__(self, model: pm.Model, layout: Layout) -> None:
@@ -78,7 +78,7 @@ class ConstrainedSpace:
     def _try_batched(
         self, inputs: list[NDArray[Any]], first: list[NDArray[Any]], n: int
     ) -> list[NDArray[Any]] | None:
-        """Return all rows at once, or None unless the first row comes out as it does alone."""
+        """Return all rows at once, or None if the first row differs from the one computed alone."""
         if self._batched is None:
             return None
         try:
@@ -168,7 +168,7 @@ class UnconstrainedSpace:
 
 
 def _as_dtype(draws: NDArray[Any], rv: Any, parameter: str) -> NDArray[Any]:
-    """Return draws in a variable's dtype; what is no number of it would become another one."""
+    """Return draws in the dtype of a variable; raise ValueError if this would change them."""
     if draws.dtype.kind in "biuf":
         with np.errstate(invalid="ignore"):
             converted = draws.astype(rv.dtype)

@@ -93,11 +93,11 @@ REFUSED = {
     ),
     "called_chain": (
         lambda: pm.Normal("y", pm.Normal("chain"), 1, observed=Y),
-        r"no variable must be called 'chain', which is a dimension .*call it 'chain_'",
+        r"no variable may be called 'chain', which is a dimension .*for example to 'chain_'",
     ),
     "called_draw": (
         lambda: pm.Deterministic("draw", pm.Normal("y", pm.Normal("a"), 1, observed=Y)),
-        r"no variable must be called 'draw'",
+        r"no variable may be called 'draw'",
     ),
     "observed_flat": (
         lambda: pm.Flat("y", observed=Y),
@@ -109,7 +109,7 @@ REFUSED = {
         lambda: pm.Mixture("y", [0.5, 0.5], [pm.Flat.dist(), pm.Normal.dist(0, 1)], observed=Y),
         r"proper likelihood, got y ~ pm\.Flat",
     ),
-    "car_component": (car_component, r"pm\.CAR must be a variable of its own, got one inside of y"),
+    "car_component": (car_component, r"pm\.CAR must be a separate variable, got one inside of y"),
     "atom_and_density": (
         lambda: pm.Mixture("y", [0.5, 0.5], [pm.DiracDelta.dist(0.1), normal()], observed=Y),
         r"must have a density, got y ~ pm\.Mixture .*adds the probability .*pm\.HurdleGamma",

@@ -1,4 +1,4 @@
-"""Effects of groups, integrated out by importance sampling: the user's call, and what it keeps."""
+"""Effects of groups, integrated out by importance sampling: the user's call and its record."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ def RandomEffects(
     dims: Any = None,
     model: pm.Model | None = None,
 ) -> Variable:
-    """Add data of groups, each with an unknown effect of its own, to the model of the context.
+    """Add data in groups, each with its own unknown effect, to the model of the context.
 
     The effects do not become variables of the model: ``sample_evidence`` integrates them out,
     group by group, by importance sampling. In place of
@@ -70,15 +70,15 @@ def RandomEffects(
     name : str
         Name of the observed variable.
     effects : callable
-        Takes nothing and returns the distribution of the effect of *one* group: a scalar, as
+        Takes no argument and returns the distribution of the effect of *one* group: a scalar, as
         ``pm.Normal.dist(0, s)``, or a vector, as ``pm.MvNormal.dist(mu, cov)``. It has to be
-        continuous; where it is bounded, as ``pm.Gamma.dist``, PyMC's transform is used.
+        continuous. If it is bounded, as ``pm.Gamma.dist``, PyMC's transform is used.
     emission : callable
         Takes ``u`` and ``i`` and returns the distribution of the observations ``i``, an array of
-        row numbers, given the effects ``u`` of their groups, one for every observation: what
-        ``u[groups][i]`` is in the model above. Covariates are indexed by ``i``, as ``X[i]``, and
-        components of vectors as ``u[:, 0]``. Observations are independent of each other given the
-        effects.
+        row numbers, given the effects ``u`` of their groups, one for every observation. It
+        corresponds to ``u[groups][i]`` in the model above. Covariates are indexed by ``i``, as
+        ``X[i]``, and components of vectors as ``u[:, 0]``. Given the effects, observations are
+        independent of each other.
     groups : array_like, shape (n_obs,)
         Group of every observation: whole numbers or labels.
     observed : array_like or pm.Data, shape (n_obs, ...)
@@ -87,10 +87,11 @@ def RandomEffects(
         Particles for every group, at least 2; an even number for antithetic draws. "auto" starts
         with 16 and lets the sampler choose.
     draws : {"quasi", "antithetic", "random"}
-        How particles are drawn: on a randomly shifted lattice, in pairs that mirror each other at
-        the mode, or independently. The estimate is unbiased with all of them. The lattice has by
-        far the least error from some eight particles on, for effects of up to three dimensions;
-        mirrored pairs repeat each other where the posterior of an effect is symmetric.
+        How particles are drawn: on a randomly shifted lattice, in pairs that are reflected at the
+        mode, or independently. The estimate is unbiased in all cases. With about eight particles or
+        more, the lattice has by far the smallest error for effects of up to three dimensions.
+        Reflected pairs have equal weights, and no advantage, if the posterior of an effect is
+        symmetric.
     dims : str or tuple of str, optional
         Dimensions of the data.
     model : pymc.Model, optional
@@ -104,7 +105,7 @@ def RandomEffects(
     Raises
     ------
     ModelError, TypeError, ValueError
-        Naming the argument, the rule, the value and the remedy.
+        The message names the argument, the rule, the value and the remedy.
 
     Notes
     -----
@@ -112,8 +113,8 @@ def RandomEffects(
     without bias by the mean of ``p(y | u) p(u) / q(u)`` over draws from ``q``: Student-t with four
     degrees of freedom along the axes of the Hessian, around the mode that Newton's method finds.
     This is the importance sampling that Tran, Scharth, Gunawan, Kohn, Brown and Hawkins (2020),
-    section 3.4, take their cost model from. Where the density of a group has several modes the
-    estimate stays unbiased, but ``q`` covers one of them: its variance is then large.
+    section 3.4, take their cost model from. If the density of a group has several modes, the
+    estimate is still unbiased, but its variance is large, because ``q`` covers only one mode.
     """
     model = model_of(name, model, dims)
     if not (isinstance(n_particles, str) and n_particles == "auto"):
@@ -156,11 +157,11 @@ class _EffectGraphs:
     z : TensorVariable, shape (n_groups, n_effect_dim)
         Unconstrained values, flat, an input.
     value : TensorVariable, shape (n_groups, ...)
-        The effects that ``z`` stands for.
+        The effects at ``z``.
     log_prior : TensorVariable, shape (n_groups,)
-        Their log density, that of ``z``, in nats.
+        Log density of ``z``, in nats.
     start : TensorVariable, shape (n_groups, n_effect_dim)
-        A typical ``z``.
+        A typical value of ``z``.
     """
 
     drawn: Variable
@@ -174,9 +175,9 @@ class _EffectGraphs:
         one = call_user("effects", effects)
         if not one.dtype.startswith("float"):
             raise ModelError(
-                f"effects must be continuous, got {_name_of(one)}, which is discrete: there is no "
-                "mode that a proposal could be fitted to. Write them as ordinary variables of the "
-                "model, or sum over their values with pm.Mixture."
+                f"effects must be continuous, got {_name_of(one)}, which is discrete: no proposal "
+                "can be fitted to its mode. Write them as ordinary variables of the model, or sum "
+                "over their values with pm.Mixture."
             )
         if measure_of(one, model.basic_RVs) != Measure.CONTINUOUS:
             raise ModelError(
@@ -207,18 +208,18 @@ class _EffectGraphs:
 
 @dataclass(frozen=True)
 class RandomEffectsSpec:
-    """What is kept of a call of ``RandomEffects``; see ``variable.EstimatedSpec``.
+    """The record of a call of ``RandomEffects``; see ``variable.EstimatedSpec``.
 
     Parameters
     ----------
     parents : tuple of Variable
         Stand-ins of the parents.
     z, y : TensorVariable
-        Inputs: unconstrained effects, and data without those that are missing.
+        Inputs: unconstrained effects, and data without missing rows.
     log_prior, log_likelihood, start, value : TensorVariable
         Graphs of the stand-ins, ``z`` and ``y``; see ``compile_groups``.
     data : GroupedData
-        Which observation belongs to which group.
+        The group of every observation.
     n_particles : int or "auto"
         As the user gave it.
     draws : str
@@ -248,7 +249,8 @@ class RandomEffectsSpec:
         density = compile_groups(x, self.z, *graphs)
         if density.slow_ops:
             _log.warning(
-                "No numba implementation of %s in %s: it runs in Python there, correct but slow.",
+                "There is no numba implementation of %s in %s: this part runs in Python, which is "
+                "correct but slow.",
                 ", ".join(density.slow_ops),
                 name,
             )

@@ -1,4 +1,4 @@
-"""From the joint density of data and effects to functions that importance sampling calls."""
+"""Compilation of the joint density of data and effects for importance sampling."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from pm_evidence.targets.compile.rewrite import rewrite
 
 __all__ = ["GroupDensity", "compile_groups"]
 
-# Up to here the rows of the Hessian are graphs of their own, which PyTensor optimises best.
+# Up to this dimension the rows of the Hessian are separate graphs, which PyTensor optimises best.
 _MOST_ROWS = 3
 
 
@@ -34,12 +34,12 @@ class GroupDensity:
     Parameters
     ----------
     parameters : CompiledCall
-        From the flat vector to what depends on it alone: whatever the other functions need, and
-        where Newton's method starts.
+        Maps the flat vector to the parameters of the other functions, and to the starting point of
+        Newton's method.
     derivatives : CompiledCall
-        From effects and parameters to log densities, gradients and Hessians.
+        Maps effects and parameters to log densities, gradients and Hessians.
     values : CompiledCall
-        From effects and parameters to log densities.
+        Maps effects and parameters to log densities.
     n_parameters, n_groups, n_effect_dim : int
         Sizes.
     """
@@ -88,7 +88,7 @@ def compile_groups(
     log_prior, log_likelihood : TensorVariable, shape (n_groups,)
         Log density of each group's effect, and of its data given the effect, in nats.
     start : TensorVariable, shape (n_groups, n_effect_dim)
-        Where Newton's method starts.
+        Starting point of Newton's method.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _split(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
 def _derivatives(joint: Variable, z: Variable) -> tuple[Variable, Variable]:
     """Return gradients ``(n_groups, n_dim)`` and Hessians ``(n_dim, n_groups, n_dim)``.
 
-    Groups depend on their own effects only, so that derivatives of sums over groups are theirs.
+    A group depends only on its own effect, so derivatives of sums over groups are those of groups.
     """
     n_groups, n_dim = z.type.shape
     try:
@@ -144,10 +144,10 @@ def _derivatives(joint: Variable, z: Variable) -> tuple[Variable, Variable]:
 
 
 def _check_each(graphs: Sequence[Variable], z: Variable) -> list[Variable]:
-    """Let a check of parameters that depend on effects fail one element, not all of them.
+    """Make checks of parameters that depend on effects apply to each element by itself.
 
-    PyMC makes a whole density ``-inf`` where any element has parameters out of range; here one
-    group's particle must not take the other groups' weights away.
+    PyMC makes the whole density ``-inf`` if any element has parameters out of range. Here a
+    particle of one group must not change the weights of other groups.
     """
     varying = {z}
 

@@ -1,4 +1,4 @@
-"""Which observation belongs to which group, and which are missing."""
+"""The groups of observations, and the observations that are missing."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -41,12 +41,12 @@ class GroupedData:
 
     @classmethod
     def from_user(cls, name: str, observed: Any, groups: Any) -> Self:
-        """Return what belongs together, checked.
+        """Return data and groups after checking them.
 
         Raises
         ------
         TypeError, ValueError
-            If data or groups are not what they should be.
+            If data or groups have a wrong type, shape or value.
         """
         values = _values(name, observed)
         labels, index = _by_group(groups, len(values))
@@ -66,7 +66,7 @@ class GroupedData:
         Raises
         ------
         ModelError
-            If the data have changed in more than their values.
+            If the shape of the data, or the missing rows, have changed.
         """
         values = _values(name, observed)
         shape = (len(self.index), *self.event_shape)
@@ -75,12 +75,12 @@ class GroupedData:
         ):
             raise ModelError(
                 f"data of {name!r} may change in their values only, but shape {values.shape} "
-                f"(it was {shape}) or missing rows have changed; build the model anew."
+                f"(it was {shape}) or missing rows have changed; build the model again."
             )
         return values[self.kept]
 
     def with_type_of(self, variable: Variable, observed: Any) -> Any:
-        """Return the data as the model keeps them: in the variable's type unless some are NaN."""
+        """Return the data as the model stores them: in the variable's type unless some are NaN."""
         if isinstance(observed, Variable):
             return observed
         values = _values("observed", observed)

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
 
 DRAWS = {"quasi": QUASI, "antithetic": ANTITHETIC, "random": RANDOM}
-# Points where evaluations are counted: the origin, and draws of the size of its neighbourhood.
+# Number of points at which evaluations are counted: the origin, and standard normal draws.
 _N_COUNTED = 16
 
 
@@ -46,14 +46,14 @@ class GroupEstimator:
     labels : ndarray, shape (n_groups,)
         Labels of the groups.
     n_particles : int
-        Particles of every group.
+        Number of particles of every group.
     draws : {"quasi", "antithetic", "random"}
         How particles are drawn.
     auto : bool
-        Whether the user left the number of particles to the sampler.
+        Whether the sampler chooses the number of particles.
     n_seeds : int
-        Number of seeds of an estimate: the groups, in the order of their labels, are cut into as
-        many blocks of equal length.
+        Number of seeds of an estimate: the groups, in the order of their labels, are divided into
+        as many blocks of equal length.
     """
 
     name: str
@@ -78,7 +78,7 @@ class GroupEstimator:
         Returns
         -------
         ndarray, shape (n,)
-            In nats; ``-inf`` where no particle has support, NaN where a density is NaN.
+            In nats; ``-inf`` if no particle has support, NaN if a density is NaN.
         """
         total: Floats = self.estimate_groups(x, seeds).sum(axis=1)
         return total
@@ -88,21 +88,21 @@ class GroupEstimator:
         return self._run(x, seeds, with_effects=False)[0]
 
     def effects(self, x: Floats, seeds: Seeds) -> Floats:
-        """Return draws of the effects of all groups, for posteriors of them.
+        """Return draws of the effects of all groups, for their posterior.
 
         Parameters
         ----------
         x : ndarray, shape (n, n_dim)
             Flat unconstrained vectors, for example posterior draws.
         seeds : ndarray of uint64, shape (n, n_seeds)
-            The seeds of the estimates that belong to them.
+            The seeds of the estimates at these vectors.
 
         Returns
         -------
         ndarray, shape (n, n_groups, ...)
             One of the particles that ``estimate`` averages over, drawn by its weight. With draws
             of ``x`` and ``seeds`` from the extended posterior they are exact; for given ``x`` they
-            are consistent as the number of particles grows. NaN where no particle has support.
+            are consistent as the number of particles grows. NaN if no particle has support.
         """
         log_likelihood, z, _ = self._run(x, seeds, with_effects=True)
         z[~np.isfinite(log_likelihood)] = np.nan
@@ -134,7 +134,7 @@ class GroupEstimator:
     def with_particles(self, n_particles: int) -> Self:
         """Return the estimator with another number of particles, on the same machine code.
 
-        Antithetic draws come in pairs: an odd number is raised by one.
+        Antithetic draws are made in pairs, so an odd number is increased by one.
         """
         n_particles = check_count("n_particles", n_particles, 2)
         if self.draws == "antithetic":
@@ -142,16 +142,17 @@ class GroupEstimator:
         return replace(self, n_particles=n_particles)
 
     def with_seeds(self, n_seeds: int) -> Self:
-        """Return the estimator with another number of blocks, at most one a group."""
+        """Return the estimator with another number of blocks, at most one per group."""
         n_seeds = min(check_count("n_seeds", n_seeds, 1), len(self.labels))
         return replace(self, n_seeds=n_seeds)
 
     def cost(self) -> tuple[float, float]:
         """Return the fixed cost of an estimate, and the cost of a particle.
 
-        The unit is one pass over all groups' densities: a particle is one, and so is every
-        evaluation by Newton's method, whose derivatives take as long as drawing a particle does
-        (within a third, for effects of one and two dimensions). They are counted at fixed points.
+        The unit is one pass over the densities of all groups. A particle counts as one, and so does
+        every evaluation by Newton's method, whose derivatives take about as long as drawing a
+        particle (within a third, for effects of one and two dimensions). The evaluations are
+        counted at fixed points.
         """
         return self._fixed_cost, 1.0
 
@@ -208,12 +209,12 @@ class GroupEstimator:
         return np.array([self._value(*row) for row in zip(x, z, strict=True)])
 
     def check_groups_are_separate(self) -> None:
-        """Refuse a model where a group's density depends on another group's effect.
+        """Check that the density of each group depends only on the effect of that group.
 
         Raises
         ------
         ModelError
-            If it does.
+            If it depends on the effect of another group.
         """
         density = self.density
         n_groups = density.n_groups

@@ -1,7 +1,7 @@
-"""Importance sampling of all groups' effects at once, compiled once for all models.
+"""Importance sampling of the effects of all groups together, compiled once for all models.
 
-Newton's method and the particles go through all groups side by side: one call of the model's
-function gives the joint densities of every group, each at its own effects.
+Newton's method and the particles treat all groups in parallel: one call of the model's function
+gives the joint density of every group at its own effect.
 """
 
 from functools import lru_cache
@@ -25,19 +25,21 @@ __all__ = [
 
 RANDOM, ANTITHETIC, QUASI = range(3)
 
-# Slots of a frame: those before belong to random generators (``targets.compile.calls``).
+# First slot of arguments in a frame; those before are for generators (``targets.compile.calls``).
 _FIRST = 4
 
-# Newton's method ends one step after the log density can rise by less than half of this: what is
-# left is a hundredth of the proposal's width before that step, and its square after it.
+# Newton's method ends one step after the log density can rise by less than half of this. The
+# distance from the mode is then a hundredth of the proposal's width before that step, and about the
+# square of it after the step.
 _LAST_GAIN = 1e-4
 _MAX_EVALUATIONS = 100
-# A step has to gain this share of what its first derivative promises (Armijo's rule).
+# A step has to gain this share of the gain that its first derivative predicts (Armijo's rule).
 _ARMIJO = 1e-4
 _SHORTEST_STEP = 2.0**-40
 
-# Under the proposal's four degrees of freedom the variance of the weights of a normal density is
-# least, 0.038 a dimension, at 0.87; a little more loses nothing and guards against skewness.
+# With four degrees of freedom of the proposal, the variance of the weights of a normal density is
+# smallest, 0.038 per dimension, at a width of 0.87. A slightly larger width costs hardly any
+# precision and protects against skewness.
 _WIDTH = 0.9
 _LOG_PEAK = log(3.0 / 8.0)
 _LEAST_PROBABILITY = 2.0**-54
@@ -77,9 +79,9 @@ def estimate_rows(
     lattice : int64 array, shape (n_effect_dim,)
         Generating vector of the lattice.
     log_likelihood : float64 array, shape (n, n_groups)
-        Receives nats.
+        Receives the estimates, in nats.
     chosen : float64 array, shape (n or 0, n_groups, n_effect_dim)
-        Receives one particle of every group, drawn by its weight; none where it is empty.
+        Receives one particle of every group, drawn by its weight; not used if it is empty.
     n_evaluations : int64 array, shape (n,)
         Receives the number of evaluations of derivatives.
     """
@@ -163,10 +165,10 @@ def _find_modes(address, frame, parameters, mode, factor):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _newton_step(gradient, hessian, factor, step):
-    """Fill ``factor`` and ``step``; return twice the gain that the step promises.
+    """Fill ``factor`` and ``step``; return twice the gain that the step predicts.
 
-    Where the density is not concave, the sizes of the second derivatives along the coordinates
-    take the place of its precision: steps still go uphill, and draws have their width.
+    If the density is not concave, the absolute second derivatives along the coordinates replace its
+    precision. Steps then still go uphill, and the proposal has the corresponding width.
     """
     n_dim = gradient.size
     if not _factorise(hessian, factor):
@@ -261,7 +263,7 @@ def _add(total, top, log_weight):
     """Add a weight to the running sum ``total * exp(top)``; return also its share of the sum."""
     if log_weight == -np.inf:
         return total, top, 0.0
-    if not log_weight < np.inf:  # NaN and infinity stay in sight
+    if not log_weight < np.inf:  # NaN and infinity make the estimate NaN
         return np.nan, np.nan, 0.0
     if log_weight > top:
         total = total * exp(top - log_weight) + 1.0
@@ -272,7 +274,7 @@ def _add(total, top, log_weight):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _fill_probabilities(stream, k, n_particles, draws, lattice, start, out):
-    """Fill ``out`` with the ``k``-th point of the unit cube; each alone is uniform in it."""
+    """Fill ``out`` with the ``k``-th point of the unit cube, in which every point is uniform."""
     for j in range(out.size):
         if draws == RANDOM:
             out[j] = uniform(stream)
@@ -293,7 +295,7 @@ def _fill_probabilities(stream, k, n_particles, draws, lattice, start, out):
 def _propose(mode, factor, point):
     """Turn a point of the unit cube into a draw from the proposal.
 
-    Returns its log density, but for what is the same for all draws.
+    Returns its log density, up to terms that are the same for all draws.
 
     Along the axes that ``factor`` makes independent, the draws are Student-t with four degrees of
     freedom, whose quantiles have a closed form (Shaw 2006, "Sampling Student's T distribution").
@@ -315,7 +317,7 @@ def _propose(mode, factor, point):
 def evaluate_near_start(
     x, moved, addresses, parameter_frame, derivative_frame, value_frame, n_parameters
 ):
-    """Return log densities ``(n, n_groups)`` at steps ``moved`` from where Newton's method starts.
+    """Return log densities ``(n, n_groups)`` at ``moved`` from the start of Newton's method.
 
     The other arguments are those of ``estimate_rows``, at one row of ``x``.
     """
@@ -330,7 +332,7 @@ def evaluate_near_start(
     effects = np.empty(moved.shape[1:])
     for k in range(moved.shape[0]):
         effects[:] = start + moved[k]
-        # set here for numba to keep the arrays that the frame points to until the loop ends
+        # set here, so that numba keeps the arrays that the frame points to until the loop ends
         value_frame[_FIRST] = effects.ctypes.data
         value_frame[_FIRST + 1] = parameters.ctypes.data
         value_frame[_FIRST + 2] = out[k].ctypes.data
@@ -343,9 +345,9 @@ def evaluate_near_start(
 def lattice_generator(n_points: int, n_dim: int) -> tuple[int, ...]:
     """Return the generating vector of a good rank-1 lattice.
 
-    The vector is Korobov's, ``a**j mod n_points``, with the ``a`` of the least worst-case error
+    It is a Korobov vector, ``a**j mod n_points``, with the ``a`` of the smallest worst-case error
     for smooth periodic functions (Sloan and Joe 1994, criterion P_2) among at most 200. The
-    integrands are periodic: towards the faces of the cube the weights fall to zero.
+    integrands are periodic, because the weights fall to zero towards the faces of the cube.
     """
     if n_dim == 1:
         return (1,)

@@ -1,4 +1,4 @@
-"""State-space models: the user's call, its checks, and what is kept of it."""
+"""State-space models: the user's call, its checks and its record."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -34,7 +34,8 @@ FILTERS = ("bootstrap", "guided", "auxiliary")
 
 _log = logging.getLogger("pymc.pm_evidence")
 
-# The variance of a log estimate grows with the number of times and falls with that of particles.
+# The variance of a log estimate grows with the number of times, and falls with the number of
+# particles.
 _LEAST_PARTICLES, _MOST_PARTICLES = 32, 512
 
 
@@ -77,28 +78,28 @@ def StateSpace(
     name : str
         Name of the observed variable.
     init : callable
-        Takes nothing and returns the distribution of the state at time 0: a scalar or a vector,
+        Takes no argument and returns the distribution of the state at time 0: a scalar or a vector,
         continuous or discrete.
     transition : callable
         Takes a state ``h`` and a time ``t`` and returns the distribution of the state at ``t``
         given that it was ``h`` at ``t - 1``. Times count from 0, so that covariates are ``X[t]``;
-        ``t`` is the time that is moved *to*, and is at least 1.
+        ``t`` is the time *after* the transition, and is at least 1.
     emission : callable
         Takes a state ``h`` and a time ``t`` and returns the distribution of the observation at
         ``t`` given that the state is ``h`` then: a scalar, or a vector of shape ``(k,)``.
     observed : array_like or pm.Data, shape (n_times,) or (n_times, k)
-        The data. NaN or a mask marks what is missing: whole rows, and single components where the
-        emission's components are independent.
+        The data. NaN or a mask marks missing values: whole rows, or single components if the
+        components of the emission are independent.
     n_particles : int or "auto"
         Number of particles, at least 2. "auto" starts with a number that grows with the length of
         the series, and lets the sampler choose.
     filter : {"bootstrap", "guided", "auxiliary"}
-        Draw states from the transition; from ``proposal``; or from the transition after particles
-        were chosen that will fit the next observation.
+        States are drawn from the transition; from ``proposal``; or from the transition, after
+        particles that are likely to fit the next observation were resampled.
     proposal : callable, optional
         For the guided filter: takes ``h``, ``t`` and ``y``, the observation at ``t``, and returns
-        the distribution that the state at ``t`` is drawn from. Has to reach wherever the
-        transition does. Rows with missing values are drawn from the transition.
+        the distribution that the state at ``t`` is drawn from. Its support must include that of the
+        transition. At rows with missing values the state is drawn from the transition.
     init_proposal : callable, optional
         The same for time 0: takes ``y``.
     look_ahead : callable, optional
@@ -108,7 +109,7 @@ def StateSpace(
     resampling : {"systematic", "stratified", "residual", "ssp", "multinomial"}
         How particles are resampled.
     ess : float
-        They are when their effective sample size falls below this share.
+        Particles are resampled if their effective sample size falls below this share.
     dims : str or tuple of str, optional
         Dimensions of the data.
     model : pymc.Model, optional
@@ -122,14 +123,15 @@ def StateSpace(
     Raises
     ------
     ModelError, TypeError, ValueError
-        Naming the argument, the rule, the value and the remedy.
+        The message names the argument, the rule, the value and the remedy.
 
     Notes
     -----
-    All filters are one: particles are resampled with probabilities ``v``, proportional to weight
-    times look-ahead, and weigh ``W / v`` afterwards; 0.05 of ``v`` are the weights themselves, so
-    that a look-ahead that is wrong costs precision only. The estimate is unbiased for every filter
-    and scheme (Del Moral 2004; Pitt, Silva, Giordani and Kohn 2012).
+    All filters are special cases of one: particles are resampled with probabilities ``v``,
+    proportional to weight times look-ahead, and have the weights ``W / v`` afterwards. A share of
+    0.05 of ``v`` is given by the weights themselves, so that a bad look-ahead only costs precision.
+    The estimate is unbiased for every filter and scheme (Del Moral 2004; Pitt, Silva, Giordani and
+    Kohn 2012).
     """
     model = model_of(name, model, dims)
     options = FilterOptions.checked(n_particles, filter, resampling, ess)
@@ -162,7 +164,7 @@ def StateSpace(
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """How a filter runs; as the user gave it."""
+    """The options of a filter, as the user gave them."""
 
     n_particles: int | Literal["auto"]
     filter: str
@@ -171,7 +173,7 @@ class FilterOptions:
 
     @classmethod
     def checked(cls, n_particles: Any, filter: Any, resampling: Any, ess: Any) -> "FilterOptions":
-        """Return options, or raise."""
+        """Return the options after checking them."""
         if not (isinstance(n_particles, str) and n_particles == "auto"):
             n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
         check_choice("filter", filter, FILTERS)
@@ -183,7 +185,7 @@ class FilterOptions:
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceSpec:
-    """What is kept of a call of ``StateSpace``; see ``variable.EstimatedSpec``.
+    """The record of a call of ``StateSpace``; see ``variable.EstimatedSpec``.
 
     Parameters
     ----------
@@ -194,9 +196,9 @@ class StateSpaceSpec:
     options : FilterOptions
         How the filter runs.
     shared : SharedVariable or None
-        The data, where the user may change them.
+        The data, if the user may change them.
     length : int
-        Number of times of other data.
+        Number of times of the data, if they are fixed.
     """
 
     parents: Sequence[Variable]
@@ -223,7 +225,8 @@ class StateSpaceSpec:
         code = compile_filter(graphs, kinds, x, look_ahead=options.filter == "auxiliary")
         if code.slow_ops:
             _log.warning(
-                "No numba implementation of %s in %s: it runs in Python there, correct but slow.",
+                "There is no numba implementation of %s in %s: this part runs in Python, which is "
+                "correct but slow.",
                 ", ".join(code.slow_ops),
                 name,
             )

@@ -1,4 +1,4 @@
-"""What a user's state-space model has to be, checked when it is written down."""
+"""Checks of a user's state-space model, made when it is defined."""
 
 from typing import Any
 
@@ -47,8 +47,8 @@ def observations(observed: Any) -> Floats:
         )
     if np.isnan(data).all():
         raise ValueError(
-            "observed must not be missing throughout, got NaN only: without data the evidence is "
-            "1. Check how the data were read."
+            "observed must have values that are not missing, got only NaN: without data the "
+            "evidence is 1. Check how the data were read."
         )
     return data
 
@@ -64,7 +64,7 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
             "components into one vector."
         )
     dtype = init.dtype
-    for _ in range(2):  # an integer constant may be where a continuous state starts
+    for _ in range(2):  # a continuous state may start at an integer constant
         h = pt.TensorType(dtype, shape=shape)("h")
         transition = call_user("transition", functions["transition"], h, t)
         if transition.dtype == dtype:
@@ -108,7 +108,7 @@ def _scalar(result: Any) -> Variable:
 
 
 def _shape(what: str, distribution: Variable) -> tuple[int, ...]:
-    """Return the shape of what a user's function returned."""
+    """Return the shape of the distribution that a user's function returned."""
     try:
         return evaluated_shapes([distribution])[0]
     except MissingInputError as error:
@@ -140,42 +140,43 @@ def _shape_remedy(shape: tuple[int, ...]) -> str:
 
 
 def check_rows(graphs: StateSpaceGraphs, data: Floats) -> None:
-    """Refuse data that the emission cannot be the distribution of.
+    """Refuse data that the emission does not fit.
 
     Raises
     ------
     ModelError
-        If rows have another shape, or a row is missing in part that cannot be taken apart.
+        If rows have another shape, or a row is partly missing but its components are not
+        independent.
     """
     if data.shape[1:] != graphs.y.type.shape:
         raise ModelError(
             f"observed must have rows of shape {graphs.y.type.shape}, as when the model was "
-            f"written, got {data.shape[1:]}; write the model anew for other data."
+            f"defined, got {data.shape[1:]}; define the model again for other data."
         )
     missing = np.isnan(data).reshape(len(data), -1)
     in_part = np.flatnonzero(missing.any(axis=1) & ~missing.all(axis=1))
     op = graphs.emission.owner.op
     if in_part.size and op.ndim_supp > 0:
         raise ModelError(
-            "a row of observed may be missing in part only where the emission's components are "
+            "a row of observed may be missing in part only if the components of the emission are "
             f"independent, got {distribution_name(graphs.emission)}, which is joint, and time "
             f"{in_part[0]} missing in part; set whole rows to NaN, or write independent components."
         )
 
 
 def distribution_name(distribution: Variable) -> str:
-    """Return what a distribution prints as."""
+    """Return the name under which a distribution is printed."""
     op = distribution.owner.op
     return str(getattr(op, "_print_name", (str(op),))[0])
 
 
 def check_densities(graphs: StateSpaceGraphs) -> None:
-    """Refuse distributions without a log density where a filter needs one.
+    """Refuse distributions without a log density if the filter needs it.
 
     Raises
     ------
     ModelError
-        Naming the function and the distribution.
+        The message names the function and the distribution.
     """
     needed = {"emission": graphs.emission}
     if graphs.proposal is not None:
@@ -206,14 +207,14 @@ def _named(graphs: StateSpaceGraphs) -> list[Variable]:
 
 
 def check_time_indices(graphs: StateSpaceGraphs, n_times: int) -> None:
-    """Refuse arrays that are indexed by time and do not reach the last one.
+    """Refuse arrays that are indexed by time and end before the last time.
 
     Compiled code does not check its indices.
 
     Raises
     ------
     ModelError
-        Naming the function, the array and its length.
+        The message names the function, the array and its length.
     """
     for what, graph in graphs.named().items():
         for node in io_toposort([], inline_symbolic([graph])):
@@ -246,5 +247,5 @@ def _check_reach(
             name = array.name or "an array"
             raise ModelError(
                 f"{what} uses {name}[{int(at(time))}] at time {time}, but {name} has length "
-                f"{length} there and observed has {n_times} times; pass covariates for every time."
+                f"{length} and observed has {n_times} times; pass covariates for every time."
             )

@@ -1,4 +1,4 @@
-"""From the graphs of a state-space model to the functions that its filter calls."""
+"""Compilation of the graphs of a state-space model to the functions that its filter calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +42,9 @@ class FilterCode:
     frames : ndarray of int64, shape (n_calls, n_slots)
         Their frames.
     n_precomputed : int
-        Length of the vector of what does not vary within a filter.
+        Length of the vector of values that do not vary within a filter.
     slow_ops : tuple of str
-        Operations without a numba implementation: right, but slow and under Python's lock.
+        Operations without a numba implementation: correct, but slow and under Python's lock.
     """
 
     calls: NDArray[np.int64]
@@ -70,17 +70,17 @@ class FilterCode:
 def compile_functions(
     functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable]
 ) -> tuple[FilterCode, Variable]:
-    """Compile functions of the same inputs; what these do not change is taken out.
+    """Compile functions of the same inputs, without the parts that do not depend on these.
 
     Returns
     -------
     code : FilterCode
         The functions.
     precomputed : TensorVariable, shape (n_precomputed,)
-        Graph of what was taken out.
+        Graph of the values of these parts.
     """
     compiled = _compile_functions(functions, inputs, True)
-    # what runs in Python needs a generator of NumPy's, which the fast draws do not know
+    # operations that run in Python need a NumPy generator, which the fast draws do not support
     return compiled if not compiled[0].slow_ops else _compile_functions(functions, inputs, False)
 
 

@@ -17,14 +17,14 @@ __all__ = ["FilterRun", "ParticleFilter"]
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
 
-# What a time costs besides its particles: calls, allocations and a stream, in units of the work on
-# one particle. Counted once on a stochastic volatility model, where they take as long as 30.
+# Cost of a time without its particles (calls, allocations and a stream), in units of the work on
+# one particle. It was measured on a stochastic volatility model.
 _PARTICLES_A_STEP = 30.0
 
 
 @dataclass(frozen=True)
 class FilterRun:
-    """What one run of a filter leaves behind.
+    """The result of one run of a filter.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class FilterRun:
     weights : ndarray, shape (n_times, n_particles)
         Their normalised weights given the data up to then.
     ancestors : ndarray of int64, shape (n_times, n_particles)
-        Which particle of the time before each comes from; that of time 0 is meaningless.
+        Index of the particle at the previous time that each comes from; meaningless at time 0.
     log_increments : ndarray, shape (n_times,)
         Log of the estimated density of each observation given those before, in nats.
     ess : ndarray, shape (n_times,)
@@ -43,8 +43,8 @@ class FilterRun:
 
     Notes
     -----
-    A run that ended because no particle had any weight is NaN from that time on, but for the log
-    increment, which is ``-inf`` there.
+    If a run ends because no particle has any weight, all is NaN from that time on, except the log
+    increment, which is ``-inf`` at that time.
     """
 
     log_likelihood: float
@@ -80,11 +80,11 @@ class ParticleFilter:
     ess : float
         Particles are resampled when their effective sample size falls below this share.
     auto : bool
-        Whether the user left the number of particles to the sampler.
+        Whether the sampler chooses the number of particles.
     n_seeds : int
-        Number of seeds of an estimate: times are cut into as many blocks of equal length. With
-        more than one, particles are sorted before they are resampled, so that a seed that is
-        kept keeps most of what its block does.
+        Number of seeds of an estimate: times are divided into as many blocks of equal length. With
+        more than one, particles are sorted before they are resampled, so that a block whose seed is
+        kept changes little.
     """
 
     name: str
@@ -111,8 +111,8 @@ class ParticleFilter:
         Returns
         -------
         ndarray, shape (n,)
-            In nats; ``-inf`` where no particle has any weight at some time, which
-            ``why_impossible`` explains; NaN where a density is NaN or a parameter is out of range.
+            In nats; ``-inf`` if no particle has any weight at some time, which ``why_impossible``
+            explains; NaN if a density is NaN or a parameter is out of range.
         """
         x, seeds = self._checked(x, seeds)
         log_likelihood = np.empty(len(x))
@@ -124,21 +124,21 @@ class ParticleFilter:
         return replace(self, n_particles=check_count("n_particles", n_particles, 2))
 
     def with_seeds(self, n_seeds: int) -> Self:
-        """Return the estimator with another number of blocks, at most one a time."""
+        """Return the estimator with another number of blocks, at most one for each time."""
         n_seeds = min(check_count("n_seeds", n_seeds, 1), len(self.observed))
         return replace(self, n_seeds=n_seeds)
 
     def cost(self) -> tuple[float, float]:
         """Return the fixed cost of an estimate, and the cost of a particle.
 
-        The unit is one particle's way through all times.
+        The unit is the cost of one particle over all times.
         """
         return _PARTICLES_A_STEP, 1.0
 
     # states -----------------------------------------------------------------------------------
 
     def run(self, x: Floats, seeds: Any) -> FilterRun:
-        """Run one filter and keep everything.
+        """Run one filter and keep all its particles.
 
         Parameters
         ----------
@@ -204,12 +204,12 @@ class ParticleFilter:
         x : ndarray, shape (n_dim,)
             A flat unconstrained vector, for example a posterior draw.
         seeds : int, or ndarray of uint64, shape (n_seeds,)
-            The seeds of the estimate that belongs to it.
+            The seeds of the estimate at this vector.
 
         Returns
         -------
         ndarray, shape (n_times, ...)
-            The ancestors of a particle that is drawn by its final weight; NaN where no particle
+            The ancestors of a particle that is drawn by its final weight; NaN if no particle
             has any weight at some time. With draws of ``x`` and ``seeds`` from the extended
             posterior it is an exact draw (Andrieu, Doucet and Holenstein 2010); for given ``x`` it
             is consistent as the number of particles grows.
@@ -234,8 +234,8 @@ class ParticleFilter:
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
         """Draw a path for every row of ``x``; see ``contracts.LikelihoodEstimator``.
 
-        With the effective sample size of the filters as a share of the particles, and the log
-        density of each observation given those before.
+        Also returned are the effective sample size of the filters, as a share of the particles, and
+        the log density of each observation given those before.
         """
         time = f"{self.name}_time"
         axes = tuple(f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
@@ -262,12 +262,12 @@ class ParticleFilter:
         seeds : int, or ndarray of uint64, shape (n_seeds,)
             Seeds of the estimate.
         parameters : str
-            How to name ``x`` in the message; the vector itself if left out.
+            How ``x`` is named in the message; the vector itself if left out.
 
         Returns
         -------
         str
-            Empty for an estimate that is finite.
+            Empty if the estimate is finite.
         """
         done = self.run(x, seeds)
         if np.isfinite(done.log_likelihood):

@@ -37,17 +37,18 @@ N_CALLS = 8
 T, N, Y, H, PARAMETERS, H_OUT, WEIGHT = range(GENERATOR_SLOTS, GENERATOR_SLOTS + 7)
 _X, _PRECOMPUTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
 
-# what became of the particles before a time
+# results of ``_choose``: what was done with the particles before a time
 _FAILED, _KEPT, _RESAMPLED = range(3)
 
-# What a resampling weight keeps of the filter's own, so that none is lost that looks hopeless.
+# Share of the filter's own weights in resampling weights, so that no particle is lost because of
+# its look-ahead alone.
 _DEFENSIVE = 0.05
 
 Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share"])
 
 Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "ess"])
 
-# Normalised weights; those carried into a time; those to resample by; new log weights; ancestors.
+# Normalised weights; weights carried into a time; resampling weights; new log weights; ancestors.
 Weights = namedtuple("Weights", ["normalised", "carried", "v", "log_weight", "index"])
 
 
@@ -76,17 +77,17 @@ def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: 
         Addresses of the functions, their frames, the data, the kinds of their rows, and the
         size of a state.
     options : Options
-        Those of the filter.
+        Options of the filter.
     precomputed : ndarray, shape (n_precomputed,)
-        Space for what does not vary. It is the caller's, as numba frees an array here as soon as
-        no more than its address is used.
+        Space for values that do not vary. The caller provides it, because numba would free an array
+        of this function as soon as only its address is used.
     record : Record
-        Filled in where it has room, and left alone where it is empty.
+        Filled in, unless its arrays are empty.
 
     Returns
     -------
     float
-        Log of the estimated likelihood, nats; NaN where a weight is.
+        Log of the estimated likelihood, in nats; NaN if a weight is NaN.
     """
     calls, frames, y, kinds, d = model
     n, n_times = options.n_particles, kinds.size
@@ -146,8 +147,8 @@ def _choose(
 ) -> Any:
     """Choose the particles that enter a time; return whether they were resampled, into ``out``.
 
-    ``ahead`` is the address of the function that looks ahead, 0 for none; ``source`` is a random
-    stream, and the seed and the position that it starts from.
+    ``ahead`` is the address of the look-ahead function, or 0 if there is none; ``source`` is a
+    random stream with the seed and the position that it starts from.
     """
     if ahead != 0:
         frames[LOOK_AHEAD, H] = h.ctypes.data
@@ -207,7 +208,7 @@ def _weigh(weights: Any) -> Any:
     sum_of_weights, squares = total(weight), dot(weight, weight)
     for i in range(n):
         weight[i] /= sum_of_weights
-    # what carried no weight before may leave nothing
+    # the sum is 0 if all particles with new weight carried none before
     ess = sum_of_weights**2 / squares if sum_of_weights > 0.0 else 0.0
     return top + np.log(sum_of_weights), ess
 
@@ -225,7 +226,7 @@ def _tilt(weights: Any) -> Any:
     if -np.inf < top < np.inf:
         for i in range(n):
             tilt = fast_exp(log_tilt[i] - top)
-            # a look-ahead that is not a number has nothing to say
+            # a look-ahead that is NaN counts as zero
             v[i] = weight[i] * tilt if tilt >= 0.0 else 0.0
         tilted = total(v)
     for i in range(n):
@@ -236,7 +237,7 @@ def _tilt(weights: Any) -> Any:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _resample(h: Any, weights: Any, stream: Any, in_order: Any, scheme: Any) -> None:
-    """Draw ancestors with probabilities ``v``, among neighbours in space where so asked."""
+    """Draw ancestors with probabilities ``v``, in the order of a space-filling curve if asked."""
     v, index = weights.v, weights.index
     n = v.size
     if in_order:

@@ -1,4 +1,4 @@
-"""The graphs of a state-space model: of one particle, as the user wrote them, and of many."""
+"""The graphs of a state-space model: those of one particle from the user, and those of many."""
 
 from dataclasses import dataclass, replace
 
@@ -14,13 +14,13 @@ from pm_evidence.targets.compile.batched import checks_to_minus_infinity, over_p
 
 __all__ = ["COMPLETE", "MISSING", "PARTIAL", "FilterGraphs", "StateSpaceGraphs", "row_kinds"]
 
-# what a row of the data may be
+# kinds of rows of the data
 COMPLETE, PARTIAL, MISSING = range(3)
 
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceGraphs:
-    """What the user's functions returned for stand-ins of their arguments.
+    """The graphs that the user's functions returned for stand-ins of their arguments.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class StateSpaceGraphs:
     _NAMES = ("init", "transition", "emission", "proposal", "init_proposal", "look_ahead")
 
     def named(self) -> dict[str, Variable]:
-        """Return the graphs that there are, by name."""
+        """Return the graphs that are not None, by name."""
         graphs = {name: getattr(self, name) for name in self._NAMES}
         return {name: graph for name, graph in graphs.items() if graph is not None}
 
@@ -162,6 +162,6 @@ def _logp(distribution: Variable, value: Variable) -> Variable:
 
 
 def row_kinds(observed: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return what every row of the data is: complete, partly or wholly missing."""
+    """Return the kind of every row of the data: complete, partly or wholly missing."""
     missing = np.isnan(observed).reshape(len(observed), -1)
     return np.where(missing.all(axis=1), MISSING, np.where(missing.any(axis=1), PARTIAL, COMPLETE))

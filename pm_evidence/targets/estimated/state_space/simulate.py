@@ -36,7 +36,7 @@ class Simulator:
     graphs : StateSpaceGraphs
         Graphs of one particle.
     parents : sequence of Variable
-        What they are functions of.
+        Variables that the graphs are functions of.
     values : sequence of ndarray
         Values of the parents, of which only the shapes matter.
     """
@@ -128,7 +128,7 @@ class SimulateOp(RNGConsumerOp):
     Parameters
     ----------
     spec : StateSpaceSpec
-        With ``parents``, ``graphs`` and ``n_times``.
+        The model, with ``parents``, ``graphs`` and ``n_times``.
     """
 
     __props__ = ("spec",)
@@ -149,7 +149,7 @@ class SimulateOp(RNGConsumerOp):
         return Apply(self, [rng, *parents], [rng.type(), drawn()])
 
     def update(self, node: Apply) -> dict[Variable, Variable]:
-        """Return which generator follows which."""
+        """Return the generator that replaces the one before the draws."""
         return {node.inputs[0]: node.outputs[0]}
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:

@@ -118,7 +118,7 @@ def test_new_values_of_pm_data_are_taken():
     after = estimators_of(model)[0].estimate(np.zeros((1, 1)), seeds_of(1))
     assert after != before
     pm.set_data({"y": COUNTS}, model=model)
-    with pytest.raises(ModelError, match="build the model anew"):
+    with pytest.raises(ModelError, match="build the model again"):
         estimators_of(model)
 
 

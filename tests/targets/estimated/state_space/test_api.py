@@ -252,7 +252,7 @@ REFUSED = {
         "missing in part",
     ),
     "infinite": ({"observed": [0.0, np.inf]}, ValueError, "observed must be finite.*time 1"),
-    "all missing": ({"observed": [np.nan]}, ValueError, "missing throughout"),
+    "all missing": ({"observed": [np.nan]}, ValueError, "not missing, got only NaN"),
     "empty": ({"observed": []}, ValueError, "at least one entry"),
     "three dimensions": ({"observed": np.zeros((2, 2, 2))}, ValueError, "observed must have shape"),
     "words": ({"observed": ["a", "b"]}, ValueError, "observed must be numeric"),
