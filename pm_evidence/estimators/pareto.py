@@ -10,6 +10,7 @@ __all__ = ["is_heavy", "pareto_k", "unseen_tail"]
 _FEWEST_WEIGHTS, _FEWEST_VALUES = 30, 5
 # A shape that is taken for larger ones: beyond it the mass of the tail is not known at all.
 _LARGEST_SHAPE = 0.9
+_LARGEST_LOG = 700.0  # of a number that float64 holds
 
 
 def pareto_k(log_weight: NDArray[np.float64]) -> float:
@@ -68,4 +69,5 @@ def unseen_tail(log_weight: NDArray[np.float64], log_mean: float) -> float:
     if np.isnan(k):
         return 0.0
     shape = float(np.clip(k, 0.0, _LARGEST_SHAPE))
-    return float(np.exp(log_weight.max() - log_mean)) / (len(log_weight) * (1.0 - shape))
+    largest = float(np.exp(min(log_weight.max() - log_mean, _LARGEST_LOG)))
+    return largest / (len(log_weight) * (1.0 - shape))
