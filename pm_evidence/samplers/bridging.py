@@ -155,7 +155,7 @@ class Bridging:
 
     def _proposals(self, posterior: Any, blocks: Sequence[BlockRecord]) -> list[Proposal]:
         """Return the densities fitted to the islands of even and of odd index."""
-        n_rounds = len(blocks)
+        n_blocks = len(blocks)
         draws = [np.asarray(block.draws) for block in blocks]
         log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
         if self.found is None:
@@ -181,7 +181,7 @@ class Bridging:
             mine = np.concatenate(
                 [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
             )
-            rng = generator(self.seed, Phase.FIT, 2 * n_rounds + half)
+            rng = generator(self.seed, Phase.FIT, 2 * n_blocks + half)
             proposal, spent = fit_proposal(posterior, mine, self.found, log_evidence, rng)
             self.n_evaluations += spent
             proposals.append(proposal)
