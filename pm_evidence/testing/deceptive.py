@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
-from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.quadrature import gauss_legendre, log_integral
 from pm_evidence.testing.system import ExactSystem, tagged
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _MEANS_N, _MEANS_SD = 1000, np.float64(1.0)
 
 # A parabola that is fifty times narrower than it is long.
 _RIDGE_Y, _RIDGE_SD = np.array([1.0, 1.02]), np.float64(0.05)
+
+_SEPARATED_SCALE, _SEPARATED_X = 2.5, np.array([0.5, 1.0, 2.0])
+_HORSESHOE_Y, _HORSESHOE_SD = np.array([0.05, -0.1, 3.0]), np.float64(0.2)
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,46 @@ def _log_banana() -> float:
     return log_integral(log_density, (-15.0, 15.0))
 
 
+def build_separated() -> "pm.Model":
+    """Coefficients of separated data: their posterior has the heavy tail of their prior."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        b = pm.Cauchy("b", 0, _SEPARATED_SCALE, shape=3)
+        pm.Bernoulli("y", logit_p=b[:, None] * _SEPARATED_X, observed=np.ones((3, 3), dtype=int))
+    return model
+
+
+def _log_separated() -> float:
+    def log_density(angle: Floats) -> Floats:
+        b = _SEPARATED_SCALE * np.tan(angle)
+        return -np.logaddexp(0.0, -b[..., None] * _SEPARATED_X).sum(axis=-1) - np.log(np.pi)
+
+    return 3 * log_integral(log_density, (-np.pi / 2, np.pi / 2), tolerance=1e-10)
+
+
+def build_horseshoe() -> "pm.Model":
+    """A centred horseshoe prior: coefficients have a narrow neck for every local scale."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        tau = pm.HalfCauchy("tau", 1)
+        local = pm.HalfCauchy("local", 1, shape=3)
+        beta = pm.Normal("beta", 0, tau * local, shape=3)
+        pm.Normal("y", beta, _HORSESHOE_SD, observed=_HORSESHOE_Y)
+    return model
+
+
+def _log_horseshoe() -> float:
+    nodes, log_weight = gauss_legendre(-30.0, 30.0, 40)  # of log tau, and of each log local scale
+    log_prior = np.log(2 / np.pi) + nodes - np.logaddexp(0.0, 2 * nodes) + log_weight
+    sd = np.hypot(_HORSESHOE_SD, np.exp(nodes[:, None] + nodes))
+    total = log_prior.copy()
+    for y in _HORSESHOE_Y:
+        total += np.logaddexp.reduce(log_prior + log_normal(y, 0.0, sd), axis=1)
+    return float(np.logaddexp.reduce(total))
+
+
 def build_infinite() -> "pm.Model":
     """Six equal values of a normal with free scale: the evidence is infinite."""
     import pymc as pm
@@ -273,6 +316,20 @@ def systems() -> tuple[ExactSystem, ...]:
             _log_banana(),
             continuous,
             "normal marginal of the data along the ridge, then quadrature over the abscissa",
+        ),
+        ExactSystem(
+            "separated",
+            build_separated,
+            _log_separated(),
+            continuous | tagged("heavy-tailed"),
+            "quadrature over the angle of each coefficient",
+        ),
+        ExactSystem(
+            "horseshoe",
+            build_horseshoe,
+            _log_horseshoe(),
+            funnel,
+            "normal marginal of the data given the scales, then quadrature over these",
         ),
         *spikes,
         *modes,

@@ -80,8 +80,8 @@ def exact_systems(*tags: str) -> dict[str, ExactSystem]:
 def deceptive_systems() -> dict[str, ExactSystem]:
     """Return systems on which a run can be wrong without any sign in its own draws.
 
-    They are funnels, a narrow ridge, spikes in slabs, modes of unequal width, and a model with a
-    thousand means.
+    They are funnels, a narrow ridge, heavy tails, spikes in slabs, modes of unequal width, and a
+    model with a thousand means.
     They do not belong to `exact_systems`, on which every kernel and sampler is tested.
 
     Returns
