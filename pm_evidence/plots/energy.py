@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
-from pm_evidence.results.stored import group_of
+from pm_evidence.results.stored import group_of, variable_of
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
@@ -255,7 +255,10 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
     if schema.WORK not in dt.children:
         return text
     group = group_of(dt, schema.WORK)
-    work = [group[name].to_numpy() for name in (schema.FORWARD, schema.REVERSE)]
+    work = [
+        variable_of(group, schema.WORK, name, (f"{name}_path",), "dt")
+        for name in (schema.FORWARD, schema.REVERSE)
+    ]
     n, shared = min(map(len, work)), overlap(work[0], work[1])
     needed = min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common)
     verdict = "not too large" if shared.n_common >= needed else "too large"

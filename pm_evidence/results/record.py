@@ -172,6 +172,18 @@ class _Reader:
             )
         return values
 
+    def of_paths(self, key: str, dim: str) -> NDArray[Any]:
+        """Return work of the group ``work``, which has one entry for each path or draw."""
+        values = self.of_work(key, dim)
+        bad = np.flatnonzero(np.isnan(values))
+        if bad.size:
+            raise ValueError(
+                f"dt must hold no NaN as {key!r} in its group {schema.WORK!r}, got {bad.size} of "
+                f"{values.size}, the first at index {bad[0]}; read the original file that "
+                "sample_evidence wrote."
+            )
+        return values
+
     def of_annealing(self, key: str, *dims: str) -> NDArray[Any]:
         """Return a variable of the group ``annealing``."""
         return variable_of(self.annealing, schema.ANNEALING, key, dims, "dt")
@@ -184,7 +196,7 @@ class _Reader:
             return ()
         path, block = f"{direction}_path", f"{direction}_block"
         index = self.whole(block, block)
-        work = self._parts(self.of_work(direction, path), direction, path, index)
+        work = self._parts(self.of_paths(direction, path), direction, path, index)
         if not all(map(len, work)):
             raise ValueError(incomplete("dt", schema.WORK, f"an entry of {direction!r} per block"))
         origin: list[Any] = [None] * len(index)
@@ -238,7 +250,7 @@ class _Reader:
             if name not in self.work:
                 return [None] * len(index)
             draw = f"{name}_draw"
-            sides.append(self._parts(self.of_work(name, draw), name, draw, index))
+            sides.append(self._parts(self.of_paths(name, draw), name, draw, index))
         return [pair if sum(map(len, pair)) else None for pair in zip(*sides, strict=True)]
 
     def _check_lengths(self, direction: str, n_blocks: int, trace: NDArray[Any]) -> None:

@@ -280,6 +280,33 @@ def build_infinite() -> "pm.Model":
     return model
 
 
+def _ridges_and_tails() -> tuple[ExactSystem, ...]:
+    continuous = tagged("continuous")
+    return (
+        ExactSystem(
+            "banana",
+            build_banana,
+            _log_banana(),
+            continuous,
+            "normal marginal of the data along the ridge, then quadrature over the abscissa",
+        ),
+        ExactSystem(
+            "separated",
+            build_separated,
+            _log_separated(),
+            continuous | tagged("heavy-tailed"),
+            "quadrature over the angle of each coefficient",
+        ),
+        ExactSystem(
+            "horseshoe",
+            build_horseshoe,
+            _log_horseshoe(),
+            continuous | tagged("hierarchical", "heavy-tailed", "constrained"),
+            "normal marginal of the data given the scales, then quadrature over these",
+        ),
+    )
+
+
 def systems() -> tuple[ExactSystem, ...]:
     """Return the deceptive systems."""
     continuous, high = tagged("continuous"), tagged("high-dimensional")
@@ -310,27 +337,7 @@ def systems() -> tuple[ExactSystem, ...]:
     return (
         ExactSystem("one_way_centred", partial(build_one_way, True), one_way, funnel, note),
         ExactSystem("one_way_noncentred", partial(build_one_way, False), one_way, funnel, note),
-        ExactSystem(
-            "banana",
-            build_banana,
-            _log_banana(),
-            continuous,
-            "normal marginal of the data along the ridge, then quadrature over the abscissa",
-        ),
-        ExactSystem(
-            "separated",
-            build_separated,
-            _log_separated(),
-            continuous | tagged("heavy-tailed"),
-            "quadrature over the angle of each coefficient",
-        ),
-        ExactSystem(
-            "horseshoe",
-            build_horseshoe,
-            _log_horseshoe(),
-            funnel,
-            "normal marginal of the data given the scales, then quadrature over these",
-        ),
+        *_ridges_and_tails(),
         *spikes,
         *modes,
         ExactSystem(

@@ -201,3 +201,12 @@ def test_other_backends_draw_it(backend):
     need_backend(backend)
     collection = plot_energy(make_run(energy=CHANGING), backend=backend, visuals={"band": True})
     assert collection.backend == backend
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_work_of_a_direction_that_is_missing(direction):
+    """The error names the variable, as those of other functions do."""
+    dt = make_run()
+    dt["work"] = xr.DataTree(dt["work"].to_dataset().drop_vars(direction))
+    with pytest.raises(ValueError, match=rf"^dt must have .*'{direction}'.* in its group 'work'"):
+        plot_energy(dt, backend="none")

@@ -324,6 +324,14 @@ def test_missing_parts(group, part):
         pe.to_record(without(make_tree(), group, part))
 
 
+@pytest.mark.parametrize("key", ["forward", "bridge_forward", "bridge_reverse"])
+def test_work_that_is_not_a_number(key):
+    dt = make_tree()
+    dt["work"][key][1] = np.nan
+    with pytest.raises(ValueError, match=rf"^dt must hold no NaN as '{key}' in its group 'work'"):
+        pe.to_record(dt)
+
+
 def test_missing_groups_and_blocks():
     with pytest.raises(ValueError, match="must have the group 'work'"):
         pe.to_record(make_tree().drop_nodes("work"))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from scipy import stats
 
 CHAIN = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 POINTS = np.linspace(-4.0, 4.0, 60)
@@ -230,7 +231,10 @@ DISTRIBUTIONS = {
     "Wald": Case(lambda t: {"mu": pt.exp(t), "lam": 2.0}),
     "Weibull": Case(lambda t: {"alpha": 1.5, "beta": pt.exp(t)}),
     "Wishart": Case(lambda t: {"nu": 4, "V": np.eye(2)}),
-    "WishartBartlett": Case(lambda t: {"S": np.eye(2), "nu": 4}),
+    "WishartBartlett": Case(
+        lambda t: {"S": np.eye(2), "nu": 4},
+        exact_draws=lambda n, t: stats.wishart(4, np.eye(2)).rvs(n, random_state=4),
+    ),
     "ZeroInflatedBinomial": Case(lambda t: {"psi": pt.sigmoid(t), "n": 4, "p": 0.4}),
     "ZeroInflatedNegativeBinomial": Case(lambda t: {"psi": pt.sigmoid(t), "mu": 2.0, "alpha": 1.5}),
     "ZeroInflatedPoisson": Case(lambda t: {"psi": pt.sigmoid(t), "mu": 2.0}),

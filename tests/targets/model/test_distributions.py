@@ -33,6 +33,8 @@ from tests.targets.model.distributions import (
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
     pytest.mark.filterwarnings("ignore:WishartBartlett is deprecated:FutureWarning"),
+    # of the log density that the test itself asks of PyMC
+    pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of pm.Simulator itself
     pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning"),  # of pm.draw
     pytest.mark.filterwarnings("ignore:No safe default transform:UserWarning"),  # of pm.HurdleGamma
