@@ -38,18 +38,26 @@ class Stretch:
 
     def inward(self, x: Floats) -> Floats:
         """Return ``z`` for every row of ``x``."""
-        return np.where(self.heavy, np.arcsinh((x - self.centre) / self.scale), x)
+        z = x.copy()
+        z[:, self.heavy] = np.arcsinh(self._scaled(x))
+        return z
 
     def outward(self, z: Floats) -> Floats:
         """Return ``x`` for every row of ``z``; infinite if it exceeds the range of float64."""
+        x = z.copy()
         with np.errstate(over="ignore"):
-            return np.where(self.heavy, self.centre + self.scale * np.sinh(z), z)
+            far = self.scale[self.heavy] * np.sinh(z[:, self.heavy])
+        x[:, self.heavy] = self.centre[self.heavy] + far
+        return x
 
     def log_slope(self, x: Floats) -> Floats:
         """Return ``log |dx/dz|`` in nats for every row of ``x``."""
-        scaled = (x - self.centre)[:, self.heavy] / self.scale[self.heavy]
-        slope: Floats = np.log(self.scale[self.heavy]) + np.log(np.hypot(1.0, scaled))
+        slope: Floats = np.log(self.scale[self.heavy]) + np.log(np.hypot(1.0, self._scaled(x)))
         return slope.sum(axis=1)
+
+    def _scaled(self, x: Floats) -> Floats:
+        scaled: Floats = (x[:, self.heavy] - self.centre[self.heavy]) / self.scale[self.heavy]
+        return scaled
 
 
 @dataclass(frozen=True, slots=True)

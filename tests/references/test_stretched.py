@@ -82,3 +82,17 @@ def test_only_heavy_tails_are_stretched():
     assert learn_stretch(light) is None
     assert learn_stretch(np.append(np.zeros((300, 1)), [[1.0]], axis=0)) is None
     np.testing.assert_array_equal(learn_stretch(population(rng, 3000)).heavy, [True, False])
+
+
+def test_a_constant_coordinate_beside_a_heavy_one():
+    """It has no scale, and a value whose hyperbolic sine exceeds float64. Seed 6.
+
+    A warning of NumPy would fail this test.
+    """
+    x = np.column_stack([np.random.default_rng(6).standard_cauchy(2000), np.full(2000, 5000.0)])
+    stretch = learn_stretch(x)
+    np.testing.assert_array_equal(stretch.heavy, [True, False])
+    z = stretch.inward(x)
+    np.testing.assert_array_equal(z[:, 1], x[:, 1])
+    np.testing.assert_allclose(stretch.outward(z), x, rtol=1e-9)
+    assert np.isfinite(stretch.log_slope(x)).all()
