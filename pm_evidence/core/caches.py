@@ -3,7 +3,7 @@
 numba stores machine code beside the source, or in the user's cache folder. It takes stored code for
 valid as long as the file of the function is the same, and overlooks that a function of another file
 was compiled into it. The code of this package is therefore stored in a subfolder whose name depends
-on the version or, in a source tree, on all files with compiled functions.
+on the hashes of the installed files or, in a source tree, on all files with compiled functions.
 
 numba raises an error if it can write to no folder, as in containers with a read-only file system.
 In this case the code is stored in a temporary folder until the process ends.
@@ -38,9 +38,13 @@ _REMEDY = (
 
 def source_key(package: Path) -> str:
     """Return a text that differs for any two versions of the compiled functions of a package."""
-    if {"site-packages", "dist-packages"}.intersection(package.parts):  # installed, not edited
-        return VERSION
-    found = sha256()
+    found = sha256(VERSION.encode())
+    # where the package is installed, the installer has noted the hashes of all files
+    records = sorted(package.parent.glob("pm_evidence-*.dist-info/RECORD"))
+    if records:
+        for record in records:
+            found.update(record.read_bytes())
+        return found.hexdigest()[:16]
     for path in sorted(package.rglob("*.py")):
         content = path.read_bytes()
         if b"numba" in content:

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import described, plain_array
-from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.jarzynski import checked_work
 from pm_evidence.estimators.verdicts import with_tail
 
-__all__ = ["bridge", "checked_works", "fit_share"]
+__all__ = ["bridge", "checked_works"]
 
 Floats = NDArray[np.float64]
 
@@ -110,17 +109,6 @@ def _checked_side(name: str, values: ArrayLike) -> Floats:
     if np.shape(plain_array(name, values)) == (0,):  # a block may have no work on one side
         return np.empty(0)
     return checked_work(values, name=name)
-
-
-def fit_share(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Return the effective share of draws from the fitted density as draws from the target.
-
-    Parameters
-    ----------
-    works : sequence of (forward, reverse)
-        As for ``bridge``.
-    """
-    return float(ess_share(-np.concatenate([checked_work(forward) for forward, _ in works])))
 
 
 def _blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:

@@ -10,7 +10,6 @@ import pytest
 
 import pm_evidence
 from pm_evidence.core.caches import TemporaryLocator, source_key
-from pm_evidence.core.version import VERSION
 
 CHILD = """
 import pymc as pm
@@ -127,10 +126,20 @@ def test_a_change_of_a_called_function_is_not_overlooked(tmp_path):
 
 
 def test_only_files_with_compiled_functions_count(tmp_path):
-    """An edit elsewhere leaves the compiled code in use; an installed package has its version."""
+    """An edit elsewhere leaves the compiled code in use."""
     for name, text in TWO_FILES.items():
         (tmp_path / name).write_text(text)
     first = source_key(tmp_path)
     (tmp_path / "plain.py").write_text("x = 1\n")
     assert source_key(tmp_path) == first
-    assert source_key(tmp_path / "site-packages" / "pm_evidence") == VERSION
+
+
+def test_an_installed_package_is_known_by_the_hashes_of_its_files(tmp_path):
+    """They stand in one file: two builds of one version differ there."""
+    info = tmp_path / "pm_evidence-1.0.dist-info"
+    info.mkdir()
+    keys = set()
+    for line in ("pm_evidence/a.py,sha256=x,9", "pm_evidence/a.py,sha256=y,9"):
+        (info / "RECORD").write_text(line)
+        keys.add(source_key(tmp_path / "pm_evidence"))
+    assert len(keys) == 2

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pm_evidence.core.numerics import ess_share
 from pm_evidence.estimators import bar, bridge
-from pm_evidence.estimators.bridge import fit_share
 from pm_evidence.estimators.pareto import unseen_tail
 from tests.estimators.work import LOG_Z, covers, gaussian_pair
 
@@ -144,7 +144,7 @@ def test_a_poor_fit_is_bridged_where_draws_overlap():
     rng, found = np.random.default_rng(7), []
     for _ in range(100):
         works = works_of(rng, 8, 500, 3.0)
-        assert fit_share(works) < 0.05
+        assert ess_share(-np.concatenate([forward for forward, _ in works])) < 0.05
         found.append(bridge(works))
     trusted = [estimate for estimate in found if estimate.status == "ok"]
     assert len(trusted) > 90
@@ -155,15 +155,6 @@ def test_one_block_has_no_error():
     """Draws of one block may all depend on each other."""
     found = bridge(works_of(np.random.default_rng(8), 1, 200, 0.5))
     assert np.isnan(found.mcse) and found.status == "no_error"
-
-
-def test_fit_share():
-    """From the share of draws that carry the weight, to 1 for a perfect fit."""
-    none = np.zeros(3)
-    assert fit_share([(np.full(4, 2.0), none), (np.full(4, 2.0), none)]) == pytest.approx(1.0)
-    assert fit_share([(np.array([0.0, INF, INF, INF]), none)]) == pytest.approx(0.25)
-    weights = -np.log([1.0, 3.0])
-    assert fit_share([(weights[:1], none), (weights[1:], none)]) == pytest.approx(16 / 20)
 
 
 def test_bad_work():
