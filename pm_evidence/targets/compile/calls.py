@@ -136,16 +136,7 @@ def _c_function(
 ) -> Any:
     """Wrap a jitted function into the C signature of a call with a frame."""
     body, scope = _body(jitted, inputs, outputs, draws=draws)
-    stop_early = ["    if exception_pending():", "        return 1"] if jitted.slow_ops else []
-    lines = [
-        "def call(frame_):",
-        *stop_early,
-        "    try:",
-        *(f"        {line}" for line in body),
-        "    except Exception:",
-        "        return 1",
-        "    return 0",
-    ]
+    lines = jitted.guarded("call(frame_)", body)
     types_of_arrays = [array.dtype.str for array in jitted.arrays]
     digest = hashlib.sha256(f"{jitted.key}{lines}{types_of_arrays}".encode()).hexdigest()
     function = function_from_source(lines, "call", scope, digest if jitted.key else None)

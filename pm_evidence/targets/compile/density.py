@@ -123,16 +123,8 @@ def _c_function(jitted: Jitted, layout: Layout, *, with_gradient: bool) -> Any:
     """Wrap a jitted function of parts and arrays into the C signature, and cache it on disk."""
     # in models with very many variables, a call with all of them does not compile inside of try
     fill, scope = _fill(jitted, layout, with_gradient=with_gradient)
-    stop_early = ["    if exception_pending():", "        return 1"] if jitted.slow_ops else []
-    guarded = [
-        "def density(x_, out_, gradient_, data_):",
-        *stop_early,
-        "    try:",
-        "        fill(x_, out_, gradient_, data_)",
-        "    except Exception:",
-        "        return 1",
-        "    return 0",
-    ]
+    call = "fill(x_, out_, gradient_, data_)"
+    guarded = jitted.guarded("density(x_, out_, gradient_, data_)", [call])
     types = [array.dtype.str for array in jitted.arrays]
     digest = hashlib.sha256(f"{jitted.key}{fill}{guarded}{types}".encode()).hexdigest()
     keys = [f"{digest}_{part}" if jitted.key else None for part in ("fill", "density")]

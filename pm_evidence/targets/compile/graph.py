@@ -74,6 +74,27 @@ class Jitted:
     key: str | None
     slow_ops: tuple[str, ...]
 
+    def guarded(self, head: str, body: Sequence[str]) -> list[str]:
+        """Return the source of a C function that returns 1 after an exception, and else 0.
+
+        Parameters
+        ----------
+        head : str
+            Name and parameters of the function.
+        body : sequence of str
+            Lines of its body.
+        """
+        stop_early = ["    if exception_pending():", "        return 1"] if self.slow_ops else []
+        return [
+            f"def {head}:",
+            *stop_early,
+            "    try:",
+            *(f"        {line}" for line in body),
+            "    except Exception:",
+            "        return 1",
+            "    return 0",
+        ]
+
 
 @contextmanager
 def without_numba_hints() -> Iterator[None]:
