@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pm_evidence.core.numerics import normalised
-from pm_evidence.core.records import BlockRecord, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 
 INF = np.inf
 
@@ -200,4 +200,6 @@ def run_records(draw, kind=None):
             islands = draw(sides(draw(st.integers(1, 3)), island=True, bridged=bridged))
     settings = {"scale": draw(hnp.arrays(np.float64, n_stages, elements=floats(0, 10)))}
     method = "smc" if alone else "ais"
-    return RunRecord(method, beta, forward, reverse, islands, settings, draw(facts))
+    blocks = {Role.FORWARD: forward, Role.REVERSE: reverse, Role.ISLAND: islands}
+    made = {role: part for role, part in blocks.items() if part}
+    return RunRecord(method, beta, made, settings, draw(facts))

@@ -5,7 +5,8 @@ estimates can be made from a stored run without sampling again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pm_evidence.core.concise import concise, decimals
 from pm_evidence.core.html import facts
 from pm_evidence.core.statuses import with_pointer
 
-__all__ = ["BlockRecord", "LogEvidence", "RunRecord", "StageTrace"]
+__all__ = ["BlockRecord", "LogEvidence", "Role", "RunRecord", "StageTrace"]
 
 Floats = NDArray[np.float64]
 
@@ -197,9 +198,20 @@ class BlockRecord:
     n_nan: int = 0
 
 
+class Role(StrEnum):
+    """What the blocks of a run are for. Stored results have the same names."""
+
+    FORWARD = "forward"
+    """They anneal from the reference to the target."""
+    REVERSE = "reverse"
+    """They anneal from the target to the reference."""
+    ISLAND = "island"
+    """They are populations that were run only for the draws that reverse blocks start from."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A whole run: the schedule, and the blocks of each direction.
+    """A whole run: the schedule, and the blocks of each role.
 
     Parameters
     ----------
@@ -207,10 +219,8 @@ class RunRecord:
         Name of the sampler.
     beta : ndarray, shape (n_stages + 1,)
         Inverse temperatures, from 0 to 1.
-    forward, reverse : sequence of BlockRecord
-        Blocks that anneal from the reference to the target, and back.
-    islands : sequence of BlockRecord
-        Populations that were run only to provide the draws that reverse blocks start from.
+    blocks : mapping of Role to sequence of BlockRecord
+        Blocks of each role that the run has.
     settings : mapping of str to ndarray, shape (n_stages,)
         Settings of the kernel that moves the population at ``beta[1:]``.
     info : mapping
@@ -219,36 +229,43 @@ class RunRecord:
 
     method: str
     beta: Floats
-    forward: Sequence[BlockRecord]
-    reverse: Sequence[BlockRecord] = ()
-    islands: Sequence[BlockRecord] = ()
+    blocks: Mapping[Role, Sequence[BlockRecord]]
     settings: Mapping[str, Floats] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, role: Role) -> tuple[BlockRecord, ...]:
+        """Return the blocks of a role; empty if the run has none."""
+        return tuple(self.blocks.get(role, ()))
+
+    def updated(self, role: Role, blocks: Sequence[BlockRecord]) -> "RunRecord":
+        """Return the record with other blocks of a role."""
+        return replace(self, blocks={**self.blocks, role: tuple(blocks)})
+
+    def extended(self, role: Role, blocks: Sequence[BlockRecord]) -> "RunRecord":
+        """Return the record with more blocks of a role."""
+        return self.updated(role, (*self.of(role), *blocks))
+
+    def work(self, role: Role) -> Floats:
+        """Return the work of every path of a role in nats, shape ``(n_paths,)``."""
+        blocks = self.of(role)
+        return np.concatenate([block.work for block in blocks]) if blocks else np.empty(0)
 
     @property
     def of_islands(self) -> bool:
         """Whether there are no reverse blocks, and every forward block is one population."""
-        return not self.reverse and all(block.work.size == 1 for block in self.forward)
+        forward_only = not self.of(Role.REVERSE)
+        return forward_only and all(block.work.size == 1 for block in self.of(Role.FORWARD))
 
     @property
-    def work_forward(self) -> Floats:
-        """Work of every forward path in nats, shape ``(n_paths,)``."""
-        return _join(self.forward)
-
-    @property
-    def work_reverse(self) -> Floats:
-        """Work of every reverse path in nats, shape ``(n_paths,)``; empty when there is none."""
-        return _join(self.reverse)
+    def sources(self) -> tuple[BlockRecord, ...]:
+        """Blocks that posterior draws come from: the islands if there are any, else the paths."""
+        return self.of(Role.ISLAND) or self.of(Role.FORWARD)
 
     @property
     def origin(self) -> NDArray[np.int64] | None:
         """Group that each reverse path started from, shape ``(n_paths,)``."""
-        origins = [block.origin for block in self.reverse if block.origin is not None]
+        origins = [block.origin for block in self.of(Role.REVERSE) if block.origin is not None]
         return np.concatenate(origins) if origins else None
-
-
-def _join(blocks: Sequence[BlockRecord]) -> Floats:
-    return np.concatenate([block.work for block in blocks]) if blocks else np.empty(0)
 
 
 def _interval(lower: float, upper: float, error: float) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.bridge import bridge
@@ -46,7 +46,7 @@ _REPLACED = (
 
 def one_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward paths alone."""
-    work = record.work_forward
+    work = record.work(Role.FORWARD)
     mean, drawn = _with_check(jarzynski(work), record)
     instead = _first_of(mean, drawn)
     if instead is not None:
@@ -56,17 +56,18 @@ def one_sided(record: RunRecord) -> list[LogEvidence]:
 
 def two_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward and reverse paths."""
-    forward, reverse, origin = record.work_forward, record.work_reverse, record.origin
+    forward, reverse = record.work(Role.FORWARD), record.work(Role.REVERSE)
+    origin = record.origin
     both = bar(forward, reverse, reverse_blocks=origin)
     met = forward[np.isfinite(forward)]  # reverse paths cannot have weight zero
     there = _checked_by_reversal(jarzynski(forward), -forward, -reverse, both)
     back = _checked_by_reversal(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
     remedy = "the kernel does not mix. Use more stages, better starts or another kernel."
     there, back = agreeing(there, back, "forward annealing", "reverse annealing", remedy)
-    if record.islands:
+    if record.of(Role.ISLAND):
         # the islands are small, since they only provide starts: their own estimate is too noisy to
         # be reported
-        smc = jarzynski(np.concatenate([block.work for block in record.islands]), name="smc")
+        smc = jarzynski(record.work(Role.ISLAND), name="smc")
         both, _ = agreeing(both, smc, "annealing in both directions", "smc", remedy)
     both, drawn = _with_check(both, record)
     if Status.INCONSISTENT in (there.status, back.status) and both.status == Status.OK:
@@ -93,18 +94,17 @@ def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, 
     These are made from a density fitted to posterior draws, and from the islands that reverse paths
     started from; there are none without a fitted density.
     """
-    blocks = record.islands or record.forward
-    works = [block.bridge for block in blocks if block.bridge is not None]
+    works = [block.bridge for block in record.sources if block.bridge is not None]
     if not works:
         return estimate, []
     drawn = importance(np.concatenate([forward for forward, _ in works]))
-    if record.islands:
+    if record.of(Role.ISLAND):
         drawn = of_uncovered(drawn, uncovered(works))
     if drawn.status == Status.OK:
         remedy = "the fitted density misses a region that the paths found. Use more draws."
         estimate = short_of(estimate, drawn)
         estimate, drawn = agreeing(estimate, drawn, "annealing", "importance sampling", remedy)
-    others = [bridge(works)] if record.islands else []
+    others = [bridge(works)] if record.of(Role.ISLAND) else []
     return estimate, [*others, drawn]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
@@ -161,7 +161,7 @@ def integrated(record: RunRecord) -> list[LogEvidence]:
     """Return the power-posterior estimate; no estimate if a population has no finite energy."""
     rows = [
         (np.append(block.trace.energy_mean, mean), np.append(block.trace.energy_var, var))
-        for block in record.forward
+        for block in record.of(Role.FORWARD)
         for mean, var in [block.end]
     ]
     energy, variance = np.stack(rows, axis=1)

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
 from pm_evidence.estimators.annealed_paths import one_sided, two_sided
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.cumulant import (
@@ -75,10 +75,10 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of the path, with the verdicts of the run's facts."""
     info = record.info
     if record.of_islands:
-        found = of_islands(record.forward, info.get("moment_distance"))
+        found = of_islands(record.of(Role.FORWARD), info.get("moment_distance"))
         if info.get("estimated_likelihood"):
             found += integrated(record)
-    elif not record.reverse:
+    elif not record.of(Role.REVERSE):
         found = one_sided(record)
     else:
         found = two_sided(record)
@@ -110,7 +110,8 @@ def _computed(estimator: Estimator, record: RunRecord) -> LogEvidence:
 
 def _others(record: RunRecord) -> dict[str, Estimator]:
     """Return the estimators that need no more than the work and the traces of this record."""
-    forward, reverse, origin = record.work_forward, record.work_reverse, record.origin
+    forward, reverse = record.work(Role.FORWARD), record.work(Role.REVERSE)
+    origin = record.origin
     finite = bool(np.isfinite(forward).all())
     found: dict[str, Estimator] = {
         "jarzynski": partial(jarzynski, forward),
@@ -118,7 +119,7 @@ def _others(record: RunRecord) -> dict[str, Estimator]:
     }
     if finite:
         found["cumulant_forward"] = partial(cumulant_forward, forward)
-    if record.reverse:
+    if record.of(Role.REVERSE):
         exact = record.info.get("reverse_start") == "exact"
         found |= {
             "bar": partial(bar, forward, reverse, reverse_blocks=origin),
@@ -138,13 +139,11 @@ def _others(record: RunRecord) -> dict[str, Estimator]:
 
 def _of_populations(record: RunRecord) -> dict[str, Estimator]:
     """Return the estimators of islands, also of those that reverse paths start from."""
-    blocks: tuple[BlockRecord, ...] = tuple(record.islands)
-    if record.of_islands:
-        blocks = tuple(record.forward)
-    if not blocks:
+    role = Role.FORWARD if record.of_islands else Role.ISLAND
+    if not record.of(role):
         return {}
-    work = np.concatenate([block.work for block in blocks])
-    stated = np.array([block.relative_variance for block in blocks])
+    work = record.work(role)
+    stated = np.array([block.relative_variance for block in record.of(role)])
     found: dict[str, Estimator] = {"smc": partial(jarzynski, work, name="smc")}
     if not np.isnan(stated).any():
         found["single_run"] = partial(single_run, work, stated)

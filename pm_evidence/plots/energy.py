@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.core.records import Role
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
@@ -21,9 +22,9 @@ __all__ = ["plot_energy"]
 Floats = NDArray[np.float64]
 
 _VISUALS = ("line", "point", "band", "linear_part", "title", "xlabel", "ylabel", "legend")
-_NAMES = {
-    schema.FORWARD: "forward (prior to posterior)",
-    schema.REVERSE: "reverse (posterior to prior)",
+_NAMES: Mapping[str, str] = {
+    Role.FORWARD: "forward (prior to posterior)",
+    Role.REVERSE: "reverse (posterior to prior)",
 }
 _FEW_STAGES = 40  # up to here each stage gets a point
 # Ratios above which the axis of the energy is not linear: the largest to the smallest energy if all
@@ -121,7 +122,7 @@ def _drawn(dt: xr.DataTree) -> xr.Dataset:
     """Return where each energy was recorded, its mean, and one standard deviation around it."""
     group = group_of(dt, schema.ANNEALING)
     beta = group["beta"].to_numpy()
-    places = {schema.FORWARD: beta[:-1], schema.REVERSE: beta[1:]}
+    places: dict[str, Floats] = {Role.FORWARD: beta[:-1], Role.REVERSE: beta[1:]}
     directions = [str(name) for name in group[schema.DIRECTION].values]
     mean, var = (
         group[name].where(np.isfinite(group[name])).to_numpy()
@@ -247,7 +248,7 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
     beta = group_of(dt, schema.ANNEALING)["beta"].to_numpy()
     there, back = (
         data["energy"].sel({schema.DIRECTION: name, "plot_axis": "y"}).to_numpy()
-        for name in (schema.FORWARD, schema.REVERSE)
+        for name in (Role.FORWARD, Role.REVERSE)
     )
     terms = (there - back) * np.diff(beta)
     area = float(terms[np.isfinite(terms)].sum())
@@ -257,7 +258,7 @@ def _gap(dt: xr.DataTree, data: xr.Dataset) -> str:
     group = group_of(dt, schema.WORK)
     work = [
         variable_of(group, schema.WORK, name, (f"{name}_path",), "dt")
-        for name in (schema.FORWARD, schema.REVERSE)
+        for name in (Role.FORWARD, Role.REVERSE)
     ]
     n, shared = min(map(len, work)), overlap(work[0], work[1])
     needed = min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_evidence.core.records import Role
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import group_of
@@ -135,7 +136,7 @@ def _drawn(name: str, run: Any) -> xr.Dataset:
     ends = stages.assign_coords({schema.STAGE: np.arange(1, n_stages + 1)})
     begins = stages["energy_mean"].assign_coords({schema.STAGE: np.arange(n_stages)})
     energies = [
-        (begins if direction == schema.FORWARD else ends["energy_mean"])
+        (begins if direction == Role.FORWARD else ends["energy_mean"])
         .sel({schema.DIRECTION: [direction]})
         .reindex({schema.STAGE: np.arange(n_stages + 1)})
         for direction in data[schema.DIRECTION].values

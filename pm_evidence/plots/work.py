@@ -8,7 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.estimators.intervals import half_width
 from pm_evidence.estimators.standard_errors import Spread
 from pm_evidence.plots import layout
@@ -35,8 +35,8 @@ _VISUALS = (
     "legend",
 )
 _KINDS = ("kde", "hist")
-_DIRECTIONS = (schema.FORWARD, schema.REVERSE)
-_BOUNDS = {schema.FORWARD: "lower", schema.REVERSE: "upper"}
+_DIRECTIONS: tuple[str, ...] = (Role.FORWARD, Role.REVERSE)
+_BOUNDS: Mapping[str, str] = {Role.FORWARD: "lower", Role.REVERSE: "upper"}
 # Tukey (1977) calls values beyond three interquartile ranges from the quartiles "far out". Of
 # normal work 1 of 400,000 paths lies there.
 _FAR_OUT = 3.0

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.results import schema
 
 __all__ = ["annealing_group", "evidence_group", "work_group"]
@@ -38,39 +38,37 @@ def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Data
 
 def work_group(record: RunRecord) -> xr.Dataset:
     """Return the work of each path and the facts of each block, without padding."""
-    if not record.forward:
+    if not record.of(Role.FORWARD):
         raise ValueError("record must have at least one forward block, got none; run the sampler.")
-    variables = _direction_work(schema.FORWARD, record.forward)
-    if record.reverse:
-        variables |= _direction_work(schema.REVERSE, record.reverse)
+    variables: dict[str, Any] = {}
+    for role, blocks in record.blocks.items():
+        variables |= _work_of(role, blocks) if blocks else {}
     if record.origin is not None:
-        variables[schema.ORIGIN] = (f"{schema.REVERSE}_path", record.origin)
-    if record.islands:
-        variables |= _direction_work(schema.ISLAND, record.islands)
-    variables |= _bridge_work(record.islands or record.forward)
+        variables[schema.ORIGIN] = (f"{Role.REVERSE}_path", record.origin)
+    variables |= _bridge_work(record.sources)
     group = xr.Dataset(variables)
-    for name in (schema.FORWARD, schema.REVERSE, schema.ISLAND, *schema.BRIDGE):
+    for name in (*record.blocks, *schema.BRIDGE):
         if name in group:
             group[name].attrs["units"] = schema.NATS
     return group
 
 
-def _direction_work(direction: str, blocks: Sequence[BlockRecord]) -> dict[str, Any]:
-    path, block = f"{direction}_path", f"{direction}_block"
+def _work_of(role: Role, blocks: Sequence[BlockRecord]) -> dict[str, Any]:
+    path, block = f"{role}_path", f"{role}_block"
     index = np.array([item.block for item in blocks], np.int64)
     variance = np.array([item.relative_variance for item in blocks], np.float64)
     variables: dict[str, Any] = {
-        direction: (path, np.concatenate([np.asarray(b.work, np.float64) for b in blocks])),
+        role.value: (path, np.concatenate([np.asarray(b.work, np.float64) for b in blocks])),
         f"{path}_block": (path, np.repeat(index, [len(item.work) for item in blocks])),
         block: (block, index),
-        f"{direction}_n_evaluations": (
+        f"{role}_n_evaluations": (
             block,
             np.array([item.n_evaluations for item in blocks], np.int64),
         ),
-        f"{direction}_n_nan": (block, np.array([item.n_nan for item in blocks], np.int64)),
+        f"{role}_n_nan": (block, np.array([item.n_nan for item in blocks], np.int64)),
     }
     if not np.isnan(variance).all():  # blocks of many paths have none
-        variables[f"{direction}_relative_variance"] = (block, variance)
+        variables[f"{role}_relative_variance"] = (block, variance)
     return variables
 
 
@@ -94,10 +92,8 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     """
     beta = np.asarray(record.beta, np.float64)
     n_stages = beta.size - 1
-    directions = {schema.FORWARD: record.forward}
-    if record.reverse:
-        directions[schema.REVERSE] = record.reverse
-    traces = [_average_trace(blocks, n_stages, name) for name, blocks in directions.items()]
+    directions = {role: record.of(role) for role in schema.DIRECTIONS if record.of(role)}
+    traces = [_average_trace(blocks, n_stages, role) for role, blocks in directions.items()]
     variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
     for name, units in schema.TRACE_UNITS.items():
         values = np.stack([trace[name] for trace in traces])
@@ -111,10 +107,8 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         # A slash would be read as a path into the tree.
         safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
         variables[safe_name] = (schema.STAGE, values)
-    for name, blocks in directions.items():
-        variables |= _block_traces(name, blocks, schema.STAGE)
-    if record.islands:
-        variables |= _block_traces(schema.ISLAND, record.islands, schema.ISLAND_STAGE)
+    for role, blocks in record.blocks.items():
+        variables |= _block_traces(role, blocks, schema.stage_of(role)) if blocks else {}
     coords = {
         schema.STAGE: np.arange(n_stages),
         schema.BETA_POINT: np.arange(n_stages + 1),
@@ -124,7 +118,7 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
 
 
 def _average_trace(
-    blocks: Sequence[BlockRecord], n_stages: int, direction: str
+    blocks: Sequence[BlockRecord], n_stages: int, role: Role
 ) -> dict[str, NDArray[np.float64]]:
     """Average the diagnostics over blocks.
 
@@ -135,7 +129,7 @@ def _average_trace(
     for name in schema.TRACE_UNITS:
         rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
         for item, row in zip(blocks, rows, strict=True):
-            _check_length(f"{name} of {direction} block {item.block}", row, n_stages)
+            _check_length(f"{name} of {role} block {item.block}", row, n_stages)
         stacks[name] = np.stack(rows)
     means = {name: stack.mean(axis=0) for name, stack in stacks.items()}
     # infinite energies give a variance of NaN, and very large ones an infinite variance
@@ -144,16 +138,16 @@ def _average_trace(
     return means
 
 
-def _block_traces(direction: str, blocks: Sequence[BlockRecord], stage: str) -> dict[str, Any]:
+def _block_traces(role: Role, blocks: Sequence[BlockRecord], stage: str) -> dict[str, Any]:
     """Return the trace of every block, and mean and variance of the energy at its end."""
-    block = f"{direction}_block"
+    block = f"{role}_block"
     variables: dict[str, Any] = {}
     for name, units in schema.TRACE_UNITS.items():
         rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
-        variables[f"{direction}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
+        variables[f"{role}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
     for side, name in enumerate(("energy_mean", "energy_var")):
         ends = np.array([item.end[side] for item in blocks], np.float64)
-        variables[f"{direction}_{name}_end"] = (block, ends, {"units": schema.TRACE_UNITS[name]})
+        variables[f"{role}_{name}_end"] = (block, ends, {"units": schema.TRACE_UNITS[name]})
     return variables
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of, group_of, incomplete, variable_of
@@ -134,15 +134,12 @@ def to_record(dt: xr.DataTree) -> RunRecord:
         )
     work, annealing = (group_of(dt, name) for name in (schema.WORK, schema.ANNEALING))
     reader = _Reader(work, annealing)
-    islands = reader.blocks(schema.ISLAND, schema.ISLAND_STAGE)
     if schema.METHOD not in facts:
         raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, f"the attribute {schema.METHOD!r}"))
     return RunRecord(
         method=str(facts[schema.METHOD]),
         beta=reader.of_annealing("beta", schema.BETA_POINT),
-        forward=reader.blocks(schema.FORWARD, schema.STAGE, bridged=not islands),
-        reverse=reader.blocks(schema.REVERSE, schema.STAGE, bridged=False),
-        islands=islands,
+        blocks={role: reader.blocks(role) for role in Role if role in work},
         settings={
             str(name).removeprefix(schema.KERNEL_PREFIX): annealing[name].values
             for name in annealing.data_vars
@@ -188,33 +185,30 @@ class _Reader:
         """Return a variable of the group ``annealing``."""
         return variable_of(self.annealing, schema.ANNEALING, key, dims, "dt")
 
-    def blocks(
-        self, direction: str, stage: str, *, bridged: bool = True
-    ) -> tuple[BlockRecord, ...]:
-        """Return the blocks of a direction; empty if the run has none."""
-        if direction not in self.work:
-            return ()
-        path, block = f"{direction}_path", f"{direction}_block"
+    def blocks(self, role: Role) -> tuple[BlockRecord, ...]:
+        """Return the blocks of a role."""
+        path, block = f"{role}_path", f"{role}_block"
         index = self.whole(block, block)
-        work = self._parts(self.of_paths(direction, path), direction, path, index)
+        work = self._parts(self.of_paths(role.value, path), role.value, path, index)
         if not all(map(len, work)):
-            raise ValueError(incomplete("dt", schema.WORK, f"an entry of {direction!r} per block"))
+            raise ValueError(incomplete("dt", schema.WORK, f"an entry of {role.value!r} per block"))
         origin: list[Any] = [None] * len(index)
-        if direction == schema.REVERSE and schema.ORIGIN in self.work:
+        if role == Role.REVERSE and schema.ORIGIN in self.work:
             origin = self._parts(self.whole(schema.ORIGIN, path), schema.ORIGIN, path, index)
         traces = [
-            self.of_annealing(f"{direction}_{name}", block, stage) for name in schema.TRACE_UNITS
+            self.of_annealing(f"{role}_{name}", block, schema.stage_of(role))
+            for name in schema.TRACE_UNITS
         ]
         ends = [
-            self.of_annealing(f"{direction}_{name}_end", block)
-            for name in ("energy_mean", "energy_var")
+            self.of_annealing(f"{role}_{name}_end", block) for name in ("energy_mean", "energy_var")
         ]
         variance = np.full(len(index), np.nan)
-        if f"{direction}_relative_variance" in self.work:
-            variance = self.of_work(f"{direction}_relative_variance", block)
-        counts = [self.whole(f"{direction}_{name}", block) for name in ("n_evaluations", "n_nan")]
-        self._check_lengths(direction, len(index), traces[0])
-        bridges = self._bridges(index) if bridged else [None] * len(index)
+        if f"{role}_relative_variance" in self.work:
+            variance = self.of_work(f"{role}_relative_variance", block)
+        counts = [self.whole(f"{role}_{name}", block) for name in ("n_evaluations", "n_nan")]
+        self._check_lengths(role, len(index), traces[0])
+        source = Role.ISLAND if Role.ISLAND in self.work else Role.FORWARD
+        bridges = self._bridges(index) if role == source else [None] * len(index)
         return tuple(
             BlockRecord(
                 block=int(index[i]),
@@ -253,10 +247,10 @@ class _Reader:
             sides.append(self._parts(self.of_paths(name, draw), name, draw, index))
         return [pair if sum(map(len, pair)) else None for pair in zip(*sides, strict=True)]
 
-    def _check_lengths(self, direction: str, n_blocks: int, trace: NDArray[Any]) -> None:
+    def _check_lengths(self, role: Role, n_blocks: int, trace: NDArray[Any]) -> None:
         if len(trace) != n_blocks:
             raise ValueError(
-                f"dt must have as many {direction} blocks in its group {schema.ANNEALING!r} as in "
+                f"dt must have as many {role} blocks in its group {schema.ANNEALING!r} as in "
                 f"{schema.WORK!r}, got {len(trace)} and {n_blocks}; read the original file that "
                 "sample_evidence wrote."
             )

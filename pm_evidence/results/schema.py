@@ -4,6 +4,8 @@ Writers and readers share these names, so this module documents the format of fi
 ``SCHEMA_VERSION`` is raised when names are added or change their meaning.
 """
 
+from pm_evidence.core.records import Role
+
 __all__ = [
     "ANNEALING",
     "BETA_POINT",
@@ -11,6 +13,7 @@ __all__ = [
     "CHAIN",
     "CONSTANT_DATA",
     "DIRECTION",
+    "DIRECTIONS",
     "DRAW",
     "DRAWN_FROM",
     "DRAW_ORIGIN",
@@ -20,9 +23,7 @@ __all__ = [
     "FACTS",
     "FINGERPRINT",
     "FIRST_WITH_RECORDS",
-    "FORWARD",
     "INFERENCE_LIBRARY",
-    "ISLAND",
     "ISLAND_STAGE",
     "KERNEL_PREFIX",
     "LOG_EVIDENCE",
@@ -33,7 +34,6 @@ __all__ = [
     "POSTERIOR",
     "RANDOM_SEED",
     "RECOMMENDED",
-    "REVERSE",
     "SAMPLE_DIMS",
     "SAMPLE_STATS",
     "SCHEMA",
@@ -41,6 +41,7 @@ __all__ = [
     "STAGE",
     "TRACE_UNITS",
     "WORK",
+    "stage_of",
 ]
 
 # 2 adds the trace of each block and the origin of each posterior draw. Names of 1 are unchanged.
@@ -70,14 +71,13 @@ ISLAND_STAGE = "island_stage"  # islands that reverse paths start from have thei
 BETA_POINT = "beta_point"
 DIRECTION = "direction"
 
-# Coordinates of ``direction``, and prefixes of the dimensions and variables of ``work``:
-# ``forward_path``, ``forward_block``, ``forward_path_block``, ``forward_relative_variance``, ...
-FORWARD = "forward"
+# The roles of blocks are coordinates of ``direction``, and prefixes of the dimensions and variables
+# of ``work``: ``forward_path``, ``forward_block``, ``forward_path_block``,
+# ``forward_relative_variance``, ...
+DIRECTIONS = (Role.FORWARD, Role.REVERSE)
 # work from a fitted density to the target: at draws of the fitted density, and of the target
 BRIDGE = ("bridge_forward", "bridge_reverse")
-REVERSE = "reverse"
-# islands whose draws reverse paths start from, and the group of draws that each path started from
-ISLAND = "island"
+# the group of draws of islands that each reverse path started from
 ORIGIN = "reverse_path_origin"
 
 # Diagnostics of every stage, averaged over blocks (``energy_mean``) and of each block
@@ -102,3 +102,8 @@ DRAWN_FROM = "drawn_from"
 DRAW_ORIGIN = "origin"
 
 NATS = "nats"
+
+
+def stage_of(role: Role) -> str:
+    """Return the dimension of the stages of blocks."""
+    return ISLAND_STAGE if role == Role.ISLAND else STAGE

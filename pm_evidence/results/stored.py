@@ -7,7 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
 
@@ -24,12 +24,12 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "beta": (schema.BETA_POINT,),
         **dict.fromkeys(("energy_mean", "energy_var", "ess", "acceptance"), _PER_STAGE),
     },
-    schema.WORK: {schema.FORWARD: (f"{schema.FORWARD}_path",)},
+    schema.WORK: {Role.FORWARD.value: (f"{Role.FORWARD}_path",)},
 }
 _OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     schema.LOG_EVIDENCE: {"dof": (schema.ESTIMATOR,)},
     schema.ANNEALING: {schema.ENERGY_END: (schema.DIRECTION,)},
-    schema.WORK: {schema.REVERSE: (f"{schema.REVERSE}_path",)},
+    schema.WORK: {Role.REVERSE.value: (f"{Role.REVERSE}_path",)},
 }
 _LABELLED = {schema.LOG_EVIDENCE: schema.ESTIMATOR, schema.ANNEALING: schema.DIRECTION}
 _TEXTS = ("status", "message")

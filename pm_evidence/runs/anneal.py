@@ -7,7 +7,7 @@ import numpy as np
 
 from pm_evidence.core.contracts import Kernel, Target
 from pm_evidence.core.exceptions import warn
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.core.statuses import Status, with_pointer
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
@@ -45,7 +45,9 @@ def _nothing_to_sample(target: Any) -> RunRecord:
     log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
     nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan))
     blocks = [BlockRecord(i, -log_likelihood, nothing, relative_variance=0.0) for i in range(2)]
-    return RunRecord("smc", np.array([0.0, 1.0]), blocks, (), (), {}, {"log_prior_mass": 0.0})
+    return RunRecord(
+        "smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, {}, {"log_prior_mass": 0.0}
+    )
 
 
 def warn_of(evidence: LogEvidence, record: RunRecord) -> None:

@@ -137,7 +137,7 @@ def posterior_draws(
     islands hold modes in wrong proportions but importance sampling is reliable, draws from the
     fitted density are resampled by their importance weights instead.
     """
-    blocks = [block for block in record.islands or record.forward if block.draws is not None]
+    blocks = [block for block in record.sources if block.draws is not None]
     if not blocks:
         return None
     rng = generator(run.seed, Phase.RESULT)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import AnnealingSetup, Plan
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.islands import distance_from_fit
@@ -105,7 +105,7 @@ class Run:
             record = replace(record, info={**record.info, **ended})
             found = estimates(record)
         display.round(number, self.limits.target_mcse, found[0])
-        blocks = [*record.forward, *record.reverse, *record.islands]
+        blocks = [block for blocks in record.blocks.values() for block in blocks]
         info = {
             "tuning_time": planned - started,
             "sampling_time": time.perf_counter() - planned,
@@ -114,7 +114,7 @@ class Run:
             + sum(block.n_evaluations for block in blocks),
             "n_nan": sum(block.n_nan for block in blocks),
         }
-        kept = record.info if record.reverse else _without_start(record.info)
+        kept = record.info if record.of(Role.REVERSE) else _without_start(record.info)
         return replace(record, info={**kept, **info}), found
 
     def _grown(self, record: RunRecord, before: int) -> int:
@@ -134,7 +134,7 @@ class Run:
         return RunRecord(
             self.name or self.sampler.name,
             context.plan.beta,
-            (),
+            {},
             settings=kernel_settings(context.plan),
             info={
                 "reverse_start": context.starts.kind if context.starts else kind,
@@ -156,31 +156,31 @@ class Run:
 
     def _bridged(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return the record with a bridge for every island and the findings of the survey."""
-        if not record.islands and not record.of_islands:
+        if not record.of(Role.ISLAND) and not record.of_islands:
             return self._checked(record, bridging)
-        islands = bridging.extend(record.islands or record.forward, self._run)
+        role = Role.ISLAND if record.of(Role.ISLAND) else Role.FORWARD
+        islands = bridging.extend(record.of(role), self._run)
         info = {**record.info, **bridging.facts()}
-        if record.islands:
-            return replace(record, islands=islands, info=info)
-        distance = distance_from_fit(islands)
+        distance = distance_from_fit(islands) if role == Role.FORWARD else None
         if distance is not None:
             info["moment_distance"] = distance
-        return replace(record, forward=islands, info=info)
+        return replace(record.updated(role, islands), info=info)
 
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record without islands with a check by importance sampling, made only once."""
         if bridging.found is not None or not bridging.possible:
             return record
-        log_weight = np.concatenate([block.log_weight for block in record.forward])
+        log_weight = np.concatenate([block.log_weight for block in record.of(Role.FORWARD)])
         if not np.isfinite(log_weight.max()):
             return record
-        draws = np.concatenate([np.asarray(block.draws) for block in record.forward])
+        draws = np.concatenate([np.asarray(block.draws) for block in record.of(Role.FORWARD)])
         rng = generator(self.seed, Phase.CHECK)
         chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
         work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
-        first = replace(record.forward[0], bridge=(work, np.empty(0)))
+        first, *others = record.of(Role.FORWARD)
+        first = replace(first, bridge=(work, np.empty(0)))
         info = {**record.info, **bridging.facts()}
-        return replace(record, forward=(first, *record.forward[1:]), info=info)
+        return replace(record.updated(Role.FORWARD, (first, *others)), info=info)
 
     def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, Status]:
         """Return how many draws to add (0: none), and the limit that ended the run, or ``"ok"``."""

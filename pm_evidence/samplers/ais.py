@@ -1,6 +1,6 @@
 """Annealed importance sampling: independent paths from prior to posterior, and back."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.numerics import add_up, log_mean_exp
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, generator, streams
-from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.samplers.sampler import Annealer, ForwardBlock, RunContext, block_sizes
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
@@ -93,12 +93,12 @@ class AIS(Annealer):
             return super().extended(context, record, draws)
         starts = context.starts
         if starts is None and context.setup.starts is not None:
-            rng = generator(context.seed, Phase.START, len(record.reverse))
+            rng = generator(context.seed, Phase.START, len(record.of(Role.REVERSE)))
             starts = ReverseStarts(context.setup.starts(draws, rng), kind="relaxed")
         elif starts is None:
-            first = len(record.islands)
+            first = len(record.of(Role.ISLAND))
             record = self._islands(context, record, draws)
-            starts = ReverseStarts.of_islands(record.islands[first:])
+            starts = ReverseStarts.of_islands(record.of(Role.ISLAND)[first:])
         return self._reverse(context, super().extended(context, record, draws), draws, starts)
 
     def _islands(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
@@ -106,18 +106,18 @@ class AIS(Annealer):
         islands = SMC(islands=self.islands, ess=self.ess, chain_length=self.chain_length)
         affordable = _SHARE_OF_COST * 2.0 * draws * context.plan.n_stages / context.coarse.n_stages
         n = int(np.clip(max(affordable, _SURPLUS * draws) / self.islands, *_ISLAND_SIZES))
-        path, plan, first = context.setup.path, context.coarse, len(record.islands)
+        path, plan, first = context.setup.path, context.coarse, len(record.of(Role.ISLAND))
         tasks = [
             ForwardBlock(islands, path, plan, first + i, n, context.seed, Phase.ISLAND)
             for i in range(self.islands)
         ]
         made = context.execute("Islands", tasks, plan)
-        return replace(record, islands=(*record.islands, *made))
+        return record.extended(Role.ISLAND, made)
 
     def _reverse(
         self, context: RunContext, record: RunRecord, draws: int, starts: ReverseStarts
     ) -> RunRecord:
-        first, n, path = len(record.reverse), len(starts.draws), context.setup.path
+        first, n, path = len(record.of(Role.REVERSE)), len(starts.draws), context.setup.path
         rng = generator(context.seed, Phase.START, first)
         chosen = rng.choice(n, draws, replace=draws > n, p=starts.probability)
         ends = np.cumsum(block_sizes(draws, context.setup.n_paths))[:-1]
@@ -126,7 +126,7 @@ class AIS(Annealer):
             for i, part in enumerate(np.split(chosen, ends))
         ]
         made = context.execute("Reverse", tasks, context.plan)
-        return replace(record, reverse=(*record.reverse, *made))
+        return record.extended(Role.REVERSE, made)
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan with every stage cut into equal parts."""

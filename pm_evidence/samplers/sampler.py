@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from pm_evidence.core.contracts import AnnealingSetup, Path, Plan
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase
-from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 
@@ -224,7 +224,7 @@ class Annealer(ABC):
 
     def units(self, record: RunRecord, size: int) -> int:
         """Return the number of forward paths so far."""
-        return record.work_forward.size
+        return record.work(Role.FORWARD).size
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan of the pilot as it is."""
@@ -236,13 +236,13 @@ class Annealer(ABC):
 
     def forward(self, context: RunContext, record: RunRecord, draws: int, size: int) -> RunRecord:
         """Return the record with ``draws`` more paths or particles, in blocks of ``size``."""
-        first, path = len(record.forward), context.setup.path
+        first, path = len(record.of(Role.FORWARD)), context.setup.path
         tasks = [
             ForwardBlock(self, path, context.plan, first + i, n, context.seed)
             for i, n in enumerate(block_sizes(draws, size))
         ]
         made = context.execute(self.name.upper(), tasks, context.plan)
-        return replace(record, forward=(*record.forward, *made))
+        return record.extended(Role.FORWARD, made)
 
 
 class _Runs(Protocol):

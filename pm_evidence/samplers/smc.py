@@ -11,7 +11,7 @@ from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
-from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.samplers.moves import grow_chains
 from pm_evidence.samplers.sampler import Annealer, RunContext
@@ -100,7 +100,7 @@ class SMC(Annealer):
 
     def units(self, record: RunRecord, size: int) -> int:
         """Return the number of particles so far."""
-        return len(record.forward) * size
+        return len(record.of(Role.FORWARD)) * size
 
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with more islands, ``draws`` particles in all."""

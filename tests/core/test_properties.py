@@ -18,7 +18,7 @@ from pm_evidence.core.numerics import (
     moments,
     normalised,
 )
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.core.resampling import SCHEMES, resample
 from tests.strategies import floats, log_terms, powers, run_records, seeds, tables, weights
 
@@ -226,12 +226,12 @@ def test_estimates_come_back_from_other_processes_as_they_were(value, mcse, half
 
 @given(run=run_records("both"))
 def test_work_and_origins_are_those_of_the_blocks_in_their_order(run):
-    ends = np.cumsum([block.work.size for block in run.reverse])[:-1]
-    for joined, name in ((run.work_reverse, "work"), (run.origin, "origin")):
+    ends = np.cumsum([block.work.size for block in run.of(Role.REVERSE)])[:-1]
+    for joined, name in ((run.work(Role.REVERSE), "work"), (run.origin, "origin")):
         if joined is None:
-            assert all(block.origin is None for block in run.reverse)
+            assert all(block.origin is None for block in run.of(Role.REVERSE))
             continue
-        for part, block in zip(np.split(joined, ends), run.reverse, strict=True):
+        for part, block in zip(np.split(joined, ends), run.of(Role.REVERSE), strict=True):
             np.testing.assert_array_equal(part, getattr(block, name))
-    assert run.work_forward.size == sum(block.work.size for block in run.forward)
+    assert run.work(Role.FORWARD).size == sum(block.work.size for block in run.of(Role.FORWARD))
     assert not run.of_islands

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 
 TRACE = StageTrace(*np.zeros((4, 2)))
 
@@ -40,11 +40,13 @@ def test_defaults_claim_nothing():
 
 def test_work_is_joined_in_the_order_of_the_blocks():
     """Estimators of both directions read it; a lost block would bias them."""
-    run = RunRecord("ais", np.array([0.0, 1.0]), [block(0, [1, 2]), block(1, [np.inf])])
-    np.testing.assert_array_equal(run.work_forward, [1.0, 2.0, np.inf])
-    assert run.work_reverse.shape == (0,) and run.work_reverse.dtype == np.float64
-    both = RunRecord("ais", run.beta, run.forward, [block(0, [3])])
-    np.testing.assert_array_equal(both.work_reverse, [3.0])
+    run = RunRecord("ais", np.array([0.0, 1.0]), {Role.FORWARD: [block(0, [1, 2])]})
+    run = run.extended(Role.FORWARD, [block(1, [np.inf])])
+    np.testing.assert_array_equal(run.work(Role.FORWARD), [1.0, 2.0, np.inf])
+    none = run.work(Role.REVERSE)
+    assert none.shape == (0,) and none.dtype == np.float64 and run.of(Role.REVERSE) == ()
+    both = run.extended(Role.REVERSE, [block(0, [3])])
+    np.testing.assert_array_equal(both.work(Role.REVERSE), [3.0])
 
 
 def test_records_cannot_be_changed():

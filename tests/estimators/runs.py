@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.work import LOG_Z, gaussian_pair
 
@@ -11,12 +11,14 @@ def block(work, index=0, **rest):
     return BlockRecord(index, np.atleast_1d(np.asarray(work, dtype=float)), None, **rest)
 
 
-def record(forward, reverse=None, *, n_blocks=4, method="ais", **rest):
+def record(forward, reverse=None, *, n_blocks=4, method="ais", islands=(), **rest):
     """A run whose paths are spread over some blocks, as a sampler leaves it."""
     beta = np.array([0.0, 1.0])
     split = [block(part, i) for i, part in enumerate(np.array_split(forward, n_blocks))]
-    back = () if reverse is None else [block(np.asarray(reverse, dtype=float))]
-    return RunRecord(method, beta, split, back, **rest)
+    blocks = {Role.FORWARD: split, Role.ISLAND: islands}
+    if reverse is not None:
+        blocks[Role.REVERSE] = [block(np.asarray(reverse, dtype=float))]
+    return RunRecord(method, beta, blocks, **rest)
 
 
 def islands_of(rng, shift=0.0, n=16, sd_islands=0.05):
@@ -42,4 +44,6 @@ def bridged(rng, sd=0.5, shift=0.0, forward_shift=0.0, n=500, **islands):
 
 
 def found_of(blocks, **rest):
-    return by_name(estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks, **rest)))
+    return by_name(
+        estimates(RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, **rest))
+    )

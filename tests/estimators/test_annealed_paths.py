@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pm_evidence.core.records import RunRecord
+from pm_evidence.core.records import Role
 from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse
 from pm_evidence.estimators.annealed_paths import one_sided, two_sided
 from pm_evidence.estimators.of_run import estimates
@@ -68,7 +68,7 @@ def test_both_directions():
 def test_origins_are_blocks_of_reverse_paths():
     """Reverse paths that share starts: every estimate with them has the larger error. Seed 8."""
     (forward, reverse), origin, _ = clustered_pair(np.random.default_rng(8), 20, 20)
-    tied = RunRecord("ais", np.array([0.0, 1.0]), [block(forward)], [block(reverse, origin=origin)])
+    tied = record(forward).updated(Role.REVERSE, [block(reverse, origin=origin)])
     plain, tied = by_name(estimates(record(forward, reverse))), by_name(estimates(tied))
     assert tied["bar"] == bar(forward, reverse, reverse_blocks=origin)
     for name in TWO_SIDED:
@@ -85,7 +85,7 @@ def test_origins_of_all_blocks_are_joined():
     halves = [
         block(reverse[half], i, origin=origin[half]) for i, half in enumerate(np.s_[:150, 150:])
     ]
-    found = estimates(RunRecord("ais", np.array([0.0, 1.0]), [block(forward)], halves))
+    found = estimates(record(forward).updated(Role.REVERSE, halves))
     assert found[0] == bar(forward, reverse, reverse_blocks=origin)
 
 

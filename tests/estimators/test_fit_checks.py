@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.core.records import BlockRecord, RunRecord
+from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
 from pm_evidence.estimators.of_run import estimates
 
@@ -80,7 +80,10 @@ def test_importance_sampling_is_judged():
             BlockRecord(i, np.array([rng.normal(0, 0.02)]), None, relative_variance=4e-4, bridge=w)
             for i, w in enumerate(works(rng, mode=mode))
         ]
-        found = {e.estimator: e for e in estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))}
+        found = {
+            e.estimator: e
+            for e in estimates(RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}))
+        }
         status[mode] = found["importance"].status
         message = found["importance"].message
     assert status == {0.0: "ok", 0.1: "missed_mass"}

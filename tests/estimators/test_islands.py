@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.estimators import jarzynski, power_posterior
 from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.of_run import estimates
@@ -20,7 +20,7 @@ def test_islands_alone():
     rng = np.random.default_rng(2)
     blocks = islands_of(rng)
     found = of_islands(blocks)
-    assert estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks)) == found
+    assert estimates(RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})) == found
     assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
     work = np.concatenate([item.work for item in blocks])
     assert found[0] == jarzynski(work, name="smc")
@@ -38,7 +38,7 @@ def test_islands_that_do_not_know_their_variance():
 def test_islands_with_bridges():
     """The bridge has by far the least error, the islands' own errors come last. Seed 3."""
     blocks = bridged(np.random.default_rng(3))
-    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}))
     assert [e.estimator for e in found] == ["bridge", "importance", "smc", "single_run"]
     assert not found[0].message
     assert [e.status for e in found] == ["ok", "ok", "ok", "within_islands"]
@@ -53,7 +53,7 @@ def test_a_bridge_needs_every_island():
         for i, item in enumerate(islands_of(rng))
     ]
     blocks[3] = block(blocks[3].work, 3, relative_variance=0.05**2)
-    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks))
+    found = estimates(RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}))
     assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
 
 
@@ -127,9 +127,9 @@ def test_energies_are_integrated_from_the_first_stage_to_the_end():
         return BlockRecord(i, np.ones(1), trace, relative_variance=0.1, end=end)
 
     blocks = [island(i) for i in range(4)]
-    run = RunRecord("aisel", beta, blocks, info={"estimated_likelihood": True})
+    run = RunRecord("aisel", beta, {Role.FORWARD: blocks}, info={"estimated_likelihood": True})
     assert integrated(run) == [power_posterior(beta, energy, variance)]
     assert estimates(run)[-1] == integrated(run)[0]
     assert estimates(replace(run, info={})) == estimates(run)[:-1]
     energy[2, 0] = np.inf
-    assert integrated(RunRecord("aisel", beta, [island(i) for i in range(4)])) == []
+    assert integrated(RunRecord("aisel", beta, {Role.FORWARD: [island(i) for i in range(4)]})) == []

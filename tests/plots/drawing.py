@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import to_datatree
 
 BAR = LogEvidence(-31.3, 0.1, "bar", lower=-31.5, upper=-31.1)
@@ -32,8 +32,10 @@ def make_run(
         RunRecord(
             "ais",
             np.asarray(beta),
-            blocks(0, forward),
-            () if reverse is None else blocks(1, reverse),
+            {
+                Role.FORWARD: blocks(0, forward),
+                Role.REVERSE: () if reverse is None else blocks(1, reverse),
+            },
         ),
         evidence,
         recommended=recommended or evidence[0].estimator,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.plots import plot_compare, plot_schedule
 from pm_evidence.results import compare, to_datatree
 from tests.plots.drawing import (
@@ -34,7 +34,9 @@ def make_tree(n_stages=5, *, reverse=True, energy=None):
         )
 
     record = RunRecord(
-        "ais", np.linspace(0, 1, n_stages + 1) ** 3, [block(0)], [block(1)] if reverse else ()
+        "ais",
+        np.linspace(0, 1, n_stages + 1) ** 3,
+        {Role.FORWARD: [block(0)], Role.REVERSE: [block(1)] if reverse else ()},
     )
     return to_datatree(
         record,
@@ -50,7 +52,11 @@ def make_tree(n_stages=5, *, reverse=True, energy=None):
 def tree_of(forward, *reverse):
     n_stages = len(forward.trace.ess)
     return to_datatree(
-        RunRecord("ais", np.linspace(0, 1, n_stages + 1), [forward], reverse),
+        RunRecord(
+            "ais",
+            np.linspace(0, 1, n_stages + 1),
+            {Role.FORWARD: [forward], Role.REVERSE: reverse},
+        ),
         [LogEvidence(-31.3, 0.1, "bar")],
         recommended="bar",
         posterior={},

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import bayes_factor, compare, fingerprint, to_datatree
 
 COLUMNS = [
@@ -26,7 +26,8 @@ DATA = {"y": np.array([1.0, 2.0, 3.0])}
 
 def make_tree(value, mcse=0.1, *, observed=DATA, status="ok", message=""):
     trace = StageTrace(np.ones(1), np.ones(1), np.ones(1), np.ones(1))
-    record = RunRecord("ais", np.array([0.0, 1.0]), [BlockRecord(0, np.array([-value]), trace)])
+    blocks = {Role.FORWARD: [BlockRecord(0, np.array([-value]), trace)]}
+    record = RunRecord("ais", np.array([0.0, 1.0]), blocks)
     return to_datatree(
         record,
         [LogEvidence(value, mcse, "bar", status, message=message)],

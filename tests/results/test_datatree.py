@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from pm_evidence.core.random import resolve_seed
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import attach_evidence, fingerprint, log_evidence, to_datatree
 
 N_STAGES = 4
@@ -36,12 +36,14 @@ def make_block(block, n_paths, *, shift=0.0, variance=float("nan")):
     )
 
 
-def make_record(*, reverse=True, info=None, **changes):
+def make_record(*, forward=None, reverse=True, islands=(), info=None, **changes):
+    forward = [make_block(0, 3), make_block(4, 2, shift=2.0)] if forward is None else forward
+    reverse = [make_block(1, 4, shift=0.5)] if reverse is True else reverse
+    blocks = {Role.FORWARD: forward, Role.REVERSE: reverse or (), Role.ISLAND: islands}
     values = {
         "method": "ais",
         "beta": np.array([0.0, 0.01, 0.1, 0.5, 1.0]),
-        "forward": [make_block(0, 3), make_block(4, 2, shift=2.0)],
-        "reverse": [make_block(1, 4, shift=0.5)] if reverse else (),
+        "blocks": blocks,
         "settings": {"scale": np.array([1.0, 0.7, 0.5, 0.1]), "part/n_steps": np.arange(4.0)},
         "info": info or {},
     }
@@ -82,15 +84,15 @@ def test_groups_hold_every_number_of_the_record():
         "annealing",
     ]
     work = dt["work"]
-    assert np.array_equal(work["forward"], record.work_forward)
-    assert np.array_equal(work["reverse"], record.work_reverse)
+    assert np.array_equal(work["forward"], record.work(Role.FORWARD))
+    assert np.array_equal(work["reverse"], record.work(Role.REVERSE))
     assert work["forward"].dims == ("forward_path",)
     assert work["forward_path_block"].values.tolist() == [0, 0, 0, 4, 4]
     assert work["reverse_path_block"].values.tolist() == [1, 1, 1, 1]
     assert work["forward_block"].values.tolist() == [0, 4]
     assert work["forward_n_evaluations"].values.tolist() == [100, 104]
     assert work["forward_n_nan"].values.tolist() == [0, 4]
-    assert np.array_equal(work["bridge_forward"], record.work_forward + 0.5)
+    assert np.array_equal(work["bridge_forward"], record.work(Role.FORWARD) + 0.5)
     assert work["bridge_reverse_draw_block"].values.tolist() == [0, 0, 4, 4]
 
 

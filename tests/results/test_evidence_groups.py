@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.results import schema
 from pm_evidence.results.evidence_groups import annealing_group, evidence_group, work_group
 from tests.results.test_datatree import BAR, JARZYNSKI, N_STAGES, make_block, make_record
@@ -39,9 +39,9 @@ def test_work_of_each_direction_is_kept_with_its_blocks():
     record = make_record(islands=[make_block(7, 2, variance=0.25)])
     group = work_group(record)
     for name, blocks in (
-        (schema.FORWARD, record.forward),
-        (schema.REVERSE, record.reverse),
-        (schema.ISLAND, record.islands),
+        (Role.FORWARD, record.of(Role.FORWARD)),
+        (Role.REVERSE, record.of(Role.REVERSE)),
+        (Role.ISLAND, record.of(Role.ISLAND)),
     ):
         work = np.concatenate([block.work for block in blocks])
         np.testing.assert_array_equal(group[name], work)
@@ -55,7 +55,7 @@ def test_work_of_each_direction_is_kept_with_its_blocks():
     assert group["island_relative_variance"].values.tolist() == [0.25]
     assert "forward_relative_variance" not in group
     # where there are islands, the bridges are theirs
-    np.testing.assert_array_equal(group["bridge_forward"], record.islands[0].work + 0.5)
+    np.testing.assert_array_equal(group["bridge_forward"], record.of(Role.ISLAND)[0].work + 0.5)
 
 
 def test_a_run_without_forward_blocks_is_none():

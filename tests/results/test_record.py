@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.core.records import BlockRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, Role, StageTrace
 from pm_evidence.estimators.of_run import applicable
 from pm_evidence.results import to_datatree
 from pm_evidence.testing import exact_systems
@@ -198,17 +198,17 @@ def test_every_field_of_a_record(kind, tmp_path):
     forward = [replace(make_block(0, 3), bridge=None), replace(make_block(4, 2), bridge=None)]
     for record in (
         make_record(forward=islands, reverse=(), info=info),
-        replace(make_record(forward=forward, islands=coarse, info=info), reverse=reverse),
+        make_record(forward=forward, islands=coarse, reverse=reverse, info=info),
     ):
-        folder = tmp_path / str(len(record.reverse))
+        folder = tmp_path / str(len(record.of(Role.REVERSE)))
         folder.mkdir()
         with stored_as(kind, make_tree(record), folder) as dt:
             back = pe.to_record(dt)
         assert (back.method, back.info) == (record.method, info)
         assert equal(back.beta, record.beta)
         assert equal(back.settings["scale"], record.settings["scale"])
-        for direction in ("forward", "reverse", "islands"):
-            old, new = getattr(record, direction), getattr(back, direction)
+        for direction in Role:
+            old, new = record.of(direction), back.of(direction)
             assert len(old) == len(new)
             for one, other in zip(old, new, strict=True):
                 for field in fields(one):
@@ -251,9 +251,9 @@ def test_noise_of_the_likelihood_is_told_of_every_estimate():
 def test_a_record_without_a_block():
     """What a record says is what is computed: an island less is another estimate."""
     record = pe.to_record(result("smc"))
-    fewer = replace(record, forward=record.forward[1:])
+    fewer = record.updated(Role.FORWARD, record.of(Role.FORWARD)[1:])
     found = pe.estimate(fewer, "smc")["smc"]
-    expected = pe.estimators.jarzynski(record.work_forward[1:], name="smc")
+    expected = pe.estimators.jarzynski(record.work(Role.FORWARD)[1:], name="smc")
     assert found.value == expected.value != pe.estimate(record, "smc")["smc"].value
 
 

@@ -1,5 +1,6 @@
 """Names of stored runs: what is written uses them, and each stands for one thing."""
 
+from pm_evidence.core.records import Role
 from pm_evidence.results import schema
 from tests.results.test_datatree import make_tree
 
@@ -18,7 +19,7 @@ def test_every_group_dimension_and_attribute_that_is_written_has_its_name_here()
         schema.FINGERPRINT,
     }
     stages = dt[schema.ANNEALING].to_dataset()
-    blocks = {f"{direction}_block" for direction in (schema.FORWARD, schema.REVERSE)}
+    blocks = {f"{direction}_block" for direction in (Role.FORWARD, Role.REVERSE)}
     assert set(stages.dims) == {schema.STAGE, schema.BETA_POINT, schema.DIRECTION} | blocks
     assert set(dt[schema.LOG_EVIDENCE].to_dataset().dims) == {schema.ESTIMATOR}
     assert dt[schema.POSTERIOR].to_dataset()["mu"].dims == schema.SAMPLE_DIMS
@@ -34,7 +35,7 @@ def test_no_two_names_are_the_same_text():
 def test_old_files_say_the_names_that_they_were_written_with():
     """A name that changes makes files of earlier versions unreadable: raise the version with it."""
     assert schema.SCHEMA_VERSION == "2"
-    assert (schema.SCHEMA, schema.RECOMMENDED, schema.FORWARD, schema.REVERSE, schema.ORIGIN) == (
+    assert (schema.SCHEMA, schema.RECOMMENDED, Role.FORWARD, Role.REVERSE, schema.ORIGIN) == (
         "schema_version",
         "recommended",
         "forward",

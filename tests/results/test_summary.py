@@ -10,7 +10,7 @@ import xarray as xr
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.runs.result import posterior_draws
 from pm_evidence.runs.rounds import Run
 
@@ -275,7 +275,7 @@ def test_errors_of_resampled_draws(blocks, kind):
     rng, found = np.random.default_rng(3), []
     verdicts = [LogEvidence(0.0, 0.1, "importance"), LogEvidence(0.0, 0.1, "bridge", "missed_mass")]
     for seed in range(150):
-        record = RunRecord("smc", np.array([0.0, 1.0]), blocks(rng))
+        record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks(rng)})
         drawn = posterior_draws(Run(pe.SMC(), 500, None, 1, None, seed), record, verdicts)
         assert drawn.drawn_from == kind
         posterior = {"x": (("chain", "draw"), drawn.draws[..., 0])}

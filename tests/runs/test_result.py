@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.runs.result import posterior_draws
 from pm_evidence.runs.rounds import Run
 from pm_evidence.testing import deceptive
@@ -27,7 +27,7 @@ def record_of(log_z, stated=1e-4, **rest):
         )
         for i, value in enumerate(log_z)
     ]
-    return RunRecord("smc", np.array([0.0, 1.0]), blocks)
+    return RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})
 
 
 def counts(draws, n=4):

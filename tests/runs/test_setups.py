@@ -75,11 +75,11 @@ def test_a_model_without_free_variables_is_its_likelihood():
 
 
 def test_warnings_of_doubt_and_of_nan():
-    empty = RunRecord("smc", np.array([0.0, 1.0]), ())
+    empty = RunRecord("smc", np.array([0.0, 1.0]), {})
     doubtful = LogEvidence(-1.0, 0.1, "smc", "dominated", message="one draw has all the weight.")
     with pytest.warns(pe.EvidenceWarning, match="status 'dominated': one draw"):
         warn_of(doubtful, empty)
-    nan = RunRecord("smc", empty.beta, (), info={"n_nan": 5, "n_evaluations": 100})
+    nan = RunRecord("smc", empty.beta, {}, info={"n_nan": 5, "n_evaluations": 100})
     with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
         warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)
 

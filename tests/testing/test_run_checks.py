@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
+from pm_evidence.core.records import Role
 from pm_evidence.extending import AnnealingSetup
 from pm_evidence.testing import check_sampler, check_target
 from tests.testing.page import objects
@@ -158,7 +159,7 @@ class CountsRuns(Forward):
 
 class AddsNothing(Forward):
     def extended(self, context, record, draws):
-        return record if record.forward else super().extended(context, record, draws)
+        return record if record.of(Role.FORWARD) else super().extended(context, record, draws)
 
 
 SAMPLERS = [

@@ -26,7 +26,7 @@ import pandas as pd
 import pm_evidence as pe
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import RunRecord
+from pm_evidence.core.records import Role, RunRecord
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.families.gaussian.kernel import Autoregression
 from pm_evidence.families.gaussian.path import MovingGaussian
@@ -239,8 +239,11 @@ def repeat(setting, n_stages, repetitions, seed=SEED):
     beta, rows = setting.schedule(n_stages), []
     for r in range(repetitions):
         part = slice(r * N_PATHS, (r + 1) * N_PATHS)
-        blocks = [(replace(block, work=block.work[part]),) for block in (forward, reverse)]
-        record = RunRecord("ais", beta, *blocks, info={"reverse_start": "exact"})
+        blocks = {
+            role: (replace(block, work=block.work[part]),)
+            for role, block in ((Role.FORWARD, forward), (Role.REVERSE, reverse))
+        }
+        record = RunRecord("ais", beta, blocks, info={"reverse_start": "exact"})
         rows += [
             (
                 n_stages,
