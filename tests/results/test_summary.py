@@ -4,6 +4,7 @@ from functools import cache
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -97,11 +98,13 @@ def test_all_but_the_errors_is_arviz():
     dt = two_variables()
     table = pe.summary(dt, ["x", "k"], round_to="none")
     plain = az.summary(dt, var_names=["x", "k"], kind="stats", round_to="none")
-    assert list(table.columns) == [*plain.columns, "ess_mean", "mcse_mean", "mcse_sd"]
+    errors = ["ess_mean", "mcse_mean", "mcse_sd", "mcse_eti89_lb", "mcse_eti89_ub"]
+    assert list(table.columns) == [*plain.columns, *errors]
     np.testing.assert_array_equal(table[plain.columns].to_numpy(), plain.to_numpy())
     other = pe.summary(dt, ci_kind="hdi", ci_prob=0.5, coords={"side": "left"})
     assert list(other.index) == ["x", "k", "up"] or "x[left]" in other.index
     assert {"hdi50_lb", "hdi50_ub"} <= set(other.columns)
+    assert not any(name.startswith("mcse_hdi") for name in other.columns)
 
 
 def test_error_from_the_spread_of_islands():
@@ -113,18 +116,28 @@ def test_error_from_the_spread_of_islands():
     np.testing.assert_allclose(table["ess_mean"], (table["sd"] / expected) ** 2, rtol=0.01)
 
 
-def test_error_of_a_standard_deviation():
-    """Against the spread over many data sets of 16 normal islands of 20 draws. Seed 2."""
-    rng, found, stated = np.random.default_rng(2), [], []
-    origin = xr.Dataset({"origin": (("chain", "draw"), np.repeat(range(16), 20).reshape(16, 20))})
+def test_errors_of_standard_deviations_and_quantiles():
+    """Against the spread over many data sets of 16 normal islands of 40 draws. Seed 2."""
+    rng, tables = np.random.default_rng(2), []
+    origin = xr.Dataset({"origin": (("chain", "draw"), np.repeat(range(16), 40).reshape(16, 40))})
     for _ in range(200):
-        x = rng.normal(3.0, 2.0, (16, 20)) + rng.normal(0.0, 0.5, (16, 1))
+        x = rng.normal(3.0, 2.0, (16, 40)) + rng.normal(0.0, 0.5, (16, 1))
         posterior = xr.Dataset({"x": (("chain", "draw"), x)}, attrs={"drawn_from": "islands"})
         dt = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": origin})
-        row = pe.summary(dt, round_to="none").loc["x"]
-        found.append(row["sd"])
-        stated.append(row["mcse_sd"])
-    assert np.sqrt(np.mean(np.square(stated))) == pytest.approx(np.std(found), rel=0.15)
+        tables.append(pe.summary(dt, ci_prob=0.8, round_to="none"))
+    found = pd.concat(tables)
+    for name in ("mean", "sd", "eti80_lb", "eti80_ub"):
+        stated = np.sqrt(np.mean(found[f"mcse_{name}"] ** 2))
+        assert stated == pytest.approx(found[name].std(), rel=0.15), name
+
+
+def test_a_quantile_that_is_certain_and_one_beyond_the_draws():
+    dt = two_variables()
+    dt["posterior"]["k"][:] = 2
+    dt["posterior"]["k"][:, :10] = 5
+    row = pe.summary(dt, "k", ci_prob=0.5, round_to="none").loc["k"]
+    assert (row["eti50_lb"], row["mcse_eti50_lb"]) == (2.0, 0.0)
+    assert np.isnan(pe.summary(dt, "x", ci_prob=0.9999)["mcse_eti99_ub"]).all()
 
 
 def test_draws_that_were_resampled_count_once():
@@ -172,7 +185,8 @@ def test_what_never_varies_and_what_has_one_origin():
     row = pe.summary(dt, "k", round_to="none").loc["k"]
     assert (row["mean"], row["sd"], row["mcse_mean"], row["mcse_sd"]) == (2.0, 0.0, 0.0, 0.0)
     one = two_variables(1)
-    assert pe.summary(one, "x")[["ess_mean", "mcse_mean", "mcse_sd"]].isna().all().all()
+    errors = ["ess_mean", "mcse_mean", "mcse_sd", "mcse_eti89_lb", "mcse_eti89_ub"]
+    assert pe.summary(one, "x")[errors].isna().all().all()
 
 
 # --- of real runs ---
@@ -267,10 +281,14 @@ def fitted(rng):
 
 
 @pytest.mark.parametrize(
-    ("blocks", "kind"),
-    [(weighted_islands, "islands"), (weighted_paths, "paths"), (fitted, "importance")],
+    ("blocks", "kind", "sd"),
+    [
+        (weighted_islands, "islands", 1.25**0.5),
+        (weighted_paths, "paths", 1.0),
+        (fitted, "importance", 1.0),
+    ],
 )
-def test_errors_of_resampled_draws(blocks, kind):
+def test_errors_of_resampled_draws(blocks, kind, sd):
     """Draws that were resampled by weights, in 150 repetitions; the mean is 0.3. Seed 3."""
     rng, found = np.random.default_rng(3), []
     verdicts = [LogEvidence(0.0, 0.1, "importance"), LogEvidence(0.0, 0.1, "bridge", "missed_mass")]
@@ -286,8 +304,12 @@ def test_errors_of_resampled_draws(blocks, kind):
             }
         )
         row = pe.summary(dt, round_to="none").loc["x"]
-        found.append((row["mean"], row["mcse_mean"], len(np.unique(drawn.origin)) - 1))
-    assert_covered(*np.array(found).T, 0.3)
+        dof = len(np.unique(drawn.origin)) - 1
+        found.append([(row[name], row[f"mcse_{name}"], dof) for name in ("mean", "eti89_ub")])
+    of_mean, (end, error, _) = np.array(found)[:, 0], np.array(found)[:, 1].T
+    assert_covered(*of_mean.T, 0.3)
+    distance = end - 0.3 - sd * stats.norm.ppf(0.945)
+    assert np.mean(error**2) == pytest.approx(np.mean(distance**2), rel=0.4)
 
 
 # --- what is refused ---
