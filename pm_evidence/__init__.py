@@ -13,6 +13,7 @@ from pm_evidence.core.version import VERSION
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.rbm.target import RBM
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
@@ -44,6 +45,7 @@ __all__ = [
     "AIS",
     "AISEL",
     "HMC",
+    "RBM",
     "SMC",
     "Cycle",
     "DiscreteGibbs",

@@ -22,6 +22,8 @@ from pm_evidence.testing.path_checks import equal_draws, require
 
 __all__ = ["check_kernel"]
 
+# Densities that a kernel carries along may be sums of single precision.
+_SINGLE = 1e-5
 _MEMBERS, _GROUPS = 200, 3  # of exact comparisons
 _SURPLUS, _LEAST_ESS = 20, 0.4  # draws from the reference for each member, and what is left of them
 _HALVINGS = 20
@@ -212,7 +214,7 @@ def _check_moves(kernel: Kernel, trial: _Trial) -> None:
         ("energy", path.energy(state, beta), path.energy(fresh, beta)),
     ):
         require(
-            bool(np.allclose(carried, expected, rtol=1e-8, atol=1e-8, equal_nan=True)),
+            bool(np.allclose(carried, expected, rtol=_SINGLE, atol=_SINGLE, equal_nan=True)),
             f"advance must return a state that carries the densities of its draws, but its {name} "
             "differs from that of path.at(draws); update what the state holds beside its draws.",
         )

@@ -1,0 +1,93 @@
+"""How restricted Boltzmann machines are annealed unless the user says otherwise."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, described
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.random import streams
+from pm_evidence.families.rbm.gibbs import BlockGibbs
+from pm_evidence.families.rbm.metropolis import UnitMetropolis
+from pm_evidence.families.rbm.path import BaseRatePath
+
+__all__ = ["KERNELS", "learnt_rates", "rbm_setup", "smoothed"]
+
+Floats = NDArray[np.float64]
+
+# The kernel of what is annealed.
+KERNELS: Mapping[str, tuple[str, type[BlockGibbs] | type[UnitMetropolis]]] = {
+    "full": ("block_gibbs", BlockGibbs),
+    "marginal": ("metropolis", UnitMetropolis),
+    "visible": ("metropolis", UnitMetropolis),
+}
+_PATHS = 256
+_LEAST_STAGES, _MOST_STAGES, _STAGES_PER_UNIT = 500, 10_000, 8
+# Rates are moved by this much away from 0 and 1: states that have a unit of rate 0 on must not be
+# rare among paths if they are not rare under the target.
+_SMOOTHING = 0.01
+_TRIAL_PATHS, _TRIAL_STAGES = 256, 400
+
+
+def smoothed(shares: Floats) -> Floats:
+    """Return shares of states in which units are on as rates that are neither 0 nor 1."""
+    return (shares + _SMOOTHING) / (1.0 + 2.0 * _SMOOTHING)
+
+
+def learnt_rates(target: Any) -> Floats:
+    """Return base rates from a short trial run.
+
+    Parameters
+    ----------
+    target : RBM
+        A machine whose reference is uniform.
+
+    Returns
+    -------
+    ndarray, shape (n_units,)
+        Rates of the units of the reference. They do not depend on the seed of the run.
+    """
+    draw_seed, chain_seed = np.random.SeedSequence(0).spawn(2)
+    path, kernel = BaseRatePath(target), KERNELS[target.latent][1]()
+    beta = np.linspace(0.0, 1.0, _TRIAL_STAGES + 1)[1:]
+    state = path.draw(_TRIAL_PATHS, draw_seed)
+    batch = kernel.advance_many(path, state, beta, streams(chain_seed, _TRIAL_PATHS))
+    return smoothed(batch.state.to_draws().mean(axis=0))
+
+
+def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    """Return path, kernel and number of stages of a machine.
+
+    Parameters
+    ----------
+    target : RBM
+        What is annealed.
+    kernel : str or Kernel
+        The kernel that the user asks for.
+
+    Raises
+    ------
+    ValueError
+        If the kernel is not that of what is annealed.
+    """
+    name, kind = KERNELS[target.latent]
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", name))
+        chosen = kind()
+    elif isinstance(kernel, kind):
+        chosen = kernel
+    else:
+        raise ValueError(
+            f"kernel must be 'auto', {name!r} or a {kind.__name__} for latent={target.latent!r}, "
+            f"got {described(kernel)}."
+        )
+    n_units = target.n_visible + target.n_hidden
+    return AnnealingSetup(
+        BaseRatePath(target),
+        chosen,
+        n_stages=int(np.clip(_STAGES_PER_UNIT * n_units, _LEAST_STAGES, _MOST_STAGES)),
+        starts=None if target.data is None else target.states_from_data,
+        n_paths=_PATHS,
+    )

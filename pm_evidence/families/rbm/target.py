@@ -1,0 +1,304 @@
+"""Restricted Boltzmann machines of binary units."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pm_evidence.core.checks import check_choice, check_kind
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.rbm.checks import checked_base, checked_parameters, checked_states
+from pm_evidence.families.rbm.flips import gains_of
+from pm_evidence.families.rbm.layers import Layer, layer_of
+from pm_evidence.families.rbm.setup import KERNELS, learnt_rates, rbm_setup, smoothed
+
+__all__ = ["RBM"]
+
+_HIGH = "forward annealing makes log Z too low on average, and the likelihood too high."
+_LOW = "reverse annealing makes log Z too high on average, and the likelihood too low."
+# What estimates from paths in one direction do to a likelihood.
+_BIAS = {
+    "jarzynski": _HIGH,
+    "lower_bound": _HIGH,
+    "smc": _HIGH,
+    "jarzynski_reverse": _LOW,
+    "upper_bound": _LOW,
+}
+
+Bits = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RBM(NativeTarget):
+    """A restricted Boltzmann machine: ``E(v, h) = -(a'v + b'h + v'Wh)`` with units of 0 and 1.
+
+    Annealed from independent units (beta 0) to ``exp(-E)`` (beta 1). The log evidence is log Z, the
+    log of the sum of ``exp(-E)`` over all states.
+
+    Parameters
+    ----------
+    W : array_like, shape (n_visible, n_hidden)
+        Weights.
+    visible_bias, hidden_bias : array_like, shape (n_visible,) and (n_hidden,)
+        Biases ``a`` and ``b``.
+    base : {"auto", "data", "learnt", "uniform"} or array_like
+        Probabilities with which the units of the reference are on. ``"data"`` takes the shares of
+        ``data``, moved a little away from 0 and 1; ``"learnt"`` takes the shares at the end of a
+        short trial run from the uniform reference. ``"auto"`` is ``"data"`` if there are data, and
+        else ``"learnt"``. An array has one rate for each visible unit (for each hidden unit if
+        ``latent="marginal"``), between 0 and 1.
+    data : array_like of 0 and 1, shape (n, n_visible), optional
+        Training data. Base rates are computed from them, and reverse paths start from them, after
+        ``pe.AIS(relaxation=100)`` sweeps of Gibbs sampling. Without data, reverse paths start from
+        islands of sequential Monte Carlo.
+    latent : {"full", "marginal", "visible"}
+        What is annealed: the states of both layers, moved by block Gibbs sampling; the hidden units
+        with the visible ones summed out, moved by Metropolis flips (Habeck 2017, section 6.3); or
+        the visible units with the hidden ones summed out. Log Z is the same for all of them.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, parameters are not finite, data are not binary, or a rate is not
+        between 0 and 1.
+
+    Notes
+    -----
+    Products of states and weights are computed in single precision, and work in double precision.
+    With the uniform reference, annealing of a machine trained on images misses most of log Z.
+
+    Examples
+    --------
+    >>> import numpy as np, pm_evidence as pe
+    >>> rng = np.random.default_rng(1)
+    >>> machine = pe.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
+    >>> dt = pe.sample_evidence(machine, draws=100, random_seed=1, progressbar=False)
+    >>> pe.log_evidence(dt).status
+    'ok'
+    """
+
+    W: Floats
+    visible_bias: Floats
+    hidden_bias: Floats
+    base: Any = "auto"
+    data: Bits | None = None
+    latent: str = "full"
+
+    def __post_init__(self) -> None:
+        parameters = checked_parameters(self.W, self.visible_bias, self.hidden_bias)
+        for name, value in zip(("W", "visible_bias", "hidden_bias"), parameters, strict=True):
+            object.__setattr__(self, name, value)
+        check_choice("latent", self.latent, KERNELS)
+        if self.data is not None:
+            object.__setattr__(self, "data", checked_states("data", self.data, self.n_visible))
+        n_rates = self.n_hidden if self.latent == "marginal" else self.n_visible
+        base = checked_base(self.base, n_rates, self.data is not None)
+        object.__setattr__(self, "base", base)
+        if self.latent != "full":
+            gains_of(self.summed_layer)  # refuses weights that single precision cannot hold
+
+    def __repr__(self) -> str:
+        return f"RBM({self.n_visible} x {self.n_hidden}, latent={self.latent!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed from the parameters."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    @property
+    def n_visible(self) -> int:
+        """Number of visible units."""
+        return len(self.visible_bias)
+
+    @property
+    def n_hidden(self) -> int:
+        """Number of hidden units."""
+        return len(self.hidden_bias)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of units of each layer that is annealed."""
+        by_latent = {"marginal": (self.n_hidden,), "visible": (self.n_visible,)}
+        return by_latent.get(self.latent, (self.n_visible, self.n_hidden))
+
+    @property
+    def n_dim(self) -> int:  # type: ignore[override]
+        """Number of units that are annealed."""
+        return sum(self.sizes)
+
+    @cached_property
+    def base_rates(self) -> Floats:
+        """Probabilities with which the units of the reference are on, shape ``(n_dim,)``."""
+        if not isinstance(self.base, str):
+            rates = self.base
+        elif self.base == "uniform":
+            rates = np.full(self.sizes[0], 0.5)
+        elif self.data is not None and self.base != "learnt":
+            rows = self.data if self.latent != "marginal" else self.hidden_probabilities(self.data)
+            rates = smoothed(np.asarray(rows, float).mean(axis=0))
+        else:
+            rates = learnt_rates(replace(self, base="uniform"))[: self.sizes[0]]
+        return np.append(rates, np.full(self.n_dim - len(rates), 0.5))
+
+    @cached_property
+    def base_bias(self) -> Floats:
+        """Biases of the reference in nats, shape ``(n_dim,)``."""
+        return np.log(self.base_rates) - np.log1p(-self.base_rates)
+
+    @cached_property
+    def layers(self) -> tuple[Layer, Layer]:
+        """Visible and hidden layer, as compiled code reads them."""
+        base = np.zeros(self.n_visible + self.n_hidden)  # a layer that is summed out needs none
+        if self.latent == "full":
+            base = self.base_bias
+        return (
+            layer_of(self.W.T, self.visible_bias, base[: self.n_visible]),
+            layer_of(self.W, self.hidden_bias, base[self.n_visible :]),
+        )
+
+    @property
+    def summed_layer(self) -> Layer:
+        """The layer that is summed out, given the one that is annealed."""
+        return self.layers[0 if self.latent == "marginal" else 1]
+
+    @property
+    def kept_bias(self) -> Floats:
+        """Biases of the layer that is annealed while the other one is summed out."""
+        return self.hidden_bias if self.latent == "marginal" else self.visible_bias
+
+    @cached_property
+    def gains(self) -> Any:
+        """What flips of units that are annealed change; see ``flips.gains_of``."""
+        return gains_of(self.summed_layer)
+
+    def joint_energy(self, visible: NDArray[Any], hidden: NDArray[Any]) -> Floats:
+        """Return ``E(v, h)`` in nats, shape ``(n,)``, for states of both layers."""
+        v, h = np.asarray(visible, float), np.asarray(hidden, float)
+        energy: Floats = -(v @ self.visible_bias + h @ self.hidden_bias)
+        return energy - np.einsum("ij,ij->i", v @ self.W, h)
+
+    def free_energy(self, visible: ArrayLike) -> Floats:
+        """Return ``-log sum_h exp(-E(v, h))`` in nats, shape ``(n,)``.
+
+        Raises
+        ------
+        ValueError
+            If these are not states of the visible units.
+        """
+        v = checked_states("visible", visible, self.n_visible).astype(float)
+        inputs = self.hidden_bias + v @ self.W
+        energy: Floats = -(v @ self.visible_bias) - np.logaddexp(0.0, inputs).sum(axis=1)
+        return energy
+
+    def hidden_probabilities(self, visible: ArrayLike) -> Floats:
+        """Return the probabilities that hidden units are on, shape ``(n, n_hidden)``.
+
+        Raises
+        ------
+        ValueError
+            If these are not states of the visible units.
+        """
+        v = checked_states("visible", visible, self.n_visible).astype(float)
+        return _sigmoid(self.hidden_bias + v @ self.W)
+
+    def visible_probabilities(self, hidden: ArrayLike) -> Floats:
+        """Return the probabilities that visible units are on, shape ``(n, n_visible)``.
+
+        Raises
+        ------
+        ValueError
+            If these are not states of the hidden units.
+        """
+        h = checked_states("hidden", hidden, self.n_hidden).astype(float)
+        return _sigmoid(self.visible_bias + h @ self.W.T)
+
+    def log_likelihood(self, visible: ArrayLike, log_z: LogEvidence) -> LogEvidence:
+        """Return the average log-likelihood of visible states, such as a test set.
+
+        Parameters
+        ----------
+        visible : array_like of 0 and 1, shape (n, n_visible)
+            The states.
+        log_z : LogEvidence
+            An estimate of log Z of this machine, for example ``pe.log_evidence(dt)``.
+
+        Returns
+        -------
+        LogEvidence
+            The average in nats for each state, with the error of log Z; the scatter of the states
+            is not part of it. The status is that of ``log_z``. The message tells the direction of
+            the bias of an estimate from paths in one direction.
+
+        Raises
+        ------
+        ValueError
+            If these are not states of the visible units.
+        TypeError
+            If ``log_z`` is not an estimate.
+
+        Notes
+        -----
+        The log of an unbiased estimate of Z is too low on average, so that forward annealing makes
+        the likelihood too high. Reverse annealing estimates 1/Z, which makes it too low.
+        """
+        check_kind("log_z", log_z, LogEvidence, "pass pe.log_evidence(dt)")
+        mean = -float(self.free_energy(visible).mean())
+        return replace(
+            log_z,
+            value=mean - log_z.value,
+            lower=mean - log_z.upper,
+            upper=mean - log_z.lower,
+            message=" ".join(filter(None, (log_z.message, _BIAS.get(log_z.estimator)))),
+        )
+
+    def log_density(self, draws: NDArray[Any]) -> Floats:
+        """Return the log of the unnormalised density of states that are annealed, in nats."""
+        if self.latent == "full":
+            return -self.joint_energy(*np.split(draws, [self.n_visible], axis=1))
+        if self.latent == "visible":
+            return -self.free_energy(draws)
+        h = np.asarray(draws, float)
+        inputs = self.visible_bias + h @ self.W.T
+        log_density: Floats = h @ self.hidden_bias + np.logaddexp(0.0, inputs).sum(axis=1)
+        return log_density
+
+    def states_from_data(self, n: int, rng: np.random.Generator) -> Bits:
+        """Return ``n`` states of training data, whose hidden units are drawn given these."""
+        assert self.data is not None  # the setup asks for it
+        visible = self.data[rng.integers(len(self.data), size=n)]
+        if self.latent == "visible":
+            return visible
+        probabilities = self.hidden_probabilities(visible)
+        hidden = (rng.random(probabilities.shape) < probabilities).astype(np.uint8)
+        return hidden if self.latent == "marginal" else np.hstack([visible, hidden])
+
+    def check(self, draws: NDArray[Any], name: str = "draws") -> Bits:
+        """Return states that are annealed as bytes; see ``checks.checked_states``."""
+        return checked_states(name, draws, self.n_dim)
+
+    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
+        """Return how the units are annealed."""
+        return rbm_setup(self, kernel)
+
+    def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the units that are annealed: ``v``, shape (n, n_visible), and ``h``."""
+        names = {"full": ("v", "h"), "marginal": ("h",), "visible": ("v",)}[self.latent]
+        parts = np.split(draws, np.cumsum(self.sizes)[:-1], axis=1)
+        return dict(zip(names, parts, strict=True))
+
+    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the names of the dimensions."""
+        dims = {"v": ["visible"], "h": ["hidden"]}
+        sizes = {"visible": self.n_visible, "hidden": self.n_hidden}
+        kept = {"full": ("v", "h"), "marginal": ("h",), "visible": ("v",)}[self.latent]
+        coords = {dims[name][0]: np.arange(sizes[dims[name][0]]) for name in kept}
+        return coords, {name: dims[name] for name in kept}
+
+
+def _sigmoid(x: Floats) -> Floats:
+    half = np.exp(-np.abs(x))
+    return np.where(x >= 0.0, 1.0, half) / (1.0 + half)
