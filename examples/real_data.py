@@ -1,19 +1,32 @@
 """Real data that examples and tests read; they are not part of the package.
 
-They lie in a folder that the environment variable ``PM_EVIDENCE_DATA`` names, as comma-separated
-files with a header: ``<folder>/small/<name>.csv``, and ``<folder>/svpdx/svpdx.csv``.
+They lie in a folder that the environment variable ``PM_EVIDENCE_DATA`` names. Tables are
+comma-separated files with a header, ``<folder>/small/<name>.csv`` and ``<folder>/svpdx/svpdx.csv``;
+binary data and the parameters of a machine are NumPy archives, ``<folder>/<name>/<file>.npz``.
 """
 
 import os
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ENVIRONMENT_VARIABLE", "data_folder", "load_csv", "pound_dollar", "radiata_pine"]
+__all__ = [
+    "ENVIRONMENT_VARIABLE",
+    "data_folder",
+    "dna",
+    "load_csv",
+    "mnist",
+    "mnist_pixels",
+    "pound_dollar",
+    "published_rbm",
+    "radiata_pine",
+]
 
 ENVIRONMENT_VARIABLE = "PM_EVIDENCE_DATA"
 
@@ -29,6 +42,24 @@ _SOURCES = {
         "ret_demeaned here) of github.com/kaskr/adcomp, at commit "
         "af56b572e124274faee0e4b5d935fc77b2e2fe7c."
     ),
+    "mnist/mnist_uint8.npz": (
+        "It holds train_images (60000, 28, 28) and test_images (10000, 28, 28) of MNIST, as bytes "
+        "in the original order."
+    ),
+    "mnist/mnist_bits.npz": (
+        "It holds train_bits and test_bits, numpy.packbits(pixels > 127, axis=1) of the 784 pixels "
+        "of each image of MNIST, in the original order."
+    ),
+    "rbm_cd25/mnistvh_CD25.npz": (
+        "It holds vishid, visbiases and hidbiases of mnistvh_CD25.mat, which comes with the "
+        "programs of Salakhutdinov and Murray (2008); a copy is in github.com/a-taherkhani/"
+        "neural_net, at commit 7b24bf86a7c298170ba0ccd17ff95f87bc334246."
+    ),
+    "dna/dna.npz": (
+        "It holds x_train (2000, 180) and x_test (1186, 180) of dna.scale and dna.scale.t of "
+        "LIBSVM; a copy is in github.com/zpli0320/dataset, at commit "
+        "9d76c73bdf96dd61c1a47ebbcde19131fc1b574c."
+    ),
 }
 _PINE_SHAPE = (42, 3)
 # Row 9 of Friel and Wyse's file; the BUGS examples have (3160, 27.1, 26.3) there.
@@ -37,6 +68,11 @@ _POUND_COLUMNS = ["t", "ret_demeaned", "ret_raw", "ret_dk_floored", "ret_dk_floo
 _POUND_ROWS = 945
 # Mean and standard deviation of ret_demeaned, and its first value; in percent a day.
 _POUND_FACTS = (0.0, 0.71109, -0.32023)
+_PIXELS = 784
+# Pixels above 127 in the training and in the test images of MNIST.
+_MNIST_ONES = (6_221_431, 1_052_359)
+# Ones in the training and in the test rows of the DNA data.
+_DNA_ONES = (91_233, 53_669)
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -193,6 +229,175 @@ def pound_dollar(folder: str | os.PathLike[str] | None = None) -> "pd.DataFrame"
             f"other returns, or not in percent. {_SOURCES['svpdx']}"
         )
     return data
+
+
+def mnist(folder: str | os.PathLike[str] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images of MNIST as 0 and 1: pixels above 127 are 1.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    train, test : ndarray of uint8, shape (60000, 784) and (10000, 784)
+        Images row by row, in the original order.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+    """
+    name = "mnist/mnist_bits.npz"
+    shapes = {"train_bits": (60_000, _PIXELS // 8), "test_bits": (10_000, _PIXELS // 8)}
+    packed = _archive(name, shapes, "uint8", folder)
+    train, test = (np.unpackbits(packed[key], axis=1, count=_PIXELS) for key in shapes)
+    _check_ones(name, (train, test), _MNIST_ONES)
+    return train, test
+
+
+def mnist_pixels(folder: str | os.PathLike[str] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images of MNIST as bytes.
+
+    ``rng.random(x.shape) < x / 255`` draws binary images, as Salakhutdinov and Murray (2008) did.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    train, test : ndarray of uint8, shape (60000, 784) and (10000, 784)
+        Pixels from 0 to 255, row by row, in the original order.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+    """
+    name = "mnist/mnist_uint8.npz"
+    shapes = {"train_images": (60_000, 28, 28), "test_images": (10_000, 28, 28)}
+    images = _archive(name, shapes, "uint8", folder)
+    train, test = (images[key].reshape(-1, _PIXELS) for key in shapes)
+    _check_ones(name, (train > 127, test > 127), _MNIST_ONES)
+    return train, test
+
+
+def published_rbm(
+    folder: str | os.PathLike[str] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the restricted Boltzmann machine CD25(500) of Salakhutdinov and Murray (2008).
+
+    It was trained by them on MNIST, with contrastive divergence of up to 25 steps. Its log Z, by
+    annealed importance sampling, is about 451.3 nats.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    W : ndarray of float64, shape (784, 500)
+        Weights; pixels are in the order of `mnist`.
+    visible_bias : ndarray of float64, shape (784,)
+        Biases of the pixels.
+    hidden_bias : ndarray of float64, shape (500,)
+        Biases of the hidden units.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+    """
+    name = "rbm_cd25/mnistvh_CD25.npz"
+    shapes = {"vishid": (_PIXELS, 500), "visbiases": (_PIXELS,), "hidbiases": (500,)}
+    found = _archive(name, shapes, "float64", folder)
+    for key, values in found.items():
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"{name} must hold finite parameters, got others in {key}; replace the file. "
+                f"{_SOURCES[name]}"
+            )
+    return found["vishid"], found["visbiases"], found["hidbiases"]
+
+
+def dna(folder: str | os.PathLike[str] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the DNA data: splice junctions, 60 bases with three binary features for each.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    train, test : ndarray of uint8, shape (2000, 180) and (1186, 180)
+        Features, 0 and 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+    """
+    name = "dna/dna.npz"
+    found = _archive(name, {"x_train": (2000, 180), "x_test": (1186, 180)}, "uint8", folder)
+    both = found["x_train"], found["x_test"]
+    _check_ones(name, both, _DNA_ONES)
+    return both
+
+
+def _archive(
+    name: str,
+    shapes: dict[str, tuple[int, ...]],
+    dtype: str,
+    folder: str | os.PathLike[str] | None,
+) -> dict[str, np.ndarray]:
+    """Return arrays of a NumPy archive, of given names, shapes and dtype."""
+    path = data_folder(folder) / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"folder must hold {name}, but there is no {path.absolute()}; name another folder with "
+            f"{ENVIRONMENT_VARIABLE} or folder=, or put the file there. {_SOURCES[name]}"
+        )
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            found = {key: archive[key] for key in archive.files if key in shapes}
+    except (BadZipFile, zlib.error, ValueError, EOFError, TypeError) as error:
+        raise ValueError(
+            f"{name} must be a NumPy archive, but it cannot be read ({error}); replace the file. "
+            f"{_SOURCES[name]}"
+        ) from error
+    for key, shape in shapes.items():
+        array = found.get(key)
+        if array is None or array.shape != shape or array.dtype != dtype:
+            there = "none" if array is None else f"shape {array.shape} and dtype {array.dtype}"
+            raise ValueError(
+                f"{name} must have the array {key} of shape {shape} and dtype {dtype}, got "
+                f"{there}; replace the file. {_SOURCES[name]}"
+            )
+    return found
+
+
+def _check_ones(name: str, arrays: tuple[np.ndarray, ...], ones: tuple[int, ...]) -> None:
+    """Raise ValueError unless each array has its number of ones, and zeros elsewhere."""
+    counts = tuple(int(np.count_nonzero(array)) for array in arrays)
+    if counts != ones or any(array.max() > 1 for array in arrays):
+        raise ValueError(
+            f"{name} must hold {ones[0]:,} ones in its training and {ones[1]:,} in its test data, "
+            f"and zeros elsewhere, got {counts[0]:,} and {counts[1]:,} other than zero: these are "
+            f"other data; replace the file. {_SOURCES[name]}"
+        )
 
 
 def _missing(stem: str, path: Path) -> str:

@@ -7,6 +7,7 @@ from pm_evidence import estimators, extending
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.sample import sample_evidence
+from pm_evidence.api.training import train_rbm
 from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.version import VERSION
@@ -79,6 +80,7 @@ __all__ = [
     "simulate_and_certify",
     "summary",
     "to_record",
+    "train_rbm",
 ]
 
 __version__ = VERSION

@@ -1,7 +1,8 @@
 """Models with known log evidence, for tests of any evidence code, and checks of kernels.
 
 ``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are models on
-which a run can be wrong without any sign of it in its draws. ``check_invariance`` and
+which a run can be wrong without any sign of it in its draws. ``exact_log_z`` and ``exact_moments``
+are references for restricted Boltzmann machines with one small layer. ``check_invariance`` and
 ``check_reversal`` test a kernel on exact draws; ``check_path``, ``check_kernel``, ``check_target``
 and ``check_sampler`` test everything that a run needs of such an object of the user's.
 
@@ -13,6 +14,13 @@ Examples
 -7.192
 """
 
+from pm_evidence.testing.boltzmann import (
+    BoltzmannMoments,
+    exact_log_z,
+    exact_moments,
+    log_marginal,
+    sine_rbm,
+)
 from pm_evidence.testing.gaussians import gaussian
 from pm_evidence.testing.invariance import KernelReport, check_invariance, check_reversal
 from pm_evidence.testing.kernel_checks import check_kernel
@@ -23,6 +31,7 @@ from pm_evidence.testing.system import TAGS, ExactSystem
 
 __all__ = [
     "TAGS",
+    "BoltzmannMoments",
     "ExactSystem",
     "KernelReport",
     "check_invariance",
@@ -32,6 +41,10 @@ __all__ = [
     "check_sampler",
     "check_target",
     "deceptive_systems",
+    "exact_log_z",
+    "exact_moments",
     "exact_systems",
     "gaussian",
+    "log_marginal",
+    "sine_rbm",
 ]

@@ -1,8 +1,12 @@
 """Data sets: read what is there, and say what is missing."""
 
+from io import BytesIO
+
 import numpy as np
 import pytest
 import real_data
+
+from pm_evidence.testing import log_marginal
 
 
 @pytest.fixture
@@ -151,3 +155,111 @@ def test_the_real_file_is_the_published_one(data_folder):
     assert data.dtypes.eq("float64").all()
     assert tuple(data.iloc[0]) == (3040.0, 29.2, 25.4)
     assert tuple(data.iloc[41]) == (3030.0, 28.2, 28.2)
+
+
+# --- NumPy archives ---
+
+ARCHIVES = {
+    "mnist/mnist_bits.npz": real_data.mnist,
+    "mnist/mnist_uint8.npz": real_data.mnist_pixels,
+    "rbm_cd25/mnistvh_CD25.npz": real_data.published_rbm,
+    "dna/dna.npz": real_data.dna,
+}
+archives = pytest.mark.parametrize("name", ARCHIVES)
+
+
+def write_archive(folder, name, **arrays):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    np.savez(path, **arrays)
+
+
+@archives
+def test_a_missing_archive_says_where_to_get_it(folder, name):
+    with pytest.raises(FileNotFoundError, match=rf"folder must hold {name}.*It holds ") as error:
+        ARCHIVES[name](folder)
+    assert str(folder / name) in str(error.value)
+
+
+@archives
+def test_a_damaged_archive_is_refused(folder, name):
+    (folder / name).parent.mkdir()
+    array = BytesIO()
+    np.save(array, np.zeros(3))
+    for content in (b"", b"PK\x03\x04 cut off", b"no archive", array.getvalue()):
+        (folder / name).write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{name} must be a NumPy archive.*replace the file"):
+            ARCHIVES[name](folder)
+
+
+@archives
+def test_an_archive_with_other_arrays_is_refused(folder, name):
+    write_archive(folder, name, other=np.zeros(3))
+    with pytest.raises(ValueError, match=rf"{name} must have the array .* got none"):
+        ARCHIVES[name](folder)
+    first = {
+        "mnist/mnist_bits.npz": "train_bits",
+        "mnist/mnist_uint8.npz": "train_images",
+        "rbm_cd25/mnistvh_CD25.npz": "vishid",
+        "dna/dna.npz": "x_train",
+    }[name]
+    write_archive(folder, name, **{first: np.zeros((3, 4))})
+    with pytest.raises(ValueError, match=r"got shape \(3, 4\) and dtype float64"):
+        ARCHIVES[name](folder)
+
+
+def test_other_images_are_refused(folder):
+    """Bits of another threshold have the right shape; a machine trained on them differs."""
+    bits = {
+        "train_bits": np.zeros((60_000, 98), np.uint8),
+        "test_bits": np.zeros((10_000, 98), "u1"),
+    }
+    write_archive(folder, "mnist/mnist_bits.npz", **bits)
+    with pytest.raises(ValueError, match=r"6,221,431 ones .* got 0 and 0 other than zero"):
+        real_data.mnist(folder)
+    write_archive(
+        folder, "dna/dna.npz", x_train=np.ones((2000, 180), "u1"), x_test=np.ones((1186, 180), "u1")
+    )
+    with pytest.raises(ValueError, match="got 360,000 and 213,480 other than zero"):
+        real_data.dna(folder)
+
+
+def test_parameters_that_are_not_finite_are_refused(folder):
+    W, a, b = np.zeros((784, 500)), np.zeros(784), np.full(500, np.nan)
+    write_archive(folder, "rbm_cd25/mnistvh_CD25.npz", vishid=W, visbiases=a, hidbiases=b)
+    with pytest.raises(ValueError, match="must hold finite parameters, got others in hidbiases"):
+        real_data.published_rbm(folder)
+
+
+def test_bits_are_the_pixels_above_127(data_folder):
+    """The images of both files are the same, and whole: 60,000 and 10,000 digits."""
+    for bits, pixels in zip(
+        real_data.mnist(data_folder), real_data.mnist_pixels(data_folder), strict=True
+    ):
+        assert bits.dtype == pixels.dtype == np.uint8
+        assert bits.shape == pixels.shape
+        np.testing.assert_array_equal(bits, pixels > 127)
+    assert bits.shape == (10_000, 784)
+    train = real_data.mnist_pixels(data_folder)[0]
+    assert train.shape == (60_000, 784)
+    assert train.mean() / 255 == pytest.approx(0.13066, abs=5e-6)
+
+
+def test_dna_has_one_base_at_each_place(data_folder):
+    """Three features for one base: at most one of them is 1."""
+    for rows in real_data.dna(data_folder):
+        assert rows.reshape(len(rows), 60, 3).sum(axis=2).max() == 1
+
+
+def test_the_published_machine_knows_the_digits(data_folder):
+    """Another order of the pixels gives a lower likelihood: 20 nats if images are transposed.
+
+    Salakhutdinov and Murray (2008) report about -86.3 nats per test digit, drawn from the grey
+    values, with log Z of about 451.3.
+    """
+    W, a, b = real_data.published_rbm(data_folder)
+    pixels, rng = real_data.mnist_pixels(data_folder)[1], np.random.default_rng(1)
+    digits = rng.random(pixels.shape) < pixels / 255
+    assert log_marginal(digits, W, a, b).mean() - 451.3 == pytest.approx(-86.3, abs=0.5)
+    turned = digits[:500].reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784)
+    assert log_marginal(turned, W, a, b).mean() - 451.3 < -100.0

@@ -1,0 +1,302 @@
+"""Training: gradients and maxima of the likelihood by enumeration, and what is refused."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.families.rbm.training import (
+    REPORT_EVERY,
+    TrainedRBM,
+    Training,
+    _bernoulli,
+    _Singles,
+    binary_rows,
+    train,
+)
+from pm_evidence.testing import exact_log_z, exact_moments, log_marginal, sine_rbm
+
+STATES = np.array(list(product((0, 1), repeat=4)), np.uint8)
+
+
+def parameters(rbm):
+    return rbm.W, rbm.visible_bias, rbm.hidden_bias
+
+
+def mean_log_likelihood(data, W, a, b):
+    return log_marginal(data, W, a, b).mean() - exact_log_z(W, a, b)
+
+
+def singles(W, a, b):
+    return _Singles(*(np.array(x, np.float32) for x in (W, a, b)))
+
+
+def tiny():
+    """A machine of 4 x 3 units, and data that are not its own."""
+    rng = np.random.default_rng(4)
+    rbm = rng.normal(size=(4, 3)), rng.normal(size=4), rng.normal(size=3)
+    return rbm, STATES[[0, 1, 1, 3, 7, 8, 12, 15, 15]]
+
+
+def exact_gradient(data, rbm, step=1e-5):
+    """Central differences of the mean log likelihood, whose log Z is enumerated."""
+    found = []
+    for k in range(3):
+        change = np.zeros_like(rbm[k])
+        for index in np.ndindex(change.shape):
+            sides = []
+            for sign in (1, -1):
+                moved = [x.copy() for x in rbm]
+                moved[k][index] += sign * step
+                sides.append(mean_log_likelihood(data, *moved))
+            change[index] = (sides[0] - sides[1]) / (2 * step)
+        found.append(change)
+    return found
+
+
+def quiet(done):
+    pass
+
+
+def trained(data, n_hidden, seed=1, **options):
+    return train(
+        binary_rows(data), n_hidden, Training(**options), np.random.SeedSequence(seed), quiet
+    )
+
+
+# --- the gradient ---
+
+
+def test_the_gradient_is_that_of_the_likelihood_if_draws_are_exact():
+    """CD with infinitely many steps: the mean over the model, state by state.
+
+    The gradient is linear in the draws, so that its expectation is the sum over visible states
+    with their probabilities. Single precision leaves errors of about 1e-7.
+    """
+    rbm, data = tiny()
+    machine = singles(*rbm)
+    batch = data.astype(np.float32)
+    probability = np.exp(log_marginal(STATES, *rbm) - exact_log_z(*rbm))
+    expected = [np.zeros_like(x) for x in rbm]
+    for state, p in zip(STATES.astype(np.float32), probability, strict=True):
+        gradient = machine.gradient(batch, state[None])
+        for total, part in zip(
+            expected, (gradient.weights, gradient.visible, gradient.hidden), strict=True
+        ):
+            total += p * part
+    for found, exact in zip(expected, exact_gradient(data, rbm), strict=True):
+        np.testing.assert_allclose(found, exact, atol=2e-6)
+
+
+def test_many_gibbs_steps_reach_the_model():
+    """Chains from one state end with the exact means: 200 steps, 100,000 chains, seed 1.
+
+    Each of 16 + 12 means is held to 5 standard errors, a false-alarm rate below 2e-5.
+    """
+    W, a, b = sine_rbm(16, 12)
+    n, machine = 100_000, singles(W, a, b)
+    v = machine.gibbs(np.zeros((n, 16), np.float32), 200, np.random.default_rng(1))
+    exact = exact_moments(W, a, b)
+    for found, p in (
+        (v.mean(axis=0), exact.visible),
+        (machine.hidden_probability(v).mean(axis=0), exact.hidden),
+    ):
+        assert (np.abs(found - p) < 5.0 * np.sqrt(p * (1.0 - p) / n)).all()
+
+
+def test_few_steps_do_not():
+    """The planted error for the test above: one step from all zeros is far from the model."""
+    W, a, b = sine_rbm(16, 12)
+    n, exact = 100_000, exact_moments(W, a, b).visible
+    v = singles(W, a, b).gibbs(np.zeros((n, 16), np.float32), 1, np.random.default_rng(1))
+    error = np.sqrt(exact * (1.0 - exact) / n)
+    assert (np.abs(v.mean(axis=0) - exact) > 20.0 * error).sum() > 8
+
+
+def test_units_have_their_probabilities():
+    """Fields of both signs and of any size: 1e6 draws each, 5 standard errors, seed 3."""
+    fields = np.array([-1000.0, -90.0, -3.0, -0.1, 0.0, 0.7, 4.0, 90.0, 1000.0], np.float32)
+    n = 1_000_001  # an odd number of draws
+    drawn = _bernoulli(np.repeat(fields[:, None], n, axis=1), np.random.default_rng(3))
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    with np.errstate(over="ignore"):
+        p = 1.0 / (1.0 + np.exp(-fields.astype(float)))
+    tolerance = 5.0 * np.sqrt(p * (1.0 - p) / n) + 1e-7
+    assert (np.abs(drawn.mean(axis=1, dtype=float) - p) <= tolerance).all()
+
+
+# --- the maximum of the likelihood ---
+
+
+def best_likelihood(data, n_hidden, starts=2):
+    """Return the largest mean log likelihood found by an optimiser from several starts."""
+    shapes = (4, n_hidden), (4,), (n_hidden,)
+    ends = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
+
+    def unpacked(x):
+        return [part.reshape(s) for part, s in zip(np.split(x, ends), shapes, strict=True)]
+
+    def minus(x):
+        return -mean_log_likelihood(data, *unpacked(x))
+
+    rng = np.random.default_rng(0)
+    n = int(sum(np.prod(shape) for shape in shapes))
+    return -min(minimize(minus, rng.normal(size=n)).fun for _ in range(starts))
+
+
+@pytest.fixture(scope="module")
+def tiny_data():
+    """98 rows: two opposite states 35 times each, and the other 14 states twice."""
+    opposite = (STATES == [1, 1, 0, 0]).all(axis=1) | (STATES == [0, 0, 1, 1]).all(axis=1)
+    return np.repeat(STATES, np.where(opposite, 35, 2), axis=0)
+
+
+@pytest.mark.parametrize("algorithm", ["cd", "pcd"])
+def test_many_steps_reach_the_maximum_of_the_likelihood(tiny_data, algorithm):
+    """A gradient of the wrong sign, scale or layer ends elsewhere.
+
+    Independent units reach 0.8 nats less than the maximum, and the tolerance is 0.001 nats, which
+    the noise of the chains leaves in 9 parameters.
+    """
+    best = best_likelihood(tiny_data, 1)
+    p = tiny_data.mean(axis=0)
+    independent = (p * np.log(p) + (1 - p) * np.log1p(-p)).sum()
+    assert best - independent > 0.7
+    rbm = trained(
+        tiny_data,
+        1,
+        algorithm=algorithm,
+        steps=20 if algorithm == "cd" else 3,
+        n_updates=2000,
+        n_chains=None if algorithm == "cd" else 1000,
+        learning_rate=0.3,
+        linear_decay=True,
+    )
+    reached = mean_log_likelihood(tiny_data, *parameters(rbm))
+    assert best - 0.001 < reached <= best + 1e-6
+
+
+def test_weight_decay_shrinks_the_weights(tiny_data):
+    """The penalty has no effect on biases; a strong one leaves independent units."""
+    options = {"n_updates": 1000, "learning_rate": 0.1, "steps": 5}
+    free = trained(tiny_data, 2, **options)
+    decayed = trained(tiny_data, 2, weight_decay=1.0, **options)
+    assert np.abs(free.W).max() > 0.5
+    assert np.abs(decayed.W).max() < 0.1
+    p = tiny_data.mean(axis=0)
+    np.testing.assert_allclose(exact_moments(*parameters(decayed)).visible, p, atol=0.05)
+
+
+# --- the loop ---
+
+
+def test_training_starts_at_the_log_odds_of_the_data():
+    """After a single tiny step the parameters are those of the start."""
+    data = STATES[[1, 3, 7, 15]]
+    rbm = trained(data, 3, n_updates=1, learning_rate=1e-9)
+    p = np.array([1.5, 2.5, 3.5, 4.5]) / 5.0
+    np.testing.assert_allclose(rbm.visible_bias, np.log(p / (1.0 - p)), atol=1e-6)
+    np.testing.assert_allclose(rbm.hidden_bias, 0.0, atol=1e-8)
+    assert rbm.W.shape == (4, 3) and 0.0 < np.abs(rbm.W).max() < 0.05
+    assert {x.dtype for x in parameters(rbm)} == {np.dtype(np.float64)}
+
+
+@pytest.mark.parametrize("algorithm", ["cd", "pcd"])
+def test_the_seed_decides(algorithm):
+    """A trained machine can be made again."""
+    data = np.random.default_rng(1).integers(0, 2, size=(57, 9))
+    options = {"algorithm": algorithm, "n_updates": 120, "batch_size": 10}
+    one, again, other = (trained(data, 5, seed, **options) for seed in (1, 1, 2))
+    for x, y, z in zip(parameters(one), parameters(again), parameters(other), strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert (x != z).any()
+
+
+def test_progress_is_reported_and_ends_with_the_last_update():
+    reports = []
+    training = Training(n_updates=2 * REPORT_EVERY + 7)
+    train(STATES, 2, training, np.random.SeedSequence(1), reports.append)
+    assert reports == [REPORT_EVERY, 2 * REPORT_EVERY, 2 * REPORT_EVERY + 7]
+
+
+def test_the_step_size_falls_linearly():
+    fixed, falling = Training(n_updates=4), Training(n_updates=4, linear_decay=True)
+    assert [fixed.rate(k) for k in range(4)] == 4 * [0.05]
+    assert [falling.rate(k) for k in range(4)] == pytest.approx([0.05, 0.0375, 0.025, 0.0125])
+
+
+def test_a_learning_rate_that_is_too_large_is_an_error():
+    """Parameters that are not numbers would make every later log Z NaN."""
+    data = np.random.default_rng(1).integers(0, 2, size=(50, 9))
+    with pytest.raises(NumericalError, match=r"learning_rate must be small.*got 1e\+39.*smaller"):
+        trained(data, 5, n_updates=200, learning_rate=1e39)
+
+
+# --- arguments ---
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32, np.float64])
+def test_binary_data_of_any_type(dtype):
+    rows = binary_rows(STATES.astype(dtype))
+    assert rows.dtype == np.uint8
+    np.testing.assert_array_equal(rows, STATES)
+    assert binary_rows([[0, 1], [1, 1]]).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.array([[0, 255]], np.uint8), r"0 to 255; binarise them, data > 127, or rng\.random"),
+        ([[0.0, 0.3]], r"0 to 0\.3; binarise them, data > 0\.5, or rng\.random.*< data\."),
+        ([[-1, 1]], r"from -1 to 1; binarise them, data > 0\."),
+        ([[0.0, np.nan]], "to nan; leave out or fill the entries that are not finite"),
+        ([["0", "1"]], "data must hold numbers 0 and 1, got"),
+        (np.zeros((2, 3, 3)), r"shape \(2, 3, 3\); images, .* data\.reshape"),
+        (np.zeros(3), r"one row for each observation, got an array of shape \(3,\)"),
+        (np.zeros((0, 3)), r"got an array of shape \(0, 3\)"),
+        ([[0, 1], [1]], "data must be an array"),
+        (np.ma.masked_equal([[0, 1]], 1), "data must have no missing entries"),
+    ],
+)
+def test_other_data_are_refused(data, message):
+    """Grey values would be taken for ones without a word."""
+    with pytest.raises(ValueError, match=message):
+        binary_rows(data)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithm": "CD"}, "algorithm must be one of 'cd', 'pcd', got 'CD'"),
+        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+        ({"n_updates": 1.5}, "n_updates must be a whole number of at least 1, got 1.5"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
+        ({"learning_rate": -0.1}, "learning_rate must be a finite number above 0"),
+        ({"linear_decay": 1}, "linear_decay must be True or False"),
+        ({"weight_decay": -1e-4}, "weight_decay must not be negative, got -0.0001; pass 0"),
+        ({"weight_decay": np.inf}, "weight_decay must be a finite number"),
+        ({"n_chains": 10}, "n_chains must be left out unless algorithm is 'pcd', got 10"),
+        ({"n_chains": 0, "algorithm": "pcd"}, "n_chains must be a whole number of at least 1"),
+    ],
+)
+def test_wrong_settings_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        Training(**options)
+
+
+def test_batches_are_no_larger_than_the_data():
+    assert Training().rows(1000) == 100
+    assert Training().rows(7) == 7
+    assert Training(batch_size=7).rows(7) == 7
+    with pytest.raises(
+        ValueError, match=r"batch_size must be at most the number of rows.*7, got 8"
+    ):
+        Training(batch_size=8).rows(7)
+
+
+def test_the_result_is_frozen():
+    rbm = TrainedRBM(np.zeros((2, 1)), np.zeros(2), np.zeros(1))
+    with pytest.raises(AttributeError):
+        rbm.W = None
