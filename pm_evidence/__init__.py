@@ -24,6 +24,7 @@ from pm_evidence.plots import (
     plot_compare,
     plot_energy,
     plot_estimates,
+    plot_samples,
     plot_schedule,
     plot_work,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "plot_compare",
     "plot_energy",
     "plot_estimates",
+    "plot_samples",
     "plot_schedule",
     "plot_work",
     "sample_evidence",

@@ -3,7 +3,15 @@
 from pm_evidence.plots.comparison import plot_compare
 from pm_evidence.plots.energy import plot_energy
 from pm_evidence.plots.estimates import plot_estimates
+from pm_evidence.plots.samples import plot_samples
 from pm_evidence.plots.schedule import plot_schedule
 from pm_evidence.plots.work import plot_work
 
-__all__ = ["plot_compare", "plot_energy", "plot_estimates", "plot_schedule", "plot_work"]
+__all__ = [
+    "plot_compare",
+    "plot_energy",
+    "plot_estimates",
+    "plot_samples",
+    "plot_schedule",
+    "plot_work",
+]
