@@ -12,6 +12,8 @@ from pm_evidence.families.rbm.training import TrainedRBM, Training, binary_rows,
 
 __all__ = ["train_rbm"]
 
+_MOST_HIDDEN = 100_000
+
 
 def train_rbm(
     data: ArrayLike,
@@ -107,7 +109,7 @@ def train_rbm(
         weight_decay=weight_decay,
         n_chains=n_chains,
     )
-    check_count("n_hidden", n_hidden, 1)
+    check_count("n_hidden", n_hidden, 1, _MOST_HIDDEN)
     check_flag("progressbar", progressbar)
     rows = binary_rows(data)
     training.rows(len(rows))

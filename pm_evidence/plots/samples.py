@@ -94,16 +94,12 @@ def plot_samples(
     values, title = _values(samples)
     images = values.reshape(len(values), *_shape(values, shape))
     columns = _columns(images) if n_columns is None else check_count("n_columns", n_columns, 1)
+    columns = min(columns, len(images))
     gap = layout.visual_arguments(visuals, "gap", color=_GAP_COLOR)
-    mosaic = _mosaic(images, min(columns, len(images)), with_gaps=gap is not None)
+    mosaic = _mosaic(images, columns, with_gaps=gap is not None)
     layout.check_mapping("figure_kwargs", figure_kwargs)
     given = {"figsize": _figure_size(images, columns), **(figure_kwargs or {})}
-    collection = layout.new_collection(
-        xr.Dataset({_NAME: 0.0}),
-        backend=layout.backend_name(_BACKEND),
-        figure_kwargs=layout.figure_arguments(given, _BACKEND, 1, 1),
-        **pc_kwargs,
-    )
+    collection = _figure(given, pc_kwargs)
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
     arguments = layout.visual_arguments(
         visuals, "image", cmap="gray_r", vmin=low, vmax=high, interpolation="nearest"
@@ -118,7 +114,7 @@ def plot_samples(
 
 def _check_backend(backend: str | None) -> None:
     """Raise ValueError unless the backend is left out or can draw images."""
-    if backend is not None and backend != _BACKEND:
+    if backend is not None and not (isinstance(backend, str) and backend == _BACKEND):
         raise ValueError(
             f"backend must be '{_BACKEND}', got {described(backend)}: the other backends of "
             "arviz-plots cannot draw images; leave it out."
@@ -201,8 +197,8 @@ def _shape(values: NDArray[Any], shape: Any) -> tuple[int, int]:
     rows, columns = (check_count(f"shape[{k}]", size, 1) for k, size in enumerate(shape))
     if rows * columns != n_pixels:
         raise ValueError(
-            f"shape must have {n_pixels} pixels, as the states have, got {rows} x {columns} = "
-            f"{rows * columns}; correct it."
+            f"shape must have as many pixels as each of samples, {n_pixels}, got {rows} x "
+            f"{columns} = {rows * columns}; correct it."
         )
     return rows, columns
 
@@ -210,7 +206,7 @@ def _shape(values: NDArray[Any], shape: Any) -> tuple[int, int]:
 def _columns(images: NDArray[Any]) -> int:
     """Return the number of images side by side that makes the grid about square."""
     n, rows, columns = images.shape
-    return min(n, ceil(sqrt(n * rows / columns)))
+    return ceil(sqrt(n * rows / columns))
 
 
 def _mosaic(images: NDArray[Any], columns: int, *, with_gaps: bool) -> Floats:
@@ -232,6 +228,24 @@ def _figure_size(images: NDArray[Any], columns: int) -> tuple[float, float]:
     size *= min(_IMAGE_SIZE, _LARGEST / size.max())
     wide, high = np.maximum(size, _SMALLEST)
     return float(wide), float(high)
+
+
+def _figure(figure_kwargs: Mapping[str, Any], pc_kwargs: Mapping[str, Any]) -> Any:
+    """Return a figure with one plot."""
+    arguments = layout.figure_arguments(figure_kwargs, _BACKEND, 1, 1)
+    try:
+        return layout.new_collection(
+            xr.Dataset({_NAME: 0.0}),
+            backend=layout.backend_name(_BACKEND),
+            figure_kwargs=arguments,
+            **pc_kwargs,
+        )
+    except (AttributeError, TypeError) as error:
+        raise ValueError(
+            "figure_kwargs must hold arguments of a matplotlib figure, and others must be "
+            f"arguments of PlotCollection.wrap, got {sorted([*figure_kwargs, *pc_kwargs])} "
+            f"({error}); correct them."
+        ) from error
 
 
 def _draw_image(da: Any, target: Any, *, image: Floats, **arguments: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from matplotlib import pyplot as plt
 
 import pm_evidence as pe
 from pm_evidence import estimators
@@ -132,6 +133,20 @@ def latent(dt=None, model=None, **options):
     return pe.sample_latent(
         result if dt is None else dt, built if model is None else model, **options
     )
+
+
+def train_rbm(**options):
+    """``pe.train_rbm`` with few updates."""
+    return pe.train_rbm(**{"n_updates": 2, "random_seed": 1, "progressbar": False, **options})
+
+
+def plot_samples(**options):
+    """``pe.plot_samples``, whose figure is closed; another backend cannot draw it."""
+    plt.switch_backend("agg")
+    try:
+        return pe.plot_samples(**options)
+    finally:
+        plt.close("all")
 
 
 # What is called, and good arguments for all that may be wrong.
@@ -285,6 +300,33 @@ GOOD = {
         },
     ),
     "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
+    "train_rbm": (
+        train_rbm,
+        {
+            "data": np.eye(4),
+            "n_hidden": 2,
+            "algorithm": "pcd",
+            "steps": 1,
+            "n_updates": 2,
+            "batch_size": 2,
+            "learning_rate": 0.1,
+            "linear_decay": False,
+            "weight_decay": 0.0,
+            "n_chains": 3,
+            "random_seed": 1,
+        },
+    ),
+    "plot_samples": (
+        plot_samples,
+        {
+            "samples": np.eye(4),
+            "shape": (2, 2),
+            "n_columns": 2,
+            "backend": None,
+            "visuals": None,
+            "figure_kwargs": None,
+        },
+    ),
     "plot_compare": (pe.plot_compare, {"models": {"a": EVIDENCE, "b": EVIDENCE}, **PLOT}),
     "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
     "plot_schedule": (pe.plot_schedule, {"dt": result, **PLOT}),

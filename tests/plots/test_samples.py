@@ -177,11 +177,17 @@ def test_the_default_backend_of_arviz_does_not_matter(monkeypatch):
         ([["a", "b"]], {}, "samples must hold real numbers or booleans"),
         ([[1, 2], [3]], {}, "samples must be an array"),
         (np.zeros((2, 180)), {}, r"is 180 and no square; pass .* such as \(12, 15\)"),
-        (np.zeros((2, 180)), {"shape": (10, 10)}, r"180 pixels, .* got 10 x 10 = 100"),
+        (np.zeros((2, 180)), {"shape": (10, 10)}, r"as each of samples, 180, got 10 x 10 = 100"),
         (np.zeros((2, 16)), {"shape": 4}, r"shape must be two numbers, got 4"),
         (np.zeros((2, 16)), {"shape": (4, 4.0)}, r"shape\[1\] must be a whole number"),
         (np.zeros((2, 16)), {"n_columns": 0}, "n_columns must be a whole number of at least 1"),
         (np.zeros((2, 16)), {"visuals": {"images": False}}, r"got \['images'\]; rename"),
+        (
+            np.zeros((2, 16)),
+            {"figure_kwargs": {"size": 3}},
+            r"figure_kwargs must hold arguments of .* got \['figsize', 'size'\]",
+        ),
+        (np.zeros((2, 16)), {"backend": np.zeros(2)}, "backend must be 'matplotlib', got an array"),
         (xr.DataTree(), {}, r"variable 'v' .* got the variables \(none\)"),
         (tree(np.zeros((2, 2, 4)), ("draw", "chain", "x")), {}, "must have the variable 'v'"),
         (

@@ -26,6 +26,8 @@ Singles = NDArray[np.float32]
 REPORT_EVERY = 50  # updates between two reports
 _ALGORITHMS = ("cd", "pcd")
 _BATCH = 100
+# Larger numbers are mistakes: the training would not end, or not fit in memory.
+_MOST_STEPS, _MOST_ROWS = 10**9, 10**6
 # Standard deviation of the first weights (Hinton 2010, section 8).
 _FIRST_SD = 0.01
 # How data are made binary, by the range of their values.
@@ -91,10 +93,10 @@ class Training:
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algorithm, _ALGORITHMS)
         for name in ("steps", "n_updates"):
-            check_count(name, getattr(self, name), 1)
+            check_count(name, getattr(self, name), 1, _MOST_STEPS)
         for name in ("batch_size", "n_chains"):
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), 1)
+                check_count(name, getattr(self, name), 1, _MOST_ROWS)
         check_positive("learning_rate", self.learning_rate)
         check_flag("linear_decay", self.linear_decay)
         if check_finite("weight_decay", self.weight_decay, 0.0) < 0.0:
