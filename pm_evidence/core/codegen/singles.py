@@ -26,9 +26,12 @@ _ROUND = 1.5 * 2.0**23  # a sum with it holds the other number, rounded, in its 
 _BIAS, _FRACTION = 127, 23  # of the exponents of single precision, and bits of the fraction
 # Minus the bits of a number, plus this, are those of its reciprocal within 12 %.
 _RECIPROCAL = 0x7EF311C3
-_SMALLEST = -126.0  # exponent of the smallest normal number
-# Coefficients of 2**x for x between -1/2 and 1/2; the series ends below the rounding error.
-_POWERS = tuple(log(2.0) ** k / factorial(k) for k in range(7, -1, -1))
+_SMALLEST = -87.0  # its exponential is a normal number
+# log 2 in two parts, the first of so few digits that its multiples are exact
+_LOG_2, _LOG_2_REST = 0.693359375, log(2.0) - 0.693359375
+# Coefficients for numbers between -log(2)/2 and log(2)/2, where the rest of the series is below the
+# rounding error.
+_EXP = tuple(1.0 / factorial(k) for k in range(7, -1, -1))
 
 
 def aligned(shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
@@ -136,11 +139,12 @@ class Singles:
         A power of two is split off, and the rest is computed by a series, with a relative error
         below 2e-7 (Cody and Waite 1980).
         """
-        scaled = (self * self.like(_LOG2_E)).larger(self.like(_SMALLEST))
-        shifted = scaled + self.like(_ROUND)
-        rest = scaled - (shifted - self.like(_ROUND))
-        total = self.like(_POWERS[0])
-        for coefficient in _POWERS[1:]:
+        x = self.larger(self.like(_SMALLEST))
+        shifted = x.fused(self.like(_LOG2_E), self.like(_ROUND))
+        minus = self.like(_ROUND) - shifted
+        rest = minus.fused(self.like(_LOG_2_REST), minus.fused(self.like(_LOG_2), x))
+        total = self.like(_EXP[0])
+        for coefficient in _EXP[1:]:
             total = total.fused(rest, self.like(coefficient))
         whole = shifted.words()
         exponent = (whole + whole.like(_BIAS)) << _FRACTION

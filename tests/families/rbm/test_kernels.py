@@ -1,0 +1,102 @@
+"""Block Gibbs and Metropolis leave the path invariant, and their reversals reverse them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.random import streams
+from pm_evidence.families.rbm.gibbs import BlockGibbs
+from pm_evidence.families.rbm.metropolis import UnitMetropolis
+from pm_evidence.families.rbm.path import BaseRatePath
+from pm_evidence.testing import check_kernel
+from tests.families.rbm.machines import bits, sine
+
+KINDS = {"full": BlockGibbs, "marginal": UnitMetropolis, "visible": UnitMetropolis}
+
+
+def rates(latent, low=0.2):
+    return np.linspace(low, 1.0 - low, 12 if latent == "marginal" else 16)
+
+
+@pytest.mark.parametrize("latent", KINDS)
+def test_it_is_a_kernel(latent):
+    """Invariance, reversal and streams, by the checks that users have for theirs."""
+    path = BaseRatePath(sine(base=rates(latent), latent=latent))
+    check_kernel(KINDS[latent](n_sweeps=2), path)
+
+
+@dataclass(frozen=True)
+class Misled(BlockGibbs):
+    """A planted error: units are drawn at another inverse temperature."""
+
+    def advance_many(self, path, state, beta, chains):
+        return super().advance_many(path, state, 0.8 * beta, chains)
+
+
+@dataclass(frozen=True)
+class NotReversed(BlockGibbs):
+    """A planted error: the layers of a reversed move are drawn in the same order."""
+
+    def reversed(self):
+        return self
+
+
+@pytest.mark.parametrize("kernel", [Misled(), NotReversed()])
+def test_planted_errors_are_found(kernel):
+    with pytest.raises(AssertionError):
+        check_kernel(kernel, BaseRatePath(sine(4, 3, base=np.full(4, 0.5))), n=20_000)
+
+
+@pytest.mark.parametrize("latent", KINDS)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_many_stages_are_stages_one_by_one(latent, backwards):
+    """States, densities and acceptance; another seeding in batches would change the numbers."""
+    path = BaseRatePath(sine(base=rates(latent), latent=latent))
+    kernel = KINDS[latent](backwards=backwards)
+    beta, seed = np.array([0.1, 0.5, 0.9]), np.random.SeedSequence(1)
+    one, ones = path.draw(50, np.random.SeedSequence(2)), streams(seed, 50)
+    acceptance = []
+    for value in beta:
+        one, info = kernel.advance(path, one, float(value), ones)
+        acceptance.append(info.acceptance)
+    many = streams(seed, 50)
+    batch = kernel.advance_many(path, path.draw(50, np.random.SeedSequence(2)), beta, many)
+    np.testing.assert_array_equal(batch.state.to_draws(), one.to_draws())
+    np.testing.assert_array_equal(batch.acceptance, acceptance)
+    np.testing.assert_array_equal(many, ones)
+    np.testing.assert_array_equal(batch.after.target[-1], one.log_density.target)
+    np.testing.assert_array_equal(batch.before.target[1:], batch.after.target[:-1])
+
+
+@pytest.mark.parametrize("latent", KINDS)
+def test_densities_that_are_carried_along(latent):
+    """Of a machine with several words of units; drift in single precision would show."""
+    machine = sine(150, 70, latent=latent, base="uniform")
+    path = BaseRatePath(machine)
+    state = path.draw(20, np.random.SeedSequence(1))
+    chains = streams(np.random.SeedSequence(2), 20)
+    for kernel in (KINDS[latent](), KINDS[latent](backwards=True)):
+        state, _ = kernel.advance(path, state, 0.9, chains)
+        fresh = path.at(state.to_draws()).log_density
+        np.testing.assert_allclose(state.log_density.target, fresh.target, atol=1e-4)
+        np.testing.assert_allclose(state.log_density.base, fresh.base, atol=1e-4)
+
+
+def test_a_population_that_is_given_stays_as_it_is():
+    path = BaseRatePath(sine(base="uniform"))
+    draws = bits(6, 28)
+    state = path.at(draws)
+    BlockGibbs().advance(path, state, 0.5, streams(np.random.SeedSequence(1), 6))
+    np.testing.assert_array_equal(state.to_draws(), draws)
+
+
+@pytest.mark.parametrize("kind", [BlockGibbs, UnitMetropolis])
+def test_settings(kind):
+    kernel = kind(n_sweeps=3)
+    assert kernel.settings() == {"n_sweeps": 3.0}
+    assert kernel.reversed() == replace(kernel, backwards=True)
+    assert kernel.reversed().reversed() == kernel
+    for wrong in ({"n_sweeps": 0}, {"n_sweeps": 1.5}, {"backwards": 1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            kind(**wrong)
