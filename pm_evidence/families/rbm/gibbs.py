@@ -1,28 +1,27 @@
 """Block Gibbs sampling of restricted Boltzmann machines: one layer given the other, in turn."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_flag
 from pm_evidence.core.codegen.singles import SINGLES, aligned
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lanes
+from pm_evidence.families.rbm.layers import Layer
 from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
-from pm_evidence.families.rbm.state import LogDensities, Units
+from pm_evidence.families.rbm.state import WORD, LogDensities, Units
+from pm_evidence.families.rbm.sweeps import SweepSettings
 
-__all__ = ["BlockGibbs"]
+__all__ = ["BlockGibbs", "draw_layers", "log_densities"]
 
 Floats = NDArray[np.float64]
 
-_MOST_SWEEPS = 1_000_000
-
 
 @dataclass(frozen=True)
-class BlockGibbs:
+class BlockGibbs(SweepSettings):
     """Draws all hidden units given the visible ones, and then all visible units given those.
 
     Parameters
@@ -37,21 +36,6 @@ class BlockGibbs:
     Products of states with weights are sums of single precision, and weights of paths are of double
     precision. Each chain draws from its own stream only.
     """
-
-    n_sweeps: int = 1
-    backwards: bool = False
-
-    def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        check_flag("backwards", self.backwards)
-
-    def reversed(self) -> Self:
-        """Return the kernel that draws the layers in the opposite order."""
-        return replace(self, backwards=not self.backwards)
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of sweeps."""
-        return {"n_sweeps": float(self.n_sweeps)}
 
     def advance(
         self, path: Any, state: Units, beta: float, streams: NDArray[np.uint64]
@@ -70,21 +54,77 @@ class BlockGibbs:
         # log densities before the first stage and after each
         found = np.empty((n_stages + 1, 2, n))
         found[0] = state.log_density.target, state.log_density.base
-        visible, hidden = zip(target.layers, state.layers, strict=True)
-        first, second = (visible, hidden) if self.backwards else (hidden, visible)
-        room = (
-            aligned((TABLES, ENTRIES, COLUMNS)),
-            aligned((n, first[0].bias.size)),
-            aligned((n, second[0].bias.size)),
-            np.empty((n, 2)),
-        )
-        layers = tuple(first[0]), tuple(second[0])
-        _go(layers, (first[1], second[1]), beta, self.n_sweeps, streams, room, found[1:])
+        draw_layers(target.layers, state.layers, beta, self, streams, found[1:])
         before = LogDensities(found[:-1, 0], found[:-1, 1])
         after = LogDensities(found[1:, 0], found[1:, 1])
         moved = replace(state, log_density=LogDensities(found[-1, 0], found[-1, 1]))
         n_evaluations = 2 * n * self.n_sweeps * n_stages
         return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
+
+
+def draw_layers(
+    layers: tuple[Layer, Layer],
+    units: tuple[NDArray[np.uint64], ...],
+    beta: Floats,
+    kernel: SweepSettings,
+    streams: NDArray[np.uint64],
+    found: Floats,
+) -> None:
+    """Draw both layers in place, in the order and as often as a kernel says.
+
+    Parameters
+    ----------
+    layers : tuple of two layers
+        Visible and hidden.
+    units : tuple of two ndarray, each of shape (n, n_words)
+        Units of both layers; they are overwritten.
+    beta : ndarray, shape (n_stages,)
+        Inverse temperatures.
+    kernel : SweepSettings
+        Its settings.
+    streams : ndarray, shape (n, 4)
+        Streams of the chains.
+    found : ndarray, shape (n_stages, 2, n)
+        Receives the log densities of target and reference after each stage, in nats.
+    """
+    n, steps = len(streams), -1 if not kernel.backwards else 1
+    (first, second), ordered = layers[::steps], units[::steps]
+    room = (
+        aligned((TABLES, ENTRIES, COLUMNS)),
+        aligned((n, first.bias.size)),
+        aligned((n, second.bias.size)),
+        np.empty((n, 2)),
+    )
+    _go((tuple(first), tuple(second)), ordered, beta, kernel.n_sweeps, streams, room, found)
+
+
+def log_densities(layers: tuple[Layer, Layer], units: tuple[NDArray[np.uint64], ...]) -> Floats:
+    """Return ``a'v + b'h + v'Wh`` of states, shape ``(n,)``; see ``draw_layers``."""
+    (visible, hidden), (v, h) = layers, units
+    out = np.empty(len(v))
+    room = aligned((TABLES, ENTRIES, COLUMNS)), aligned((len(v), visible.bias.size))
+    _add_up(visible.weights, visible.bias, hidden.bias, v, h, room, out)
+    return out
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _add_up(weights, visible_bias, hidden_bias, v, h, room, out):
+    tables, inputs = room
+    multiply(h, weights, visible_bias, tables, inputs)
+    for m in range(out.size):
+        out[m] = _sum_of(inputs[m], v[m]) + _sum_of(hidden_bias, h[m])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _sum_of(numbers, words):
+    """Return the sum of the numbers of the units that are on."""
+    total = 0.0
+    for word in range(words.size):
+        bits = words[word]
+        for k in range(WORD):
+            if (bits >> nb.uint64(k)) & nb.uint64(1):
+                total += nb.float64(numbers[word * WORD + k])
+    return total
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

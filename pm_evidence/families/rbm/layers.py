@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.families.rbm.state import WORD, pack
 
-__all__ = ["Layer", "layer_of"]
+__all__ = ["Layer", "blended", "layer_of"]
 
 
 class Layer(NamedTuple):
@@ -39,3 +39,12 @@ def layer_of(weights: NDArray[Any], bias: NDArray[Any], base: NDArray[Any]) -> L
     full, biases, bases = aligned((rows, columns)), aligned((columns,)), aligned((columns,))
     full[:n_other, :n_units], biases[:n_units], bases[:n_units] = weights, bias, base
     return Layer(full, biases, bases, pack(np.ones((1, n_units), np.uint8))[0])
+
+
+def blended(first: Layer, last: Layer, share: float) -> Layer:
+    """Return the layer whose weights and biases are a share of the way between those of two."""
+    weights, bias = aligned(first.weights.shape), aligned(first.bias.shape)
+    for out, a, b in ((weights, first.weights, last.weights), (bias, first.bias, last.bias)):
+        np.multiply(b - a, np.float32(share), out=out)
+        out += a
+    return Layer(weights, bias, first.base, first.there)

@@ -2,30 +2,29 @@
 
 from dataclasses import dataclass, replace
 from math import log
-from typing import Any, Self
+from typing import Any
 
 import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_flag
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import uniform
 from pm_evidence.families.rbm.flips import factor_of_flip, flip, log_sum
 from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
 from pm_evidence.families.rbm.state import WORD, LogDensities, Units
+from pm_evidence.families.rbm.sweeps import SweepSettings
 
 __all__ = ["UnitMetropolis"]
 
 Floats = NDArray[np.float64]
 
-_MOST_SWEEPS = 1_000_000
 _TOGETHER = 8  # chains whose probabilities stay in the fastest cache
 
 
 @dataclass(frozen=True)
-class UnitMetropolis:
+class UnitMetropolis(SweepSettings):
     """Proposes to flip each unit of the layer in turn, and accepts by Metropolis' rule.
 
     Parameters
@@ -40,21 +39,6 @@ class UnitMetropolis:
     Habeck (2017), section 6.3. The inputs of the units that are summed out are computed anew after
     every sweep, so that rounding errors of single precision do not accumulate.
     """
-
-    n_sweeps: int = 1
-    backwards: bool = False
-
-    def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        check_flag("backwards", self.backwards)
-
-    def reversed(self) -> Self:
-        """Return the kernel that visits units in the opposite order."""
-        return replace(self, backwards=not self.backwards)
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of sweeps."""
-        return {"n_sweeps": float(self.n_sweeps)}
 
     def advance(
         self, path: Any, state: Units, beta: float, streams: NDArray[np.uint64]

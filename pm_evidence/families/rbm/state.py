@@ -1,7 +1,7 @@
 """Populations of restricted Boltzmann machines, one bit per unit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -66,7 +66,7 @@ class Units:
     def take(self, index: NDArray[np.int64]) -> Self:
         """Return the members at ``index`` as a new population."""
         layers = tuple(layer[index] for layer in self.layers)
-        return type(self)(layers, self.sizes, self.log_density.take(index))
+        return replace(self, layers=layers, log_density=self.log_density.take(index))
 
     def join(self, others: Sequence[Self]) -> Self:
         """Return this population followed by ``others``."""
@@ -75,7 +75,7 @@ class Units:
             np.concatenate(words) for words in zip(*(part.layers for part in parts), strict=True)
         )
         log_density = LogDensities.joined([part.log_density for part in parts])
-        return type(self)(layers, self.sizes, log_density)
+        return replace(self, layers=layers, log_density=log_density)
 
     def to_draws(self) -> Bits:
         """Return the units of all layers in their order, shape ``(n, n_units)``."""
