@@ -112,7 +112,7 @@ def exact_log_z(W: Any, a: Any, b: Any, beta: float = 1.0, base: Any = None) -> 
     over i of ``1 + exp(a_i + (W h)_i)``. The path is the geometric one of Salakhutdinov and Murray
     (2008) between a base-rate model, with visible biases ``base``, and the machine, except that
     base-rate model and machine share the hidden units here. The sum over 2**20 states of 784 units
-    takes about 15 s; memory does not grow with the number of states.
+    takes 5 to 15 s; memory does not grow with the number of states.
 
     Examples
     --------
@@ -131,18 +131,20 @@ def exact_log_z(W: Any, a: Any, b: Any, beta: float = 1.0, base: Any = None) -> 
 def exact_moments(W: Any, a: Any, b: Any, beta: float = 1.0, base: Any = None) -> BoltzmannMoments:
     """Return log Z, mean and variance of the energy, and the probabilities of all units.
 
-    Parameters, their checks and the path are those of `exact_log_z`.
-
     Parameters
     ----------
-    W : array_like, shape (n_visible, n_hidden)
-        Weights.
-    a, b : array_like, shape (n_visible,) and (n_hidden,)
-        Biases of the visible and of the hidden units.
-    beta : float
-        Point of the path.
-    base : array_like, shape (n_visible,), optional
-        Visible biases of a base-rate model; zeros by default.
+    W, a, b, beta, base
+        As in `exact_log_z`.
+
+    Returns
+    -------
+    BoltzmannMoments
+        Exact up to rounding, at the point ``beta`` of the path of `exact_log_z`.
+
+    Raises
+    ------
+    ValueError
+        As `exact_log_z`.
 
     Notes
     -----
@@ -165,7 +167,7 @@ def exact_moments(W: Any, a: Any, b: Any, beta: float = 1.0, base: Any = None) -
 
 
 def log_marginal(v: Any, W: Any, a: Any, b: Any) -> Floats:
-    """Return ``log sum_h exp(-E(v, h))`` of visible states, shape ``(n,)``, in nats.
+    """Return ``log sum_h exp(-E(v, h))`` of visible states.
 
     The mean over data less `exact_log_z` is the average log likelihood.
 
@@ -175,6 +177,16 @@ def log_marginal(v: Any, W: Any, a: Any, b: Any) -> Floats:
         States, of 0 and 1 or booleans.
     W, a, b : array_like
         As in `exact_log_z`.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Logs of unnormalised probabilities, in nats.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, a state is not binary, or a parameter is not finite.
 
     Examples
     --------

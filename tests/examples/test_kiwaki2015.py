@@ -39,16 +39,16 @@ def test_exact_figures_are_for_small_machines_only():
 
 def test_script_saves_what_it_prints(data_folder, tmp_path, capsys):
     """Quick, and with one machine: the others take the same way."""
-    table = script.main(tmp_path / "rbms", quick=True, names=("pcd20",), folder=data_folder)
-    assert list(table.index) == ["pcd20"]
-    with np.load(tmp_path / "rbms" / "pcd20.npz") as saved:
+    table = script.main(tmp_path / "rbms", quick=True, names=("cd1_20",), folder=data_folder)
+    assert list(table.index) == ["cd1_20"]
+    with np.load(tmp_path / "rbms" / "cd1_20.npz") as saved:
         parameters = [saved[name] for name in ("W", "visible_bias", "hidden_bias")]
     assert [x.shape for x in parameters] == [(784, 20), (784,), (20,)]
-    assert table["log_z"]["pcd20"] == pytest.approx(exact_log_z(*parameters), abs=1e-9)
+    assert table["log_z"]["cd1_20"] == pytest.approx(exact_log_z(*parameters), abs=1e-9)
     # 500 updates are better than independent pixels
-    assert -205.85 < table["test_log_likelihood"]["pcd20"] < -150.0
+    assert -205.85 < table["test_log_likelihood"]["cd1_20"] < -150.0
     out = capsys.readouterr().out
-    assert "independent pixels: -205.85 nats" in out and "pcd20: trained in" in out
+    assert "independent pixels: -205.85 nats" in out and "cd1_20: trained in" in out
 
 
 @pytest.mark.slow
