@@ -39,6 +39,8 @@ from pm_evidence.results import (
 )
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
+from pm_evidence.samplers.planning import SM08, Linear
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.state_space.api import StateSpace
@@ -46,8 +48,10 @@ from pm_evidence.targets.estimated.state_space.api import StateSpace
 __all__ = [
     "AIS",
     "AISEL",
+    "GMS13",
     "HMC",
     "RBM",
+    "SM08",
     "SMC",
     "Cycle",
     "DiscreteGibbs",
@@ -55,6 +59,7 @@ __all__ = [
     "Gaussian",
     "IntegerWalk",
     "Ising",
+    "Linear",
     "LogEvidence",
     "ModelError",
     "NativeTarget",
@@ -64,6 +69,7 @@ __all__ = [
     "RandomEffects",
     "RandomWalk",
     "StateSpace",
+    "VarOpt",
     "attach_evidence",
     "bayes_factor",
     "compare",

@@ -22,7 +22,8 @@ from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
-from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule, Schedule
+from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
+from pm_evidence.samplers.planning import ADAPTIVE, SM08, FixedSchedule, Linear, Schedule
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
@@ -45,6 +46,13 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 _SAMPLERS: dict[str, type[Any]] = {"smc": SMC, "ais": AIS, "aisel": AISEL}
+_SCHEDULES: dict[str, Any] = {
+    "adaptive": ADAPTIVE,
+    "linear": Linear,
+    "sm08": SM08,
+    "gms13": GMS13,
+    "varopt": VarOpt,
+}
 # What a sampler gives itself whose blocks another one runs.
 _OF_EVERY_SAMPLER = ("name", "default_draws", "n_seeds", "annealer", "likelihood_moves")
 
@@ -65,7 +73,6 @@ _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
 _MOST_CORES = 10_000
 _ADDRESSES = 2**47  # bytes that a process can address
 _ABSURD = 10**12  # GiB
-_NAMED_STAGES = 200  # of a named schedule, for AIS that is given no number
 # The error in nats at which a run ends by default.
 TARGET_MCSE = 0.02
 # Without a limit of the user's, this many times the draws of the first round: for an error that
@@ -154,11 +161,29 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
     return sampler
 
 
-def chosen_schedule(schedule: str | Sequence[float] | Floats, sampler: Sampler) -> Schedule:
-    """Return the schedule asked for."""
-    if isinstance(schedule, str) and schedule == "adaptive":
-        return ADAPTIVE
-    return FixedSchedule(fixed_schedule(schedule, sampler.annealer.n_stages or _NAMED_STAGES))
+def chosen_schedule(
+    schedule: str | Schedule | Sequence[float] | Floats, sampler: Sampler
+) -> Schedule:
+    """Return the schedule that the user asks for by name, as an object or by its values.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, the values do not rise from 0 to 1, or the number of stages of the
+        sampler does not fit the schedule.
+    """
+    chosen: Any = schedule
+    if isinstance(schedule, str):
+        chosen = _SCHEDULES.get(schedule, schedule)
+    if isinstance(chosen, type) and hasattr(chosen, "plan"):
+        chosen = chosen()
+    if not callable(getattr(chosen, "plan", None)):
+        return FixedSchedule(fixed_schedule(chosen))
+    n_stages = sampler.annealer.n_stages
+    if isinstance(chosen, VarOpt) and n_stages is not None:
+        chosen.check(n_stages)
+    named: Schedule = chosen
+    return named
 
 
 def checked_cores(cores: int | None) -> int:

@@ -36,6 +36,7 @@ from pm_evidence.runs.estimated import kernel_of_prior, with_particles
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.starts import starts_from
+from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.model.cache import target_of
 
@@ -51,7 +52,7 @@ def sample_evidence(
     *,
     method: str | Sampler = "auto",
     draws: int | None = None,
-    schedule: str | Sequence[float] | Floats = "adaptive",
+    schedule: str | Schedule | Sequence[float] | Floats = "adaptive",
     kernel: str | Kernel = "auto",
     reference: str = "prior",
     potentials: str = "likelihood",
@@ -83,8 +84,10 @@ def sample_evidence(
         How many posterior draws, or paths in each direction, the first round makes in all: 3,200
         by default for SMC (200 on each of 16 islands), 1,000 for AIS and AISEL. With islands each
         makes at least two chains (20 draws for the default of ``pe.SMC``).
-    schedule : str or array_like
-        ``"adaptive"``, ``"linear"``, ``"sm08"``, or inverse temperatures that rise from 0 to 1.
+    schedule : str, schedule or array_like
+        ``"adaptive"``; ``"linear"``, ``"sm08"``, ``"gms13"`` or ``"varopt"`` with the ``n_stages``
+        of the sampler; a schedule with its own options, such as ``pe.VarOpt(largest_step=0.01)``;
+        or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
         What moves the continuous variables: ``"auto"`` (HMC where there is a gradient),
         ``"hmc"``, ``"random_walk"``, or a kernel object. Discrete variables with small support

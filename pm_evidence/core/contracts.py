@@ -12,6 +12,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.schedule import PathVariance, UsedSchedule
+
 __all__ = [
     "NOISY_VARIANCE",
     "AnnealingSetup",
@@ -228,6 +230,10 @@ class Plan:
         Density (or gradient) evaluations that the plan cost.
     population : State, optional
         The pilot's last population, at beta 1.
+    schedule : UsedSchedule, optional
+        How the inverse temperatures were found; None if a user gave them.
+    path_variance : PathVariance, optional
+        Variance of the energy along the path, as the pilot found it.
     """
 
     beta: Floats
@@ -235,6 +241,8 @@ class Plan:
     fit: Any = None
     population: Any = None
     n_evaluations: int = 0
+    schedule: UsedSchedule | None = None
+    path_variance: PathVariance | None = None
 
     @property
     def n_stages(self) -> int:

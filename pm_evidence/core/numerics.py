@@ -72,7 +72,7 @@ def moments(table: Floats) -> tuple[Floats, Floats]:
     return mean, var
 
 
-def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
+def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats, Floats]:
     """Add rows of log weights to ``start`` one after another.
 
     Returns
@@ -81,19 +81,22 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats]:
         Sum of ``start`` and all rows.
     share : ndarray, shape (m,)
         ``ess_share`` of each row.
+    accumulated : ndarray, shape (m,)
+        ``ess_share`` of the sum of ``start`` and all rows up to each.
     """
-    log_weight, share = start.copy(), np.empty(len(steps))
-    _add_up(log_weight, steps, share)
-    return log_weight, share
+    log_weight, (share, accumulated) = start.copy(), np.empty((2, len(steps)))
+    _add_up(log_weight, steps, share, accumulated)
+    return log_weight, share, accumulated
 
 
 @_compiled
-def _add_up(log_weight: Any, steps: Any, share: Any) -> None:
+def _add_up(log_weight: Any, steps: Any, share: Any, accumulated: Any) -> None:
     weight = np.empty(log_weight.size)
     for k in range(steps.shape[0]):
         for c in range(log_weight.size):
             log_weight[c] += steps[k, c]
         share[k] = _ess_share(steps[k], weight)
+        accumulated[k] = _ess_share(log_weight, weight)
 
 
 @_compiled

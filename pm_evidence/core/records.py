@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_text, described, real_number
 from pm_evidence.core.concise import concise, decimals
 from pm_evidence.core.html import facts
+from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import with_pointer
 
 __all__ = ["BlockRecord", "LogEvidence", "Role", "RunRecord", "StageTrace"]
@@ -137,12 +138,27 @@ class StageTrace:
         Effective sample size of the incremental weights, as a share of the population (0 to 1).
     acceptance : ndarray
         Mean acceptance probability of the moves at ``beta[k + 1]``.
+    path_ess : ndarray, optional
+        Effective sample size of the accumulated weights at the end of the stage, as a share of the
+        population (0 to 1). Paths accumulate weights from their start, so that on reverse paths
+        this is the share at ``beta[k]``; populations accumulate them from the last resampling. NaN
+        if left out.
+
+    Notes
+    -----
+    Both shares are ``(sum w)**2 / (n sum w**2)``, which is Kiwaki (2015), Eq. 5: ``1 / (1 + s**2)``
+    with ``s**2`` the variance of the weights divided by their mean.
     """
 
     energy_mean: Floats
     energy_var: Floats
     ess: Floats
     acceptance: Floats
+    path_ess: Floats = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.path_ess is None:
+            object.__setattr__(self, "path_ess", np.full(np.shape(self.ess), np.nan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +248,11 @@ class RunRecord:
     blocks: Mapping[Role, Sequence[BlockRecord]]
     settings: Mapping[str, Floats] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def schedule(self) -> UsedSchedule:
+        """The schedule: inverse temperatures, how they were found, and the predicted variance."""
+        return UsedSchedule.of(self.beta, self.info)
 
     def of(self, role: Role) -> tuple[BlockRecord, ...]:
         """Return the blocks of a role; empty if the run has none."""

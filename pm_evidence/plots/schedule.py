@@ -23,6 +23,7 @@ _PANELS = {
     "ess": ("ESS of each step", "effective sample size (share)"),
     "acceptance": ("Acceptance", "acceptance probability"),
     "energy_mean": ("Mean energy", "mean energy (nats)"),
+    "path_ess": ("ESS of all steps so far", "effective sample size (share)"),
 }
 # A stage is good above the first value and bad below the second one. An effective sample size of
 # half of the population is the usual threshold for resampling; at a tenth, 1,000 particles are
@@ -41,11 +42,13 @@ def plot_schedule(
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> "PlotCollection":
-    """Plot inverse temperature, sample size, acceptance and energy against the stage.
+    """Plot inverse temperature, sample sizes, acceptance and energy against the stage.
 
     With a good schedule the effective sample size is about the same at all stages. A dip shows
     where the schedule needs more stages, and a low acceptance rate where the kernel needs other
     settings. Stages above the dashed lines are good, and those below the dotted lines are bad.
+    Runs of independent paths have a fifth panel: the effective sample size of the weights that
+    the paths have accumulated so far, which falls most where most of the error arises.
 
     Parameters
     ----------
@@ -66,7 +69,8 @@ def plot_schedule(
     -------
     PlotCollection
         With one plot per variable of the group ``annealing``: ``beta``, ``ess``,
-        ``acceptance``, ``energy_mean``. Call its ``show`` or ``savefig``.
+        ``acceptance``, ``energy_mean``, and ``path_ess`` unless it equals ``ess``. Call its
+        ``show`` or ``savefig``.
 
     Raises
     ------
@@ -84,9 +88,13 @@ def plot_schedule(
     of a stage on forward paths, the end of a stage on reverse paths. Islands also have an energy at
     the end.
 
-    The effective sample size is that of the weights of a single step, for all methods and in both
-    directions. It shows whether the step is short enough. It does not show how many paths carry the
-    weight of a whole run; the status of the estimates depends on that.
+    ``ess`` is the effective sample size of the weights of a single step, for all methods and in
+    both directions. It shows whether the step is short enough. ``path_ess`` is that of the weights
+    accumulated over all steps so far, ``1 / (1 + s**2)`` with ``s**2`` the relative variance of the
+    weights (Kiwaki 2015, Eq. 5 and Fig. 4). Reverse paths accumulate theirs from the last stage to
+    the first, so that it is drawn where each of their stages ends, at the left. Both are averages
+    over blocks of paths. Populations that are resampled at every stage have no weights from earlier
+    ones: both sizes are then equal, and the second is not drawn.
 
     The energy is drawn on a logarithmic axis when it is positive throughout and spans more than
     two decades; the label of the axis says so. The bokeh backend of arviz-plots always has a linear
@@ -101,7 +109,9 @@ def plot_schedule(
     collection = layout.new_collection(
         data,
         backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 4, 2),
+        figure_kwargs=layout.figure_arguments(
+            figure_kwargs, backend, 4 if schema.PATH_ESS not in data else 6, 2
+        ),
         **pc_kwargs,
     )
     _draw_references(collection, visuals)
@@ -119,42 +129,62 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
             "what sample_evidence returned."
         )
     datasets = [_drawn(name, run) for name, run in runs.items()]
+    if not any(_has_weights(data) for data in datasets):
+        datasets = [data.drop_vars(schema.PATH_ESS) for data in datasets]
     if len(datasets) == 1:
         return datasets[0]
     names = xr.DataArray(np.array(list(runs), dtype=np.str_), dims="model", name="model")
     return xr.concat(datasets, dim=names, join="outer")
 
 
+def _has_weights(data: xr.Dataset) -> bool:
+    """Return whether a run accumulates weights over more than one step."""
+    forward = data.sel({schema.DIRECTION: [Role.FORWARD.value]})
+    path_ess = forward[schema.PATH_ESS]
+    return bool(path_ess.notnull().any()) and not np.array_equal(
+        path_ess.values, forward["ess"].values, equal_nan=True
+    )
+
+
 def _drawn(name: str, run: Any) -> xr.Dataset:
     """Return each quantity by stage, from 0 (before the first stage) to the last stage."""
     parameter = f"dt[{name!r}]" if name else "dt"
     group = group_of(run, schema.ANNEALING, parameter)
+    if schema.PATH_ESS not in group:  # blocks without it, or a file of an earlier version
+        group = group.assign({schema.PATH_ESS: xr.full_like(group["ess"], np.nan)})
     data = group[list(_PANELS)]
     data = data.where(np.isfinite(data)).drop_attrs()
-    beta, stages = data["beta"], data.drop_vars("beta")
-    n_stages = stages.sizes[schema.STAGE]
-    ends = stages.assign_coords({schema.STAGE: np.arange(1, n_stages + 1)})
-    begins = stages["energy_mean"].assign_coords({schema.STAGE: np.arange(n_stages)})
-    energies = [
-        (begins if direction == Role.FORWARD else ends["energy_mean"])
-        .sel({schema.DIRECTION: [direction]})
-        .reindex({schema.STAGE: np.arange(n_stages + 1)})
-        for direction in data[schema.DIRECTION].values
-    ]
-    energy = xr.concat(energies, dim=schema.DIRECTION)
+    n_stages = data.sizes[schema.STAGE]
+    every = {schema.STAGE: np.arange(n_stages + 1)}
+    energy = _placed(data["energy_mean"], begins=Role.FORWARD)
     if schema.ENERGY_END in group:
         last = energy[schema.STAGE] == n_stages
         energy = energy.where(~last | energy.notnull(), group[schema.ENERGY_END])
+    ends = data[["ess", "acceptance"]].assign_coords({schema.STAGE: np.arange(1, n_stages + 1)})
     # beta gets a direction as well, because arviz-plots would give it a separate legend entry
     return xr.Dataset(
         {
-            "beta": beta.rename({schema.BETA_POINT: schema.STAGE})
-            .assign_coords({schema.STAGE: np.arange(n_stages + 1)})
+            "beta": data["beta"]
+            .rename({schema.BETA_POINT: schema.STAGE})
+            .assign_coords(every)
             .expand_dims({schema.DIRECTION: data[schema.DIRECTION]}),
-            **ends[["ess", "acceptance"]].reindex({schema.STAGE: np.arange(n_stages + 1)}),
+            **ends.reindex(every),
             "energy_mean": energy,
+            schema.PATH_ESS: _placed(data[schema.PATH_ESS], begins=Role.REVERSE),
         }
     )
+
+
+def _placed(values: xr.DataArray, *, begins: Role) -> xr.DataArray:
+    """Return values by stage from 0 to the last, those of one direction where stages begin."""
+    n_stages = values.sizes[schema.STAGE]
+    parts = [
+        values.sel({schema.DIRECTION: [direction]})
+        .assign_coords({schema.STAGE: np.arange(n_stages) + (direction != begins)})
+        .reindex({schema.STAGE: np.arange(n_stages + 1)})
+        for direction in values[schema.DIRECTION].values
+    ]
+    return xr.concat(parts, dim=schema.DIRECTION)
 
 
 def _aesthetics(data: xr.Dataset) -> dict[str, list[str]]:
@@ -201,6 +231,8 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
     n_stages = data.sizes[schema.STAGE] - 1
     margin = max(0.1, 0.03 * n_stages)
     for name, (title, text) in _PANELS.items():
+        if name not in data:
+            continue
         frame = layout.frame_of(name)
         wide = name == "energy_mean" and _is_wide(data[name])
         text = "mean energy (nats, logarithmic scale)" if wide else text
@@ -209,7 +241,7 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
         collection.map(draw.set_xlim, "xlim", limits=(-margin, n_stages + margin), **frame)
         if collection.backend == "matplotlib":
             collection.map(_whole_stages, "whole_stages", **frame)
-        if name != "energy_mean":
+        if name != "energy_mean":  # all others are shares
             collection.map(draw.set_ylim, "ylim", limits=(-0.03, 1.03), **frame)
         elif wide:
             collection.map(draw.set_yscale, "yscale", scale="log", **frame)

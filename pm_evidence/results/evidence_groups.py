@@ -97,6 +97,8 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
     for name, units in schema.TRACE_UNITS.items():
         values = np.stack([trace[name] for trace in traces])
+        if name == schema.PATH_ESS and np.isnan(values).all():
+            continue
         variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
     ends = np.array([np.mean([item.end[0] for item in blocks]) for blocks in directions.values()])
     if np.isfinite(ends).any():
@@ -144,6 +146,8 @@ def _block_traces(role: Role, blocks: Sequence[BlockRecord], stage: str) -> dict
     variables: dict[str, Any] = {}
     for name, units in schema.TRACE_UNITS.items():
         rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
+        if name == schema.PATH_ESS and np.isnan(rows).all():
+            continue
         variables[f"{role}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
     for side, name in enumerate(("energy_mean", "energy_var")):
         ends = np.array([item.end[side] for item in blocks], np.float64)

@@ -195,10 +195,7 @@ class _Reader:
         origin: list[Any] = [None] * len(index)
         if role == Role.REVERSE and schema.ORIGIN in self.work:
             origin = self._parts(self.whole(schema.ORIGIN, path), schema.ORIGIN, path, index)
-        traces = [
-            self.of_annealing(f"{role}_{name}", block, schema.stage_of(role))
-            for name in schema.TRACE_UNITS
-        ]
+        traces = self._traces(role)
         ends = [
             self.of_annealing(f"{role}_{name}_end", block) for name in ("energy_mean", "energy_var")
         ]
@@ -223,6 +220,16 @@ class _Reader:
             )
             for i in range(len(index))
         )
+
+    def _traces(self, role: Role) -> list[NDArray[Any]]:
+        """Return the diagnostics of all blocks of a role, each ``(n_blocks, n_stages)``."""
+        dims, found = (f"{role}_block", schema.stage_of(role)), {}
+        for name in schema.TRACE_UNITS:
+            if name != schema.PATH_ESS or f"{role}_{name}" in self.annealing:
+                found[name] = self.of_annealing(f"{role}_{name}", *dims)
+            else:  # a block without it, or a file of an earlier version
+                found[name] = np.full(found["ess"].shape, np.nan)
+        return list(found.values())
 
     def _parts(
         self, values: NDArray[Any], key: str, dim: str, index: NDArray[Any]

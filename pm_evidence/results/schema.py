@@ -31,6 +31,7 @@ __all__ = [
     "NATS",
     "OBSERVED_DATA",
     "ORIGIN",
+    "PATH_ESS",
     "POSTERIOR",
     "RANDOM_SEED",
     "RECOMMENDED",
@@ -44,8 +45,9 @@ __all__ = [
     "stage_of",
 ]
 
-# 2 adds the trace of each block and the origin of each posterior draw. Names of 1 are unchanged.
-SCHEMA_VERSION = "2"
+# 2 adds the trace of each block and the origin of each posterior draw; 3 adds ``path_ess`` and the
+# facts of the schedule. Names of earlier versions are unchanged.
+SCHEMA_VERSION = "3"
 FIRST_WITH_RECORDS = 2
 INFERENCE_LIBRARY = "pm_evidence"
 
@@ -82,7 +84,15 @@ ORIGIN = "reverse_path_origin"
 
 # Diagnostics of every stage, averaged over blocks (``energy_mean``) and of each block
 # (``forward_energy_mean``, ...), with their units.
-TRACE_UNITS = {"energy_mean": "nats", "energy_var": "nats^2", "ess": "share", "acceptance": "share"}
+TRACE_UNITS = {
+    "energy_mean": "nats",
+    "energy_var": "nats^2",
+    "ess": "share",
+    "acceptance": "share",
+    "path_ess": "share",
+}
+# The diagnostic that is left out where no block has it.
+PATH_ESS = "path_ess"
 # Mean energy of the populations at the end of the path, where blocks are populations.
 ENERGY_END = "energy_end"
 # Prefix of the kernel's settings in ``annealing``, which keeps them apart from the diagnostics.

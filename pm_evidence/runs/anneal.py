@@ -43,7 +43,7 @@ def anneal(
 def _nothing_to_sample(target: Any) -> RunRecord:
     """Return the record of a model without free variables: its likelihood is its evidence."""
     log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
-    nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan))
+    nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan), np.ones(1))
     blocks = [BlockRecord(i, -log_likelihood, nothing, relative_variance=0.0) for i in range(2)]
     return RunRecord(
         "smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, {}, {"log_prior_mass": 0.0}

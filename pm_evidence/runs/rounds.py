@@ -14,6 +14,7 @@ from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
+from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.islands import distance_from_fit
 from pm_evidence.estimators.of_run import estimates
@@ -131,6 +132,7 @@ class Run:
     def _empty(self, context: RunContext) -> RunRecord:
         """Return the record before the first round."""
         kind = "relaxed" if context.setup.starts else "islands"
+        used = context.plan.schedule or UsedSchedule(context.plan.beta)
         return RunRecord(
             self.name or self.sampler.name,
             context.plan.beta,
@@ -139,6 +141,7 @@ class Run:
             info={
                 "reverse_start": context.starts.kind if context.starts else kind,
                 **context.setup.facts,
+                **used.facts(),
             },
         )
 

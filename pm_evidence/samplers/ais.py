@@ -157,8 +157,8 @@ class AIS(Annealer):
         tracer = Tracer(block, report)
         for kernel, beta in stretches(plan, n):
             batch, energy, ratio = weigh_then_move(kernel, path, state, beta, chains)
-            log_weight, ess = add_up(log_weight, ratio)
-            tracer.add_many(beta[1:], energy, ess, batch, log_mean_exp(log_weight))
+            log_weight, *shares = add_up(log_weight, ratio)
+            tracer.add_many(beta[1:], energy, np.array(shares), batch, log_mean_exp(log_weight))
             state = batch.state
         return BlockRecord(
             block=block,
@@ -200,8 +200,8 @@ class AIS(Annealer):
             n_evaluations += info.n_evaluations
         for kernel, beta in list(stretches(plan, n))[::-1]:
             batch, energy, ratio = move_then_weigh(kernel, path, state, beta, chains)
-            work, ess = add_up(work, -ratio)
-            tracer.add_many(beta[:0:-1], energy, ess, batch, -log_mean_exp(work))
+            work, *shares = add_up(work, -ratio)
+            tracer.add_many(beta[:0:-1], energy, np.array(shares), batch, -log_mean_exp(work))
             state = batch.state
         return BlockRecord(
             block=block,

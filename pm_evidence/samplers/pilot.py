@@ -18,6 +18,7 @@ from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.resampling import resample
 from pm_evidence.samplers.moves import grow_chains
+from pm_evidence.samplers.path_variance import PilotVariance
 from pm_evidence.schedules.adaptive import next_beta, no_support
 
 __all__ = ["Pilot"]
@@ -67,7 +68,7 @@ class Pilot:
         state = path.draw(self.n, draw_seed)
         betas, log_z = [0.0], 0.0
         kernels: list[Kernel] = []
-        n_evaluations = self.n
+        n_evaluations, variance, energy = self.n, PilotVariance(), path.energy(state, 0.0)
         while betas[-1] < 1.0:
             if len(kernels) == _MAX_STAGES and self.schedule is None:
                 raise NumericalError(
@@ -87,12 +88,19 @@ class Pilot:
                 kernel = kernel.learn(path, population)
             rounds = _ROUNDS if kernels else _FIRST_ROUNDS
             kernel, state, info = _tune(path, kernel, first, beta, length, chains, rounds)
+            before, energy = energy, path.energy(state, beta)
+            variance.add(betas[-1], beta, before, energy, log_weight)
             betas.append(beta)
             kernels.append(_settled(kernel))
             n_evaluations += info.n_evaluations
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
-        plan = Plan(np.array(betas), tuple(kernels), n_evaluations=n_evaluations)
+        plan = Plan(
+            np.array(betas),
+            tuple(kernels),
+            n_evaluations=n_evaluations,
+            path_variance=variance.result(),
+        )
         if not isinstance(path, Bridgeable):
             return replace(plan, population=state)
         population, spent = self._more(path, _settled(kernel), state, chains)

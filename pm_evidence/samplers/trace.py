@@ -32,7 +32,7 @@ class Tracer:
     report: Report
     n_evaluations: int = 0
     n_nan: int = 0
-    _rows: list[tuple[float, float, float, float]] = field(default_factory=list)
+    _rows: list[tuple[float, ...]] = field(default_factory=list)
 
     @property
     def n_stages(self) -> int:
@@ -65,32 +65,38 @@ class Tracer:
         carried : ndarray, shape (n,), optional
             Log weights with which particles enter the stage; None means equal weights.
         """
+        shares = np.full((2, 1), ess_share(log_weight))
         rate = np.array([info.acceptance])
         batch = StageBatch(None, None, None, rate, info.n_evaluations, info.n_nan)
         if carried is not None and carried.any():
             mean = np.average(energy, weights=normalised(carried))
             var = np.average((energy - mean) ** 2, weights=normalised(carried))
             found = np.array([mean]), np.array([var])
+            shares[1] = ess_share(carried + log_weight)
         else:
             found = moments(energy[None])
-        self._write(np.array([beta]), found, np.array([ess_share(log_weight)]), batch, log_z)
+        self._write(np.array([beta]), found, shares, batch, log_z)
 
     def add_many(
-        self, beta: Floats, energy: Floats, ess: Floats, batch: StageBatch, log_z: float
+        self, beta: Floats, energy: Floats, shares: Floats, batch: StageBatch, log_z: float
     ) -> None:
-        """Record ``m`` stages at once; energies have shape ``(m, n)``."""
-        self._write(beta, moments(energy), ess, batch, log_z)
+        """Record ``m`` stages at once.
+
+        Energies have shape ``(m, n)``. Effective shares have shape ``(2, m)``: those of the
+        incremental weights, and of the accumulated ones.
+        """
+        self._write(beta, moments(energy), shares, batch, log_z)
 
     def _write(
         self,
         beta: Floats,
         mean_and_var: tuple[Floats, Floats],
-        ess: Floats,
+        shares: Floats,
         batch: StageBatch,
         log_z: float,
     ) -> None:
-        mean, var = mean_and_var
-        self._rows.extend(zip(mean, var, ess, batch.acceptance, strict=True))
+        (mean, var), (ess, path_ess) = mean_and_var, shares
+        self._rows.extend(zip(mean, var, ess, batch.acceptance, path_ess, strict=True))
         self.n_evaluations += batch.n_evaluations
         self.n_nan += batch.n_nan
         at, acceptance = float(beta[-1]), float(batch.acceptance[-1])
@@ -101,7 +107,7 @@ class Tracer:
 
         Stages are counted from the reference, also if the block ran ``backwards``.
         """
-        columns = np.full((4, n_stages), np.nan)
+        columns = np.full((5, n_stages), np.nan)
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
         return StageTrace(*(columns[:, ::-1] if backwards else columns))

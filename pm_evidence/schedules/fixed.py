@@ -8,9 +8,12 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, float_array
 
-__all__ = ["fixed_schedule", "linear", "refine", "sm08"]
+__all__ = ["SCHEDULES", "fixed_schedule", "linear", "refine", "sm08"]
 
 Floats = NDArray[np.float64]
+
+# Names of schedules that a user can ask for.
+SCHEDULES = ("adaptive", "linear", "sm08", "gms13", "varopt")
 
 
 def linear(n_stages: int) -> Floats:
@@ -43,19 +46,16 @@ def refine(beta: Floats, n_stages: int) -> Floats:
     return np.interp(positions, np.arange(n_coarse + 1), beta)
 
 
-def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> Floats:
-    """Return the schedule that a user asks for by name or by its values.
+def fixed_schedule(schedule: Sequence[float] | Floats) -> Floats:
+    """Return the inverse temperatures that a user gives, after checking them.
 
     Raises
     ------
     ValueError
-        If the name is unknown, or the values do not rise strictly from 0 to 1.
+        If they are no numbers, or do not rise strictly from 0 to 1.
     """
-    named = {"linear": linear, "sm08": sm08}
     if isinstance(schedule, str):
-        if schedule not in named:
-            raise ValueError(_not_a_schedule(schedule))
-        return named[schedule](n_stages)
+        raise ValueError(_not_a_schedule(schedule))
     try:
         beta = float_array("schedule", schedule)
     except ValueError as error:
@@ -83,6 +83,7 @@ def fixed_schedule(schedule: str | Sequence[float] | Floats, n_stages: int) -> F
 
 def _not_a_schedule(schedule: Any) -> str:
     return (
-        "schedule must be 'adaptive', 'linear', 'sm08' or an array of inverse temperatures, got "
-        f"{described(schedule)}; [0, 0.5, 1] is a short one."
+        f"schedule must be {', '.join(map(repr, SCHEDULES))}, a schedule object such as "
+        f"pe.VarOpt(), or an array of inverse temperatures, got {described(schedule)}; "
+        "[0, 0.5, 1] is a short one."
     )

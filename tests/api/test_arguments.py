@@ -13,7 +13,9 @@ from pm_evidence.api.arguments import (
     first_round,
     limits,
 )
-from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule
+from pm_evidence.samplers.planning import ADAPTIVE
+
+KINDS = {"linear": pe.Linear, "sm08": pe.SM08, "gms13": pe.GMS13, "varopt": pe.VarOpt}
 
 
 @pytest.mark.parametrize(
@@ -57,12 +59,25 @@ def test_draws_are_shared_by_islands():
 
 
 def test_schedules():
+    """A name, a class, an object or an array."""
     assert chosen_schedule("adaptive", pe.SMC()) is ADAPTIVE
-    named = chosen_schedule("linear", pe.SMC(n_stages=4))
-    assert isinstance(named, FixedSchedule)
-    np.testing.assert_array_equal(named.beta, [0.0, 0.25, 0.5, 0.75, 1.0])
+    for name, kind in KINDS.items():
+        for given in (name, kind, kind()):
+            assert chosen_schedule(given, pe.SMC()) == kind()
     own = chosen_schedule([0, 0.1, 1], pe.AIS())
     np.testing.assert_array_equal(own.beta, [0.0, 0.1, 1.0])
+
+
+@pytest.mark.parametrize("schedule", ["cosine", 0.5, None, pe.SMC(), [0.0, 2.0]])
+def test_other_schedules_are_refused(schedule):
+    with pytest.raises(ValueError, match="schedule must"):
+        chosen_schedule(schedule, pe.AIS())
+
+
+def test_a_bound_of_the_steps_is_compared_with_the_stages_before_anything_is_compiled():
+    with pytest.raises(ValueError, match=r"largest_step must be at least 1 / n_stages = 0.1"):
+        chosen_schedule(pe.VarOpt(largest_step=0.09), pe.AIS(n_stages=10))
+    assert chosen_schedule(pe.VarOpt(largest_step=0.1), pe.AIS(n_stages=10)).largest_step == 0.1
 
 
 def test_limits():

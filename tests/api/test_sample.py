@@ -306,11 +306,17 @@ def test_ais_posterior(line):
 
 
 @pytest.mark.parametrize("method", [pe.SMC(n_stages=12), pe.AIS(n_stages=400)])
-@pytest.mark.parametrize("schedule", ["linear", "sm08", np.linspace(0, 1, 16) ** 3])
+@pytest.mark.parametrize(
+    "schedule", ["linear", "sm08", "gms13", "varopt", np.linspace(0, 1, 16) ** 3]
+)
 def test_schedules(line, method, schedule):
-    """They are followed as they are."""
+    """They are followed as they are, and named in the result."""
     dt = sample(line, method=method, schedule=schedule, draws=200)
     beta = dt["annealing"]["beta"].values
+    said = pe.to_record(dt).schedule
+    np.testing.assert_array_equal(said.beta, beta)
+    assert said.name == (schedule if isinstance(schedule, str) else "given")
+    assert np.isfinite(said.predicted_variance) == (said.name in ("gms13", "varopt"))
     if isinstance(schedule, str):
         assert len(beta) == method.n_stages + 1
     else:

@@ -86,8 +86,10 @@ def test_rows_are_added_up_one_after_another():
     start, steps = rng.normal(size=77), rng.normal(size=(5, 77))
     steps[2, 4] = -INF
     kept = start.copy()
-    last, share = add_up(start, steps)
+    last, share, accumulated = add_up(start, steps)
     np.testing.assert_allclose(last, start + steps.sum(axis=0), rtol=1e-13)
+    weight = np.exp(start + np.cumsum(steps, axis=0))
+    np.testing.assert_allclose(accumulated, weight.mean(1) ** 2 / (weight**2).mean(1), rtol=1e-12)
     weight = np.exp(steps)
     np.testing.assert_allclose(share, weight.mean(1) ** 2 / (weight**2).mean(1), rtol=1e-12)
     np.testing.assert_array_equal(start, kept)

@@ -68,9 +68,11 @@ def test_weights_are_shares_and_their_effective_number_follows(terms, shift):
 @given(rows=tables(5, floats(-100, 100)))
 def test_rows_added_up_are_the_sum_of_the_rows(rows):
     start, steps = rows[0], rows[1:]
-    last, share = add_up(start, steps)
+    last, share, accumulated = add_up(start, steps)
     np.testing.assert_allclose(last, start + steps.sum(axis=0), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(share, [ess_share(row) for row in steps], rtol=1e-12)
+    sums = start + np.cumsum(steps, axis=0)
+    np.testing.assert_allclose(accumulated, [ess_share(row) for row in sums], rtol=1e-10)
 
 
 @given(table=tables(3, floats(-10, 10)), shift=floats(-100, 100), scale=floats(0.1, 10))

@@ -228,6 +228,29 @@ def test_schedule_puts_energies_where_populations_were_moved():
     np.testing.assert_allclose(line["y"], 50 - 10 * beta)
 
 
+def test_schedule_draws_sizes_of_accumulated_weights_for_paths_only():
+    """Forward paths have theirs at the end of a stage, reverse paths at its beginning."""
+    share = np.linspace(0.9, 0.5, 5)
+
+    def block(path_ess):
+        ones = np.ones(5)
+        return BlockRecord(0, np.ones(2), StageTrace(ones, ones, share, ones, path_ess))
+
+    collection = plot_schedule(tree_of(block(share**2), block(share[::-1] ** 2)), backend="none")
+    target = schedule_target(collection, "path_ess")
+    assert drawn(target, "title")[0]["string"] == "ESS of all steps so far"
+    places = (range(1, 6), range(5))
+    for line, stages, sizes in zip(
+        drawn(target, "line"), places, (share**2, share[::-1] ** 2), strict=True
+    ):
+        known = np.isfinite(line["y"])
+        assert np.asarray(line["x"])[known].tolist() == list(stages)
+        np.testing.assert_allclose(line["y"][known], sizes)
+    for same in (share, np.full(5, np.nan)):
+        islands = plot_schedule(tree_of(block(same)), backend="none")
+        assert "path_ess" not in islands.data
+
+
 def test_schedule_tells_directions_and_models_apart():
     runs = {"a": make_tree(3), "b": make_tree(6), "c": make_tree(4, reverse=False)}
     collection = plot_schedule(runs, backend="none")

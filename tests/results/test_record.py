@@ -1,5 +1,6 @@
 """A stored run reads back as the record that it was, and gives the same estimates again."""
 
+import json
 import warnings
 from dataclasses import asdict, fields, replace
 from functools import cache
@@ -110,6 +111,7 @@ def same(one, other):
 
 def stored_as(kind, dt, folder):
     """The result in memory, or from a file."""
+    folder.mkdir(exist_ok=True)
     if kind == "netcdf":
         dt.to_netcdf(folder / "run.nc", engine="h5netcdf")
         return xr.open_datatree(folder / "run.nc", engine="h5netcdf")
@@ -151,6 +153,47 @@ def test_what_these_runs_cover():
     assert len(result("smc in rounds")["work"]["forward"]) > 16
     upper = pe.log_evidence(result("certify"), estimator="upper_bound")
     assert "a strict bound" in upper.message
+
+
+@pytest.mark.parametrize("kind", ["memory", "netcdf", "zarr"])
+def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
+    """Name, options (also None) and predicted variance (also NaN), besides inverse temperatures."""
+    options = {"largest_step": None, "pilot_stages": 40, "pilot_paths": 256, "smoothing": 0.025}
+    facts = {
+        "gaussian": ("adaptive", {"ess": 0.5}),
+        "learnt": ("varopt", options),
+        "linear": ("linear", {}),
+    }
+    method = pe.AIS(n_stages=20, direction="forward")
+    made = {
+        "gaussian": result("gaussian"),
+        "learnt": run(pe.Gaussian(), method=method, schedule=pe.VarOpt(pilot_stages=40)),
+        "linear": run(pe.Gaussian(), method=method, schedule="linear"),
+    }
+    for each, (name, wanted) in facts.items():
+        back = stored_as(kind, made[each], tmp_path / each)
+        found = pe.to_record(back).schedule
+        assert (found.name, found.options) == (name, wanted)
+        np.testing.assert_array_equal(found.beta, made[each]["annealing"]["beta"])
+        assert back["log_evidence"].attrs["schedule"] == name
+        assert (found.predicted_variance > 0.0) == (name != "linear")
+        assert np.isnan(found.predicted_variance) == (name == "linear")
+        back.close()
+
+
+def test_files_of_earlier_versions_have_no_accumulated_sizes():
+    """Nor do they say how their schedule was found."""
+    dt = result("ais forward").copy()
+    group = dt["annealing"].to_dataset().drop_vars(["path_ess", "forward_path_ess"])
+    dt["annealing"] = xr.DataTree(group)
+    facts = dt["log_evidence"].attrs
+    kept = [name for name in json.loads(facts["facts"]) if not name.startswith("schedule")]
+    facts |= {"schema_version": "2", "facts": json.dumps(kept)}
+    record = pe.to_record(dt)
+    assert record.schedule.name == "unknown" and np.isnan(record.schedule.predicted_variance)
+    assert all(np.isnan(block.trace.path_ess).all() for block in record.of(Role.FORWARD))
+    assert set(pe.estimate(dt)) == set(pe.estimate(result("ais forward")))
+    pe.plot_schedule(dt, backend="none")
 
 
 @pytest.mark.parametrize("name", ["smc in rounds", "ais both ways", "ais forward", "aisel paths"])

@@ -9,8 +9,18 @@ from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.families.lattice.target import Ising
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.planning import ADAPTIVE, FixedSchedule
+from pm_evidence.samplers.planning import (
+    ADAPTIVE,
+    SM08,
+    FixedSchedule,
+    Linear,
+    piloted,
+    stages_of,
+    trial_of,
+    untuned,
+)
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.schedules.fixed import linear, sm08
 from tests.kernels.exact import gaussian
 
 BETA = np.array([0.0, 0.2, 0.6, 1.0])
@@ -55,6 +65,50 @@ def test_an_adaptive_schedule_of_such_a_kernel_comes_from_a_trial_run(lattice):
     assert len(plan.kernels) == 50
     assert len(ADAPTIVE.plan(lattice, AIS(n_stages=30), 100, 1, silent)[1].kernels) == 30
     np.testing.assert_array_equal(ADAPTIVE.plan(lattice, AIS(), 100, 1, silent)[1].beta, plan.beta)
+
+
+@pytest.mark.parametrize(("schedule", "make"), [(Linear(), linear), (SM08(), sm08)])
+def test_named_schedules_have_the_stages_of_the_sampler_or_of_the_target(lattice, schedule, make):
+    for sampler, n_stages in ((AIS(n_stages=30), 30), (AIS(), 50)):
+        assert stages_of(lattice, sampler) == n_stages
+        _, plan = schedule.plan(lattice, sampler, 100, 1, silent)
+        np.testing.assert_array_equal(plan.beta, make(n_stages))
+        assert plan.schedule.name == make.__name__ and np.isnan(plan.schedule.predicted_variance)
+
+
+def test_a_model_has_200_stages_unless_the_sampler_says_otherwise(model):
+    assert stages_of(model, AIS()) == 200
+    assert stages_of(model, SMC(n_stages=12)) == 12
+
+
+def test_a_plan_says_how_its_schedule_was_found(lattice, model):
+    """The prediction is finite wherever variances were learnt."""
+    for setup, options in (
+        (lattice, {"pilot_stages": 400, "pilot_paths": 256}),
+        (model, {"ess": 0.5}),
+    ):
+        _, plan = ADAPTIVE.plan(setup, AIS(), 100, 1, silent)
+        assert (plan.schedule.name, plan.schedule.options) == ("adaptive", options)
+        assert plan.schedule.predicted_variance > 0.0
+        assert plan.path_variance is None  # it would be sent to the workers with every block
+
+
+def test_the_trial_run_of_a_lattice_finds_the_variance_of_free_spins(lattice):
+    """At beta 0 the energy of 32 bonds of strength 0.3 has the variance 32 * 0.09.
+
+    The variance of 256 sums has an error of 9 %, so that 45 % are five errors.
+    """
+    trial, found = trial_of(lattice, 40, 256, 3)
+    np.testing.assert_array_equal(found.beta, linear(40))
+    assert found.variance.shape == (40,)
+    assert found.variance[0] == pytest.approx(32 * 0.09, rel=0.45)
+    assert trial.n_evaluations > 0 and untuned(lattice, trial.beta).kernels == trial.kernels
+
+
+def test_a_pilot_returns_the_variance_along_its_populations(model):
+    plan, found = piloted(model, AIS(), 100, 1, silent, None)
+    assert plan.path_variance is None and plan.population is None
+    assert set(plan.beta) <= set(found.beta)
 
 
 @pytest.mark.parametrize("name", ["lattice", "model"])

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.schedules.adaptive import next_beta
+from pm_evidence.schedules.deceleration import decelerated
 from pm_evidence.schedules.fixed import fixed_schedule, linear, refine, sm08
-from pm_evidence.schedules.learnt import even_steps
+from pm_evidence.schedules.gms13 import gms13
+from pm_evidence.schedules.varopt import varopt
 from tests.strategies import floats, log_terms, powers, schedules, tables, trial_runs, vectors
 
 
@@ -24,11 +26,10 @@ def check_rises(beta):
 
 @given(n=st.integers(1, 3000))
 def test_named_schedules_rise_from_0_to_1(n):
-    for name, found in (("linear", linear(n)), ("sm08", sm08(n))):
+    for found in (linear(n), sm08(n)):
         check_rises(found)
         assert found.shape == (n + 1,)
-        np.testing.assert_array_equal(fixed_schedule(name, n), found)
-        np.testing.assert_array_equal(fixed_schedule(found, 1), found)
+        np.testing.assert_array_equal(fixed_schedule(found), found)
 
 
 @given(coarse=schedules(60, smallest=1e-8), n=st.integers(1, 3000))
@@ -41,7 +42,7 @@ def test_refined_schedules_rise_and_keep_the_coarse_one(coarse, n):
     n_coarse = len(coarse) - 1
     fine = refine(coarse, n)
     check_rises(fine)
-    np.testing.assert_array_equal(fixed_schedule(fine, 1), fine)
+    np.testing.assert_array_equal(fixed_schedule(fine), fine)
     assert len(fine) - 1 == n_coarse * -(-n // n_coarse)
     every = (len(fine) - 1) // n_coarse
     rounding = 2.0 * n_coarse * np.finfo(float).eps
@@ -53,19 +54,48 @@ def test_schedules_that_do_not_rise_are_refused(beta, k, low):
     k = 1 + k % (beta.size - 1)
     beta[k] = beta[k - 1] + low
     with pytest.raises(ValueError, match="schedule must rise from 0 to 1"):
-        fixed_schedule(beta, 1)
+        fixed_schedule(beta)
 
 
 # --- schedules learnt from a trial run ---
 
 counts = st.integers(1, 300)
+# VAROPT itself, with and without a floor, and the options of lattices.
+OPTIONS = st.sampled_from([{}, {"floor": 0.01}, {"power": 0.75, "floor": 0.1}])
+
+
+def even_steps(beta, variance, n_stages):
+    """The function with the options of lattices."""
+    return varopt(beta, variance, n_stages, power=0.75, floor=0.1)
+
+
+@given(trial=trial_runs(60, smallest=1e-8), n=counts, options=OPTIONS)
+def test_learnt_schedules_rise_from_0_to_1(trial, n, options):
+    found = varopt(*trial, n, **options)
+    check_rises(found)
+    assert found.shape == (n + 1,)
 
 
 @given(trial=trial_runs(60, smallest=1e-8), n=counts)
-def test_learnt_schedules_rise_from_0_to_1(trial, n):
-    found = even_steps(*trial, n)
+def test_schedules_between_knots_rise_from_0_to_1(trial, n):
+    """Any variances do as divergences."""
+    found = gms13(*trial, n)
     check_rises(found)
     assert found.shape == (n + 1,)
+
+
+@given(beta=schedules(60, smallest=1e-8), slack=floats(1, 20))
+def test_decelerated_schedules_rise_and_keep_their_bound(beta, slack):
+    """Whatever the schedule, and also if the bound leaves no choice but equal steps.
+
+    Inverse temperatures are rounded in the 16th decimal, and differences of them with that.
+    """
+    bound = slack / (len(beta) - 1)
+    found = decelerated(beta, bound)
+    check_rises(found)
+    assert found.shape == beta.shape
+    assert np.diff(found).max() <= bound * (1.0 + 1e-9) + 1e-14
+    np.testing.assert_allclose(decelerated(found, bound * (1.0 + 1e-9) + 1e-14), found)
 
 
 @given(trial=trial_runs(100), n=counts, unit=powers(-8, 7))

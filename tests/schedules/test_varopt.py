@@ -1,0 +1,156 @@
+"""Schedules that minimise the variance of the work: quadrature and iteration, and their limits."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.schedules.fixed import linear
+from pm_evidence.schedules.prediction import predicted_variance_of_many
+from pm_evidence.schedules.varopt import check_smoothing, smoothed, varopt, varopt_by_iteration
+
+TRIAL = np.linspace(0.0, 1.0, 401)
+MIDDLE = 0.5 * (TRIAL[1:] + TRIAL[:-1])
+# The power and the floor of lattices.
+LATTICE = {"power": 0.75, "floor": 0.1}
+ANALYTIC = {
+    "rising": np.exp(3.0 * MIDDLE),
+    "falling": 1.0 / (MIDDLE + 0.05) ** 2,
+    "a maximum inside": 1.0 + 50.0 * np.exp(-(((MIDDLE - 0.5) / 0.1) ** 2)),
+    "constant": np.full(400, 7.0),
+}
+
+
+# --- the closed form ---
+
+
+def test_the_inverse_of_the_length_in_closed_form():
+    """V = (beta + c)**-2 has logarithmic length: beta + c rises geometrically."""
+    beta, c = np.linspace(0.0, 1.0, 20_001), 0.05
+    middle = 0.5 * (beta[1:] + beta[:-1])
+    found = varopt(beta, (middle + c) ** -2.0, 50, smoothing=0.0)
+    exact = c * ((1.0 + c) / c) ** (np.arange(51) / 50) - c
+    np.testing.assert_allclose(found, exact, atol=1e-7)
+
+
+def test_no_variance_to_speak_of_gives_equal_steps():
+    for variance in (np.zeros(400), np.full(400, 7.0), np.full(400, -1e-12)):
+        for options in ({}, LATTICE):
+            found = varopt(TRIAL, variance, 10, **options)
+            np.testing.assert_allclose(found, np.linspace(0.0, 1.0, 11), atol=1e-12)
+
+
+def test_no_variance_at_an_end_still_reaches_it():
+    """Without a floor no step ends where nothing varies; the schedule still has both ends."""
+    variance = np.where(np.abs(MIDDLE - 0.5) < 0.2, 1.0, 0.0)
+    found = varopt(TRIAL, variance, 10, smoothing=0.0)
+    assert found[0] == 0.0 and found[-1] == 1.0 and (np.diff(found) > 0.0).all()
+    np.testing.assert_allclose(np.diff(found)[1:-1], 0.04, atol=1e-9)
+
+
+def test_steps_are_short_where_the_energy_varies():
+    variance = np.where(np.abs(MIDDLE - 0.6) < 0.1, 1e4, 1.0)
+    found = varopt(TRIAL, variance, 1000, **LATTICE)
+    assert found[0] == 0.0 and found[-1] == 1.0 and (np.diff(found) > 0.0).all()
+    inside = ((found > 0.5) & (found < 0.7)).mean()
+    # nine tenths of the steps, and a fifth of the tenth that lies evenly
+    assert inside == pytest.approx(0.92, abs=0.04)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.75])
+def test_the_power_of_the_variance(power):
+    """Twice the step where the variance to this power is half of that elsewhere."""
+    variance = np.where(TRIAL[:-1] < 0.5, 1.0, 2.0 ** (-1.0 / power))
+    for floor in (0.0, 0.1):
+        step = np.diff(varopt(TRIAL, variance, 3000, power=power, floor=floor))
+        density = (1.0 - floor) * np.array([1.0, 0.5]) + floor * 0.75
+        assert step[-10] / step[10] == pytest.approx(density[0] / density[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ANALYTIC)
+def test_the_smallest_variance_is_reached(name):
+    """No schedule of K stages has a smaller one than the squared length over K."""
+    variance = ANALYTIC[name]
+    bound = np.mean(np.sqrt(variance)) ** 2 / 1000
+    found = varopt(TRIAL, variance, 1000, smoothing=0.0)
+    assert predicted_variance_of_many(found, TRIAL, variance) == pytest.approx(bound, rel=2e-3)
+    for other in (linear(1000), varopt(TRIAL, variance, 1000, **LATTICE)):
+        assert predicted_variance_of_many(other, TRIAL, variance) >= bound * (1.0 - 1e-9)
+
+
+def test_smoothing():
+    """A mean over a tenth of the values; a share below one value changes nothing."""
+    values = np.random.default_rng(1).normal(size=100)
+    np.testing.assert_array_equal(smoothed(values, 0.0), values)
+    found = smoothed(values, 0.1)
+    assert found.shape == (100,)
+    assert found[50] == pytest.approx(values[45:55].mean())
+    np.testing.assert_allclose(smoothed(np.full(30, 2.0), 0.5), 2.0)
+
+
+# --- the differential equation ---
+
+
+@pytest.mark.parametrize("name", ANALYTIC)
+def test_the_iteration_agrees_with_the_closed_form(name):
+    """Both solve Eq. 9 of Kiwaki; the differences are those of numerical derivatives."""
+    closed = varopt(TRIAL, ANALYTIC[name], 100, smoothing=0.0)
+    found = varopt_by_iteration(TRIAL, ANALYTIC[name], 100)
+    assert found[0] == 0.0 and found[-1] == 1.0 and (np.diff(found) > 0.0).all()
+    np.testing.assert_allclose(found, closed, atol=1e-4)
+
+
+def test_the_iteration_agrees_on_smoothed_noise():
+    """Variances of 256 paths have an error of 9 %; derivatives of smoothed ones are usable."""
+    rng = np.random.default_rng(5)
+    noisy = ANALYTIC["falling"] * rng.chisquare(255, 400) / 255
+    variance = smoothed(noisy, 0.05)
+    closed = varopt(TRIAL, variance, 200, smoothing=0.0)
+    np.testing.assert_allclose(varopt_by_iteration(TRIAL, variance, 200), closed, atol=1e-3)
+    exact = varopt(TRIAL, ANALYTIC["falling"], 200, smoothing=0.0)
+    np.testing.assert_allclose(closed, exact, atol=0.02)
+
+
+def test_the_solution_satisfies_the_equation():
+    """beta'' = -beta'**2 V' / (2 V), with V = exp(3 beta) and so V' / (2 V) = 3/2."""
+    beta = varopt_by_iteration(TRIAL, ANALYTIC["rising"], 1000)
+    first = (beta[2:] - beta[:-2]) * 500.0
+    second = (beta[2:] - 2.0 * beta[1:-1] + beta[:-2]) * 1000.0**2
+    np.testing.assert_allclose(second[20:-20], -1.5 * first[20:-20] ** 2, rtol=2e-2)
+
+
+def test_an_iteration_that_does_not_converge_says_so():
+    """A schedule that solves nothing must not be returned."""
+    with pytest.raises(NumericalError, match=r"must converge, got a change of .* Use varopt"):
+        varopt_by_iteration(TRIAL, (MIDDLE + 1e-3) ** -2.0, 100)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize("solve", [varopt, varopt_by_iteration])
+@pytest.mark.parametrize(
+    ("beta", "variance", "n_stages", "message"),
+    [
+        ([0.0, 0.5, 1.0], [1.0], 5, r"variance must have one entry less than beta, 2, got shape"),
+        ([0.0, 0.5, 1.0], [1.0, np.nan], 5, r"variance must be finite, got variance\[1\]=nan"),
+        ([0.0, 0.5, 1.0], [np.inf, 1.0], 5, r"variance must be finite, got variance\[0\]=inf"),
+        ([0.0, 0.5], [1.0], 5, r"beta must rise strictly from 0 to 1"),
+        ([0.0, 0.5, 0.5, 1.0], [1.0, 1.0, 1.0], 5, r"beta must rise strictly from 0 to 1"),
+        ([0.0, 0.5, 1.0], [1.0, 1.0], 0, r"n_stages must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_trial_runs_are_refused(solve, beta, variance, n_stages, message):
+    with pytest.raises(ValueError, match=message):
+        solve(np.array(beta), np.array(variance), n_stages)
+
+
+def test_bad_options_are_refused():
+    for value in (-0.1, 1.0, "much", np.nan, True):
+        for name in ("smoothing", "floor"):
+            with pytest.raises(ValueError, match=rf"{name} must be a number from 0 to below 1"):
+                varopt(TRIAL, np.ones(400), 10, **{name: value})
+    with pytest.raises(ValueError, match="power must be a finite number above 0, got 0"):
+        varopt(TRIAL, np.ones(400), 10, power=0)
+    with pytest.raises(ValueError, match=r"variance must be above 0 everywhere, got variance\[3\]"):
+        varopt_by_iteration(TRIAL, np.where(np.arange(400) == 3, 0.0, 1.0), 10)
+    assert check_smoothing(0) == 0.0
