@@ -21,9 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # Errors and warnings are raised for users, and not called by them; `NativeTarget` is a base class.
 NOT_CALLED = {
     "EvidenceWarning",
+    "Linear",
     "ModelError",
     "NativeTarget",
     "NumericalError",
+    "SM08",
     "estimators",
     "extending",
 }

@@ -212,7 +212,11 @@ def _plans(
     schedule is cut into. A second pilot along the new schedule would cost more than most runs.
     """
     predicted = predicted_variance(beta, found.beta, found.variance)
-    used = UsedSchedule(beta, name, options, predicted)
+    plain = {
+        key: value.item() if isinstance(value, np.generic) else value
+        for key, value in options.items()
+    }
+    used = UsedSchedule(beta, name, plain, predicted)
     if not isinstance(setup.kernel, Tunable):
         plan = replace(untuned(setup, beta, coarse.n_evaluations), schedule=used)
         return plan, plan

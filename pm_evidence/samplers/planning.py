@@ -138,15 +138,15 @@ class Linear:
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
     ...     pe.Gaussian(),
-    ...     method=pe.AIS(n_stages=4),
+    ...     method=pe.AIS(n_stages=100),
     ...     schedule=pe.Linear(),
     ...     draws=200,
     ...     target_mcse=None,
     ...     random_seed=1,
     ...     progressbar=False,
     ... )
-    >>> dt["annealing"]["beta"].values
-    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    >>> dt["annealing"]["beta"].values[[0, 1, 50, 100]]
+    array([0.  , 0.01, 0.5 , 1.  ])
     """
 
     def plan(

@@ -168,6 +168,11 @@ GOOD = {
             "renewal": 1.0,
         },
     ),
+    "GMS13": (pe.GMS13, {"n_knots": 3, "pilot_stages": 3, "pilot_paths": 4}),
+    "VarOpt": (
+        pe.VarOpt,
+        {"largest_step": 0.5, "pilot_stages": 3, "pilot_paths": 4, "smoothing": 0.1},
+    ),
     "SMC": (
         pe.SMC,
         {
