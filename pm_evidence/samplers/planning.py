@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 _LEAST_PILOT = 200  # particles
 _NAMED_STAGES = 200  # of a named schedule, if neither the sampler nor the target gives a number
 TRIAL_STAGES, TRIAL_PATHS = 400, 256
+_LEAST_STAGES = 10  # of islands that reverse paths start from
 # Lattices: the power 3/4 of the variance gave a variance of the work that was 0 to 10 % smaller
 # than 1/2, and half of that with equal steps. A tenth of the steps lies evenly, for the case that
 # the energy hardly varies.
@@ -91,7 +92,7 @@ class AdaptiveSchedule:
         )
         options = {"pilot_stages": TRIAL_STAGES, "pilot_paths": TRIAL_PATHS}
         plan = _said(untuned(setup, beta, trial.n_evaluations), "adaptive", options, found)
-        return plan, plan
+        return (plan if setup.starts else _for_islands(setup, sampler, plan, found)), plan
 
 
 ADAPTIVE = AdaptiveSchedule()
@@ -252,6 +253,20 @@ def trial_of(
     block = AIS().run_block(setup.path, plan, 0, n_paths, seed, phase=Phase.TRIAL)
     variance = np.where(np.isfinite(block.trace.energy_var), block.trace.energy_var, 0.0)
     return replace(plan, n_evaluations=block.n_evaluations), PathVariance(plan.beta, variance)
+
+
+def _for_islands(setup: AnnealingSetup, sampler: Sampler, plan: Plan, found: PathVariance) -> Plan:
+    """Return a plan of few stages, for islands that reverse paths start from.
+
+    A stage whose log weights have the variance ``1 / ess - 1`` leaves about this effective sample
+    size, so that the number of stages is the integral of the standard deviation of the energy over
+    the root of that.
+    """
+    length = float(np.sqrt(found.variance) @ np.diff(found.beta))
+    wanted = np.ceil(length / np.sqrt(1.0 / sampler.ess - 1.0))
+    n_stages = int(np.clip(wanted, min(_LEAST_STAGES, plan.n_stages), plan.n_stages))
+    beta = varopt(found.beta, found.variance, n_stages)
+    return untuned(setup, beta, plan.n_evaluations)
 
 
 def _said(plan: Plan, name: str, options: dict[str, float], variance: PathVariance | None) -> Plan:
