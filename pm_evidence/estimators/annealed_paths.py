@@ -44,6 +44,13 @@ _REPLACED = (
 )
 
 
+_SAME_MODES = (
+    "a few forward paths carry nearly all of the weight, and the islands that reverse paths start "
+    "from were annealed in the same way: both may lack the same modes. Use more stages, or pass "
+    "reverse_start (data, for a restricted Boltzmann machine)."
+)
+
+
 def one_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward paths alone."""
     work = record.work(Role.FORWARD)
@@ -69,6 +76,9 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
         # be reported
         smc = jarzynski(record.work(Role.ISLAND), name="smc")
         both, _ = agreeing(both, smc, "annealing in both directions", "smc", remedy)
+        annealed = record.info.get("reverse_start") == "annealed"
+        if annealed and both.status == Status.OK and there.status == Status.DOMINATED:
+            both = replace(both, status=Status.DOMINATED, message=_SAME_MODES)
     both, drawn = _with_check(both, record)
     if Status.INCONSISTENT in (there.status, back.status) and both.status == Status.OK:
         both = replace(both, status=Status.INCONSISTENT, message=there.message)

@@ -131,7 +131,9 @@ class Run:
 
     def _empty(self, context: RunContext) -> RunRecord:
         """Return the record before the first round."""
-        kind = "relaxed" if context.setup.starts else "islands"
+        # islands of kernels without settings to tune follow a schedule like that of the paths
+        kind = "islands" if context.setup.n_stages is None else "annealed"
+        kind = "relaxed" if context.setup.starts else kind
         used = context.plan.schedule or UsedSchedule(context.plan.beta)
         return RunRecord(
             self.name or self.sampler.name,

@@ -1,6 +1,6 @@
 """Annealed importance sampling: independent paths from prior to posterior, and back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pm_evidence.samplers.stages import move_then_weigh, stretches, weigh_then_m
 from pm_evidence.samplers.trace import Tracer
 from pm_evidence.schedules.fixed import refine
 
-__all__ = ["AIS"]
+__all__ = ["AIS", "ISLANDS_SHARE", "SMALL_ISLAND"]
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +31,8 @@ _STAGES = (20, 5000)
 # Islands that reverse paths start from hold at least this many times as many draws as there are
 # paths, and more if that costs no more than this share of the paths: if the islands have the modes
 # in wrong proportions, so have all reverse paths.
-_SURPLUS, _SHARE_OF_COST, _ISLAND_SIZES = 1.5, 0.25, (100, 1000)
+_SURPLUS, ISLANDS_SHARE = 1.5, 0.25
+SMALL_ISLAND, _LARGE = 100, 1000  # particles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +105,10 @@ class AIS(Annealer):
     def _islands(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with islands from which ``draws`` reverse paths can start."""
         islands = SMC(islands=self.islands, ess=self.ess, chain_length=self.chain_length)
-        affordable = _SHARE_OF_COST * 2.0 * draws * context.plan.n_stages / context.coarse.n_stages
-        n = int(np.clip(max(affordable, _SURPLUS * draws) / self.islands, *_ISLAND_SIZES))
+        if context.setup.n_stages is not None:  # many stages, at most of which weights are even
+            islands = replace(islands, chain_length=1, resample_below=self.ess)
+        affordable = ISLANDS_SHARE * 2.0 * draws * context.plan.n_stages / context.coarse.n_stages
+        n = int(np.clip(max(affordable, _SURPLUS * draws) / self.islands, SMALL_ISLAND, _LARGE))
         path, plan, first = context.setup.path, context.coarse, len(record.of(Role.ISLAND))
         tasks = [
             ForwardBlock(islands, path, plan, first + i, n, context.seed, Phase.ISLAND)

@@ -10,7 +10,7 @@ from pm_evidence.core.contracts import AnnealingSetup, Plan
 from pm_evidence.core.progress import Report
 from pm_evidence.core.random import Phase
 from pm_evidence.core.schedule import PathVariance, UsedSchedule
-from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.ais import AIS, ISLANDS_SHARE, SMALL_ISLAND
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.schedules.fixed import linear, sm08
@@ -92,7 +92,7 @@ class AdaptiveSchedule:
         )
         options = {"pilot_stages": TRIAL_STAGES, "pilot_paths": TRIAL_PATHS}
         plan = _said(untuned(setup, beta, trial.n_evaluations), "adaptive", options, found)
-        return (plan if setup.starts else _for_islands(setup, sampler, plan, found)), plan
+        return (plan if setup.starts else _for_islands(setup, sampler, plan, found, size)), plan
 
 
 ADAPTIVE = AdaptiveSchedule()
@@ -255,16 +255,19 @@ def trial_of(
     return replace(plan, n_evaluations=block.n_evaluations), PathVariance(plan.beta, variance)
 
 
-def _for_islands(setup: AnnealingSetup, sampler: Sampler, plan: Plan, found: PathVariance) -> Plan:
-    """Return a plan of few stages, for islands that reverse paths start from.
+def _for_islands(
+    setup: AnnealingSetup, sampler: Sampler, plan: Plan, found: PathVariance, size: int
+) -> Plan:
+    """Return the plan of islands that reverse paths start from.
 
-    A stage whose log weights have the variance ``1 / ess - 1`` leaves about this effective sample
-    size, so that the number of stages is the integral of the standard deviation of the energy over
-    the root of that.
+    They take as many stages as small islands can afford, because mixing is what limits native
+    kernels. There are at least as many as leave the sampler's effective sample size at every stage
+    if moves mix: the variance of the log weights of a stage is then ``1 / ess - 1``.
     """
     length = float(np.sqrt(found.variance) @ np.diff(found.beta))
-    wanted = np.ceil(length / np.sqrt(1.0 / sampler.ess - 1.0))
-    n_stages = int(np.clip(wanted, min(_LEAST_STAGES, plan.n_stages), plan.n_stages))
+    needed = max(np.ceil(length / np.sqrt(1.0 / sampler.ess - 1.0)), _LEAST_STAGES)
+    affordable = 2.0 * size * ISLANDS_SHARE * plan.n_stages / (sampler.islands * SMALL_ISLAND)
+    n_stages = int(min(max(needed, affordable), plan.n_stages))
     beta = varopt(found.beta, found.variance, n_stages)
     return untuned(setup, beta, plan.n_evaluations)
 
