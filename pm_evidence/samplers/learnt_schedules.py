@@ -20,6 +20,7 @@ from pm_evidence.samplers.planning import (
 )
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.sizes import MOST_STAGES
+from pm_evidence.samplers.stages import kernels_along
 from pm_evidence.schedules.deceleration import check_largest_step, decelerated
 from pm_evidence.schedules.gms13 import divergences_from_variance, gms13
 from pm_evidence.schedules.prediction import predicted_variance
@@ -220,6 +221,5 @@ def _plans(
     if not isinstance(setup.kernel, Tunable):
         plan = replace(untuned(setup, beta, coarse.n_evaluations), schedule=used)
         return plan, plan
-    stage = np.minimum(np.searchsorted(coarse.beta[1:], beta[1:]), coarse.n_stages - 1)
-    kernels = tuple(coarse.kernels[k] for k in stage)
+    kernels = kernels_along(coarse, beta)
     return coarse, replace(coarse, beta=beta, kernels=kernels, schedule=used)

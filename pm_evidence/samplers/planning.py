@@ -78,7 +78,7 @@ class AdaptiveSchedule:
         """Return the plan of a pilot, and the one that blocks follow; see ``Schedule``."""
         if setup.n_stages is None or sampler.uses_pilot:
             coarse, variance = piloted(setup, sampler, size, seed, report, None)
-            plans = coarse, sampler.follow(coarse)
+            plans = coarse, sampler.follow(replace(coarse, path_variance=variance))
             options = {"ess": sampler.ess}
             first, second = (_said(plan, "adaptive", options, variance) for plan in plans)
             return first, second
@@ -219,7 +219,6 @@ def piloted(
     n = max(size, min(setup.n_pilot, sampler.first_round(size)), _LEAST_PILOT)
     pilot = Pilot(n, sampler.chain_length, sampler.ess, beta)
     found = pilot.run(setup.path, setup.kernel, seed, report)
-    # the plan is sent to the workers with every block
     return replace(found, population=None, path_variance=None), found.path_variance
 
 
@@ -277,4 +276,6 @@ def _said(plan: Plan, name: str, options: dict[str, float], variance: PathVarian
     predicted = float("nan")
     if variance is not None:
         predicted = predicted_variance(plan.beta, variance.beta, variance.variance)
-    return replace(plan, schedule=UsedSchedule(plan.beta, name, options, predicted))
+    used = UsedSchedule(plan.beta, name, options, predicted)
+    # the plan is sent to the workers with every block, and they need no variance
+    return replace(plan, schedule=used, path_variance=None)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import BatchedKernel, Kernel, Plan, StageBatch
 
-__all__ = ["move_then_weigh", "stretches", "weigh_then_move"]
+__all__ = ["kernels_along", "move_then_weigh", "stretches", "weigh_then_move"]
 
 Floats = NDArray[np.float64]
 Weighed = tuple[StageBatch, Floats, Floats]
@@ -17,6 +17,24 @@ Weighed = tuple[StageBatch, Floats, Floats]
 # reported, and energies are kept in memory, for one stretch at a time. Larger arrays of doubles
 # would be returned to the operating system each time, which costs more than filling them.
 _LARGEST, _FEWEST = 32_000, 8
+
+
+def kernels_along(plan: Plan, beta: Floats) -> tuple[Kernel, ...]:
+    """Return kernels for a finer schedule: those of the plan's stages in which its stages end.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of a pilot.
+    beta : ndarray, shape (n_stages + 1,)
+        Inverse temperatures from 0 to 1.
+
+    Returns
+    -------
+    tuple of Kernel, length n_stages
+    """
+    stage = np.searchsorted(plan.beta[1:-1], beta[1:])
+    return tuple(plan.kernels[k] for k in stage)
 
 
 def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:

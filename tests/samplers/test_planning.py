@@ -105,6 +105,18 @@ def test_the_trial_run_of_a_lattice_finds_the_variance_of_free_spins(lattice):
     assert trial.n_evaluations > 0 and untuned(lattice, trial.beta).kernels == trial.kernels
 
 
+def test_stages_of_ais_have_about_equal_length_on_the_path_of_the_pilot(model):
+    """Equal parts of the pilot's stages have not: its last stage is as short as it happens to be.
+
+    A tenth of the stages lies evenly in beta, so that lengths are equal but for that.
+    """
+    _, found = piloted(model, AIS(), 1000, 1, silent, None)
+    _, plan = ADAPTIVE.plan(model, AIS(n_stages=60), 1000, 1, silent)
+    length = np.append(0.0, np.cumsum(np.sqrt(found.variance) * np.diff(found.beta)))
+    part = np.diff(np.interp(plan.beta, found.beta, length)) / length[-1] * plan.n_stages
+    assert part.max() < 1.0 / 0.85 and np.median(part) > 0.9
+
+
 def test_a_pilot_returns_the_variance_along_its_populations(model):
     plan, found = piloted(model, AIS(), 100, 1, silent, None)
     assert plan.path_variance is None and plan.population is None
