@@ -39,7 +39,7 @@ def gms13(knots: Floats, divergence: Floats, n_stages: int) -> Floats:
 
     Notes
     -----
-    Grosse, Maddison and Salakhutdinov (2013), as Kiwaki (2015) quotes it: an interval of K_j linear stages adds
+    Grosse, Maddison and Salakhutdinov (2013): an interval of K_j linear stages adds
     ``divergence[j] / K_j`` to the variance of the work, so that stages are best divided in
     proportion to the square root of the divergence. Stages need not end at a knot here: the
     schedule is the linear interpolation, so that any number of stages is divided exactly.
