@@ -12,8 +12,10 @@ from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalEr
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.version import VERSION
 from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.families.lattice.path import DetouredPath
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.rbm.moment_average import MomentAveragedPath
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
@@ -54,6 +56,7 @@ __all__ = [
     "SM08",
     "SMC",
     "Cycle",
+    "DetouredPath",
     "DiscreteGibbs",
     "EvidenceWarning",
     "Gaussian",
@@ -62,6 +65,7 @@ __all__ = [
     "Linear",
     "LogEvidence",
     "ModelError",
+    "MomentAveragedPath",
     "NativeTarget",
     "NumericalError",
     "Potts",

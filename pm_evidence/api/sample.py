@@ -22,7 +22,7 @@ from pm_evidence.api.arguments import (
     limits,
 )
 from pm_evidence.core.checks import check_choice
-from pm_evidence.core.contracts import Kernel, Target
+from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
@@ -55,6 +55,7 @@ def sample_evidence(
     schedule: str | Schedule | Sequence[float] | Floats = "adaptive",
     kernel: str | Kernel = "auto",
     reference: str = "prior",
+    path: str | Path = "auto",
     potentials: str = "likelihood",
     cores: int | None = None,
     executor: Executor | None = None,
@@ -94,6 +95,11 @@ def sample_evidence(
         are drawn exactly, others walked.
     reference : {"prior"}
         Where annealing starts.
+    path : str or path
+        The family of densities between reference and target. ``"geometric"`` raises the likelihood
+        to the power beta; it is the only one for models. Lattices also have ``"detour"``, and
+        restricted Boltzmann machines and `Gaussian` ``"moment_average"``; an object such as
+        ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path.
     potentials : {"likelihood", "prior"}
         Whether a ``pm.Potential`` counts as data, or as a part of the prior: then its normalising
         constant is estimated by a second run and taken off, with its error.
@@ -179,7 +185,7 @@ def sample_evidence(
         check_groups(main, options)
         starts = starts_from(main, chosen.annealer.reverse_start)
         main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
-        record, evidence = anneal(run, main, moves, display, starts)
+        record, evidence = anneal(run, main, moves, display, starts, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             record = _over_prior(run, prior, kernel_of_prior(main, kernel), display, record)

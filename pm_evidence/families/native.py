@@ -1,6 +1,7 @@
 """The base class of targets that are not a PyMC model."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +14,9 @@ from pm_evidence.core.checks import (
     float_array,
     missing_members,
 )
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 
-__all__ = ["NativeTarget", "checked_native", "is_native"]
+__all__ = ["NativeTarget", "checked_native", "checked_path", "is_native"]
 
 
 class NativeTarget(ABC):
@@ -55,6 +56,24 @@ class NativeTarget(ABC):
             If the kernel does not suit the target.
         """
 
+    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+        """Return the setup along the path that the user asks for.
+
+        By default this is the path of `annealing_setup` for the names ``"auto"`` and
+        ``"geometric"``, and otherwise a path object for this target.
+
+        Raises
+        ------
+        ValueError
+            If the target has no such path.
+        TypeError
+            If it is no path.
+        """
+        if isinstance(path, str):
+            check_choice("path", path, ("auto", "geometric"))
+            return setup
+        return replace(setup, path=checked_path(path, self))
+
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states given by the user as draws of shape ``(n, ...)``, after checking them.
 
@@ -92,6 +111,33 @@ class NativeTarget(ABC):
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return coordinates, and the names of each variable's dimensions."""
         return {}, {}
+
+
+def checked_path(path: Any, target: Any) -> Path:
+    """Return a path object that a user passes for a target.
+
+    Raises
+    ------
+    TypeError
+        If it lacks a method of a path.
+    ValueError
+        If it is the path of another target.
+    """
+    missing = missing_members(path, Path)
+    if isinstance(path, type) or missing:
+        some = not isinstance(path, type) and len(missing) < len(missing_members(None, Path))
+        lacks = f" without {', '.join(missing)}" if some else ""
+        raise TypeError(
+            f"path must be a name or a path object, got {described(path)}{lacks}; leave it out for "
+            "the usual path."
+        )
+    if getattr(path, "target", target) != target:
+        raise ValueError(
+            f"path must belong to the target that is annealed, {target!r}, got a path of "
+            f"{path.target!r}; make it with this target."
+        )
+    checked: Path = path
+    return checked
 
 
 def is_native(target: Any) -> bool:

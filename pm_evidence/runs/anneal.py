@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from pm_evidence.core.contracts import Kernel, Target
+from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import warn
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.core.statuses import Status, with_pointer
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.defaults import along, annealing_setup
 from pm_evidence.runs.estimated import with_precision
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.reverse_starts import ReverseStarts
@@ -28,13 +28,14 @@ def anneal(
     kernel: str | Kernel,
     display: Display,
     starts: ReverseStarts | None = None,
+    path: str | Path = "auto",
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Anneal a target; return the record and its estimates, the recommended one first."""
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
     with display.compiling():  # the gradient, if the kernel needs it
-        setup = annealing_setup(target, kernel)
+        setup = along(target, annealing_setup(target, kernel), path)
     record, evidence = run.anneal(setup, display, starts)
     record, evidence = with_precision(run, target, record, evidence)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence

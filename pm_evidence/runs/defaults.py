@@ -3,7 +3,7 @@
 from functools import singledispatch
 from typing import Any
 
-from pm_evidence.core.checks import check_kind, described, missing_members
+from pm_evidence.core.checks import check_choice, check_kind, described, missing_members
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.native import is_native
 from pm_evidence.kernels.choose import choose_kernel
@@ -15,7 +15,7 @@ from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["annealing_setup", "default_method"]
+__all__ = ["along", "annealing_setup", "default_method"]
 
 # The pilot needs enough particles per dimension to estimate a covariance.
 _PILOT_PARTICLES_PER_DIMENSION = 10
@@ -78,6 +78,28 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
         n_pilot=n_pilot,
         n_paths=_NOISY_PATHS,
         facts={"estimated_likelihood": True},
+    )
+
+
+def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+    """Return the setup along the path that the user asks for.
+
+    Raises
+    ------
+    ValueError
+        If the target has no such path.
+    TypeError
+        If it is no path.
+    """
+    if is_native(target):
+        found: AnnealingSetup = target.with_path(setup, path)
+        return found
+    if isinstance(path, str):
+        check_choice("path", path, ("auto", "geometric"))
+        return setup
+    raise ValueError(
+        f"path must be 'auto' or 'geometric' for a pymc.Model, got {described(path)}; for a path "
+        "of your own derive a target from pe.extending.ModelTarget."
     )
 
 

@@ -17,17 +17,16 @@ __all__ = ["Autoregression"]
 class Autoregression:
     """``x -> mean + tau (x - mean) + sqrt(1 - tau**2) sd noise``, which satisfies detailed balance.
 
-    Habeck (2017), section 4. The target defines mean, standard deviation and ``tau``.
+    Habeck (2017), section 4. The path defines mean and standard deviation, the target ``tau``.
     """
 
     def advance(
         self, path: Any, state: Points, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Points, MoveInfo]:
         """Move every member once; see ``contracts.Kernel``."""
-        target = path.target
-        tau, mean = target.tau_at(beta), target.mean_at(beta)
+        tau, mean = path.target.tau_at(beta), path.mean_at(beta)
         noise = normals(streams, 1)
-        x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * target.sd_at(beta) * noise
+        x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * path.sd_at(beta) * noise
         return Points(x), MoveInfo(1.0, len(state))
 
     def reversed(self) -> Self:

@@ -1,26 +1,32 @@
 """A Gaussian reference that is annealed to a Gaussian target, where all results are exact."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import (
+    check_choice,
     check_finite,
     check_positive,
     described,
     float_array,
     real_number,
 )
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.gaussian.kernel import Autoregression
-from pm_evidence.families.gaussian.path import MovingGaussian
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.gaussian.path import (
+    GeometricGaussian,
+    MomentAveragedGaussian,
+    MovingGaussian,
+)
+from pm_evidence.families.native import NativeTarget, checked_path
 
 __all__ = ["Gaussian"]
 
 Floats = NDArray[np.float64]
+_PATHS = {"geometric": GeometricGaussian, "moment_average": MomentAveragedGaussian}
 _LARGEST = 1e100  # its square is far from overflow
 
 
@@ -28,8 +34,9 @@ _LARGEST = 1e100  # its square is far from overflow
 class Gaussian(NativeTarget):
     """A Gaussian reference that moves and narrows to a Gaussian target (Habeck 2017, section 4).
 
-    Mean and standard deviation are linear functions of ``beta``. The kernel is an autoregression
-    that leaves each intermediate Gaussian invariant.
+    Mean and standard deviation are linear functions of ``beta``; with ``path="geometric"`` the log
+    density is, and with ``path="moment_average"`` the first two moments are. The kernel is an
+    autoregression that leaves each intermediate Gaussian invariant.
 
     Parameters
     ----------
@@ -115,6 +122,13 @@ class Gaussian(NativeTarget):
                 f"kernel must be 'auto' for a Gaussian, got {described(kernel)}; set its tau."
             )
         return AnnealingSetup(MovingGaussian(self), Autoregression())
+
+    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+        """Return the setup along a path: ``"auto"``, ``"geometric"`` or ``"moment_average"``."""
+        if isinstance(path, str):
+            check_choice("path", path, ("auto", *_PATHS))
+            return setup if path == "auto" else replace(setup, path=_PATHS[path](self))
+        return replace(setup, path=checked_path(path, self))
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return points, shape ``(n,)``, as draws, shape ``(n, 1)``."""

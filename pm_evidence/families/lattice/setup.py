@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.lattice.lattice import Lattice
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.families.lattice.sweep import VisitKernel
+from pm_evidence.families.native import checked_path
 from pm_evidence.kernels.suitability import check_moves
 
-__all__ = ["Detour", "lattice_setup"]
+__all__ = ["Detour", "lattice_along", "lattice_setup"]
 
 _LEAST_STAGES, _PATHS = 1000, 512
 
@@ -85,3 +86,41 @@ def lattice_setup(
         starts=target.ground_states,
         n_paths=_PATHS,
     )
+
+
+def lattice_along(
+    target: Lattice, setup: AnnealingSetup, path: str | Path, detour: Detour
+) -> AnnealingSetup:
+    """Return the setup along another path.
+
+    Parameters
+    ----------
+    target : Ising or Potts
+        What is annealed.
+    setup : AnnealingSetup
+        Its usual setup.
+    path : str or Path
+        ``"auto"``, ``"geometric"``, ``"detour"``, or a path object of this lattice.
+    detour : Detour
+        The usual height of the detour.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the kernel or the target does not allow a detour.
+    TypeError
+        If it is no path.
+    """
+    found = path
+    if isinstance(path, str):
+        check_choice("path", path, ("auto", "geometric", "detour"))
+        if path == "auto":
+            return setup
+        bent = path == "detour"
+        found = DetouredPath(target, detour.height) if bent else LatticePath(target)
+    if isinstance(found, DetouredPath) and not isinstance(setup.kernel, VisitKernel):
+        raise ValueError(
+            f"path must be 'geometric' for the kernel {type(setup.kernel).__name__}, which has no "
+            "moves in a field, got a detour; use the heat bath."
+        )
+    return replace(setup, path=checked_path(found, target))

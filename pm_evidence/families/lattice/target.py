@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, described
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.lattice.cluster_kernels import SwendsenWang, Wolff
 from pm_evidence.families.lattice.detour import favour_colours, favour_spins
 from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis
@@ -15,7 +15,7 @@ from pm_evidence.families.lattice.ising_state import Spins, draw_spins, pack, sp
 from pm_evidence.families.lattice.lattice import Lattice, check_strength, like_bonds
 from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
 from pm_evidence.families.lattice.potts_state import Colours, colours_of, draw_colours
-from pm_evidence.families.lattice.setup import Detour, lattice_setup
+from pm_evidence.families.lattice.setup import Detour, lattice_along, lattice_setup
 
 __all__ = ["Ising", "Potts"]
 
@@ -127,6 +127,10 @@ class Ising(Lattice):
         """Return how spins are annealed: with the bit-sliced heat bath by default."""
         return lattice_setup(self, kernel, _SPIN_KERNELS, _SPIN_DETOUR)
 
+    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+        """Return the setup along the path that the user asks for; see ``lattice_along``."""
+        return lattice_along(self, setup, path, _SPIN_DETOUR)
+
 
 @dataclass(frozen=True)
 class Potts(Lattice):
@@ -225,3 +229,7 @@ class Potts(Lattice):
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
         """Return how colours are annealed: with the heat bath by default."""
         return lattice_setup(self, kernel, _COLOUR_KERNELS, _COLOUR_DETOUR)
+
+    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+        """Return the setup along the path that the user asks for; see ``lattice_along``."""
+        return lattice_along(self, setup, path, _COLOUR_DETOUR)

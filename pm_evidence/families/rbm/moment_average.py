@@ -92,6 +92,10 @@ class MomentAveragedPath:
         """Layers whose parameters are the differences between the ends of each segment."""
         return tuple(last.plus(first, -1.0).layers() for first, last in pairwise(self.machines))
 
+    def learn(self) -> None:
+        """Fit the machines, unless that has been done, before several threads ask for them."""
+        _ = self.layers, self.slopes
+
     @property
     def log_base_z(self) -> float:
         """Log of the normalising constant of the reference, in nats."""

@@ -1,19 +1,22 @@
 """How restricted Boltzmann machines are annealed unless the user says otherwise."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.core.random import streams
+from pm_evidence.families.native import checked_path
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.metropolis import UnitMetropolis
+from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
 from pm_evidence.families.rbm.path import BaseRatePath
 
-__all__ = ["KERNELS", "learnt_rates", "rbm_setup", "smoothed"]
+__all__ = ["KERNELS", "learnt_rates", "rbm_along", "rbm_setup", "smoothed"]
 
 Floats = NDArray[np.float64]
 
@@ -91,3 +94,35 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
         starts=None if target.data is None else target.states_from_data,
         n_paths=_PATHS,
     )
+
+
+def rbm_along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+    """Return the setup along another path.
+
+    Parameters
+    ----------
+    target : RBM
+        What is annealed.
+    setup : AnnealingSetup
+        Its usual setup.
+    path : str or Path
+        ``"auto"``, ``"geometric"``, ``"moment_average"``, or a path object of this machine.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a layer is summed out on a moment-averaged path.
+    TypeError
+        If it is no path.
+    """
+    if isinstance(path, str):
+        check_choice("path", path, ("auto", "geometric", "moment_average"))
+        if path != "moment_average":
+            return setup
+        path = MomentAveragedPath(target)
+    found = checked_path(path, target)
+    if not isinstance(found, MomentAveragedPath):
+        return replace(setup, path=found)
+    found.learn()
+    n_sweeps = int(setup.kernel.settings()["n_sweeps"])
+    return replace(setup, path=found, kernel=SegmentGibbs(n_sweeps))

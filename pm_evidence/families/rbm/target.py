@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_choice, check_kind
-from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.families.rbm.checks import checked_base, checked_parameters, checked_states
 from pm_evidence.families.rbm.flips import gains_of
 from pm_evidence.families.rbm.layers import Layer, layer_of
-from pm_evidence.families.rbm.setup import KERNELS, learnt_rates, rbm_setup, smoothed
+from pm_evidence.families.rbm.setup import KERNELS, learnt_rates, rbm_along, rbm_setup, smoothed
 
 __all__ = ["RBM"]
 
@@ -283,6 +283,10 @@ class RBM(NativeTarget):
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
         """Return how the units are annealed."""
         return rbm_setup(self, kernel)
+
+    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+        """Return the setup along the path that the user asks for; see ``rbm_along``."""
+        return rbm_along(self, setup, path)
 
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the units that are annealed: ``v``, shape (n, n_visible), and ``h``."""
