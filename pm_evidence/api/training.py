@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from pm_evidence.core.checks import check_count, check_flag
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.execution.counter import counting
-from pm_evidence.families.rbm.training import TrainedRBM, Training, binary_rows, train
+from pm_evidence.families.rbm.target import RBM
+from pm_evidence.families.rbm.training import Training, binary_rows, train
 
 __all__ = ["train_rbm"]
 
@@ -29,7 +30,7 @@ def train_rbm(
     n_chains: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
-) -> TrainedRBM:
+) -> RBM:
     """Train a restricted Boltzmann machine on binary data by contrastive divergence.
 
     It makes machines on which estimates of log Z can be tried. Neither the learning rate nor the
@@ -69,9 +70,9 @@ def train_rbm(
 
     Returns
     -------
-    TrainedRBM
-        ``W`` of shape (n_visible, n_hidden), ``visible_bias`` and ``hidden_bias``, in float64. The
-        units are 0 and 1.
+    RBM
+        The machine, with ``data`` as its data: its base rates are computed from them, and reverse
+        paths start from them.
 
     Raises
     ------

@@ -17,8 +17,9 @@ from pm_evidence.core.checks import (
     plain_array,
 )
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.families.rbm.target import RBM
 
-__all__ = ["REPORT_EVERY", "TrainedRBM", "Training", "binary_rows", "train"]
+__all__ = ["REPORT_EVERY", "Training", "binary_rows", "train"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -34,27 +35,6 @@ _FIRST_SD = 0.01
 _SPINS = "data > 0"
 _SHARES = "data > 0.5, or rng.random(data.shape) < data"
 _BYTES = "data > 127, or rng.random(data.shape) < data / 255"
-
-
-@dataclass(frozen=True)
-class TrainedRBM:
-    """The parameters of a restricted Boltzmann machine with units 0 and 1.
-
-    Its energy is ``E(v, h) = -(visible_bias . v + hidden_bias . h + v' W h)``.
-
-    Parameters
-    ----------
-    W : ndarray of float64, shape (n_visible, n_hidden)
-        Weights.
-    visible_bias : ndarray of float64, shape (n_visible,)
-        Biases of the visible units.
-    hidden_bias : ndarray of float64, shape (n_hidden,)
-        Biases of the hidden units.
-    """
-
-    W: Floats
-    visible_bias: Floats
-    hidden_bias: Floats
 
 
 @dataclass(frozen=True)
@@ -173,8 +153,8 @@ def train(
     training: Training,
     seed: np.random.SeedSequence,
     report: Callable[[int], None],
-) -> TrainedRBM:
-    """Return the parameters after training.
+) -> RBM:
+    """Return the machine after training, with the data that it was trained on.
 
     Parameters
     ----------
@@ -224,7 +204,8 @@ def train(
         if done % REPORT_EVERY == 0 or done == training.n_updates:
             rbm.check(done, training.learning_rate)
             report(done)
-    return TrainedRBM(*(x.astype(np.float64) for x in (rbm.weights, rbm.visible, rbm.hidden)))
+    W, a, b = (x.astype(np.float64) for x in (rbm.weights, rbm.visible, rbm.hidden))
+    return RBM(W, a, b, data=data)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,12 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import Bridgeable, HasPosterior
-from pm_evidence.families.gaussian.path import MovingGaussian
+from pm_evidence.families.gaussian.path import (
+    GeometricGaussian,
+    MomentAveragedGaussian,
+    MovingGaussian,
+)
+from pm_evidence.testing import check_kernel, check_path
 
 GAUSSIANS = [pe.Gaussian(), pe.Gaussian(-1.0, 0.5, 2.0, 3.0), pe.Gaussian(0.0, 1.0, 5.0, 1.0)]
 BETAS = [0.0, 0.1, 0.5, 0.93, 1.0]
@@ -95,3 +100,41 @@ def test_neighbours_lie_side_by_side():
 def test_there_is_no_fitted_density():
     path = MovingGaussian(pe.Gaussian())
     assert not isinstance(path, Bridgeable | HasPosterior)
+
+
+# --- other paths between the same ends ---
+
+
+@pytest.mark.parametrize("path", [GeometricGaussian, MomentAveragedGaussian])
+@every_gaussian
+def test_other_paths_have_the_same_ends_and_leave_the_kernel_right(path, gaussian):
+    check_path(path(gaussian))
+    check_kernel(gaussian.annealing_setup("auto").kernel, path(gaussian))
+    x = path(gaussian).at(points(gaussian)[:, None])
+    straight = MovingGaussian(gaussian).log_ratio(x, 0.0, 1.0)
+    np.testing.assert_allclose(path(gaussian).log_ratio(x, 0.0, 1.0), straight, rtol=1e-9)
+
+
+def test_what_is_linear_in_beta():
+    """The log density on the geometric path, up to a constant; two moments on the other one."""
+    gaussian = pe.Gaussian(-1.0, 0.5, 2.0, 3.0)
+    geometric, averaged = GeometricGaussian(gaussian), MomentAveragedGaussian(gaussian)
+    ends = MovingGaussian(gaussian)
+    for beta in BETAS:
+        shares = np.array([1.0 - beta, beta])
+        precision = shares @ [0.5**-2, 3.0**-2]
+        assert geometric.sd_at(beta) == pytest.approx(precision**-0.5)
+        mean = shares @ [-1.0 * 0.5**-2, 2.0 * 3.0**-2] / precision
+        assert geometric.mean_at(beta) == pytest.approx(mean)
+        assert averaged.mean_at(beta) == ends.mean_at(beta)
+        second = shares @ [0.5**2 + 1.0, 3.0**2 + 4.0]
+        assert averaged.sd_at(beta) ** 2 + averaged.mean_at(beta) ** 2 == pytest.approx(second)
+
+
+@pytest.mark.parametrize("path", ["geometric", "moment_average", GeometricGaussian(pe.Gaussian())])
+def test_a_run_along_another_path(path):
+    gaussian = pe.Gaussian()
+    dt = pe.sample_evidence(gaussian, path=path, random_seed=1, target_mcse=None, progressbar=False)
+    found = pe.log_evidence(dt)
+    assert found.status == "ok"
+    assert abs(found.value - gaussian.log_evidence) < 4 * found.mcse

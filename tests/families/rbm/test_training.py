@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.families.rbm.training import (
     REPORT_EVERY,
-    TrainedRBM,
     Training,
     _bernoulli,
     _Singles,
@@ -294,9 +293,3 @@ def test_batches_are_no_larger_than_the_data():
         ValueError, match=r"batch_size must be at most the number of rows.*7, got 8"
     ):
         Training(batch_size=8).rows(7)
-
-
-def test_the_result_is_frozen():
-    rbm = TrainedRBM(np.zeros((2, 1)), np.zeros(2), np.zeros(1))
-    with pytest.raises(AttributeError):
-        rbm.W = None

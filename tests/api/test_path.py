@@ -1,0 +1,72 @@
+"""``sample_evidence(path=...)``: paths by name and as objects, and what is refused."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.runs.defaults import along, annealing_setup
+from pm_evidence.testing.lattices import kaufman
+
+ISING = pe.Ising(6)
+
+
+def model():
+    with pm.Model() as made:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    return made
+
+
+def sample(target, path, **kwargs):
+    options = {"draws": 256, "target_mcse": None, "random_seed": 1, "progressbar": False}
+    return pe.sample_evidence(target, path=path, **options | kwargs)
+
+
+@pytest.mark.parametrize(
+    "path", ["geometric", "detour", pe.DetouredPath(ISING, height=1.0), LatticePath(ISING)]
+)
+def test_paths_of_a_lattice_lead_to_the_same_log_z(path):
+    """Exact by Kaufman's formula."""
+    found = pe.log_evidence(sample(ISING, path, method=pe.AIS(n_stages=500)))
+    assert abs(found.value - kaufman((6, 6), 1.0) + ISING.log_n_states) < 4 * found.mcse
+
+
+def test_the_height_of_a_detour_changes_the_work():
+    works = [
+        sample(ISING, path, method=pe.AIS(n_stages=200))["work"]["forward"].values
+        for path in ("auto", "detour", pe.DetouredPath(ISING, height=1.0))
+    ]
+    np.testing.assert_array_equal(works[0], works[1])
+    assert (works[0] != works[2]).all()
+
+
+def test_the_path_of_a_model_is_geometric():
+    one, other = (sample(model(), path) for path in ("auto", "geometric"))
+    np.testing.assert_array_equal(one["work"]["forward"], other["work"]["forward"])
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "error", "message"),
+    [
+        (model(), "detour", ValueError, "path must be one of 'auto', 'geometric', got 'detour'"),
+        (model(), LatticePath(ISING), ValueError, r"path must be .* pe\.extending\.ModelTarget"),
+        (model(), None, ValueError, "path must be 'auto' or 'geometric' for a pymc.Model"),
+        (ISING, "moment_average", ValueError, "path must be one of"),
+        (ISING, 3, TypeError, "path must be a name or a path object, got 3;"),
+        (ISING, LatticePath, TypeError, "got the class LatticePath; leave it out"),
+        (ISING, LatticePath(pe.Ising(4)), ValueError, "path must belong to the target"),
+        (pe.Gaussian(), "detour", ValueError, "path must be one of"),
+        (pe.Gaussian(), LatticePath(ISING), ValueError, "path must belong to the target"),
+    ],
+)
+def test_paths_that_cannot_be_used(target, path, error, message):
+    with pytest.raises(error, match=message):
+        sample(target, path)
+
+
+def test_clusters_cannot_be_moved_in_a_field():
+    with pytest.raises(ValueError, match="path must be 'geometric' for the kernel Wolff"):
+        sample(ISING, "detour", kernel="wolff")
+    assert isinstance(along(ISING, annealing_setup(ISING, "wolff"), "auto").path, LatticePath)
