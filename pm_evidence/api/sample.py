@@ -165,8 +165,7 @@ def sample_evidence(
     given = find_target(target, model)
     chosen = chosen_sampler(method, default_method(given))
     size, n_draws = first_round(chosen, draws)
-    check_choice("reference", reference, ["prior"])
-    check_choice("potentials", potentials, ["likelihood", "prior"])
+    _check_choices(reference, potentials)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
     run = Run(
         sampler=chosen.annealer,
@@ -192,6 +191,11 @@ def sample_evidence(
             evidence = estimates(record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
+
+
+def _check_choices(reference: str, potentials: str) -> None:
+    check_choice("reference", reference, ["prior"])
+    check_choice("potentials", potentials, ["likelihood", "prior"])
 
 
 def _over_prior(
