@@ -343,6 +343,9 @@ class AnnealingSetup:
         generator. None if they come from islands of sequential Monte Carlo.
     n_paths : int
         Number of paths that a block moves together.
+    even_share : float
+        Share of the stages of a learnt schedule that are spread evenly in beta, from 0 to 1, if
+        there is no pilot.
     facts : mapping
         Facts about the target that estimators read from the record: ``estimated_likelihood`` is
         true if the likelihood is estimated.
@@ -354,6 +357,7 @@ class AnnealingSetup:
     n_stages: int | None = None
     starts: Callable[[int, np.random.Generator], NDArray[Any]] | None = None
     n_paths: int = 128
+    even_share: float = 0.1
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -39,9 +39,8 @@ _NAMED_STAGES = 200  # of a named schedule, if neither the sampler nor the targe
 TRIAL_STAGES, TRIAL_PATHS = 400, 256
 _LEAST_STAGES = 10  # of islands that reverse paths start from
 # Lattices: the power 3/4 of the variance gave a variance of the work that was 0 to 10 % smaller
-# than 1/2, and half of that with equal steps. A tenth of the steps lies evenly, for the case that
-# the energy hardly varies.
-_LATTICE_POWER, _LATTICE_FLOOR = 0.75, 0.1
+# than 1/2, and half of that with equal steps.
+_POWER = 0.75
 
 
 class Schedule(Protocol):
@@ -87,8 +86,8 @@ class AdaptiveSchedule:
             found.beta,
             found.variance,
             sampler.n_stages or setup.n_stages,
-            power=_LATTICE_POWER,
-            floor=_LATTICE_FLOOR,
+            power=_POWER,
+            floor=setup.even_share,
         )
         options = {"pilot_stages": TRIAL_STAGES, "pilot_paths": TRIAL_PATHS}
         plan = _said(untuned(setup, beta, trial.n_evaluations), "adaptive", options, found)
