@@ -30,8 +30,8 @@ _PATHS = 256
 # Number of stages per unit, and its bounds. A sweep of flips takes 10 to 20 times as long as one of
 # block Gibbs sampling, and decorrelates as much as about ten of them.
 _STAGES = {BlockGibbs: (8.0, 500, 10_000), UnitMetropolis: (0.4, 200, 2_000)}
-# On machines trained on images, equal steps gave smaller errors than steps of equal difficulty, whose
-# moves mix badly where they are long.
+# On machines trained on images, equal steps gave smaller errors than learnt ones alone: moves mix
+# badly in the long steps of these.
 _EVEN_SHARE = 0.5
 # Rates are moved by this much away from 0 and 1: states that have a unit of rate 0 on must not be
 # rare among paths if they are not rare under the target.
