@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from examples.papers.habeck2017 import gaussian, lattices
+from examples.papers.habeck2017 import gaussian, lattices, machines
 from pm_evidence.schedules.fixed import linear
 from pm_evidence.testing.lattices import enumeration, kaufman, transfer_matrix
 
@@ -338,3 +338,17 @@ def test_figure_4_of_a_small_lattice(tmp_path, capsys, monkeypatch):
     # runs are stored: again is the same without any simulation, and there are no more of them
     options |= {"repetitions": 5, "stored": True}
     pd.testing.assert_frame_equal(lattices.potts(tmp_path, **options), table)
+
+
+@pytest.mark.slow
+def test_the_published_machine_in_both_forms(tmp_path, monkeypatch, capsys):
+    """Figure 4C with few stages: full and marginal runs agree, and the picture is there."""
+    monkeypatch.setattr(machines, "STAGES", {"full": (400, 400), "marginal": (40, 40)})
+    machines.main([str(tmp_path), "--paths", "64"])
+    printed = capsys.readouterr().out
+    assert printed.count("bar") == 2 and "the paper: 451.43" in printed
+    values = [float(line.split()[2]) for line in printed.splitlines() if " bar " in line]
+    assert abs(values[0] - values[1]) < 3.0 and abs(np.mean(values) - 451.2) < 2.0
+    assert (tmp_path / "habeck2017_figure4c.png").stat().st_size > 10_000
+    machines.main([str(tmp_path), "--paths", "64"])  # from the files
+    assert capsys.readouterr().out == printed
