@@ -34,6 +34,9 @@ class NativeTarget(ABC):
         because native kernels are so fast that resampling would take longer than the moves.
     log_prior_mass : float
         Log of the mass of the reference within the constraints, in nats.
+    variables : tuple of str
+        Names of the variables of `posterior` that together are a state, in the order of its
+        coordinates.
 
     Examples
     --------
@@ -45,6 +48,7 @@ class NativeTarget(ABC):
     n_dim: int
     method: ClassVar[str] = "ais"
     log_prior_mass: float = 0.0
+    variables: tuple[str, ...] = ("x",)
 
     @abstractmethod
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:

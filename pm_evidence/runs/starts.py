@@ -110,9 +110,13 @@ def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
                 f"reverse_start must hold states of {target!r}, got draws with {name}={found}; "
                 "pass a result for this target, or an array of states."
             )
-    if "x" not in posterior:
+    missing = [name for name in target.variables if name not in posterior]
+    if missing:
         raise ValueError(
-            f"reverse_start must hold states of {target!r} as 'x', got draws of "
-            f"{', '.join(posterior)}; pass a result for this target, or an array of states."
+            f"reverse_start must hold states of {target!r} as "
+            f"{' and '.join(map(repr, target.variables))}, got draws of {', '.join(posterior)}; "
+            "pass a result for this target, or an array of states."
         )
-    return posterior["x"]
+    if len(target.variables) == 1:
+        return posterior[target.variables[0]]
+    return np.concatenate([posterior[name] for name in target.variables], axis=-1)

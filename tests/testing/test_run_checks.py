@@ -110,7 +110,7 @@ class Bare:
 
 
 def test_an_object_without_methods_is_refused_by_name():
-    missing = "without n_dim, method, log_prior_mass, check, posterior, sample_stats"
+    missing = "without n_dim, method, log_prior_mass, variables, with_path, check, posterior"
     with pytest.raises(TypeError, match=missing):
         pe.sample_evidence(Bare())
     with pytest.raises(AssertionError, match=missing):
@@ -122,8 +122,8 @@ def test_an_object_without_methods_is_refused_by_name():
 class Duck(Bare):
     """All that a target needs, without the base class."""
 
-    n_dim, method, log_prior_mass = 6, "ais", 0.0
-    check = Ring.check
+    n_dim, method, log_prior_mass, variables = 6, "ais", 0.0, ("x",)
+    check, with_path = Ring.check, Ring.with_path
     posterior, sample_stats = Ring.posterior, Ring.sample_stats
     observed_data, constant_data = Ring.observed_data, Ring.constant_data
     coords_and_dims = Ring.coords_and_dims

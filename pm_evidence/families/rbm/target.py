@@ -288,19 +288,29 @@ class RBM(NativeTarget):
         """Return the setup along the path that the user asks for; see ``rbm_along``."""
         return rbm_along(self, setup, path)
 
+    @property
+    def variables(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the layers that are annealed: ``v``, ``h`` or both."""
+        return {"marginal": ("h",), "visible": ("v",)}.get(self.latent, ("v", "h"))
+
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the units that are annealed: ``v``, shape (n, n_visible), and ``h``."""
-        names = {"full": ("v", "h"), "marginal": ("h",), "visible": ("v",)}[self.latent]
         parts = np.split(draws, np.cumsum(self.sizes)[:-1], axis=1)
-        return dict(zip(names, parts, strict=True))
+        return dict(zip(self.variables, parts, strict=True))
+
+    def constant_data(self) -> dict[str, NDArray[Any]]:
+        """Return weights and biases."""
+        return {
+            "W": self.W,
+            "visible_bias": self.visible_bias,
+            "hidden_bias": self.hidden_bias,
+        }
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the names of the dimensions."""
-        dims = {"v": ["visible"], "h": ["hidden"]}
-        sizes = {"visible": self.n_visible, "hidden": self.n_hidden}
-        kept = {"full": ("v", "h"), "marginal": ("h",), "visible": ("v",)}[self.latent]
-        coords = {dims[name][0]: np.arange(sizes[dims[name][0]]) for name in kept}
-        return coords, {name: dims[name] for name in kept}
+        """Return the numbers of the units, and the names of the dimensions."""
+        coords = {"visible": np.arange(self.n_visible), "hidden": np.arange(self.n_hidden)}
+        dims = {"v": ["visible"], "h": ["hidden"], "W": ["visible", "hidden"]}
+        return coords, dims | {"visible_bias": ["visible"], "hidden_bias": ["hidden"]}
 
 
 def _sigmoid(x: Floats) -> Floats:

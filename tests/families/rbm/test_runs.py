@@ -48,12 +48,18 @@ def test_same_numbers_on_any_number_of_threads():
 
 
 def test_starts_of_the_user():
-    """States of both layers, from an earlier result or as an array."""
+    """States of both layers, from an earlier result or as an array, of this machine."""
     machine = sine()
     given = sample(sine(data=bits(40, 16)), draws=200)
     states = np.concatenate([given["posterior"][name].values[0] for name in ("v", "h")], axis=1)
     found = pe.log_evidence(sample(machine, method=pe.AIS(reverse_start=states), draws=300))
     assert found.status == "ok" and abs(found.value - log_z()) < 4 * found.mcse
+    again = pe.log_evidence(sample(machine, method=pe.AIS(reverse_start=given), draws=300))
+    assert again.status == "ok" and abs(again.value - log_z()) < 4 * again.mcse
+    with pytest.raises(ValueError, match="reverse_start must hold states of RBM"):
+        sample(sine(16, 11), method=pe.AIS(reverse_start=given))
+    with pytest.raises(ValueError, match="reverse_start must hold states of RBM"):
+        sample(sine(latent="marginal"), method=pe.AIS(reverse_start=sample(pe.Ising(4), draws=64)))
     with pytest.raises(ValueError, match=r"reverse_start must have the shape \(n, 28\)"):
         sample(machine, method=pe.AIS(reverse_start=states[:, :16]))
 

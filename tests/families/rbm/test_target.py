@@ -88,11 +88,13 @@ def test_what_goes_into_results():
     np.testing.assert_array_equal(found["v"], draws[:, :16])
     np.testing.assert_array_equal(found["h"], draws[:, 16:])
     coords, dims = sine().coords_and_dims()
-    assert dims == {"v": ["visible"], "h": ["hidden"]} and len(coords["hidden"]) == 12
+    assert dims["v"] == ["visible"] and dims["W"] == ["visible", "hidden"]
+    assert len(coords["visible"]) == 16 and len(coords["hidden"]) == 12
+    np.testing.assert_array_equal(sine().constant_data()["W"], sine().W)
     for latent, name in (("marginal", "h"), ("visible", "v")):
         machine = sine(latent=latent)
         assert list(machine.posterior(draws[:, : machine.n_dim])) == [name]
-        assert list(machine.coords_and_dims()[1]) == [name]
+        assert machine.variables == (name,)
     with pytest.raises(ValueError, match=r"reverse_start must have the shape \(n, 28\)"):
         sine().check(draws[:, :20], "reverse_start")
 
