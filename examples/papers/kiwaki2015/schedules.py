@@ -1,0 +1,194 @@
+"""Annealing schedules on the six machines of Kiwaki (2015), section 7: log Z and sample sizes.
+
+LINEAR, SM08, GMS13, VAROPT and its decelerations with bounds of 0.009, 0.006 and 0.003 on the step,
+forward only, on machines that ``train.py`` has trained. Two tables are written as csv: the figures
+of every run, and the effective sample size of the weights that paths have accumulated on the way
+(the paper's Fig. 4).
+
+The effective sample size is that of the paper's Eq. 5, ``M / (1 + var(w / mean(w)))``, with M paths
+of weights w. The reference has the base rates of the training images for all machines
+(``--base uniform`` for equal rates). The paper does not say which reference it has.
+
+Run it with ``python examples/papers/kiwaki2015/schedules.py FOLDER``, where FOLDER holds the six
+files of ``train.py``. All machines and stages take half an hour of one core; ``--quick`` takes
+seconds.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import pm_evidence as pe
+from pm_evidence.testing import exact_log_z
+
+sys.path.append(str(Path(__file__).parents[2]))
+from real_data import mnist
+
+RESULTS = Path(__file__).parents[2] / "results"
+MACHINES = ("pcd20", "cd1_20", "cd25_20", "pcd500", "cd1_500", "cd25_500")
+BOUNDS = (0.009, 0.006, 0.003)
+SCHEDULES = {
+    "LINEAR": pe.Linear(),
+    "SM08": pe.SM08(),
+    "GMS13": pe.GMS13(n_knots=10),
+    "VAROPT": pe.VarOpt(),
+    **{f"VAROPT {bound:g}": pe.VarOpt(largest_step=bound) for bound in BOUNDS},
+}
+# Paths and numbers of stages of small and of large machines.
+RUNS = {20: 1000, 500: 512}
+STAGES = {20: (1000, 4000, 20_000), 500: (1000, 4000, 10_000)}
+SEED = 20150625
+_LARGEST_ENUMERATED = 20
+_SMOOTHING = 0.01  # as pe.RBM does with data
+_POINTS = np.linspace(0.0, 1.0, 51)[1:]  # of beta at which accumulated sample sizes are stored
+
+
+def machine(file, train, base="data"):
+    """Return a machine from the file of its parameters."""
+    rates = (train.mean(axis=0) + _SMOOTHING) / (1.0 + 2.0 * _SMOOTHING)
+    with np.load(file) as found:
+        return pe.RBM(
+            found["W"],
+            found["visible_bias"],
+            found["hidden_bias"],
+            base=rates if base == "data" else base,
+        )
+
+
+def sample_size(log_weights):
+    """Return the effective sample size of Eq. 5, as a share of the paths."""
+    weights = np.exp(log_weights - log_weights.max())
+    return 1.0 / (1.0 + weights.var(ddof=1) / weights.mean() ** 2)
+
+
+def annealed(rbm, schedule, n_stages, runs):
+    """Return the figures of a run, and the sample sizes of accumulated weights by beta."""
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)  # the status is in the table
+        dt = pe.sample_evidence(
+            rbm,
+            schedule=schedule,
+            method=pe.AIS(n_stages=n_stages, direction="forward"),
+            draws=runs,
+            target_mcse=None,
+            random_seed=SEED,
+            progressbar=False,
+        )
+    found, log_weights = pe.log_evidence(dt), -dt["work"]["forward"].values
+    beta = dt["annealing"]["beta"].values
+    figures = {
+        "log_z": found.value,
+        "mcse": found.mcse,
+        "status": found.status,
+        "ess": sample_size(log_weights),
+        "sd": log_weights.std(ddof=1),
+        "predicted_sd": np.sqrt(pe.to_record(dt).schedule.predicted_variance),
+        "largest_step": np.diff(beta).max(),
+        "seconds": time.perf_counter() - started,
+    }
+    # blocks have the same number of paths, apart from the last
+    shares = dt["annealing"]["path_ess"].values.mean(axis=0)
+    return figures, np.interp(_POINTS, beta[1:], shares)
+
+
+def schedules_of(rbm, n_stages, runs):
+    """Yield name, figures and accumulated sample sizes of every schedule.
+
+    A bound that no step of VAROPT exceeds changes nothing; such a run is not repeated.
+    """
+    plain = None
+    for name, schedule in SCHEDULES.items():
+        bound = getattr(schedule, "largest_step", None)
+        if bound is not None and bound * n_stages < 1.0:
+            continue  # so many stages do not reach 1
+        if bound is None or plain is None or plain[0]["largest_step"] > bound:
+            result = annealed(rbm, schedule, n_stages, runs)
+        else:
+            result = plain
+        if name == "VAROPT":
+            plain = result
+        yield name, *result
+
+
+def tables_of(name, rbm, stages, runs, base):
+    """Return the figures of all runs of a machine, and the accumulated sample sizes."""
+    rows, on_the_way = [], []
+    exact = np.nan
+    if rbm.n_hidden <= _LARGEST_ENUMERATED:
+        exact = exact_log_z(rbm.W, rbm.visible_bias, rbm.hidden_bias)
+    for n_stages in stages:
+        for schedule, figures, shares in schedules_of(rbm, n_stages, runs):
+            key = {"machine": name, "base": base, "n_stages": n_stages, "schedule": schedule}
+            rows.append({**key, "runs": runs, "exact": exact, **figures})
+            if n_stages == max(stages):
+                on_the_way += [
+                    {**key, "beta": beta, "share": share}
+                    for beta, share in zip(_POINTS, shares, strict=True)
+                ]
+            print(
+                f"{name:9s}{n_stages:7d} {schedule:13s}{figures['log_z']:9.3f} "
+                f"± {figures['mcse']:.3f}  ESS {runs * figures['ess']:4.0f} of {runs}  "
+                f"sd {figures['sd']:.2f}  {figures['seconds']:.1f} s  {figures['status']}",
+                flush=True,
+            )
+    return pd.DataFrame(rows), pd.DataFrame(on_the_way)
+
+
+def best(table):
+    """Return the schedule of the largest sample size for each machine at most stages."""
+    last = table[table.n_stages == table.groupby("machine").n_stages.transform("max")]
+    return last.loc[last.groupby("machine").ess.idxmax()].set_index("machine").schedule
+
+
+def main(folder, out=RESULTS, *, names=MACHINES, runs=None, stages=None, base="data", data=None):
+    """Anneal the machines in ``folder``, write both tables to ``out``, and return the first.
+
+    Rows of other machines that the files hold already are kept.
+    """
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    train, _ = mnist(data)
+    for name in names:
+        rbm = machine(Path(folder) / f"{name}.npz", train, base)
+        kind = 20 if rbm.n_hidden <= _LARGEST_ENUMERATED else 500
+        found = tables_of(name, rbm, stages or STAGES[kind], runs or RUNS[kind], base)
+        table = merged(out / "kiwaki2015_schedules.csv", found[0])
+        merged(out / "kiwaki2015_path_ess.csv", found[1])
+    print(f"\nlargest sample size at most stages\n{best(table[table.base == base]).to_string()}")
+    return table
+
+
+def merged(file, rows):
+    """Write rows to a file, in which they replace those of the same machine and base."""
+    if file.is_file():
+        old = pd.read_csv(file)
+        same = (old.machine == rows.machine.iloc[0]) & (old.base == rows.base.iloc[0])
+        rows = pd.concat([old[~same], rows], ignore_index=True)
+    rows.to_csv(file, index=False, float_format="%.5g")
+    return pd.read_csv(file)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="folder of the parameters")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
+    parser.add_argument("--only", choices=MACHINES, help="one machine, not all")
+    parser.add_argument("--runs", type=int, help="number of paths")
+    parser.add_argument("--stages", type=int, nargs="+", help="numbers of stages")
+    parser.add_argument("--base", choices=("data", "uniform"), default="data")
+    parser.add_argument("--quick", action="store_true", help="64 paths of 400 stages")
+    arguments = parser.parse_args()
+    main(
+        arguments.folder,
+        arguments.out,
+        names=MACHINES if arguments.only is None else (arguments.only,),
+        runs=64 if arguments.quick else arguments.runs,
+        stages=(400,) if arguments.quick else arguments.stages,
+        base=arguments.base,
+    )
