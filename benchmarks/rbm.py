@@ -105,7 +105,8 @@ def jax_steps(machine: pe.RBM) -> Callable:
     import jax
     import jax.numpy as jnp
 
-    w, a, b = XX
+    parameters = machine.W, machine.visible_bias, machine.hidden_bias
+    w, a, b = (jnp.asarray(x, jnp.float32) for x in parameters)
 
     def drawn(key, inputs, beta):
         return jax.random.bernoulli(key, jax.nn.sigmoid(beta * inputs)).astype(jnp.float32)
