@@ -10,8 +10,8 @@ of weights w. The reference has the base rates of the training images for all ma
 (``--base uniform`` for equal rates). The paper does not say which reference it has.
 
 Run it with ``python examples/papers/kiwaki2015/schedules.py FOLDER``, where FOLDER holds the six
-files of ``train.py``. All machines and stages take half an hour of one core; ``--quick`` takes
-seconds.
+files of ``train.py``. All machines and stages take a quarter of an hour of one core; ``--quick``
+takes seconds.
 """
 
 import argparse
@@ -41,7 +41,7 @@ SCHEDULES = {
 }
 # Paths and numbers of stages of small and of large machines.
 RUNS = {20: 1000, 500: 512}
-STAGES = {20: (1000, 4000, 20_000), 500: (1000, 4000, 10_000)}
+STAGES = {20: (1000, 4000, 20_000), 500: (1000, 4000)}
 SEED = 20150625
 _LARGEST_ENUMERATED = 20
 _SMOOTHING = 0.01  # as pe.RBM does with data
@@ -149,7 +149,7 @@ def best(table):
 def main(folder, out=RESULTS, *, names=MACHINES, runs=None, stages=None, base="data", data=None):
     """Anneal the machines in ``folder``, write both tables to ``out``, and return the first.
 
-    Rows of other machines that the files hold already are kept.
+    Rows of other machines and numbers of stages that the files hold already are kept.
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -165,10 +165,11 @@ def main(folder, out=RESULTS, *, names=MACHINES, runs=None, stages=None, base="d
 
 
 def merged(file, rows):
-    """Write rows to a file, in which they replace those of the same machine and base."""
+    """Write rows to a file, in which they replace those of the same machine, base and stages."""
     if file.is_file():
         old = pd.read_csv(file)
         same = (old.machine == rows.machine.iloc[0]) & (old.base == rows.base.iloc[0])
+        same &= old.n_stages.isin(rows.n_stages)
         rows = pd.concat([old[~same], rows], ignore_index=True)
     rows.to_csv(file, index=False, float_format="%.5g")
     return pd.read_csv(file)
