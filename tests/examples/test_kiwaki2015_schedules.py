@@ -1,13 +1,16 @@
 """Schedules on the machines of Kiwaki (2015): the tables hold what runs gave."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from examples.papers.kiwaki2015 import figure
+from examples.papers.kiwaki2015 import page
 from examples.papers.kiwaki2015 import schedules as script
 from pm_evidence.testing import exact_log_z, sine_rbm
 
+ROOT = Path(__file__).resolve().parents[2]
 STAGES = 150
 
 
@@ -27,7 +30,7 @@ def test_sample_size_is_that_of_the_paper():
 
 
 def test_the_settings_are_those_of_the_paper():
-    bounds = [s.largest_step for name, s in script.SCHEDULES.items() if name[:7] == "VAROPT "]
+    bounds = [s.largest_step for name, s in script.SCHEDULES.items() if name.startswith("VAROPT ")]
     assert bounds == [0.009, 0.006, 0.003]
     assert script.SCHEDULES["GMS13"].n_knots == 10
     assert {"LINEAR", "SM08", "GMS13", "VAROPT"} < set(script.SCHEDULES)
@@ -74,14 +77,12 @@ def test_a_bound_that_no_step_exceeds_is_not_run_again(machines, data_folder, mo
     assert found["VAROPT"] == found["VAROPT 0.003"]
 
 
-def test_the_figure_is_drawn_from_the_stored_tables(tmp_path):
-    """What the page shows is made from the tables that lie in examples/results."""
-    out = figure.main(out=tmp_path / "figure.png")
-    assert out.stat().st_size > 10_000
-
-
-def test_stored_tables_have_every_machine_and_schedule():
-    table = pd.read_csv(script.RESULTS / "kiwaki2015_schedules.csv")
-    table = table[table.base == "data"]
-    counts = table.groupby("machine").schedule.nunique()
+def test_the_page_shows_the_stored_tables(tmp_path):
+    """Tables in docs/kiwaki2015.md are those of the files beside its figure, for all machines."""
+    runs, shares = page.tables()
+    counts = runs.groupby("machine").schedule.nunique()
     assert counts.to_dict() == dict.fromkeys(script.MACHINES, len(script.SCHEDULES))
+    text = (ROOT / "docs" / "kiwaki2015.md").read_text(encoding="utf-8")
+    assert page.sample_sizes(runs) in text
+    assert page.log_z(runs) in text
+    assert page.draw(runs, shares, tmp_path / "figure.png").stat().st_size > 10_000

@@ -1,0 +1,100 @@
+"""Figure and tables of docs/kiwaki2015.md, from the tables of schedules.py.
+
+Upper row of the figure: the effective sample size of a run against the number of stages (the
+paper's Figs. 3 and 6). Lower row: that of the weights that paths have accumulated up to beta, at
+most stages (Fig. 4). ``python examples/papers/kiwaki2015/page.py`` writes
+docs/figures/kiwaki2015_sample_sizes.png and prints the tables in Markdown. By default it reads
+the files of schedules.py that lie in docs/figures.
+"""
+
+import argparse
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+
+TABLES = Path(__file__).parents[3] / "docs" / "figures"
+FIGURE = TABLES / "kiwaki2015_sample_sizes.png"
+COLOURS = {"LINEAR": "#333333", "SM08": "#e69f00", "GMS13": "#56b4e9", "VAROPT": "#d55e00"}
+TITLES = {
+    "pcd20": "PCD(20)",
+    "cd1_20": "CD1(20)",
+    "cd25_20": "CD25(20)",
+    "pcd500": "PCD(500)",
+    "cd1_500": "CD1(500)",
+    "cd25_500": "CD25(500)",
+}
+
+
+def tables(folder=TABLES, base="data"):
+    """Return the figures of the runs, and the sample sizes of accumulated weights."""
+    both = (pd.read_csv(Path(folder) / f"kiwaki2015_{x}.csv") for x in ("schedules", "path_ess"))
+    return tuple(table[table.base == base] for table in both)
+
+
+def at_most_stages(table):
+    """Return the rows with the largest number of stages of each machine."""
+    return table[table.n_stages == table.groupby("machine").n_stages.transform("max")]
+
+
+def markdown(header, rows):
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def sample_sizes(runs):
+    """Return the table of effective sample sizes, in percent of the paths."""
+    names = list(dict.fromkeys(runs.schedule))
+    rows = []
+    for machine, title in TITLES.items():
+        own = runs[runs.machine == machine]
+        for n_stages, group in own.groupby("n_stages"):
+            ess = 100.0 * group.set_index("schedule").ess
+            cells = [f"**{x:.1f}**" if x == ess.max() else f"{x:.1f}" for x in ess[names]]
+            rows.append([title, f"{n_stages:,}", *cells])
+    return markdown(["machine", "K", *names], rows)
+
+
+def log_z(runs):
+    """Return the table of log Z at most stages, without decelerations."""
+    rows = []
+    for machine, title in TITLES.items():
+        group = at_most_stages(runs[runs.machine == machine]).set_index("schedule")
+        exact = group.exact.iloc[0]
+        cells = [f"{group.log_z[x]:.2f} ± {group.mcse[x]:.2f}" for x in COLOURS]
+        known = "not enumerated" if pd.isna(exact) else f"{exact:.2f}"
+        linear = f"{group.predicted_sd['VAROPT']:.2f}, {group.sd['VAROPT']:.2f}"
+        rows.append([title, f"{group.n_stages.iloc[0]:,}", known, *cells, linear])
+    return markdown(["machine", "K", "exact", *COLOURS, "sd of VAROPT: predicted, found"], rows)
+
+
+def draw(runs, shares, out=FIGURE):
+    """Draw the figure and return the path of its file."""
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, axes = plt.subplots(2, len(TITLES), figsize=(15, 5.4), sharey="row", layout="constrained")
+    for (upper, lower), (name, title) in zip(axes.T, TITLES.items(), strict=True):
+        on_the_way = at_most_stages(shares[shares.machine == name])
+        for schedule, colour in COLOURS.items():
+            rows = runs[(runs.machine == name) & (runs.schedule == schedule)]
+            steps = on_the_way[on_the_way.schedule == schedule]
+            upper.plot(rows.n_stages, rows.ess, "o-", color=colour, label=schedule)
+            lower.plot(steps.beta, steps.share, color=colour)
+        upper.set(xscale="log", title=title, xlabel="number of stages K")
+        lower.set(xlabel="beta", ylim=(0, 1))
+    axes[0, 0].set_ylabel("ESS (share of paths)")
+    axes[1, 0].set_ylabel("ESS of accumulated weights")
+    axes[0, 0].legend(frameon=False)
+    fig.savefig(out, dpi=80)
+    plt.close(fig)
+    return Path(out)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the csv files")
+    runs, shares = tables(parser.parse_args().tables)
+    print(draw(runs, shares))
+    print(sample_sizes(runs), log_z(runs), sep="\n\n")
