@@ -83,6 +83,8 @@ def draw(runs, shares, out=FIGURE):
             upper.plot(rows.n_stages, rows.ess, "o-", color=colour, label=schedule)
             lower.plot(steps.beta, steps.share, color=colour)
         upper.set(xscale="log", title=title, xlabel="number of stages K")
+        upper.set_xticks(rows.n_stages, [f"{n:,}" for n in rows.n_stages])
+        upper.minorticks_off()
         lower.set(xlabel="beta", ylim=(0, 1))
     axes[0, 0].set_ylabel("ESS (share of paths)")
     axes[1, 0].set_ylabel("ESS of accumulated weights")
