@@ -240,6 +240,18 @@ def test_islands_beside_both_directions(shift, status):
         assert "smc gives" in named["bar"].message
 
 
+@pytest.mark.parametrize(("kind", "status"), [("annealed", "dominated"), ("islands", "ok")])
+def test_islands_that_were_annealed_like_dominated_paths(kind, status):
+    """They may lack the same modes, so that agreement with them proves nothing. Seed 21."""
+    rng = np.random.default_rng(21)
+    forward, reverse = gaussian_pair(rng, 3.0, 400)
+    facts = {"reverse_start": kind}
+    named = by_name(estimates(record(forward, reverse, islands=islands_of(rng), info=facts)))
+    assert named["jarzynski"].status == "dominated"
+    assert named["bar"].status == status
+    assert ("may lack the same modes" in named["bar"].message) == (status == "dominated")
+
+
 def test_bennetts_verdict_passes_on():
     """The same work cannot be good for one estimator and no overlap for the next. Seed 19."""
     rng = np.random.default_rng(19)
