@@ -91,6 +91,7 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             f"kernel must be 'auto', {name!r} or a {kind.__name__} for latent={target.latent!r}, "
             f"got {described(kernel)}."
         )
+    _ = target.base_rates, target.layers  # before several threads ask for them
     per_unit, least, most = _STAGES[kind]
     return AnnealingSetup(
         BaseRatePath(target),

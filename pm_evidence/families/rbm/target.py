@@ -106,8 +106,13 @@ class RBM(NativeTarget):
         return f"RBM({self.n_visible} x {self.n_hidden}, latent={self.latent!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed from the parameters."""
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+        """Leave out what can be computed from the parameters.
+
+        Base rates that were learnt are kept: another machine may round differently, and its trial
+        run would find others.
+        """
+        kept = (*self.__dataclass_fields__, "base_rates")
+        return {name: self.__dict__[name] for name in kept if name in self.__dict__}
 
     @property
     def n_visible(self) -> int:

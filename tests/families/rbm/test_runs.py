@@ -1,6 +1,8 @@
 """Machines as users call them: one call, the right log Z, honest statuses."""
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -95,3 +97,14 @@ def test_intervals_cover(latent):
     low, high = stats.binom.ppf([2e-4, 1 - 2e-4], 100, 0.95)
     assert low <= covered <= high, covered
     assert 0.75 < np.std(z) < 1.3 and abs(np.mean(z)) < 0.4, (np.mean(z), np.std(z))
+
+
+def test_same_numbers_in_other_processes():
+    """Machines, their learnt base rates and their paths go to workers."""
+    machine, options = sine(), {"draws": 300, "method": pe.AIS(n_stages=50)}
+    for path in ("auto", "moment_average"):
+        here = sample(machine, path=path, **options)
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+            there = sample(sine(), path=path, executor=executor, **options)
+        np.testing.assert_array_equal(here["work"]["forward"], there["work"]["forward"])
+        np.testing.assert_array_equal(here["work"]["reverse"], there["work"]["reverse"])

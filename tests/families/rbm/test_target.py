@@ -107,6 +107,10 @@ def test_machines_pickle_without_what_can_be_computed():
     assert "layers" not in again.__dict__
     np.testing.assert_array_equal(again.layers[0].weights, before)
     assert repr(again) == "RBM(16 x 12, latent='full')"
+    learnt = sine()
+    learnt.annealing_setup("auto")
+    again = pickle.loads(pickle.dumps(learnt))
+    np.testing.assert_array_equal(again.__dict__["base_rates"], learnt.base_rates)
 
 
 def test_latent_is_a_name():
