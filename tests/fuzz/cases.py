@@ -149,6 +149,8 @@ def plot_samples(**options):
         plt.close("all")
 
 
+MACHINE = pe.RBM(np.ones((3, 2)), np.zeros(3), np.zeros(2), base="uniform")
+
 # What is called, and good arguments for all that may be wrong.
 GOOD = {
     "AIS": (
@@ -202,6 +204,29 @@ GOOD = {
     ),
     "Ising": (pe.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
     "Potts": (pe.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
+    "DetouredPath": (pe.DetouredPath, {"target": pe.Ising(4), "height": 1.0}),
+    "RBM": (
+        pe.RBM,
+        {
+            "W": np.ones((3, 2)),
+            "visible_bias": np.zeros(3),
+            "hidden_bias": np.zeros(2),
+            "base": "uniform",
+            "data": np.eye(3),
+            "latent": "full",
+        },
+    ),
+    "MomentAveragedPath": (
+        pe.MomentAveragedPath,
+        {"target": MACHINE, "n_knots": 2, "n_updates": 3},
+    ),
+    "RBM.free_energy": (MACHINE.free_energy, {"visible": np.eye(3)}),
+    "RBM.hidden_probabilities": (MACHINE.hidden_probabilities, {"visible": np.eye(3)}),
+    "RBM.visible_probabilities": (MACHINE.visible_probabilities, {"hidden": np.eye(2)}),
+    "RBM.log_likelihood": (
+        MACHINE.log_likelihood,
+        {"visible": np.eye(3), "log_z": pe.LogEvidence(1.0, 0.1, "bar")},
+    ),
     "Gaussian.check": (pe.Gaussian().check, {"draws": WORK}),
     "Ising.energy": (pe.Ising(4).energy, {"draws": np.ones((2, 4, 4))}),
     "Potts.energy": (pe.Potts(4, q=3).energy, {"draws": np.ones((2, 4, 4))}),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_positive
+from pm_evidence.core.checks import check_kind, check_positive
 from pm_evidence.families.lattice.lattice import Lattice
 
 __all__ = ["DetouredPath", "LatticePath"]
@@ -103,6 +103,7 @@ class DetouredPath(LatticePath):
 
     def __post_init__(self) -> None:
         check_positive("height", self.height)
+        check_kind("target", self.target, Lattice, "pass the pe.Ising or pe.Potts that is annealed")
         if self.target.field != 0.0:
             raise ValueError(
                 "target must have no field of its own on a detour, which is symmetric in the "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count
+from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.families.rbm.gibbs import draw_layers, log_densities
 from pm_evidence.families.rbm.knots import Machine, averaged_machines
@@ -71,10 +71,10 @@ class MomentAveragedPath:
     def __post_init__(self) -> None:
         check_count("n_knots", self.n_knots, 1, _MOST_KNOTS)
         check_count("n_updates", self.n_updates, 1, _MOST_UPDATES)
-        if self.target.latent != "full":
+        if getattr(self.target, "latent", None) != "full":
             raise ValueError(
-                "target must have latent='full' on a moment-averaged path, got "
-                f"latent={self.target.latent!r}; leave path out."
+                "target must be a pe.RBM with latent='full' on a moment-averaged path, got "
+                f"{described(self.target)}; leave path out."
             )
 
     @cached_property

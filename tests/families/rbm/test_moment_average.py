@@ -92,6 +92,6 @@ def test_options_that_cannot_be_used(options, message):
 
 
 def test_a_layer_that_is_summed_out_has_no_such_path():
-    with pytest.raises(ValueError, match="target must have latent='full'"):
+    with pytest.raises(ValueError, match=r"target must be a pe\.RBM with latent='full'"):
         MomentAveragedPath(sine(latent="marginal"))
     assert isinstance(SegmentGibbs(), SweepSettings)
