@@ -16,10 +16,10 @@ from numba.extending import intrinsic
 from pm_evidence.core.codegen.singles import SINGLES, Singles
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.random import next_word
+from pm_evidence.families.rbm.state import WORD
 
 __all__ = ["GENERATOR", "SUMS", "draw_layer", "seed_lanes"]
 
-WORD = 64  # units of a word
 GENERATOR = 4  # rows of sixteen words of the state of a generator
 # Rows of the sums over the units that are on: of their inputs, of their biases, and of their biases
 # in the reference.

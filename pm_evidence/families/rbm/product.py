@@ -13,9 +13,10 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from pm_evidence.families.rbm.state import WORD
+
 __all__ = ["COLUMNS", "ENTRIES", "TABLES", "multiply"]
 
-WORD = 64  # units of a word
 COLUMNS = 32  # of the matrix that are multiplied at a time
 _ROWS = 32  # of the matrix whose tables fit into the fastest cache
 TABLES, ENTRIES = _ROWS // 4, 16  # of four rows each, and sums in a table
