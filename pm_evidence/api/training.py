@@ -71,8 +71,7 @@ def train_rbm(
     Returns
     -------
     RBM
-        The machine, with ``data`` as its data: its base rates are computed from them, and reverse
-        paths start from them.
+        The machine, with ``data`` as its data: reverse paths start from them.
 
     Raises
     ------

@@ -49,11 +49,11 @@ class RBM(NativeTarget):
     base : {"auto", "data", "learnt", "uniform"} or array_like
         Probabilities with which the units of the reference are on. ``"data"`` takes the shares of
         ``data``, moved a little away from 0 and 1; ``"learnt"`` takes the shares at the end of a
-        short trial run from the uniform reference. ``"auto"`` is ``"data"`` if there are data, and
-        else ``"learnt"``. An array has one rate for each visible unit (for each hidden unit if
+        short trial run from the uniform reference. ``"auto"`` is ``"learnt"``: forward paths then
+        know nothing of the data, and can contradict reverse paths that start from them. An array has one rate for each visible unit (for each hidden unit if
         ``latent="marginal"``), between 0 and 1.
     data : array_like of 0 and 1, shape (n, n_visible), optional
-        Training data. Base rates are computed from them, and reverse paths start from them, after
+        Training data. Reverse paths start from them, after
         ``pe.AIS(relaxation=100)`` sweeps of Gibbs sampling. Without data, reverse paths start from
         islands of sequential Monte Carlo.
     latent : {"full", "marginal", "visible"}
@@ -142,7 +142,7 @@ class RBM(NativeTarget):
             rates = self.base
         elif self.base == "uniform":
             rates = np.full(self.sizes[0], 0.5)
-        elif self.data is not None and self.base != "learnt":
+        elif self.base == "data" and self.data is not None:
             rows = self.data if self.latent != "marginal" else self.hidden_probabilities(self.data)
             rates = smoothed(np.asarray(rows, float).mean(axis=0))
         else:

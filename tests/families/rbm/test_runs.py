@@ -108,3 +108,13 @@ def test_same_numbers_in_other_processes():
             there = sample(sine(), path=path, executor=executor, **options)
         np.testing.assert_array_equal(here["work"]["forward"], there["work"]["forward"])
         np.testing.assert_array_equal(here["work"]["reverse"], there["work"]["reverse"])
+
+
+def test_data_that_lack_a_mode_of_the_machine():
+    """Two modes, and data of one of them: forward paths know nothing of the data, and find both."""
+    weights = np.full((40, 14), 0.35)
+    biases = 0.05 - weights.sum(axis=1) / 2, -weights.sum(axis=0) / 2
+    machine = pe.RBM(weights, *biases, data=np.zeros((20, 40)))
+    with pytest.warns(pe.EvidenceWarning, match="inconsistent"):
+        dt = sample(machine, draws=256)
+    assert pe.log_evidence(dt).status == "inconsistent"

@@ -55,15 +55,15 @@ def test_average_log_likelihood():
 
 def test_base_rates():
     data = np.vstack([np.zeros((3, 16), np.uint8), np.ones((1, 16), np.uint8)])
-    np.testing.assert_allclose(sine(data=data).base_rates[:16], 0.26 / 1.02)
-    np.testing.assert_array_equal(sine(data=data).base_rates[16:], 0.5)
+    np.testing.assert_allclose(sine(data=data, base="data").base_rates[:16], 0.26 / 1.02)
+    np.testing.assert_array_equal(sine(data=data, base="data").base_rates[16:], 0.5)
     np.testing.assert_array_equal(sine(base="uniform", data=data).base_rates, 0.5)
     given = np.linspace(0.1, 0.9, 16)
     np.testing.assert_array_equal(sine(base=given).base_rates[:16], given)
-    hidden = sine(data=data, latent="marginal").base_rates
+    hidden = sine(data=data, latent="marginal", base="data").base_rates
     expected = sine().hidden_probabilities(data).mean(axis=0)
     np.testing.assert_allclose(hidden, (expected + 0.01) / 1.02)
-    learnt = sine(data=data, base="learnt").base_rates
+    learnt = sine(data=data).base_rates
     np.testing.assert_array_equal(learnt, sine().base_rates)
     assert (np.abs(learnt[:16] - 0.26 / 1.02) > 0.01).any()
 
