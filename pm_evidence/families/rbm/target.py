@@ -47,11 +47,12 @@ class RBM(NativeTarget):
     visible_bias, hidden_bias : array_like, shape (n_visible,) and (n_hidden,)
         Biases ``a`` and ``b``.
     base : {"auto", "data", "learnt", "uniform"} or array_like
-        Probabilities with which the units of the reference are on. ``"data"`` takes the shares of
-        ``data``, moved a little away from 0 and 1; ``"learnt"`` takes the shares at the end of a
-        short trial run from the uniform reference. ``"auto"`` is ``"learnt"``: forward paths then
-        know nothing of the data, and can contradict reverse paths that start from them. An array has one rate for each visible unit (for each hidden unit if
-        ``latent="marginal"``), between 0 and 1.
+        Probabilities with which the units of the reference are on. ``"data"`` takes the
+        shares of ``data``, moved a little away from 0 and 1; ``"learnt"`` takes the shares
+        at the end of a short trial run from the uniform reference. ``"auto"`` is
+        ``"learnt"``: forward paths then know nothing of the data, and can contradict
+        reverse paths that start from them. An array has one rate for each visible unit (for
+        each hidden unit if ``latent="marginal"``), between 0 and 1.
     data : array_like of 0 and 1, shape (n, n_visible), optional
         Training data. Reverse paths start from them, after
         ``pe.AIS(relaxation=100)`` sweeps of Gibbs sampling. Without data, reverse paths start from
