@@ -15,9 +15,9 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import LikelihoodEstimator
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.estimated.contract import LikelihoodEstimator
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 

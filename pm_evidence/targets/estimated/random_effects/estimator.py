@@ -125,7 +125,7 @@ class GroupEstimator:
     def latent(
         self, x: Floats, seeds: Seeds
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw the effects for every row of ``x``; see ``contracts.LikelihoodEstimator``."""
+        """Draw the effects for every row of ``x``; see ``contract.LikelihoodEstimator``."""
         effects = self.effects(x, seeds)
         group = f"{self.name}_group"
         axes = tuple(f"{self.name}_effect_dim_{k}" for k in range(effects.ndim - 2))

@@ -232,7 +232,7 @@ class ParticleFilter:
     def latent(
         self, x: Floats, seeds: Seeds
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw a path for every row of ``x``; see ``contracts.LikelihoodEstimator``.
+        """Draw a path for every row of ``x``; see ``contract.LikelihoodEstimator``.
 
         Also returned are the effective sample size of the filters, as a share of the particles, and
         the log density of each observation given those before.
