@@ -23,6 +23,7 @@ __all__ = [
     "Kernel",
     "MoveInfo",
     "Path",
+    "PerMemberKernel",
     "Plan",
     "StageBatch",
     "State",
@@ -209,6 +210,24 @@ class BatchedKernel(Protocol):
         """Advance at every inverse temperature in turn, with the same result as ``advance``.
 
         The kernel may overwrite ``state``, which must not be used afterwards.
+        """
+        ...
+
+
+@runtime_checkable
+class PerMemberKernel(Protocol):
+    """A kernel that moves a population whose members are at different inverse temperatures.
+
+    Tempering needs this: its chains change their temperatures independently of each other.
+    """
+
+    def advance_each(
+        self, path: Any, state: Any, beta: Floats, streams: Streams
+    ) -> tuple[Any, MoveInfo]:
+        """Move member ``i`` once at ``beta[i]``; it draws from ``streams[i]`` only.
+
+        If all entries of ``beta``, shape ``(n,)``, are equal, the result is that of ``advance``,
+        bit for bit.
         """
         ...
 

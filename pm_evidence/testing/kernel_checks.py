@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
-from pm_evidence.core.contracts import BatchedKernel, Kernel, MoveInfo, Path, State, Tunable
+from pm_evidence.core.contracts import (
+    BatchedKernel,
+    Kernel,
+    MoveInfo,
+    Path,
+    PerMemberKernel,
+    State,
+    Tunable,
+)
 from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import streams
 from pm_evidence.core.resampling import resample
@@ -72,7 +80,8 @@ def check_kernel(
     ------
     AssertionError
         If the kernel lacks a method; moves do not repeat with their streams, or change the
-        population that they start from; a member's move depends on the other members; the state
+        population that they start from; a member's move depends on the other members; moves of
+        many stages, or at different inverse temperatures, are others than those of one; the state
         carries other densities than its draws have; no member moves; the reversal of the reversal
         is another kernel; settings or reports are no numbers; tuning does not return kernels; or
         a check of invariance or reversal fails.
@@ -105,6 +114,8 @@ def check_kernel(
     _check_members(kernel, trial)
     if isinstance(kernel, BatchedKernel):
         _check_batches(kernel, trial)
+    if isinstance(kernel, PerMemberKernel):
+        _check_each(kernel, trial)
     again = trial.moved(kernel.reversed().reversed())
     require(
         equal_draws(again, trial.moved(kernel)),
@@ -233,6 +244,23 @@ def _check_members(kernel: Kernel, trial: _Trial) -> None:
         "advance must move member i with streams[i] only, but some members moved in another way "
         "without the others; learn from a population in learn() and not in advance().",
     )
+
+
+def _check_each(kernel: Any, trial: _Trial) -> None:
+    """Check that members at different inverse temperatures move as in populations at each."""
+    path, start = trial.path, trial.start
+    hot = np.arange(len(start)) // _together(kernel) % 2 == 0
+    beta = np.where(hot, trial.beta, 0.5 * trial.beta)
+    chains = trial.streams()
+    moved = kernel.advance_each(path, start, beta, chains)[0]
+    for index in (np.flatnonzero(hot), np.flatnonzero(~hot)):
+        own = trial.streams()[index]
+        alone = kernel.advance(path, start.take(index), float(beta[index[0]]), own)[0]
+        require(
+            equal_draws(alone, moved.take(index)) and np.array_equal(own, chains[index]),
+            "advance_each must move member i as advance does at beta[i], got other states or "
+            "streams; use beta[i] for all that member i draws.",
+        )
 
 
 def _together(kernel: Any) -> int:

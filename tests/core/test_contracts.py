@@ -16,6 +16,8 @@ from pm_evidence.families.lattice.ising_state import Spins
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.families.lattice.potts_state import Colours
 from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.rbm.gibbs import BlockGibbs
+from pm_evidence.families.rbm.metropolis import UnitMetropolis
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
@@ -31,7 +33,8 @@ OURS = {
     contracts.Path: (GeometricPath, EstimatedPath, MovingGaussian, LatticePath),
     contracts.Kernel: (*TUNED, Autoregression, SpinHeatBath, SwendsenWang),
     contracts.Tunable: TUNED,
-    contracts.BatchedKernel: (SpinHeatBath,),
+    contracts.BatchedKernel: (SpinHeatBath, BlockGibbs),
+    contracts.PerMemberKernel: (BlockGibbs, UnitMetropolis),
     contracts.Bridgeable: (EstimatedPath,),
     contracts.HasPosterior: (GeometricPath,),
     contracts.Target: (Gaussian, Ising, Potts, PyMCTarget),
@@ -54,6 +57,12 @@ def test_our_own_objects_have_every_method_with_its_parameters(contract, kind):
 def test_kernels_of_many_stages_are_told_by_their_method():
     assert isinstance(SpinHeatBath(), contracts.BatchedKernel)
     assert not isinstance(HMC(), contracts.BatchedKernel)
+
+
+def test_kernels_of_many_temperatures_are_told_by_their_method():
+    """Tempering refuses the others."""
+    assert isinstance(BlockGibbs(), contracts.PerMemberKernel)
+    assert not isinstance(SpinHeatBath(), contracts.PerMemberKernel)
 
 
 def test_kernels_that_learn_are_told_by_their_methods():

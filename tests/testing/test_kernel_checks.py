@@ -114,6 +114,11 @@ class WrongBatches(HeatBath):
         return StageBatch(state, None, None, np.ones(len(beta)), info.n_evaluations)
 
 
+class OneTemperature(HeatBath):
+    def advance_each(self, path, state, beta, streams):
+        return self.advance(path, state, float(beta.mean()), streams)
+
+
 class PartlyTunable(HeatBath):
     def learn(self, path, state):
         return self
@@ -135,6 +140,7 @@ PLANTED = [
     (LearnsNothing, "adjust must return a kernel"),
     (LosesAMember, "must return as many members"),
     (WrongBatches, "advance_many must give"),
+    (OneTemperature, "advance_each must move member i"),
     (PartlyTunable, "without adjust, without_exploration"),
 ]
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.singles import SINGLES, aligned
-from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.contracts import StageBatch
 from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lanes
 from pm_evidence.families.rbm.layers import Layer
 from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
 from pm_evidence.families.rbm.state import WORD, LogDensities, Units
-from pm_evidence.families.rbm.sweeps import SweepSettings
+from pm_evidence.families.rbm.sweeps import Sweeps, SweepSettings
 
 __all__ = ["BlockGibbs", "draw_layers", "log_densities"]
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class BlockGibbs(SweepSettings):
+class BlockGibbs(Sweeps):
     """Draws all hidden units given the visible ones, and then all visible units given those.
 
     Parameters
@@ -37,24 +37,16 @@ class BlockGibbs(SweepSettings):
     precision. Each chain draws from its own stream only.
     """
 
-    def advance(
-        self, path: Any, state: Units, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Units, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        state = replace(state, layers=tuple(words.copy() for words in state.layers))
-        batch = self.advance_many(path, state, np.array([beta]), streams)
-        return batch.state, MoveInfo(1.0, batch.n_evaluations)
-
     def advance_many(
         self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
     ) -> StageBatch:
         """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
-        target = path.target
-        n, n_stages = len(state), len(beta)
+        target, n, n_stages = path.target, len(state), len(beta)
+        columns = self._columns(beta, n)
         # log densities before the first stage and after each
         found = np.empty((n_stages + 1, 2, n))
         found[0] = state.log_density.target, state.log_density.base
-        draw_layers(target.layers, state.layers, beta, self, streams, found[1:])
+        draw_layers(target.layers, state.layers, columns, self, streams, found[1:])
         before = LogDensities(found[:-1, 0], found[:-1, 1])
         after = LogDensities(found[1:, 0], found[1:, 1])
         moved = replace(state, log_density=LogDensities(found[-1, 0], found[-1, 1]))
@@ -78,8 +70,8 @@ def draw_layers(
         Visible and hidden.
     units : tuple of two ndarray, each of shape (n, n_words)
         Units of both layers; they are overwritten.
-    beta : ndarray, shape (n_stages,)
-        Inverse temperatures.
+    beta : ndarray, shape (n_stages, 1) or (n_stages, n)
+        Inverse temperatures of all chains, or of each.
     kernel : SweepSettings
         Its settings.
     streams : ndarray, shape (n, 4)
@@ -137,7 +129,8 @@ def _go(layers, units, beta, n_sweeps, streams, room, found):
         See ``layers.Layer``.
     units : tuple of two uint64 arrays, each of shape (n, n_words)
         Units of the layers.
-    beta : float64 array, shape (n_stages,)
+    beta : float64 array, shape (n_stages, 1) or (n_stages, n)
+        Inverse temperatures of all chains, or of each.
     n_sweeps : int
     streams : uint64 array, shape (n, 4)
     room : tuple of arrays
@@ -149,20 +142,21 @@ def _go(layers, units, beta, n_sweeps, streams, room, found):
     tables, first_inputs, second_inputs, biases = room
     lanes = np.empty((GENERATOR, SINGLES), np.uint32)
     sums = np.empty((SUMS, SINGLES), np.float32)
-    for stage in range(beta.size):
+    own = 1 if beta.shape[1] > 1 else 0  # steps along a row of beta from chain to chain
+    for stage in range(beta.shape[0]):
         for _ in range(n_sweeps):
             multiply(second_units, first[0], first[1], tables, first_inputs)
             for m in range(streams.shape[0]):
                 seed_lanes(streams[m], lanes)
                 _, biases[m, 0], biases[m, 1] = draw_layer(
-                    first_inputs[m], first[1:], beta[stage], lanes, sums, first_units[m]
+                    first_inputs[m], first[1:], beta[stage, own * m], lanes, sums, first_units[m]
                 )
             multiply(first_units, second[0], second[1], tables, second_inputs)
             for m in range(streams.shape[0]):
                 seed_lanes(streams[m], lanes)
                 # the inputs of the second layer hold its biases and all weights
                 total, _, base = draw_layer(
-                    second_inputs[m], second[1:], beta[stage], lanes, sums, second_units[m]
+                    second_inputs[m], second[1:], beta[stage, own * m], lanes, sums, second_units[m]
                 )
                 found[stage, 0, m] = total + biases[m, 0]
                 found[stage, 1, m] = base + biases[m, 1]

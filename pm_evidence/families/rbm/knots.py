@@ -126,7 +126,7 @@ def _fitted(machine: Machine, wanted: Machine, n_updates: int, seed: int) -> Mac
     units = pack(draws[:, :split]), pack(draws[:, split:])
     chains, found = streams(chain_seed, _CHAINS), np.empty((1, 2, _CHAINS))
     for rate in _rates(n_updates):
-        draw_layers(machine.layers(), units, np.ones(1), BlockGibbs(), chains, found)
+        draw_layers(machine.layers(), units, np.ones((1, 1)), BlockGibbs(), chains, found)
         states = np.hstack([unpack(units[0], split), unpack(units[1], n_units - split)])
         machine = machine.plus(wanted.plus(_moments(states, split), -1.0), rate)
     return machine

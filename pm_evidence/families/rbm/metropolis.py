@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.singles import aligned
-from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import uniform
 from pm_evidence.families.rbm.flips import factor_of_flip, flip, log_sum
 from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
 from pm_evidence.families.rbm.state import WORD, LogDensities, Units
-from pm_evidence.families.rbm.sweeps import SweepSettings
+from pm_evidence.families.rbm.sweeps import Sweeps
 
 __all__ = ["UnitMetropolis"]
 
@@ -24,7 +24,7 @@ _TOGETHER = 8  # chains whose probabilities stay in the fastest cache
 
 
 @dataclass(frozen=True)
-class UnitMetropolis(SweepSettings):
+class UnitMetropolis(Sweeps):
     """Proposes to flip each unit of the layer in turn, and accepts by Metropolis' rule.
 
     Parameters
@@ -39,14 +39,6 @@ class UnitMetropolis(SweepSettings):
     Habeck (2017), section 6.3. The inputs of the units that are summed out are computed anew after
     every sweep, so that rounding errors of single precision do not accumulate.
     """
-
-    def advance(
-        self, path: Any, state: Units, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Units, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        state = replace(state, layers=tuple(words.copy() for words in state.layers))
-        batch = self.advance_many(path, state, np.array([beta]), streams)
-        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
 
     def advance_many(
         self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
@@ -71,7 +63,7 @@ class UnitMetropolis(SweepSettings):
             biases,
             order,
             state.layers[0],
-            beta,
+            self._columns(beta, n),
             self.n_sweeps,
             streams,
             room,
@@ -102,7 +94,8 @@ def _go(summed, gains, biases, order, words, beta, n_sweeps, streams, room, foun
         Order of the visits.
     words : uint64 array, shape (n, n_words)
         Units of the layer.
-    beta : float64 array, shape (n_stages,)
+    beta : float64 array, shape (n_stages, 1) or (n_stages, n)
+        Inverse temperatures of all chains, or of each.
     n_sweeps : int
     streams : uint64 array, shape (n, 4)
     room : tuple of arrays
@@ -116,10 +109,11 @@ def _go(summed, gains, biases, order, words, beta, n_sweeps, streams, room, foun
     on_gains, off_gains, there = gains
     tables, inputs, likely = room
     n = streams.shape[0]
+    own = 1 if beta.shape[1] > 1 else 0  # steps along a row of beta from chain to chain
     multiply(words, weights, bias, tables, inputs)
     for m in range(n):
         log_sum(inputs[m], likely[m], there)
-    for stage in range(beta.size):
+    for stage in range(beta.shape[0]):
         for _ in range(n_sweeps):
             for first in range(0, n, _TOGETHER):
                 for unit in order:
@@ -127,10 +121,11 @@ def _go(summed, gains, biases, order, words, beta, n_sweeps, streams, room, foun
                     for m in range(first, min(first + _TOGETHER, n)):
                         on = words[m, word] & bit != nb.uint64(0)
                         table, sign = (off_gains, -1.0) if on else (on_gains, 1.0)
+                        hot = beta[stage, own * m]
                         change = (
-                            beta[stage]
+                            hot
                             * (log(factor_of_flip(likely[m], table, unit)) + sign * biases[0, unit])
-                            + (1.0 - beta[stage]) * sign * biases[1, unit]
+                            + (1.0 - hot) * sign * biases[1, unit]
                         )
                         if change >= 0.0 or log(uniform(streams[m])) < change:
                             flip(likely[m], table, unit)

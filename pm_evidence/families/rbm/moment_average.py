@@ -162,7 +162,7 @@ class SegmentGibbs(SweepSettings):
         layers = blended(first[0], last[0], share), blended(first[1], last[1], share)
         units = tuple(words.copy() for words in state.layers)
         found = np.empty((1, 2, len(state)))
-        draw_layers(layers, units, np.ones(1), self, streams, found)
+        draw_layers(layers, units, np.ones((1, 1)), self, streams, found)
         slope = log_densities(path.slopes[segment], units)
         ends = found[0, 0] - share * slope, found[0, 0] + (1.0 - share) * slope
         constant = path.log_base_z if segment == 0 else 0.0
