@@ -1,4 +1,4 @@
-"""Estimators of log Z from recorded work: plain arrays in, a ``LogEvidence`` out."""
+"""Estimators of log Z from recorded work or energies: arrays in, a ``LogEvidence`` out."""
 
 from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.bridge import bridge
@@ -22,12 +22,17 @@ from pm_evidence.estimators.jarzynski import (
     jarzynski_reverse,
     single_run,
 )
+from pm_evidence.estimators.mbar import mbar, mbar_curve, multistate, multistate_curve
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
+from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
+from pm_evidence.estimators.tempered import LogZCurve
 
 __all__ = [
+    "LogZCurve",
     "bar",
     "bridge",
+    "chained_bar",
     "cumulant",
     "cumulant_forward",
     "cumulant_reverse",
@@ -39,9 +44,14 @@ __all__ = [
     "jarzynski",
     "jarzynski_reverse",
     "lower_bound",
+    "mbar",
+    "mbar_curve",
+    "multistate",
+    "multistate_curve",
     "power_posterior",
     "recommend",
     "single_run",
+    "stepping_stone",
     "upper_bound",
     "work_density",
 ]

@@ -1,0 +1,221 @@
+"""States at several temperatures: the arguments that all estimators of tempering share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pm_evidence.core.checks import float_array, whole_array
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.clusters import Clusters, clusters
+from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.estimators.verdicts import LARGEST_MCSE
+
+__all__ = [
+    "LogZCurve",
+    "Tempered",
+    "checked_beta",
+    "checked_energy",
+    "concluded",
+    "no_support",
+    "tempered",
+]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LogZCurve:
+    """Log normalising constants at all temperatures, relative to the first.
+
+    Parameters
+    ----------
+    log_z : ndarray, shape (n_temperatures,)
+        Log normalising constants in nats; the first is 0.
+    covariance : ndarray, shape (n_temperatures, n_temperatures)
+        Covariance of the estimates in square nats; NaN if it cannot be estimated.
+    dof : float
+        Degrees of freedom that the covariance was estimated with; infinite if it is asymptotic.
+    bias : ndarray, shape (n_temperatures,), or None
+        Estimated bias of ``log_z`` in nats, which is not subtracted; None where there is no
+        estimate.
+    """
+
+    log_z: Floats
+    covariance: Floats
+    dof: float = float("inf")
+    bias: Floats | None = None
+
+    @property
+    def mcse(self) -> Floats:
+        """Standard errors of ``log_z`` in nats, shape ``(n_temperatures,)``."""
+        errors: Floats = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        return errors
+
+    def difference(self, j: int, i: int = 0) -> tuple[float, float]:
+        """Return ``log_z[j] - log_z[i]`` and its standard error in nats."""
+        c = self.covariance
+        variance = max(float(c[i, i] + c[j, j] - 2.0 * c[i, j]), 0.0)
+        if np.isnan(c[i, j]):
+            variance = float("nan")
+        return float(self.log_z[j] - self.log_z[i]), float(np.sqrt(variance))
+
+
+@dataclass(frozen=True, slots=True)
+class Tempered:
+    """States that were drawn at several temperatures.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_temperatures,)
+        Inverse temperatures, rising from 0 to 1.
+    energy : ndarray, shape (n,)
+        Minus the derivative of the log density by ``beta`` at every state, in nats.
+    rung : ndarray of int64, shape (n,)
+        Index of the temperature at which every state was drawn.
+    clusters : Clusters
+        Which states depend on each other.
+    """
+
+    beta: Floats
+    energy: Floats
+    rung: Whole
+    clusters: Clusters
+
+    @property
+    def counts(self) -> Whole:
+        """Number of states at every temperature, shape ``(n_temperatures,)``."""
+        return np.bincount(self.rung, minlength=len(self.beta))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the likelihood of any state is above zero."""
+        return bool(np.isfinite(self.energy).any())
+
+    def at(self, k: int) -> NDArray[np.intp]:
+        """Return the positions of the states that were drawn at temperature ``k``."""
+        return np.flatnonzero(self.rung == k)
+
+
+def tempered(
+    beta: ArrayLike, energy: ArrayLike, rung: ArrayLike, groups: ArrayLike | None
+) -> Tempered:
+    """Return the arguments of an estimator as arrays; raise ValueError where one is unusable."""
+    beta = checked_beta(beta)
+    energy = checked_energy(energy)
+    index = checked_rung(rung, len(beta))
+    if index.shape != energy.shape:
+        raise ValueError(
+            f"energy must have the shape of rung, got {energy.shape} and {index.shape}; pass the "
+            "index of the temperature of every state."
+        )
+    bad = np.flatnonzero((energy.ravel() == np.inf) & (index.ravel() > 0))
+    if bad.size:
+        raise ValueError(
+            f"energy must be finite at beta above 0, got inf at {bad.size} states, first at "
+            f"position {bad[0]}, where rung is {index.ravel()[bad[0]]}; such states have density "
+            "zero there, so look for an error in rung."
+        )
+    return Tempered(beta, energy.ravel(), index.ravel(), clusters(energy.shape, groups))
+
+
+def checked_beta(beta: ArrayLike) -> Floats:
+    """Return inverse temperatures; raise ValueError unless they rise from 0 to 1."""
+    values = float_array("beta", beta)
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(
+            f"beta must be a row of at least two inverse temperatures, got shape {values.shape}; "
+            "pass for example [0, 0.5, 1]."
+        )
+    steps = np.diff(values)
+    if not (steps > 0.0).all():
+        k = int(np.argmin(steps > 0.0))
+        raise ValueError(
+            f"beta must rise from 0 to 1, got beta[{k + 1}]={values[k + 1]} after {values[k]}; "
+            "sort it, and leave out what is there twice."
+        )
+    if values[0] != 0.0 or values[-1] != 1.0:
+        raise ValueError(
+            f"beta must rise from 0 to 1, got {values[0]} to {values[-1]}; add the ends."
+        )
+    return values
+
+
+def checked_energy(energy: ArrayLike) -> Floats:
+    """Return energies, flat or of chains; raise ValueError if one is NaN or minus infinity."""
+    values = float_array("energy", energy)
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise ValueError(
+            "energy must have shape (n,) or (n_iterations, n_chains) and hold at least one value, "
+            f"got shape {values.shape}; pass one energy for every state."
+        )
+    bad = np.flatnonzero(np.isnan(values) | (values == -np.inf))
+    if bad.size:
+        raise ValueError(
+            f"energy must be a number or inf, got {values.flat[bad[0]]} at {bad.size} of "
+            f"{values.size} states, first at position {bad[0]}; find out why the density failed "
+            "there."
+        )
+    return values
+
+
+def checked_rung(rung: ArrayLike, n_temperatures: int) -> Whole:
+    """Return indices of temperatures; raise ValueError if one is none."""
+    index = whole_array("rung", rung)
+    if index.size == 0:
+        raise ValueError("rung must hold at least one index, got none; pass one for every state.")
+    if index.min() < 0 or index.max() >= n_temperatures:
+        wrong = index.min() if index.min() < 0 else index.max()
+        raise ValueError(
+            f"rung must lie between 0 and {n_temperatures - 1}, got {wrong}; pass the index of the "
+            "temperature in beta at which each state was drawn."
+        )
+    return index
+
+
+def concluded(
+    name: str, value: float, found: Spread, status: Status = Status.OK, message: str = ""
+) -> LogEvidence:
+    """Return an estimate with its interval; a status that is not ``"ok"`` comes first.
+
+    Parameters
+    ----------
+    name : str
+        Name of the estimator.
+    value : float
+        Estimate in nats.
+    found : Spread
+        Its standard error in nats, with the degrees of freedom.
+    status, message
+        What is known to be wrong with the estimate.
+    """
+    if status == Status.OK and not np.isfinite(found.mcse):
+        status, message = (
+            Status.NO_ERROR,
+            (
+                "the record is too short for an error: it has a single chain of fewer than twenty "
+                "autocorrelation times. Use more chains or longer ones."
+            ),
+        )
+    elif status == Status.OK and found.mcse > LARGEST_MCSE:
+        status, message = (
+            Status.HIGH_VARIANCE,
+            (
+                f"the error of {found.mcse:.2f} nats is too large for a symmetric interval. Use "
+                "longer chains or more temperatures."
+            ),
+        )
+    ends = interval(value, found)
+    return LogEvidence(value, found.mcse, name, status, *ends, message, found.dof)
+
+
+def no_support(name: str) -> LogEvidence:
+    """Return the estimate from states that all have a likelihood of zero."""
+    message = (
+        "every state has likelihood zero. Use longer chains or more temperatures near beta=0, or "
+        "check the support of the likelihood."
+    )
+    return LogEvidence(-np.inf, float("nan"), name, Status.NO_SUPPORT, message=message)
