@@ -42,7 +42,9 @@ from pm_evidence.results import (
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
+from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.planning import SM08, Linear
+from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.state_space.api import StateSpace
@@ -68,10 +70,12 @@ __all__ = [
     "MomentAveragedPath",
     "NativeTarget",
     "NumericalError",
+    "ParallelTempering",
     "Potts",
     "PseudoMarginal",
     "RandomEffects",
     "RandomWalk",
+    "SimulatedTempering",
     "StateSpace",
     "VarOpt",
     "attach_evidence",

@@ -23,8 +23,10 @@ from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
+from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.planning import ADAPTIVE, SM08, FixedSchedule, Linear, Schedule
 from pm_evidence.samplers.sampler import Sampler
+from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import fixed_schedule
 from pm_evidence.targets.model.cache import find_model
@@ -45,7 +47,13 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-_SAMPLERS: dict[str, type[Any]] = {"smc": SMC, "ais": AIS, "aisel": AISEL}
+_SAMPLERS: dict[str, type[Any]] = {
+    "smc": SMC,
+    "ais": AIS,
+    "aisel": AISEL,
+    "simulated_tempering": SimulatedTempering,
+    "parallel_tempering": ParallelTempering,
+}
 _SCHEDULES: dict[str, Any] = {
     "adaptive": ADAPTIVE,
     "linear": Linear,

@@ -18,7 +18,7 @@ from pm_evidence.core.html import facts
 from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import with_pointer
 
-__all__ = ["BlockRecord", "LogEvidence", "Role", "RunRecord", "StageTrace"]
+__all__ = ["BlockRecord", "LogEvidence", "Role", "RunRecord", "StageTrace", "TemperedChains"]
 
 Floats = NDArray[np.float64]
 
@@ -162,6 +162,34 @@ class StageTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class TemperedChains:
+    """What the chains of a block recorded that move between temperatures.
+
+    Parameters
+    ----------
+    energy : ndarray, shape (n_iterations, n_chains)
+        Minus the derivative of the log density by beta, in nats, of every state after its move.
+    rung : ndarray of int16, shape (n_iterations, n_chains)
+        Index of the temperature that the move was made at.
+    ladder : ndarray of int64, shape (n_chains,)
+        Ladder that each chain belongs to. Chains of different ladders are independent.
+    restarts : ndarray of int64, shape (n_chains,)
+        How often each chain came from the reference to the target.
+    round_trips : ndarray of int64, shape (n_chains,)
+        How often each chain came from the reference to the target and back.
+    every : int
+        Number of iterations of which one is recorded. Restarts and round trips are counted in all.
+    """
+
+    energy: Floats
+    rung: NDArray[np.int16]
+    ladder: NDArray[np.int64]
+    restarts: NDArray[np.int64]
+    round_trips: NDArray[np.int64]
+    every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class BlockRecord:
     """The record of one independent block.
 
@@ -192,7 +220,9 @@ class BlockRecord:
         A few states that the block passed at lower inverse temperatures.
     origin : ndarray of int64, shape (n_paths,), or None
         Group of posterior draws that each reverse path started from. Paths of different groups are
-        independent.
+        independent. If the block was tempered, the ladder of each draw, shape ``(n_draws,)``.
+    tempered : TemperedChains or None
+        The chains of a block that was tempered. Their first states come from the paths of ``work``.
     n_evaluations : int
         Number of density (or gradient) evaluations.
     n_nan : int
@@ -210,6 +240,7 @@ class BlockRecord:
     fit_draws: Floats | None = None
     visited: NDArray[Any] | None = None
     origin: NDArray[np.int64] | None = None
+    tempered: TemperedChains | None = None
     n_evaluations: int = 0
     n_nan: int = 0
 
@@ -272,9 +303,15 @@ class RunRecord:
         return np.concatenate([block.work for block in blocks]) if blocks else np.empty(0)
 
     @property
+    def tempered(self) -> tuple[TemperedChains, ...]:
+        """The chains of all blocks that move between temperatures; empty if there are none."""
+        chains = (block.tempered for block in self.of(Role.FORWARD))
+        return tuple(found for found in chains if found is not None)
+
+    @property
     def of_islands(self) -> bool:
         """Whether there are no reverse blocks, and every forward block is one population."""
-        forward_only = not self.of(Role.REVERSE)
+        forward_only = not self.of(Role.REVERSE) and not self.tempered
         return forward_only and all(block.work.size == 1 for block in self.of(Role.FORWARD))
 
     @property

@@ -28,6 +28,7 @@ class Status(StrEnum):
     MISSED_MASS = "missed_mass"
     INCONSISTENT = "inconsistent"
     ISLANDS_DIFFER = "islands_differ"
+    NOT_MIXED = "not_mixed"
     UNBOUNDED = "unbounded"
     NOT_NORMAL = "not_normal"
     COARSE_SCHEDULE = "coarse_schedule"

@@ -22,7 +22,7 @@ from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse
 from pm_evidence.estimators.verdicts import ROUNDING, agreeing, of_uncovered, short_of, times
 
-__all__ = ["one_sided", "two_sided"]
+__all__ = ["first_of", "one_sided", "two_sided", "with_check"]
 
 Floats = NDArray[np.float64]
 
@@ -54,8 +54,8 @@ _SAME_MODES = (
 def one_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward paths alone."""
     work = record.work(Role.FORWARD)
-    mean, drawn = _with_check(jarzynski(work), record)
-    instead = _first_of(mean, drawn)
+    mean, drawn = with_check(jarzynski(work), record)
+    instead = first_of(mean, drawn)
     if instead is not None:
         return [instead, mean, lower_bound(work), *drawn[:-1]]
     return [mean, lower_bound(work), *drawn]
@@ -79,7 +79,7 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
         annealed = record.info.get("reverse_start") == "annealed"
         if annealed and both.status == Status.OK and there.status == Status.DOMINATED:
             both = replace(both, status=Status.DOMINATED, message=_SAME_MODES)
-    both, drawn = _with_check(both, record)
+    both, drawn = with_check(both, record)
     if Status.INCONSISTENT in (there.status, back.status) and both.status == Status.OK:
         both = replace(both, status=Status.INCONSISTENT, message=there.message)
     others = [histogram(forward, reverse, reverse_blocks=origin), there, back]
@@ -92,13 +92,13 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
     checked = [_checked_by(both, other) for other in others]
     exact = record.info.get("reverse_start") == "exact"
     bounds = lower_bound(forward), upper_bound(reverse, blocks=origin, exact=exact)
-    instead = _first_of(both, drawn)
+    instead = first_of(both, drawn)
     if instead is not None:
         return [instead, both, *checked, *bounds, *drawn[:-1]]
     return [both, *checked, *bounds, *drawn]
 
 
-def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
+def with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
     """Return an estimate, checked by importance sampling, and the estimates that check it.
 
     These are made from a density fitted to posterior draws, and from the islands that reverse paths
@@ -118,7 +118,7 @@ def _with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, 
     return estimate, [*others, drawn]
 
 
-def _first_of(estimate: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None:
+def first_of(estimate: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None:
     """Return the importance sampling estimate if it is recommended in place of one from paths."""
     if not drawn or drawn[-1].status != Status.OK or estimate.status not in _REPLACED:
         return None

@@ -19,6 +19,7 @@ from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.histogram import histogram, histogram_posterior
 from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import of_noise, unbounded, unfinished
 
 __all__ = ["applicable", "estimates"]
@@ -74,7 +75,9 @@ def applicable(record: RunRecord) -> Mapping[str, Estimator]:
 def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of the path, with the verdicts of the run's facts."""
     info = record.info
-    if record.of_islands:
+    if record.tempered:
+        found = of_tempering(record)
+    elif record.of_islands:
         found = of_islands(record.of(Role.FORWARD), info.get("moment_distance"))
         if info.get("estimated_likelihood"):
             found += integrated(record)
@@ -117,6 +120,8 @@ def _others(record: RunRecord) -> dict[str, Estimator]:
         "jarzynski": partial(jarzynski, forward),
         "lower_bound": partial(lower_bound, forward),
     }
+    if record.tempered:
+        return found | dict(others_of_tempering(record))
     if finite:
         found["cumulant_forward"] = partial(cumulant_forward, forward)
     if record.of(Role.REVERSE):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.results import schema
+from pm_evidence.results.tempered_groups import tempered_variables
 
 __all__ = ["annealing_group", "evidence_group", "work_group"]
 
@@ -46,6 +47,7 @@ def work_group(record: RunRecord) -> xr.Dataset:
     if record.origin is not None:
         variables[schema.ORIGIN] = (f"{Role.REVERSE}_path", record.origin)
     variables |= _bridge_work(record.sources)
+    variables |= tempered_variables(record.of(Role.FORWARD))
     group = xr.Dataset(variables)
     for name in (*record.blocks, *schema.BRIDGE):
         if name in group:

@@ -9,10 +9,18 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
+from pm_evidence.core.records import (
+    BlockRecord,
+    LogEvidence,
+    Role,
+    RunRecord,
+    StageTrace,
+    TemperedChains,
+)
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of, group_of, incomplete, variable_of
+from pm_evidence.results.tempered_groups import read_tempered
 
 __all__ = ["estimate", "to_record"]
 
@@ -206,6 +214,9 @@ class _Reader:
         self._check_lengths(role, len(index), traces[0])
         source = Role.ISLAND if Role.ISLAND in self.work else Role.FORWARD
         bridges = self._bridges(index) if role == source else [None] * len(index)
+        tempered: list[TemperedChains | None] = [None] * len(index)
+        if role == Role.FORWARD:
+            tempered = read_tempered(self.work, index)
         return tuple(
             BlockRecord(
                 block=int(index[i]),
@@ -215,6 +226,7 @@ class _Reader:
                 end=(float(ends[0][i]), float(ends[1][i])),
                 bridge=bridges[i],
                 origin=origin[i],
+                tempered=tempered[i],
                 n_evaluations=int(counts[0][i]),
                 n_nan=int(counts[1][i]),
             )

@@ -40,14 +40,18 @@ __all__ = [
     "SCHEMA",
     "SCHEMA_VERSION",
     "STAGE",
+    "TEMPERED",
+    "TEMPERED_BLOCK",
+    "TEMPERED_CHAIN",
+    "TEMPERED_STATE",
     "TRACE_UNITS",
     "WORK",
     "stage_of",
 ]
 
 # 2 adds the trace of each block and the origin of each posterior draw; 3 adds ``path_ess`` and the
-# facts of the schedule. Names of earlier versions are unchanged.
-SCHEMA_VERSION = "3"
+# facts of the schedule; 4 adds tempered chains. Names of earlier versions are unchanged.
+SCHEMA_VERSION = "4"
 FIRST_WITH_RECORDS = 2
 INFERENCE_LIBRARY = "pm_evidence"
 
@@ -79,6 +83,10 @@ DIRECTION = "direction"
 DIRECTIONS = (Role.FORWARD, Role.REVERSE)
 # work from a fitted density to the target: at draws of the fitted density, and of the target
 BRIDGE = ("bridge_forward", "bridge_reverse")
+# prefix of the chains that move between temperatures, and their dimensions
+TEMPERED = "tempered"
+TEMPERED_STATE, TEMPERED_CHAIN = "tempered_state", "tempered_chain"
+TEMPERED_BLOCK = "tempered_block"
 # the group of draws of islands that each reverse path started from
 ORIGIN = "reverse_path_origin"
 

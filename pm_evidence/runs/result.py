@@ -37,7 +37,7 @@ class PosteriorDraws:
         Index of the island, of the path, or of the draw from the fitted density that each draw
         comes from. Draws of different origin are independent.
     drawn_from : str
-        ``"islands"``, ``"paths"`` or ``"importance"``.
+        ``"islands"``, ``"paths"``, ``"ladders"`` or ``"importance"``.
     """
 
     draws: Floats
@@ -141,6 +141,8 @@ def posterior_draws(
     if not blocks:
         return None
     rng = generator(run.seed, Phase.RESULT)
+    if record.tempered:
+        return _drawn_by_ladder(blocks, int(record.info["ladders"]), run.sampler.islands)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
         if fitted and _islands_are_wrong(evidence):
@@ -171,6 +173,28 @@ def _drawn_by_weight(
     chosen = resample(normalised(log_weight), len(x), rng, "systematic")
     origin = rng.permutation(chosen)
     return x[origin], origin
+
+
+def _drawn_by_ladder(
+    blocks: Sequence[BlockRecord], n_ladders: int, n_chains: int
+) -> PosteriorDraws | None:
+    """Return the states of tempered chains at the target.
+
+    Ladders of later rounds continue the chains of those before. Chains are as long as the shortest:
+    draws are taken at equal distances from longer ones.
+    """
+    first = np.cumsum([0, *(block.tempered.ladder.max() + 1 for block in blocks if block.tempered)])
+    draws = np.concatenate([np.asarray(block.draws) for block in blocks])
+    origin = np.concatenate(
+        [np.asarray(block.origin) + at for block, at in zip(blocks, first[:-1], strict=True)]
+    )
+    chain = origin % n_ladders * n_chains // n_ladders
+    members = [np.flatnonzero(chain == c) for c in range(n_chains)]
+    length = min(map(len, members))
+    if not length:
+        return None
+    kept = np.array([each[np.arange(length) * len(each) // length] for each in members])
+    return PosteriorDraws(draws[kept], origin[kept], "ladders")
 
 
 def _drawn_by_island(

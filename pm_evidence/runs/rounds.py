@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import AnnealingSetup, Plan
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import Status
@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 # Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
 # the error that the number of draws is computed from is itself an estimate.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
+# Largest number of draws to which a density is fitted that checks paths or tempered chains.
+_MOST_CHECKED = 4000
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,9 @@ class Run:
         """
         started = time.perf_counter()
         plans = self.schedule.plan(setup, self.sampler, self.size, self.seed, display.pilot)
-        planned = time.perf_counter()
         context = RunContext(setup, *plans, self.size, self.seed, starts, self._shown_on(display))
+        context = self.sampler.prepared(context)
+        planned = time.perf_counter()
         bridging = Bridging(setup.path, self.seed)
         record = self._empty(context)
         draws, number, done = self.sampler.first_round(self.size), 1, 0
@@ -150,7 +153,7 @@ class Run:
     def _shown_on(self, display: Display) -> Any:
         """Return a function that runs blocks and shows progress; see ``RunContext.execute``."""
 
-        def execute(title: str, tasks: Sequence[Task], plan: Plan) -> tuple[BlockRecord, ...]:
+        def execute(title: str, tasks: Sequence[Task], plan: Plan) -> tuple[Any, ...]:
             display.begin(title, len(tasks), plan.n_stages)
             return tuple(self._run(tasks, report=display.block, done=display.done))
 
@@ -175,12 +178,14 @@ class Run:
         """Return a record without islands with a check by importance sampling, made only once."""
         if bridging.found is not None or not bridging.possible:
             return record
-        log_weight = np.concatenate([block.log_weight for block in record.of(Role.FORWARD)])
-        if not np.isfinite(log_weight.max()):
-            return record
         draws = np.concatenate([np.asarray(block.draws) for block in record.of(Role.FORWARD)])
+        log_weight = -record.work(Role.FORWARD)
+        if not len(draws) or not np.isfinite(log_weight.max()):
+            return record
         rng = generator(self.seed, Phase.CHECK)
-        chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
+        # draws of tempered chains have equal weights
+        weight = normalised(np.zeros(len(draws)) if record.tempered else log_weight)
+        chosen = resample(weight, min(len(draws), _MOST_CHECKED), rng, "systematic")
         work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
         first, *others = record.of(Role.FORWARD)
         first = replace(first, bridge=(work, np.empty(0)))

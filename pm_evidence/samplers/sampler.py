@@ -14,7 +14,7 @@ from pm_evidence.samplers.reverse_starts import ReverseStarts
 
 __all__ = ["Annealer", "ForwardBlock", "RunContext", "Sampler", "block_sizes"]
 
-Execute = Callable[[str, Sequence[Any], Plan], tuple[BlockRecord, ...]]
+Execute = Callable[[str, Sequence[Any], Plan], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class RunContext:
     starts : ReverseStarts or None
         Where reverse paths start; None if the sampler has to find such draws.
     execute : callable
-        Runs blocks, given a title for the display, tasks and the plan that they follow; returns
-        their records in order.
+        Runs tasks, such as blocks, given a title for the display, the tasks and the plan that they
+        follow; returns their results in order.
     """
 
     setup: AnnealingSetup
@@ -86,6 +86,11 @@ class Sampler(Protocol):
         ...
 
     @property
+    def usual_path(self) -> str:
+        """Name of the path that ``path="auto"`` stands for; ``"auto"`` leaves it to the target."""
+        ...
+
+    @property
     def reverse_start(self) -> Any:
         """Posterior draws, given by the user, that reverse paths start from, or None."""
         ...
@@ -125,6 +130,10 @@ class Sampler(Protocol):
         """Return the plan of the pilot as the blocks follow it."""
         ...
 
+    def prepared(self, context: RunContext) -> RunContext:
+        """Return what rounds need after preparations that use blocks of their own."""
+        ...
+
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with another round of ``draws`` particles or paths."""
         ...
@@ -152,6 +161,8 @@ class Annealer(ABC):
         Number of stages of a named schedule, such as ``"linear"``.
     uses_pilot : bool
         Whether a pilot plans the run even if kernels are not tunable.
+    usual_path : str
+        Name of the path that ``path="auto"`` stands for; ``"auto"`` leaves it to the target.
     reverse_start : DataTree, ndarray or None
         Posterior draws, given by the user, that reverse paths start from.
     n_seeds : int or None
@@ -165,6 +176,7 @@ class Annealer(ABC):
     ess: float = 0.5
     n_stages: int | None = None
     uses_pilot: bool = False
+    usual_path: ClassVar[str] = "auto"
     reverse_start: Any = None
     n_seeds: ClassVar[int | None] = None
 
@@ -229,6 +241,10 @@ class Annealer(ABC):
     def follow(self, plan: Plan) -> Plan:
         """Return the plan of the pilot as it is."""
         return plan
+
+    def prepared(self, context: RunContext) -> RunContext:
+        """Return the context as it is: the pilot is all the preparation."""
+        return context
 
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with ``draws`` more paths."""

@@ -73,7 +73,7 @@ class MovingGaussian:
 
 @dataclass(frozen=True, slots=True)
 class GeometricGaussian(MovingGaussian):
-    """Gaussians whose log densities are linear in beta, up to a constant."""
+    """Gaussians whose log densities are linear in beta."""
 
     def _natural(self, beta: float) -> tuple[float, float, float, float]:
         """Return precision, precision times mean, and the derivatives of both."""
@@ -96,6 +96,17 @@ class GeometricGaussian(MovingGaussian):
         precision, product, slope, product_slope = self._natural(beta)
         mean_slope = (product_slope - product / precision * slope) / precision
         return mean_slope, -0.5 * slope * precision**-1.5
+
+    def energy(self, state: Points, beta: float) -> Floats:
+        """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
+        # the density at beta is not that of `MovingGaussian`, but a constant times it
+        energy: Floats = self._log_density(state, 0.0) - self._log_density(state, 1.0)
+        return energy
+
+    def log_ratio(self, state: Points, start: float, stop: float) -> Floats:
+        """Return the change of the log density between two inverse temperatures."""
+        ratio: Floats = (start - stop) * self.energy(state, start)
+        return ratio
 
 
 @dataclass(frozen=True, slots=True)

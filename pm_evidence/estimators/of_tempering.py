@@ -1,0 +1,208 @@
+"""All estimates of a run of tempered chains, and whether the chains mixed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
+from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.annealed_paths import first_of, with_check
+from pm_evidence.estimators.jarzynski import jarzynski
+from pm_evidence.estimators.mbar import mbar
+from pm_evidence.estimators.rts import rts, ts
+from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
+from pm_evidence.estimators.thermodynamic import ti, ti_rb
+from pm_evidence.estimators.verdicts import DISAGREEMENT, agreeing, times
+
+__all__ = ["of_tempering", "others_of_tempering"]
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+# The least number of times that chains of an estimate with the status ``"ok"`` came from the
+# reference to the target: in each ladder on average, and in all. Without these, chains have
+# forgotten neither their first states nor each other's modes.
+_LEAST_PER_LADDER, _LEAST_RESTARTS = 1.0, 40
+# Estimates from the two halves of a record contradict each other if they differ by more than this
+# number of standard errors.
+_DRIFT = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """The states of all chains, as estimators take them.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_temperatures,)
+    energy, rung, ladder : ndarray, shape (n,)
+        Energies in nats, indices of temperatures, and numbers of ladders, over all blocks.
+    late : ndarray of bool, shape (n,)
+        Whether the state is in the second half of the record of its block.
+    restarts, n_ladders : int
+        Times that chains came from the reference to the target, and number of ladders.
+    """
+
+    beta: Floats
+    energy: Floats
+    rung: Whole
+    ladder: Whole
+    late: NDArray[np.bool_]
+    restarts: int
+    n_ladders: int
+
+    @property
+    def arguments(self) -> tuple[Floats, Floats, Whole]:
+        """The common arguments of estimators."""
+        return self.beta, self.energy, self.rung
+
+    def part(self, *, late: bool) -> "_States":
+        """Return the states of the first or the second half."""
+        here = self.late == late
+        parts = self.energy[here], self.rung[here], self.ladder[here], self.late[here]
+        return _States(self.beta, *parts, self.restarts, self.n_ladders)
+
+
+def of_tempering(record: RunRecord) -> list[LogEvidence]:
+    """Return the estimates of tempered chains, the recommended one first.
+
+    Parameters
+    ----------
+    record : RunRecord
+        A run of parallel or simulated tempering.
+
+    Notes
+    -----
+    Simulated tempering recommends the Rao-Blackwellized estimate of Carlson et al. (2016), and
+    parallel tempering the multistate one. Stepping stones in both directions and the annealed paths
+    that chains start from are compared with it, and so is importance sampling from a fitted
+    density, where there is one.
+    """
+    states = _states(record)
+    found = {name: estimator() for name, estimator in _reported(record, states).items()}
+    name, first = next(iter(found.items()))
+    there, back = found["stepping_stone"], found["stepping_stone_reverse"]
+    remedy = "the ladder has too few temperatures, or chains do not mix. Use more temperatures."
+    there, _ = agreeing(there, back, "the forward stepping stone", "the reverse one", remedy)
+    if there.status == Status.INCONSISTENT and first.status == Status.OK:
+        first = replace(first, status=there.status, message=there.message)
+    paths = jarzynski(record.work(Role.FORWARD))
+    remedy = "chains stay where they started. Use more draws, or a kernel that moves farther."
+    first, _ = agreeing(first, paths, "tempering", "annealing to the first states", remedy)
+    first = _of_drift(_of_restarts(first, states), record, states)
+    first, drawn = with_check(first, record)
+    others = [estimate for key, estimate in found.items() if key != name]
+    instead = first_of(first, drawn)
+    if instead is not None:
+        return [instead, first, *others, paths, *drawn[:-1]]
+    return [first, *others, paths, *drawn]
+
+
+def others_of_tempering(record: RunRecord) -> Mapping[str, Callable[[], LogEvidence]]:
+    """Return the estimators of tempered chains that a run does not report, by name."""
+    states = _states(record)
+    arguments, groups = states.arguments, states.ladder
+    found: dict[str, Callable[[], LogEvidence]] = {
+        "chained_bar": partial(chained_bar, *arguments, groups=groups),
+        **{
+            f"ti_{rule}": partial(ti, *arguments, rule=rule, groups=groups)
+            for rule in ("riemann", "trapezoid")
+        },
+    }
+    if "tempering_log_z" in record.info:
+        log_z, prior = _weights(record)
+        found["ts"] = partial(ts, states.rung, log_z, prior=prior, groups=groups)
+    return found
+
+
+def _reported(record: RunRecord, states: _States) -> dict[str, Callable[[], LogEvidence]]:
+    """Return the estimators that a run reports, the recommended one first."""
+    arguments, groups = states.arguments, states.ladder
+    multistate = partial(mbar, *arguments, groups=groups)
+    rest: dict[str, Callable[[], LogEvidence]] = {
+        "stepping_stone": partial(stepping_stone, *arguments, groups=groups),
+        "stepping_stone_reverse": partial(
+            stepping_stone, *arguments, direction="reverse", groups=groups
+        ),
+        "ti": partial(ti, *arguments, rule="corrected", groups=groups),
+    }
+    if "tempering_log_z" not in record.info:
+        return {"mbar": multistate, **rest}
+    log_z, prior = _weights(record)
+    return {
+        "rts": partial(rts, states.beta, states.energy, log_z, prior=prior, groups=groups),
+        "mbar": multistate,
+        "ti_rb": partial(ti_rb, states.beta, states.energy, log_z, prior=prior, groups=groups),
+        **rest,
+    }
+
+
+def _weights(record: RunRecord) -> tuple[Floats, Floats]:
+    """Return the log normalising constants and the prior by which chains drew temperatures."""
+    names = ("tempering_log_z", "tempering_prior")
+    log_z, prior = (np.array(record.info[name], float) for name in names)
+    return log_z, prior
+
+
+def _states(record: RunRecord) -> _States:
+    """Return the states of the chains of all blocks."""
+    chains = record.tempered
+    first = np.cumsum([0, *(each.ladder.max() + 1 for each in chains)])
+    ladder = [
+        np.broadcast_to(each.ladder + at, each.energy.shape).ravel()
+        for each, at in zip(chains, first[:-1], strict=True)
+    ]
+    late = [
+        np.repeat(np.arange(len(each.energy)) >= len(each.energy) // 2, each.energy.shape[1])
+        for each in chains
+    ]
+    return _States(
+        record.beta,
+        np.concatenate([each.energy.ravel() for each in chains]),
+        np.concatenate([each.rung.ravel() for each in chains]).astype(np.int64),
+        np.concatenate(ladder),
+        np.concatenate(late),
+        int(sum(each.restarts.sum() for each in chains)),
+        int(first[-1]),
+    )
+
+
+def _of_restarts(estimate: LogEvidence, states: _States) -> LogEvidence:
+    """Return an estimate, as ``"not_mixed"`` if chains hardly came from reference to target."""
+    enough = max(_LEAST_PER_LADDER * states.n_ladders, _LEAST_RESTARTS)
+    if estimate.status != Status.OK or states.restarts >= enough:
+        return estimate
+    visited = np.bincount(states.rung, minlength=len(states.beta)) > 0
+    if states.restarts:
+        problem = f"chains came from the reference to the target only {states.restarts} times"
+    elif visited[0] and visited[-1]:
+        problem = "no chain came from the reference to the target"
+    else:
+        problem = "chains never left a part of the temperatures"
+    message = (
+        f"{problem} in {states.n_ladders} ladders, and at least {enough:.0f} times are needed for "
+        "an error that can be trusted. Use more draws, more temperatures, or a kernel that mixes "
+        "faster."
+    )
+    return replace(estimate, status=Status.NOT_MIXED, message=message)
+
+
+def _of_drift(estimate: LogEvidence, record: RunRecord, states: _States) -> LogEvidence:
+    """Return an estimate, as ``"not_mixed"`` if the halves of the record contradict each other."""
+    if estimate.status != Status.OK:
+        return estimate
+    name = estimate.estimator
+    early, late = (_reported(record, states.part(late=half))[name]() for half in (False, True))
+    error = float(np.hypot(early.mcse, late.mcse))
+    distance = abs(early.value - late.value)
+    if not distance > _DRIFT * error:
+        return estimate
+    message = (
+        f"the first half of the iterations gives {early.value:.3f} and the second half "
+        f"{late.value:.3f}; they differ by {times(distance, error)} standard errors: chains had "
+        "not forgotten their first states. Use more draws."
+    )
+    return replace(estimate, status=Status.NOT_MIXED, message=message)

@@ -1,0 +1,275 @@
+"""Chains that move between temperatures: the loop that all methods of tempering share.
+
+A chain is a state that keeps its identity; its temperature changes. An iteration moves every chain
+at its temperature, and then a rule changes the temperatures: parallel tempering exchanges those of
+two chains, and simulated tempering draws a new one for each chain.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import Kernel, MoveInfo, Path, PerMemberKernel, Plan
+from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.records import StageTrace, TemperedChains
+
+__all__ = ["Chains", "Log", "Rule", "annealed_start", "check_linear"]
+
+Floats = NDArray[np.float64]
+Rungs = NDArray[np.int16]
+
+# Moves at each temperature before the first iteration.
+_START_MOVES = 3
+# Reference draws are made for this many iterations at once: a call may cost as much as many draws.
+_POOLED = 16
+
+
+class Rule(Protocol):
+    """How chains change their temperatures."""
+
+    def changed(self, rung: Rungs, energy: Floats) -> Rungs:
+        """Return the temperatures of the next iteration.
+
+        Parameters
+        ----------
+        rung : ndarray of int16, shape (n_chains,)
+            Index of the temperature of each chain.
+        energy : ndarray, shape (n_chains,)
+            Energies of their states, in nats.
+        """
+        ...
+
+
+@dataclass
+class Chains:
+    """Chains at their temperatures.
+
+    Parameters
+    ----------
+    path : Path
+        What is tempered. Its log density is linear in beta.
+    beta : ndarray, shape (n_temperatures,)
+        Inverse temperatures from 0 to 1.
+    kernels : sequence of Kernel
+        ``kernels[k]`` moves the chains at ``beta[k + 1]``. Chains at the reference are moved by
+        kernels that move each chain at a temperature of its own, and otherwise drawn anew.
+    state : State
+        The chains.
+    rung : ndarray of int16, shape (n_chains,)
+        Index of the temperature of each chain.
+    streams : ndarray, shape (n_chains, 4)
+        Stream of each chain.
+    seeds : SeedSequence
+        For draws from the reference.
+    """
+
+    path: Path
+    beta: Floats
+    kernels: Sequence[Kernel]
+    state: Any
+    rung: Rungs
+    streams: NDArray[np.uint64]
+    seeds: np.random.SeedSequence
+    n_evaluations: int = 0
+    n_nan: int = 0
+    accepted: Floats = field(init=False)
+    moved: Floats = field(init=False)
+    _pool: Any = None
+    _taken: int = 0
+
+    def __post_init__(self) -> None:
+        self.accepted, self.moved = np.zeros((2, len(self.beta)))
+
+    @property
+    def energy(self) -> Floats:
+        """Energies of the states, in nats."""
+        return self.path.energy(self.state, 1.0)
+
+    @property
+    def acceptance(self) -> Floats:
+        """Mean acceptance probability at each temperature but the first; NaN without moves."""
+        rate = self.accepted[1:] / np.where(self.moved[1:] > 0.0, self.moved[1:], np.nan)
+        return np.asarray(rate)
+
+    def move(self) -> None:
+        """Move every chain once, at its temperature."""
+        kernel: Any = self.kernels[0]
+        if isinstance(kernel, PerMemberKernel) and all(each is kernel for each in self.kernels):
+            beta = self.beta[self.rung]
+            self.state, info = kernel.advance_each(self.path, self.state, beta, self.streams)
+            self._count(info, np.arange(1, len(self.beta)), len(self.rung))
+            return
+        rungs = [np.flatnonzero(self.rung == k) for k in range(len(self.beta))]
+        parts = [self._moved(k, members) for k, members in enumerate(rungs) if members.size]
+        self.state = parts[0].join(parts[1:]).take(np.argsort(np.concatenate(rungs)))
+
+    def _moved(self, k: int, members: NDArray[np.int64]) -> Any:
+        """Return the states of the chains at a temperature after a move."""
+        if k == 0:
+            return self._reference_draws(members.size)
+        streams = self.streams[members]
+        state, info = self.kernels[k - 1].advance(
+            self.path, self.state.take(members), float(self.beta[k]), streams
+        )
+        self.streams[members] = streams
+        self._count(info, np.array([k]), members.size)
+        return state
+
+    def _count(self, info: MoveInfo, rungs: NDArray[np.int64], n: int) -> None:
+        self.n_evaluations += info.n_evaluations
+        self.n_nan += info.n_nan
+        self.accepted[rungs] += info.acceptance * n
+        self.moved[rungs] += n
+
+    def _reference_draws(self, n: int) -> Any:
+        """Return ``n`` independent states of the reference."""
+        if self._pool is None or self._taken + n > len(self._pool):
+            self._pool = self.path.draw(max(_POOLED * n, 1), self.seeds.spawn(1)[0])
+            self._taken = 0
+            self.n_evaluations += len(self._pool)
+        taken = self._pool.take(np.arange(self._taken, self._taken + n))
+        self._taken += n
+        return taken
+
+
+def annealed_start(
+    path: Path,
+    plan: Plan,
+    chosen: Sequence[NDArray[np.int64]],
+    streams: NDArray[np.uint64],
+    seed: np.random.SeedSequence,
+) -> tuple[Any, Floats, Floats, int]:
+    """Anneal paths from the reference to the target, and return the states on their way.
+
+    Parameters
+    ----------
+    path : Path
+        What is annealed.
+    plan : Plan
+        Inverse temperatures and kernels.
+    chosen : sequence of ndarray of int64
+        Paths whose states are kept at each inverse temperature.
+    streams : ndarray, shape (n_paths, 4)
+        Stream of each path.
+    seed : SeedSequence
+        For draws from the reference.
+
+    Returns
+    -------
+    state : State
+        The states that are kept, by inverse temperature.
+    work : ndarray, shape (n_paths,)
+        Minus the log weight of every path, in nats.
+    log_z : ndarray, shape (n_temperatures,)
+        Log of the normalising constants as these paths estimate them, in nats.
+    n_evaluations : int
+    """
+    n = len(streams)
+    state = path.draw(n, seed)
+    check_linear(path, state)
+    kept, log_weight, n_evaluations = [state.take(chosen[0])], np.zeros(n), n
+    log_weights = [log_weight]
+    for k, kernel in enumerate(plan.kernels):
+        log_weight = log_weight + path.log_ratio(state, plan.beta[k], plan.beta[k + 1])
+        for _ in range(_START_MOVES):
+            state, info = kernel.advance(path, state, float(plan.beta[k + 1]), streams)
+            n_evaluations += info.n_evaluations
+        kept.append(state.take(chosen[k + 1]))
+        log_weights.append(log_weight)
+    top = np.maximum(np.max(log_weights, axis=1), -np.finfo(float).max)
+    with np.errstate(divide="ignore"):
+        log_z = top + np.log(np.exp(np.array(log_weights) - top[:, None]).mean(axis=1))
+    return kept[0].join(kept[1:]), -log_weight, log_z, n_evaluations
+
+
+def check_linear(path: Path, state: Any) -> None:
+    """Raise ValueError unless the log density along a path is linear in beta.
+
+    Parameters
+    ----------
+    path : Path
+        The path.
+    state : State
+        A population on which this is tested.
+    """
+    energy = path.energy(state, 0.0)
+    finite = np.isfinite(energy)
+    others = (path.energy(state, 0.37), path.energy(state, 1.0), -path.log_ratio(state, 0.0, 1.0))
+    scale = 1e-6 * (1.0 + np.abs(energy[finite]))
+    if not all((np.abs(other[finite] - energy[finite]) <= scale).all() for other in others):
+        raise ValueError(
+            f"path must have a log density that is linear in beta for tempering, got a "
+            f"{type(path).__name__}; pass path='geometric', or anneal along this path with "
+            "method='ais'."
+        )
+
+
+class Log:
+    """Records chains while they run.
+
+    Parameters
+    ----------
+    chains : Chains
+        What is recorded.
+    ladder : ndarray of int64, shape (n_chains,)
+        Ladder of each chain.
+    every : int
+        Number of iterations of which one is recorded.
+    """
+
+    def __init__(self, chains: Chains, ladder: NDArray[np.int64], every: int) -> None:
+        self.chains, self.ladder, self.every = chains, ladder, every
+        self.energies: list[Floats] = []
+        self.rungs: list[Rungs] = []
+        self.draws: list[NDArray[Any]] = []
+        self.origins: list[NDArray[np.int64]] = []
+        n = len(ladder)
+        # the end of the ladder that each chain visited last: -1 reference, 1 target, 0 neither
+        self._last = np.zeros(n, np.int8)
+        self._restarts, self._round_trips = np.zeros((2, n), np.int64)
+
+    def add(self, iteration: int, energy: Floats, *, recorded: bool) -> None:
+        """Add an iteration: chains after their moves, at the temperatures of these."""
+        chains = self.chains
+        bottom, top = chains.rung == 0, chains.rung == len(chains.beta) - 1
+        self._round_trips[bottom & (self._last == 1)] += recorded
+        self._restarts[top & (self._last == -1)] += recorded
+        self._last[bottom] = -1
+        self._last[top & (self._last == -1)] = 1
+        if recorded and iteration % self.every == 0:
+            self.energies.append(energy)
+            self.rungs.append(chains.rung.copy())
+            at_target = np.flatnonzero(top)
+            self.draws.append(chains.state.take(at_target).to_draws())
+            self.origins.append(self.ladder[at_target])
+
+    def result(self) -> TemperedChains:
+        """Return the record of the chains."""
+        energy, rung = np.array(self.energies), np.array(self.rungs)
+        return TemperedChains(
+            energy, rung, self.ladder, self._restarts, self._round_trips, self.every
+        )
+
+    def target_draws(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the states at the target, ladder after ladder, and their ladders."""
+        draws, origin = np.concatenate(self.draws), np.concatenate(self.origins)
+        order = np.argsort(origin, kind="stable")
+        return draws[order], origin[order]
+
+    def trace(self) -> tuple[StageTrace, tuple[float, float]]:
+        """Return diagnostics per stage, and mean and variance of the energy at the target."""
+        energy, rung = np.concatenate(self.energies), np.concatenate(self.rungs)
+        beta = self.chains.beta
+        rows = []
+        for k in range(len(beta)):
+            found = energy[rung == k]
+            finite = found[np.isfinite(found)]
+            mean, var = (finite.mean(), finite.var()) if finite.size else (np.nan, np.nan)
+            step = beta[min(k + 1, len(beta) - 1)] - beta[k]
+            rows.append((mean, var, ess_share(-step * found) if found.size else 0.0))
+        mean, var, ess = np.array(rows).T
+        trace = StageTrace(mean[:-1], var[:-1], ess[:-1], self.chains.acceptance)
+        return trace, (float(mean[-1]), float(var[-1]))
