@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import float_array, whole_array
+from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.clusters import Clusters, clusters
@@ -207,19 +208,24 @@ def multistate_curve(
 
 def _of_ladder(states: Tempered) -> Multistate:
     base = finite_potentials(states.energy)[None]
-    return solve(states.beta, base, states.rung, states.counts, _trapezoid(states))
+    return solve(states.beta, base, states.rung, states.counts, _stepping(states))
 
 
-def _trapezoid(states: Tempered) -> Floats:
-    """Return log normalising constants by the trapezoidal rule: a start for the solution."""
-    finite = np.isfinite(states.energy)
-    energy = np.where(finite, states.energy, 0.0)
-    size = len(states.beta)
-    n = np.bincount(states.rung, finite, minlength=size)
-    seen = np.flatnonzero(n)
-    mean = np.bincount(states.rung, energy, minlength=size)[seen] / n[seen]
-    mean = np.interp(states.beta, states.beta[seen], mean)
-    return -np.append(0.0, np.cumsum(0.5 * np.diff(states.beta) * (mean[1:] + mean[:-1])))
+def _stepping(states: Tempered) -> Floats:
+    """Return log normalising constants by stepping stones: a start for the solution.
+
+    The mean energy at the reference may be dominated by a few states of a vague prior, so that
+    integrating it would start far from the solution.
+    """
+    log_z, here = np.zeros(len(states.beta)), 0
+    for k in range(1, len(states.beta)):
+        energy = states.energy[states.at(here)]
+        log_z[k] = log_z[here]
+        if np.isfinite(energy).any():
+            log_z[k] += log_mean_exp(-(states.beta[k] - states.beta[here]) * energy)
+        if states.counts[k]:
+            here = k
+    return log_z
 
 
 def _of_table(potential: ArrayLike, counts: ArrayLike) -> Multistate:
