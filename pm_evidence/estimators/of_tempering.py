@@ -15,7 +15,7 @@ from pm_evidence.estimators.mbar import mbar
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.thermodynamic import ti, ti_rb
-from pm_evidence.estimators.verdicts import DISAGREEMENT, agreeing, times
+from pm_evidence.estimators.verdicts import agreeing, apart, times
 
 __all__ = ["of_tempering", "others_of_tempering"]
 
@@ -77,24 +77,19 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     Notes
     -----
     Simulated tempering recommends the Rao-Blackwellized estimate of Carlson et al. (2016), and
-    parallel tempering the multistate one. Stepping stones in both directions and the annealed paths
-    that chains start from are compared with it, and so is importance sampling from a fitted
-    density, where there is one.
+    parallel tempering the multistate one. Annealed paths, from which chains have their first
+    states, are compared with it, and so is importance sampling from a fitted density, where there
+    is one.
     """
     states = _states(record)
     found = {name: estimator() for name, estimator in _reported(record, states).items()}
     name, first = next(iter(found.items()))
-    there, back = found["stepping_stone"], found["stepping_stone_reverse"]
-    remedy = "the ladder has too few temperatures, or chains do not mix. Use more temperatures."
-    there, _ = agreeing(there, back, "the forward stepping stone", "the reverse one", remedy)
-    if there.status == Status.INCONSISTENT and first.status == Status.OK:
-        first = replace(first, status=there.status, message=there.message)
     paths = jarzynski(record.work(Role.FORWARD))
     remedy = "chains stay where they started. Use more draws, or a kernel that moves farther."
     first, _ = agreeing(first, paths, "tempering", "annealing to the first states", remedy)
     first = _of_drift(_of_restarts(first, states), record, states)
     first, drawn = with_check(first, record)
-    others = [estimate for key, estimate in found.items() if key != name]
+    others = [_beside(first, estimate) for key, estimate in found.items() if key != name]
     instead = first_of(first, drawn)
     if instead is not None:
         return [instead, first, *others, paths, *drawn[:-1]]
@@ -168,6 +163,22 @@ def _states(record: RunRecord) -> _States:
         int(sum(each.restarts.sum() for each in chains)),
         int(first[-1]),
     )
+
+
+def _beside(first: LogEvidence, other: LogEvidence) -> LogEvidence:
+    """Return an estimate from the same states, as ``"inconsistent"`` if it contradicts the first.
+
+    Stepping stones and mean energies use the states of one or two temperatures for each step, and
+    need temperatures that are closer together.
+    """
+    if not (first.status == other.status == Status.OK and apart(first, other)):
+        return other
+    message = (
+        f"the estimate differs from {first.estimator} by {abs(first.value - other.value):.3f} "
+        "nats, by far more than its error: neighbouring temperatures are too far apart for it. "
+        f"Use the estimate '{first.estimator}', or more temperatures."
+    )
+    return replace(other, status=Status.INCONSISTENT, message=message)
 
 
 def _of_restarts(estimate: LogEvidence, states: _States) -> LogEvidence:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
 from pm_evidence.testing.ordered import PRIOR_SD, log_mixture_terms
@@ -32,6 +32,10 @@ _BOX_LOG_WEIGHTS = np.log([0.2, 0.8])
 _PHASE_DIMS = 10
 _PHASE_SDS = np.array([0.7, 0.05])
 _PHASE_LOG_WEIGHTS = np.array([0.0, np.log(100.0)])
+
+# Two thin shells in five dimensions (Feroz, Hobson and Bridges 2009, section 6.2).
+_SHELL_DIMS, _SHELL_BOX = 5, 6.0
+_SHELL_CENTRES, _SHELL_RADIUS, _SHELL_SD = np.array([-3.5, 3.5]), 2.0, np.float64(0.1)
 
 _SQUARE_Y = np.float64(4.0)
 
@@ -76,6 +80,24 @@ def build_bimodal_10() -> "pm.Model":
     return model
 
 
+def build_gaussian_shells() -> "pm.Model":
+    """Two thin spherical shells in five dimensions that do not touch, as a potential."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        x = pm.Uniform("x", -_SHELL_BOX, _SHELL_BOX, shape=_SHELL_DIMS)
+        first = np.eye(_SHELL_DIMS)[0]
+        parts = [
+            pm.logp(
+                pm.Normal.dist(_SHELL_RADIUS, _SHELL_SD),
+                pm.math.sqrt(((x - centre * first) ** 2).sum()),
+            )
+            for centre in _SHELL_CENTRES
+        ]
+        pm.Potential("likelihood", pm.math.logaddexp(*parts))
+    return model
+
+
 def build_phase_transition() -> "pm.Model":
     """A narrow phase that outweighs a broad one, about the same centre, in ten dimensions."""
     import pymc as pm
@@ -108,6 +130,18 @@ def _log_normal_overlap(
     return float(logsumexp(log_weights + n_dims * overlap))
 
 
+def _log_shells() -> float:
+    """Return the log integral of both shells over the box, beyond which they have no mass."""
+
+    def log_density(radius: Floats) -> Floats:
+        return log_normal(_SHELL_RADIUS, radius, _SHELL_SD) + (_SHELL_DIMS - 1) * np.log(radius)
+
+    half = 0.5 * _SHELL_DIMS
+    log_sphere = np.log(2.0) + half * np.log(np.pi) - gammaln(half)
+    both = np.log(2.0) + log_sphere + log_integral(log_density, (0.8, 3.2))
+    return float(both - _SHELL_DIMS * np.log(2.0 * _SHELL_BOX))
+
+
 def _log_square() -> float:
     def log_density(x: Floats) -> Floats:
         return log_normal(_SQUARE_Y, x**2, 1.0) + log_normal(x, 0.0, 1.0)
@@ -137,6 +171,13 @@ def systems() -> tuple[ExactSystem, ...]:
             phase,
             potential | tagged("high-dimensional"),
             note,
+        ),
+        ExactSystem(
+            "gaussian_shells",
+            build_gaussian_shells,
+            _log_shells(),
+            potential | tagged("constrained"),
+            "quadrature over the radius",
         ),
         ExactSystem(
             "label_switching", build_label_switching, labels, tags, "sum over all assignments"

@@ -284,6 +284,7 @@ OWN_TEST = {
     "eight_schools_half_cauchy_centred",
     "eight_schools_half_normal_centred",
     "float32_literal",
+    "gaussian_shells",
     "phase_transition",
     "student_t_groups",
 }
@@ -357,6 +358,26 @@ def test_phase_transition_by_its_radius():
     log_sphere = np.log(2) + 0.5 * d * np.log(np.pi) - gammaln(d / 2)
     shells = values[0] + log_sphere + (d - 1) * np.log(radius[:, 0]) + log_weight
     check(SYSTEMS["phase_transition"], float(logsumexp(shells)))
+
+
+def test_gaussian_shells_about_their_axis():
+    """The density depends on the position along one axis and the distance from it."""
+    (x, along), (rho, across) = (
+        (nodes[:, 0], weights)
+        for nodes, weights in (
+            product_rule(Plan({0: (-5.9, 5.9)}, n_nodes=1601)),
+            product_rule(Plan({0: (1e-9, 3.0)}, n_nodes=801)),
+        )
+    )
+    points = np.zeros((x.size, rho.size, 5))
+    points[..., 0], points[..., 1] = x[:, None], rho
+    logit = np.log(points + 6.0) - np.log(6.0 - points)
+    jacobian = (np.log(points + 6.0) + np.log(6.0 - points) - math.log(12.0)).sum(axis=-1)
+    flat = logit.reshape(-1, 5)
+    values = density_of("gaussian_shells")(flat, np.empty((len(flat), 0), dtype=int))
+    log_sphere = math.log(2) + 2.0 * math.log(math.pi) - gammaln(2.0)
+    terms = values.reshape(jacobian.shape) - jacobian + log_sphere + 3.0 * np.log(rho)
+    check(SYSTEMS["gaussian_shells"], float(logsumexp(terms + along[:, None] + across)))
 
 
 def test_float32_literal():
@@ -469,7 +490,7 @@ def test_builders_pickle(name):
 
 def test_tags_select():
     both = exact_systems("multimodal", "potential")
-    assert both.keys() == {"bimodal", "bimodal_10", "phase_transition"}
+    assert both.keys() == {"bimodal", "bimodal_10", "gaussian_shells", "phase_transition"}
     assert exact_systems("discrete", "continuous") == {}
     both.clear()  # a copy: callers cannot spoil the registry
     assert exact_systems("multimodal", "potential")
