@@ -222,7 +222,8 @@ class BlockRecord:
         Group of posterior draws that each reverse path started from. Paths of different groups are
         independent. If the block was tempered, the ladder of each draw, shape ``(n_draws,)``.
     tempered : TemperedChains or None
-        The chains of a block that was tempered. Their first states come from the paths of ``work``.
+        The chains of a block that was tempered. Their first states come from
+        populations, one for each ladder, of which ``work`` is minus the log evidence.
     n_evaluations : int
         Number of density (or gradient) evaluations.
     n_nan : int

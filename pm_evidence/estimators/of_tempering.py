@@ -77,16 +77,16 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     Notes
     -----
     Simulated tempering recommends the Rao-Blackwellized estimate of Carlson et al. (2016), and
-    parallel tempering the multistate one. Annealed paths, from which chains have their first
-    states, are compared with it, and so is importance sampling from a fitted density, where there
+    parallel tempering the multistate one. The populations that chains have their first states from
+    are compared with it, and so is importance sampling from a fitted density, where there
     is one.
     """
     states = _states(record)
     found = {name: estimator() for name, estimator in _reported(record, states).items()}
     name, first = next(iter(found.items()))
-    paths = jarzynski(record.work(Role.FORWARD))
+    paths = jarzynski(record.work(Role.FORWARD), name="smc")
     remedy = "chains stay where they started. Use more draws, or a kernel that moves farther."
-    first, _ = agreeing(first, paths, "tempering", "annealing to the first states", remedy)
+    first, _ = agreeing(first, paths, "tempering", "annealing of first states", remedy)
     first = _of_drift(_of_restarts(first, states), record, states)
     first, drawn = with_check(first, record)
     others = [_beside(first, estimate) for key, estimate in found.items() if key != name]

@@ -73,8 +73,10 @@ def read_tempered(work: xr.Dataset, index: NDArray[Any]) -> list[TemperedChains 
         found[int(block)] = TemperedChains(
             states["energy"][part].reshape(shape),
             states["rung"][part].reshape(shape).astype(np.int16),
-            *(of_chains[name][mine] for name in _OF_CHAINS),
-            every=int(of_blocks["every"][i]),
+            of_chains["ladder"][mine],
+            of_chains["restarts"][mine],
+            of_chains["round_trips"][mine],
+            int(of_blocks["every"][i]),
         )
     if first != len(states["energy"]) or not np.isin(number, index).all():
         missing = "energies of every iteration of every chain"

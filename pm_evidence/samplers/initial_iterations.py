@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Path
+from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.samplers.tempered_chains import Chains, annealed_start
@@ -22,6 +23,7 @@ _TOLERANCE = 0.1
 # one; it is halved when all temperatures were visited.
 _INCREMENT, _LEAST_INCREMENT = 1.0, 0.01
 _MOST_SWEEPS = 20_000  # of Wang-Landau sampling
+_PARTICLES = 4  # of the population that every chain starts from
 # Least log of a share, where no state has any mass at a temperature, and least mean of rows.
 _LEAST_LOG_SHARE, _TINY = -1e6, 1e-300
 
@@ -129,8 +131,10 @@ class InitialIterations:
         rung = np.sort(rng.choice(len(plan.prior), n, p=plan.prior)).astype(np.int16)
         if self.start == "annealing":
             chosen = [np.flatnonzero(rung == k) for k in range(len(plan.beta))]
-            own = streams(chain_seed.spawn(1)[0], n)
-            state, _, log_z, spent = annealed_start(self.path, plan, chosen, own, draw_seed)
+            both = draw_seed, chain_seed.spawn(1)[0]
+            start = annealed_start(self.path, plan, chosen, n, _PARTICLES, both)
+            state, spent = start.state, start.n_evaluations
+            log_z = np.array([log_mean_exp(each) for each in start.log_z])
         else:
             state, log_z, spent = self.path.draw(n, draw_seed), np.zeros(len(plan.beta)), n
         seeds = draw_seed.spawn(1)[0]

@@ -46,7 +46,8 @@ class SimulatedTempering(Tempering):
         Prior over temperatures: ``"uniform"``, ``"exponential"`` (in proportion to ``exp(2 beta)``,
         more chains near the target), or weights of your own.
     start : str
-        Weights that the initial iterations start from: ``"annealing"`` (from annealed paths),
+        Weights that the initial iterations start from: ``"annealing"`` (from small annealed
+        populations),
         ``"equal"`` (the paper's), or ``"wang_landau"`` (Wang and Landau 2001).
     sweeps : int
         Moves of each chain in a round of the initial iterations.

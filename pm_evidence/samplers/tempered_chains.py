@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Kernel, MoveInfo, Path, PerMemberKernel, Plan
 from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.random import streams
 from pm_evidence.core.records import StageTrace, TemperedChains
 
-__all__ = ["Chains", "Log", "Rule", "annealed_start", "check_linear"]
+__all__ = ["START_MOVES", "Chains", "Log", "Rule", "Start", "annealed_start", "check_linear"]
 
 Floats = NDArray[np.float64]
 Rungs = NDArray[np.int16]
 
-# Moves at each temperature before the first iteration.
-_START_MOVES = 3
+# Moves of the populations that chains start from, at each temperature.
+START_MOVES = 2
 # Reference draws are made for this many iterations at once: a call may cost as much as many draws.
 _POOLED = 16
 
@@ -135,14 +136,38 @@ class Chains:
         return taken
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """First states of chains.
+
+    Parameters
+    ----------
+    state : State
+        States at the first temperature, then those at the second, and so on.
+    log_z : ndarray, shape (n_temperatures, n_ladders)
+        Log of the normalising constants as the population of each ladder estimates them, in nats.
+    n_evaluations : int
+        Density (or gradient) evaluations.
+    """
+
+    state: Any
+    log_z: Floats
+    n_evaluations: int
+
+
 def annealed_start(
     path: Path,
     plan: Plan,
     chosen: Sequence[NDArray[np.int64]],
-    streams: NDArray[np.uint64],
-    seed: np.random.SeedSequence,
-) -> tuple[Any, Floats, Floats, int]:
-    """Anneal paths from the reference to the target, and return the states on their way.
+    n_ladders: int,
+    n_particles: int,
+    seeds: Sequence[np.random.SeedSequence],
+) -> Start:
+    """Return first states of the chains of independent ladders, by sequential Monte Carlo.
+
+    A small population is annealed for every ladder. At each temperature one of its members becomes
+    the first state of the ladder's chain there. States are thus close to their distributions, modes
+    included, and those of different ladders are independent.
 
     Parameters
     ----------
@@ -151,38 +176,49 @@ def annealed_start(
     plan : Plan
         Inverse temperatures and kernels.
     chosen : sequence of ndarray of int64
-        Paths whose states are kept at each inverse temperature.
-    streams : ndarray, shape (n_paths, 4)
-        Stream of each path.
-    seed : SeedSequence
-        For draws from the reference.
-
-    Returns
-    -------
-    state : State
-        The states that are kept, by inverse temperature.
-    work : ndarray, shape (n_paths,)
-        Minus the log weight of every path, in nats.
-    log_z : ndarray, shape (n_temperatures,)
-        Log of the normalising constants as these paths estimate them, in nats.
-    n_evaluations : int
+        Ladders that have a chain at each inverse temperature.
+    n_ladders, n_particles : int
+        Number of populations, and of members of each.
+    seeds : sequence of two SeedSequence
+        For draws from the reference, and for everything else.
     """
-    n = len(streams)
-    state = path.draw(n, seed)
+    rng = np.random.default_rng(seeds[1].spawn(1)[0])
+    own = streams(seeds[1], n_ladders * n_particles)
+    state = path.draw(len(own), seeds[0])
     check_linear(path, state)
-    kept, log_weight, n_evaluations = [state.take(chosen[0])], np.zeros(n), n
-    log_weights = [log_weight]
+    first = n_particles * np.arange(n_ladders)
+
+    def members(k: int) -> Any:
+        ladders = chosen[k]
+        return state.take(first[ladders] + rng.integers(n_particles, size=len(ladders)))
+
+    kept, n_evaluations = [members(0)], len(own)
+    log_z = np.zeros((len(plan.beta), n_ladders))
     for k, kernel in enumerate(plan.kernels):
-        log_weight = log_weight + path.log_ratio(state, plan.beta[k], plan.beta[k + 1])
-        for _ in range(_START_MOVES):
-            state, info = kernel.advance(path, state, float(plan.beta[k + 1]), streams)
+        log_weight = path.log_ratio(state, plan.beta[k], plan.beta[k + 1])
+        index, log_mean = _resampled(log_weight.reshape(n_ladders, n_particles), rng)
+        log_z[k + 1] = log_z[k] + log_mean
+        state = state.take((first[:, None] + index).ravel())
+        for _ in range(START_MOVES):
+            state, info = kernel.advance(path, state, float(plan.beta[k + 1]), own)
             n_evaluations += info.n_evaluations
-        kept.append(state.take(chosen[k + 1]))
-        log_weights.append(log_weight)
-    top = np.maximum(np.max(log_weights, axis=1), -np.finfo(float).max)
-    with np.errstate(divide="ignore"):
-        log_z = top + np.log(np.exp(np.array(log_weights) - top[:, None]).mean(axis=1))
-    return kept[0].join(kept[1:]), -log_weight, log_z, n_evaluations
+        kept.append(members(k + 1))
+    return Start(kept[0].join(kept[1:]), log_z, n_evaluations)
+
+
+def _resampled(log_weight: Floats, rng: np.random.Generator) -> tuple[NDArray[np.int64], Floats]:
+    """Return the members that each population is resampled to, and its log mean weight.
+
+    Systematic resampling. A population whose weights are all zero is left as it is.
+    """
+    n = log_weight.shape[1]
+    top = log_weight.max(axis=1, keepdims=True)
+    dead = ~np.isfinite(top)
+    weight = np.where(dead, 1.0, np.exp(log_weight - np.where(dead, 0.0, top)))
+    log_mean = np.where(dead, -np.inf, np.log(weight.mean(axis=1, keepdims=True)) + top)[:, 0]
+    cumulative = np.cumsum(weight, axis=1)
+    at = (np.arange(n) + rng.random((len(weight), 1))) / n * cumulative[:, -1:]
+    return (cumulative[:, None, :] <= at[:, :, None]).sum(axis=2), log_mean
 
 
 def check_linear(path: Path, state: Any) -> None:

@@ -13,7 +13,7 @@ from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.samplers.sampler import Annealer, RunContext
-from pm_evidence.samplers.tempered_chains import Chains, Log, Rule, annealed_start
+from pm_evidence.samplers.tempered_chains import START_MOVES, Chains, Log, Rule, annealed_start
 
 __all__ = ["UNRECORDED", "Tempering"]
 
@@ -24,6 +24,9 @@ _LARGEST_RECORD = 500_000
 # Share of the iterations of a block that come before those that are recorded, and their least
 # number.
 UNRECORDED, _LEAST_UNRECORDED = 0.25, 20
+# Share of the moves of a block that are spent on first states, and bounds of the number of members
+# of the population of a ladder.
+_STARTING, _PARTICLES = 0.15, (4, 64)
 _REPORTS = 50  # of the progress of a block
 
 
@@ -31,8 +34,8 @@ class Tempering(Annealer):
     """The base of samplers whose chains move between temperatures.
 
     A block holds some of the ladders (independent groups of chains). Its chains start from states
-    of annealed paths. After a burn-in, their energies are recorded together with their states at
-    the target.
+    of small annealed populations. After a burn-in, their energies are recorded together with their
+    states at the target.
     """
 
     usual_path = "geometric"
@@ -116,13 +119,22 @@ class Tempering(Annealer):
         chosen = self.kept(n_ladders, len(plan.beta))
         ladder = np.concatenate(chosen)
         rung = np.repeat(np.arange(len(chosen)), [len(part) for part in chosen]).astype(np.int16)
-        start_streams = streams(chain_seed.spawn(1)[0], n_ladders)
-        state, work, _, n_evaluations = annealed_start(path, plan, chosen, start_streams, draw_seed)
+        n_burn_in = max(int(np.ceil(UNRECORDED * n_iterations)), _LEAST_UNRECORDED)
+        moves = (n_burn_in + n_iterations) * len(rung)
+        n_particles = int(_STARTING * moves / (START_MOVES * plan.n_stages * n_ladders))
+        start = annealed_start(
+            path,
+            plan,
+            chosen,
+            n_ladders,
+            int(np.clip(n_particles, *_PARTICLES)),
+            (draw_seed, chain_seed.spawn(1)[0]),
+        )
         chains = Chains(
             path,
             plan.beta,
             plan.kernels,
-            state,
+            start.state,
             rung,
             streams(chain_seed, len(rung)),
             draw_seed.spawn(1)[0],
@@ -130,7 +142,6 @@ class Tempering(Annealer):
         every = max(-(-n_iterations * len(rung) // _LARGEST_RECORD), 1)
         log = Log(chains, ladder, every)
         rule = self.rule(plan, ladder, np.random.default_rng(chain_seed.spawn(1)[0]))
-        n_burn_in = max(int(np.ceil(UNRECORDED * n_iterations)), _LEAST_UNRECORDED)
         last, stage = n_burn_in + n_iterations - 1, 0
         for i in range(-n_burn_in, n_iterations):
             chains.move()
@@ -148,13 +159,13 @@ class Tempering(Annealer):
         trace, end = log.trace()
         return BlockRecord(
             block=block,
-            work=work,
+            work=-start.log_z[-1],
             trace=trace,
             draws=draws,
             end=end,
             origin=origin,
             tempered=log.result(),
-            n_evaluations=n_evaluations + chains.n_evaluations,
+            n_evaluations=start.n_evaluations + chains.n_evaluations,
             n_nan=chains.n_nan,
         )
 
