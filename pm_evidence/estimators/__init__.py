@@ -25,8 +25,11 @@ from pm_evidence.estimators.jarzynski import (
 from pm_evidence.estimators.mbar import mbar, mbar_curve, multistate, multistate_curve
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
+from pm_evidence.estimators.rts import rts, rts_curve, ts
+from pm_evidence.estimators.rts_combined import rts_combined, rts_combined_curve
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.tempered import LogZCurve
+from pm_evidence.estimators.ti import ti, ti_rb
 
 __all__ = [
     "LogZCurve",
@@ -50,8 +53,15 @@ __all__ = [
     "multistate_curve",
     "power_posterior",
     "recommend",
+    "rts",
+    "rts_combined",
+    "rts_combined_curve",
+    "rts_curve",
     "single_run",
     "stepping_stone",
+    "ti",
+    "ti_rb",
+    "ts",
     "upper_bound",
     "work_density",
 ]

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import whole_array
 from pm_evidence.estimators.standard_errors import Spread, spread
 
-__all__ = ["Clusters", "autocorrelation_time", "clusters"]
+__all__ = ["Clusters", "autocorrelation_time", "clusters", "merged"]
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -134,6 +134,20 @@ def clusters(shape: tuple[int, ...], groups: ArrayLike | None) -> Clusters:
     time = np.empty(n_chains, dtype=np.int64)
     time[order] = np.arange(n_chains) - np.repeat(np.cumsum(length) - length, length)
     return Clusters(label, time, length)
+
+
+def merged(index: Whole, most: int = 1024) -> Whole:
+    """Return clusters of which neighbours are merged, so that there are no more than ``most``.
+
+    Parameters
+    ----------
+    index : ndarray of int64, shape (n,)
+        Independent cluster of every value, numbered from 0.
+    most : int
+        Largest number of clusters; an error from 1,024 is known to 2 %.
+    """
+    n = int(index.max()) + 1
+    return index if n <= most else index * most // n
 
 
 def autocorrelation_time(series: list[Floats]) -> float:

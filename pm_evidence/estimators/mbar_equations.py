@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.estimators.clusters import Clusters
+from pm_evidence.estimators.clusters import Clusters, merged
 from pm_evidence.estimators.mixture import (
     cluster_sums,
     log_columns,
@@ -15,20 +15,14 @@ from pm_evidence.estimators.mixture import (
     moments,
     projections,
 )
+from pm_evidence.estimators.newton import laplacian, minimise
 
 __all__ = ["LEAST_COMMON", "Multistate", "solve"]
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-_MAX_ITERATIONS = 500
-# Newton's steps converge quadratically: after one of this size (nats) the rest is rounding.
-_CONVERGED = 1e-9
-# Steps of less than this size that no longer become smaller consist of rounding errors.
-_STALLED = 1e-3
-_ROUNDING = 1e-14  # of the gradient, relative to the root of the number of points
 _FIRST = 2  # self-consistent iterations that come first if nothing is known
-_TINY = 1e-300
 # With fewer points that could be of either of two sets of states, errors do not have their coverage
 # (as for two states, see `bar`).
 LEAST_COMMON = 10.0
@@ -80,7 +74,7 @@ class Multistate:
         points that could be of either.
         """
         n = self.counts[self.sampled].astype(np.float64)
-        return _laplacian(self.products[np.ix_(self.sampled, self.sampled)] * np.outer(n, n))
+        return laplacian(self.products[np.ix_(self.sampled, self.sampled)] * np.outer(n, n))
 
     @cached_property
     def _response(self) -> Floats:
@@ -135,7 +129,8 @@ class Multistate:
 
         It is the sum over clusters of products of their influence.
         """
-        index, s = clusters.index(self.influence(len(self.counts) - 1)), self.sampled
+        index = merged(clusters.index(self.influence(len(self.counts) - 1)))
+        s = self.sampled
         n_clusters = int(index.max()) + 1
         if n_clusters < 2:
             return np.full((len(self.counts), len(self.counts)), np.nan), 1.0
@@ -198,12 +193,8 @@ def solve(
 
     Notes
     -----
-    Shirts and Chodera (2008), Eq. 11 and appendix C; Tan, Gallicchio, Lapelosa and Levy (2012).
-    Minus the log likelihood is convex. Its curvature along a line changes by no more than the
-    factor ``exp(t)`` while two constants change by ``t`` relative to each other, so that a Newton
-    step ``d`` scaled by ``log(1 + r) / r``, where ``r = max(d) - min(d)``, always decreases it. If
-    a step does not reduce the norm of the gradient, or the matrix is singular, a self-consistent
-    iteration follows, which decreases it too.
+    Shirts and Chodera (2008), Eq. 11 and appendix C; Tan, Gallicchio, Lapelosa and Levy (2012); see
+    `minimise` for the steps.
     """
     s, rest = np.flatnonzero(counts), np.flatnonzero(counts == 0)
     if len(base) == 1:  # points with similar energies share the states that matter to them
@@ -220,65 +211,19 @@ def solve(
     else:
         begin = start[s]
     log_z = np.zeros(len(counts))
-    log_z[s], shares = _minimise(*own, counts[s].astype(np.float64), begin)
+
+    def expected(constants: Floats) -> tuple[Floats, Floats]:
+        return moments(*own, log_n - constants)
+
+    log_z[s], shares = minimise(expected, counts[s].astype(np.float64), begin)
     if rest.size:
         mixed = log_mixture(*own, log_n - log_z[s])
         log_z[rest] = log_columns(scale[rest], _rows(points, rest), mixed)
         member = (counts > 0).astype(np.float64)
         offset = np.log(np.maximum(counts, 1)) - log_z
-        _, _, shares = moments(scale, points, offset, member)
+        _, shares = moments(scale, points, offset, member)
     n = np.maximum(counts, 1).astype(np.float64)
     return Multistate(scale, base, state, counts, log_z, shares / np.outer(n, n))
-
-
-def _minimise(scale: Floats, base: Floats, n: Floats, log_z: Floats) -> tuple[Floats, Floats]:
-    """Return the log normalising constants and the products of shares at the solution."""
-    shares = np.empty((len(n), len(n)))
-    last_norm = last_size = np.inf
-    for _ in range(_MAX_ITERATIONS):
-        _, sums, shares = moments(scale, base, np.log(n) - log_z)
-        gradient = sums - n
-        norm = float(np.sqrt(np.sum(gradient**2 / n)))
-        if norm <= _ROUNDING * np.sqrt(n.sum()):
-            break
-        step = _newton(gradient, shares) if norm < last_norm else None
-        if step is None:
-            log_z = log_z + np.log(np.maximum(sums, _TINY) / n)
-            last_norm = last_size = np.inf
-            continue
-        size = float(np.ptp(step))
-        stalled = size < _STALLED and size > 0.5 * last_size
-        if not stalled:
-            log_z = log_z - step * (np.log1p(size) / size if size > 0.0 else 1.0)
-        if stalled or size < _CONVERGED:
-            break
-        last_norm, last_size = norm, size
-    return log_z, shares
-
-
-def _newton(gradient: Floats, shares: Floats) -> Floats | None:
-    """Return the Newton step of minus ``log_z``, whose first is held; None if there is none."""
-    matrix = _laplacian(shares)[1:, 1:]
-    root = np.sqrt(np.maximum(np.diag(matrix), _TINY))
-    step = np.zeros(len(gradient))
-    try:
-        step[1:] = -np.linalg.solve(matrix / np.outer(root, root), gradient[1:] / root) / root
-    except np.linalg.LinAlgError:
-        return None
-    return step if np.isfinite(step).all() and gradient @ step <= 0.0 else None
-
-
-def _laplacian(products: Floats) -> Floats:
-    """Return the second derivatives of minus the log likelihood by minus ``log_z``.
-
-    They are ``diag(sum_n p[n, k]) - sum_n p[n, j] p[n, k]``, whose rows add up to zero because the
-    shares of a point add up to one; so the diagonal is computed from the rest of its row, without
-    cancellation where states hardly overlap.
-    """
-    edges = products.copy()
-    np.fill_diagonal(edges, 0.0)
-    laplacian: Floats = np.diag(edges.sum(axis=1)) - edges
-    return laplacian
 
 
 def _rows(base: Floats, states: NDArray[np.intp]) -> Floats:

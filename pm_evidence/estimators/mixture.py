@@ -46,8 +46,8 @@ def finite_potentials(potential: Floats) -> Floats:
 
 def moments(
     scale: Floats, base: Floats, offset: Floats, member: Floats | None = None
-) -> tuple[float, Floats, Floats]:
-    """Return the log density of a mixture, and two moments of the shares of its states.
+) -> tuple[Floats, Floats]:
+    """Return the sums over points of the shares of the states of a mixture, and their products.
 
     The share of state ``k`` at point ``n`` is ``p[n, k] = exp(offset[k] - u_k(x_n)) / D_n``, where
     ``D_n`` is the sum of the numerators.
@@ -65,8 +65,6 @@ def moments(
 
     Returns
     -------
-    value : float
-        ``sum_n log D_n``.
     sums : ndarray, shape (n_states,)
         ``sum_n p[n, k]``.
     products : ndarray, shape (n_states, n_states)
@@ -75,8 +73,8 @@ def moments(
     n_states = len(scale)
     sums, products = np.zeros(n_states), np.zeros((n_states, n_states))
     within = np.ones(n_states) if member is None else member
-    value = _moments(scale, base, offset, within, sums, products)
-    return float(value), sums, products
+    _moments(scale, base, offset, within, sums, products)
+    return sums, products
 
 
 def log_mixture(scale: Floats, base: Floats, offset: Floats) -> Floats:
@@ -135,16 +133,15 @@ def _row(base: Any, k: Any) -> Any:
 
 
 @_compiled
-def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, products: Any) -> Any:
+def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, products: Any) -> None:
     n_states, n = len(scale), base.shape[1]
     tile = np.empty((n_states, _TILE))
     top, density = np.empty(_TILE), np.empty(_TILE)
     bound = np.empty(n_states)
-    value = 0.0
     for start in range(0, n, _TILE):
         stop = min(start + _TILE, n)
         low, high = _active_states(scale, base, offset, start, stop, bound)
-        value += _fill(scale, base, offset, member, start, stop, low, high, tile, top, density)
+        _fill(scale, base, offset, member, start, stop, low, high, tile, top, density)
         m = stop - start
         for i in range(low, high):
             row = tile[i, :m]
@@ -154,7 +151,6 @@ def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, product
     for i in range(n_states):
         for j in range(i):
             products[j, i] = products[i, j]
-    return value
 
 
 @_compiled
@@ -206,8 +202,8 @@ def _fill(
     tile: Any,
     top: Any,
     density: Any,
-) -> Any:
-    """Fill rows ``low`` to ``high`` of a tile with shares; return the sum of the log densities."""
+) -> None:
+    """Fill rows ``low`` to ``high`` of a tile with shares."""
     m = stop - start
     for n in range(m):
         top[n], density[n] = -np.inf, 0.0
@@ -222,14 +218,11 @@ def _fill(
             share = fast_exp(tile[k, n] - top[n])
             tile[k, n] = share
             density[n] += member[k] * share
-    value = 0.0
     for n in range(m):
-        value += top[n] + np.log(density[n])
         density[n] = 1.0 / density[n]
     for k in range(low, high):
         for n in range(m):
             tile[k, n] *= density[n]
-    return value
 
 
 @_compiled

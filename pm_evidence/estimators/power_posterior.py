@@ -7,6 +7,7 @@ from pm_evidence.core.checks import float_array
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.quadrature import correction, trapezoid
 from pm_evidence.estimators.standard_errors import spread
 
 __all__ = ["power_posterior"]
@@ -58,8 +59,7 @@ def power_posterior(
     -2.55
     """
     beta, energy, variance = _checked(beta, energy, variance)
-    step = np.diff(beta)
-    each = -(step * 0.5 * (energy[:, 1:] + energy[:, :-1])).sum(axis=1)
+    each = -energy @ trapezoid(beta)
     value = float(each.mean())
     error = spread(((each - value) / len(each), None))
     lower, upper = interval(value, error)
@@ -68,13 +68,12 @@ def power_posterior(
         status = Status.NO_ERROR
         message = "a single population gives no error estimate. Use at least two."
     elif variance is not None:
-        mean = variance.mean(axis=0)
-        correction = -float((step**2 * np.diff(mean)).sum() / 12.0)
-        if abs(correction) > _COARSE * error.mcse:
+        lacking = float(correction(beta) @ variance.mean(axis=0))
+        if abs(lacking) > _COARSE * error.mcse:
             status = Status.COARSE_SCHEDULE
             message = (
-                f"the trapezoidal rule over {step.size} stages is wrong by about "
-                f"{-correction:.2g} nats, which mcse does not include. Use more stages, or the "
+                f"the trapezoidal rule over {beta.size - 1} stages is wrong by about "
+                f"{-lacking:.2g} nats, which mcse does not include. Use more stages, or the "
                 "estimate 'smc' of the same run."
             )
     return LogEvidence(

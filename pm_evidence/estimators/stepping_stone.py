@@ -13,18 +13,14 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.estimators.mbar_equations import LEAST_COMMON
-from pm_evidence.estimators.pareto import is_heavy, pareto_k
 from pm_evidence.estimators.tempered import Tempered, concluded, no_support, tempered
+from pm_evidence.estimators.tempered_weights import verdict_of_weights
 
 __all__ = ["chained_bar", "stepping_stone"]
 
 Floats = NDArray[np.float64]
 Problem = tuple[Status, str]
 
-# With fewer effective states than this, the variance of the weights does not estimate the error.
-_LEAST_EFFECTIVE = 5.0
-# Weights of which none is above this multiple of their mean have no heavy tail.
-_LIGHT = 10.0
 # By chance so many energies of each of two equal densities lie apart in one of 200,000 records.
 _ENOUGH = 10
 
@@ -249,7 +245,7 @@ def _log_mean(states: Tempered, at: NDArray[np.intp], log_weight: Floats) -> tup
 
 def _verdict(states: Tempered, low: int, high: int, log_weight: Floats, log_mean: float) -> Problem:
     """Return whether the weights of one step can be relied on."""
-    where, n = _between(states, low, high), log_weight.size
+    where = _between(states, low, high)
     warm, cold = (states.energy[states.at(k)] for k in (low, high))
     if min(warm.size, cold.size) >= _ENOUGH and warm.min() > cold.max():
         return Status.NO_OVERLAP, (
@@ -258,22 +254,7 @@ def _verdict(states: Tempered, low: int, high: int, log_weight: Floats, log_mean
         )
     if not np.isfinite(log_mean):
         return Status.OK, ""
-    weight = np.exp(log_weight - log_mean)
-    effective = float(n**2 / np.sum(weight**2))
-    if effective < min(_LEAST_EFFECTIVE, 0.5 * n):
-        return Status.DOMINATED, (
-            f"a few states carry nearly all of the weight between {where} (effective number "
-            f"{effective:.1f} of {n}): the error cannot be trusted. Use temperatures between them, "
-            "longer chains, or mbar."
-        )
-    k = pareto_k(log_weight) if weight.max() > _LIGHT else float("nan")
-    if is_heavy(k, n):
-        return Status.HEAVY_TAIL, (
-            f"the weights between {where} have a heavy tail (Pareto k {k:.2f} with {n} states), so "
-            "that the largest weights may not have occurred: the error cannot be trusted. Use "
-            "temperatures between them, longer chains, or mbar."
-        )
-    return Status.OK, ""
+    return verdict_of_weights(log_weight - log_mean, f"between {where}")
 
 
 def _between(states: Tempered, low: int, high: int) -> str:

@@ -144,18 +144,18 @@ def checked_beta(beta: ArrayLike) -> Floats:
     return values
 
 
-def checked_energy(energy: ArrayLike) -> Floats:
+def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
     """Return energies, flat or of chains; raise ValueError if one is NaN or minus infinity."""
-    values = float_array("energy", energy)
+    values = float_array(name, energy)
     if values.ndim not in (1, 2) or values.size == 0:
         raise ValueError(
-            "energy must have shape (n,) or (n_iterations, n_chains) and hold at least one value, "
+            f"{name} must have shape (n,) or (n_iterations, n_chains) and hold at least one value, "
             f"got shape {values.shape}; pass one energy for every state."
         )
     bad = np.flatnonzero(np.isnan(values) | (values == -np.inf))
     if bad.size:
         raise ValueError(
-            f"energy must be a number or inf, got {values.flat[bad[0]]} at {bad.size} of "
+            f"{name} must be a number or inf, got {values.flat[bad[0]]} at {bad.size} of "
             f"{values.size} states, first at position {bad[0]}; find out why the density failed "
             "there."
         )
