@@ -14,7 +14,7 @@ from pm_evidence.estimators.jarzynski import jarzynski
 from pm_evidence.estimators.mbar import mbar
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
-from pm_evidence.estimators.thermodynamic import ti, ti_rb
+from pm_evidence.estimators.ti import ti, ti_rb
 from pm_evidence.estimators.verdicts import agreeing, apart, times
 
 __all__ = ["of_tempering", "others_of_tempering"]
