@@ -291,6 +291,9 @@ class AnnealingSetup:
     even_share : float
         Share of the stages of a learnt schedule that are spread evenly in beta, from 0 to 1, if
         there is no pilot.
+    most_draws : int, optional
+        Number of draws at which a run ends that aims at the default error. None for ten times the
+        draws of the first round.
     facts : mapping
         Facts about the target that estimators read from the record: ``estimated_likelihood`` is
         true if the likelihood is estimated.
@@ -303,6 +306,7 @@ class AnnealingSetup:
     starts: Callable[[int, np.random.Generator], NDArray[Any]] | None = None
     n_paths: int = 128
     even_share: float = 0.1
+    most_draws: int | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

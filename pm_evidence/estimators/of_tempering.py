@@ -15,7 +15,7 @@ from pm_evidence.estimators.mbar import mbar
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.ti import ti, ti_rb
-from pm_evidence.estimators.verdicts import agreeing, apart, times
+from pm_evidence.estimators.verdicts import apart, times
 
 __all__ = ["of_tempering", "others_of_tempering"]
 
@@ -84,16 +84,14 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     states = _states(record)
     found = {name: estimator() for name, estimator in _reported(record, states).items()}
     name, first = next(iter(found.items()))
-    paths = jarzynski(record.work(Role.FORWARD), name="smc")
-    remedy = "chains stay where they started. Use more draws, or a kernel that moves farther."
-    first, _ = agreeing(first, paths, "tempering", "annealing of first states", remedy)
+    first, annealed = _compared(first, jarzynski(record.work(Role.FORWARD), name="smc"))
     first = _of_drift(_of_restarts(first, states), record, states)
     first, drawn = with_check(first, record)
     others = [_beside(first, estimate) for key, estimate in found.items() if key != name]
     instead = first_of(first, drawn)
     if instead is not None:
-        return [instead, first, *others, paths, *drawn[:-1]]
-    return [first, *others, paths, *drawn]
+        return [instead, first, *others, annealed, *drawn[:-1]]
+    return [first, *others, annealed, *drawn]
 
 
 def others_of_tempering(record: RunRecord) -> Mapping[str, Callable[[], LogEvidence]]:
@@ -163,6 +161,27 @@ def _states(record: RunRecord) -> _States:
         int(sum(each.restarts.sum() for each in chains)),
         int(first[-1]),
     )
+
+
+def _compared(first: LogEvidence, annealed: LogEvidence) -> tuple[LogEvidence, LogEvidence]:
+    """Return the estimates of tempering and of the small populations that chains start from.
+
+    The mean evidence of populations is unbiased and never negative, so that it rarely exceeds the
+    true one by far. It can be far too low, and small populations often are.
+    """
+    if not (first.status == annealed.status == Status.OK and apart(first, annealed)):
+        return first, annealed
+    message = (
+        f"{first.estimator} gives {first.value:.3f}, and the populations that chains start from "
+        f"{annealed.value:.3f}: "
+    )
+    if annealed.value < first.value:
+        message += f"these are too small to find all modes. Use the estimate '{first.estimator}'."
+        return first, replace(annealed, status=Status.INCONSISTENT, message=message)
+    message += (
+        "chains left out a part of the target. Use more draws, or a kernel that mixes faster."
+    )
+    return replace(first, status=Status.INCONSISTENT, message=message), annealed
 
 
 def _beside(first: LogEvidence, other: LogEvidence) -> LogEvidence:

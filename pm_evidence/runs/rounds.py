@@ -99,7 +99,7 @@ class Run:
             record = self._bridged(record, bridging)
             found = estimates(record)
             done, elapsed = self._grown(record, done), time.perf_counter() - started
-            draws, reason = self._more(found[0], done, elapsed)
+            draws, reason = self._more(found[0], done, elapsed, setup.most_draws)
             if not draws:
                 break
             number += 1
@@ -192,9 +192,13 @@ class Run:
         info = {**record.info, **bridging.facts()}
         return replace(record.updated(Role.FORWARD, (first, *others)), info=info)
 
-    def _more(self, found: LogEvidence, done: int, elapsed: float) -> tuple[int, Status]:
+    def _more(
+        self, found: LogEvidence, done: int, elapsed: float, most: int | None
+    ) -> tuple[int, Status]:
         """Return how many draws to add (0: none), and the limit that ended the run, or ``"ok"``."""
         limits = self.limits
+        if most is not None and not limits.asked:
+            limits = replace(limits, max_draws=min(max(most, self.size), limits.max_draws))
         if limits.target_mcse is None or found.status == Status.UNBOUNDED:
             return 0, Status.OK
         good = found.status == Status.OK and np.isfinite(found.mcse)

