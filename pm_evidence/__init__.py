@@ -6,6 +6,7 @@
 from pm_evidence import estimators, extending
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
+from pm_evidence.api.likelihood import raise_log_likelihood
 from pm_evidence.api.sample import sample_evidence
 from pm_evidence.api.training import train_rbm
 from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
@@ -15,6 +16,7 @@ from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.path import DetouredPath
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.rbm.conservative import RaiseLikelihood
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.kernels.cycle import Cycle
@@ -73,6 +75,7 @@ __all__ = [
     "ParallelTempering",
     "Potts",
     "PseudoMarginal",
+    "RaiseLikelihood",
     "RandomEffects",
     "RandomWalk",
     "SimulatedTempering",
@@ -91,6 +94,7 @@ __all__ = [
     "plot_samples",
     "plot_schedule",
     "plot_work",
+    "raise_log_likelihood",
     "sample_evidence",
     "sample_latent",
     "simulate_and_certify",

@@ -275,7 +275,10 @@ class RBM(NativeTarget):
     def states_from_data(self, n: int, rng: np.random.Generator) -> Bits:
         """Return ``n`` states of training data, whose hidden units are drawn given these."""
         assert self.data is not None  # the setup asks for it
-        visible = self.data[rng.integers(len(self.data), size=n)]
+        return self.states_given(self.data[rng.integers(len(self.data), size=n)], rng)
+
+    def states_given(self, visible: Bits, rng: np.random.Generator) -> Bits:
+        """Return states of what is annealed, with hidden units drawn given visible states."""
         if self.latent == "visible":
             return visible
         probabilities = self.hidden_probabilities(visible)
