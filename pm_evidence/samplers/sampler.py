@@ -12,7 +12,7 @@ from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 
-__all__ = ["Annealer", "ForwardBlock", "RunContext", "Sampler", "block_sizes"]
+__all__ = ["Annealer", "ForwardBlock", "RunContext", "Sampler", "SamplerBase", "block_sizes"]
 
 Execute = Callable[[str, Sequence[Any], Plan], tuple[Any, ...]]
 
@@ -139,11 +139,8 @@ class Sampler(Protocol):
         ...
 
 
-class Annealer(ABC):
-    """The base of samplers that run their own blocks.
-
-    Derive from it and define ``name`` and `run_block`. By default a round consists of blocks of
-    independent paths from the reference to the target, along the plan that the pilot found.
+class SamplerBase(ABC):
+    """What samplers have in common: the usual answers to the questions of a run.
 
     Attributes
     ----------
@@ -180,38 +177,6 @@ class Annealer(ABC):
     reverse_start: Any = None
     n_seeds: ClassVar[int | None] = None
 
-    @abstractmethod
-    def run_block(
-        self,
-        path: Path,
-        plan: Plan,
-        block: int,
-        n: int,
-        seed: int,
-        report: Report = silent,
-        *,
-        phase: Phase = Phase.FORWARD,
-    ) -> BlockRecord:
-        """Run ``n`` paths or particles from the reference to the target.
-
-        Parameters
-        ----------
-        path : Path
-            What is annealed.
-        plan : Plan
-            Inverse temperatures, and the kernel of each stage.
-        block : int
-            Index of the block; all random numbers come from ``block_seeds(seed, phase, block)``.
-        n : int
-            Number of paths or particles.
-        seed : int
-            Seed of the run.
-        report : callable
-            Called with the progress of the block.
-        phase : Phase
-            Purpose of the block, which selects its random streams.
-        """
-
     @property
     def annealer(self) -> Self:
         """The sampler itself."""
@@ -245,6 +210,51 @@ class Annealer(ABC):
     def prepared(self, context: RunContext) -> RunContext:
         """Return the context as it is: the pilot is all the preparation."""
         return context
+
+    @abstractmethod
+    def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
+        """Return the record with another round of ``draws`` particles or paths."""
+
+
+class Annealer(SamplerBase):
+    """The base of samplers whose blocks anneal from the reference to the target.
+
+    Derive from it and define ``name`` and `run_block`; its other attributes are those of
+    `SamplerBase`. By default a round consists of blocks of independent paths, along the plan that
+    the pilot found.
+    """
+
+    @abstractmethod
+    def run_block(
+        self,
+        path: Path,
+        plan: Plan,
+        block: int,
+        n: int,
+        seed: int,
+        report: Report = silent,
+        *,
+        phase: Phase = Phase.FORWARD,
+    ) -> BlockRecord:
+        """Run ``n`` paths or particles from the reference to the target.
+
+        Parameters
+        ----------
+        path : Path
+            What is annealed.
+        plan : Plan
+            Inverse temperatures, and the kernel of each stage.
+        block : int
+            Index of the block; all random numbers come from ``block_seeds(seed, phase, block)``.
+        n : int
+            Number of paths or particles.
+        seed : int
+            Seed of the run.
+        report : callable
+            Called with the progress of the block.
+        phase : Phase
+            Purpose of the block, which selects its random streams.
+        """
 
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with ``draws`` more paths."""

@@ -95,6 +95,11 @@ class Chains:
         rate = self.accepted[1:] / np.where(self.moved[1:] > 0.0, self.moved[1:], np.nan)
         return np.asarray(rate)
 
+    @property
+    def mean_acceptance(self) -> float:
+        """Mean acceptance probability of all moves; NaN without moves."""
+        return float(self.accepted.sum() / self.moved.sum()) if self.moved.any() else np.nan
+
     def move(self) -> None:
         """Move every chain once, at its temperature."""
         kernel: Any = self.kernels[0]

@@ -12,10 +12,17 @@ from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
-from pm_evidence.samplers.sampler import Annealer, RunContext
-from pm_evidence.samplers.tempered_chains import START_MOVES, Chains, Log, Rule, annealed_start
+from pm_evidence.samplers.sampler import RunContext, SamplerBase
+from pm_evidence.samplers.tempered_chains import (
+    START_MOVES,
+    Chains,
+    Log,
+    Rule,
+    Start,
+    annealed_start,
+)
 
-__all__ = ["UNRECORDED", "Tempering"]
+__all__ = ["TemperedBlock", "Tempering"]
 
 Floats = NDArray[np.float64]
 
@@ -23,14 +30,13 @@ Floats = NDArray[np.float64]
 _LARGEST_RECORD = 500_000
 # Share of the iterations of a block that come before those that are recorded, and their least
 # number.
-UNRECORDED, _LEAST_UNRECORDED = 0.25, 20
+_UNRECORDED, _LEAST_UNRECORDED = 0.25, 20
 # Share of the moves of a block that are spent on first states, and bounds of the number of members
 # of the population of a ladder.
 _STARTING, _PARTICLES = 0.15, (4, 64)
-_REPORTS = 50  # of the progress of a block
 
 
-class Tempering(Annealer):
+class Tempering(SamplerBase):
     """The base of samplers whose chains move between temperatures.
 
     A block holds some of the ladders (independent groups of chains). Its chains start from states
@@ -39,6 +45,11 @@ class Tempering(Annealer):
     """
 
     usual_path = "geometric"
+
+    @property
+    def title(self) -> str:
+        """Name of the method in the display of progress."""
+        return self.name.replace("_", " ").capitalize()
 
     @abstractmethod
     def groups(self) -> list[int]:
@@ -65,7 +76,7 @@ class Tempering(Annealer):
         """Return the record with another round of ladders."""
         n = self.iterations(draws, len(context.plan.beta))
         first = len(record.of(Role.FORWARD))
-        made = self.run_round(context, context.plan, n, first, Phase.FORWARD, _TITLES[self.name])
+        made = self.run_round(context, context.plan, n, first, Phase.FORWARD, self.title)
         return record.extended(Role.FORWARD, made)
 
     def run_round(
@@ -78,107 +89,35 @@ class Tempering(Annealer):
         title: str,
     ) -> tuple[BlockRecord, ...]:
         """Run all ladders for some iterations; return their blocks."""
+        path, seed = context.setup.path, context.seed
         tasks = [
-            _TemperedBlock(
-                self, context.setup.path, plan, first + i, n, n_iterations, context.seed, phase
-            )
+            TemperedBlock(self, path, plan, first + i, n, n_iterations, seed, phase)
             for i, n in enumerate(self.groups())
         ]
         return context.execute(title, tasks, plan)
 
-    def run_block(
-        self,
-        path: Path,
-        plan: Plan,
-        block: int,
-        n: int,
-        seed: int,
-        report: Report = silent,
-        *,
-        phase: Phase = Phase.FORWARD,
-    ) -> BlockRecord:
-        """Run the ladders of one block until they have ``n`` draws, on average."""
-        n_ladders = self.groups()[0]
-        share = n * sum(self.groups()) // n_ladders
-        n_iterations = self.iterations(share, len(plan.beta))
-        return self.run_ladders(path, plan, block, n_ladders, n_iterations, seed, report, phase)
-
-    def run_ladders(
-        self,
-        path: Path,
-        plan: Plan,
-        block: int,
-        n_ladders: int,
-        n_iterations: int,
-        seed: int,
-        report: Report,
-        phase: Phase,
-    ) -> BlockRecord:
-        """Run some ladders for some iterations after their burn-in."""
-        draw_seed, chain_seed = block_seeds(seed, phase, block)
-        chosen = self.kept(n_ladders, len(plan.beta))
-        ladder = np.concatenate(chosen)
-        rung = np.repeat(np.arange(len(chosen)), [len(part) for part in chosen]).astype(np.int16)
-        n_burn_in = max(int(np.ceil(UNRECORDED * n_iterations)), _LEAST_UNRECORDED)
-        moves = (n_burn_in + n_iterations) * len(rung)
-        n_particles = int(_STARTING * moves / (START_MOVES * plan.n_stages * n_ladders))
-        start = annealed_start(
-            path,
-            plan,
-            chosen,
-            n_ladders,
-            int(np.clip(n_particles, *_PARTICLES)),
-            (draw_seed, chain_seed.spawn(1)[0]),
-        )
-        chains = Chains(
-            path,
-            plan.beta,
-            plan.kernels,
-            start.state,
-            rung,
-            streams(chain_seed, len(rung)),
-            draw_seed.spawn(1)[0],
-        )
-        every = max(-(-n_iterations * len(rung) // _LARGEST_RECORD), 1)
-        log = Log(chains, ladder, every)
-        rule = self.rule(plan, ladder, np.random.default_rng(chain_seed.spawn(1)[0]))
-        last, stage = n_burn_in + n_iterations - 1, 0
-        for i in range(-n_burn_in, n_iterations):
-            chains.move()
-            energy = chains.energy
-            log.add(i, energy, recorded=i >= 0)
-            chains.rung = rule.changed(chains.rung, energy)
-            reached = (i + n_burn_in + 1) * plan.n_stages // (last + 1)
-            if reached > stage and reached * _REPORTS // plan.n_stages > stage * _REPORTS // (
-                plan.n_stages
-            ):
-                acceptance = float(np.nanmean(chains.acceptance))
-                report(Progress(block, reached, 1.0, np.nan, acceptance, np.nan))
-                stage = reached
-        draws, origin = log.target_draws()
-        trace, end = log.trace()
-        return BlockRecord(
-            block=block,
-            work=-start.log_z[-1],
-            trace=trace,
-            draws=draws,
-            end=end,
-            origin=origin,
-            tempered=log.result(),
-            n_evaluations=start.n_evaluations + chains.n_evaluations,
-            n_nan=chains.n_nan,
-        )
-
-
-_TITLES = {
-    "parallel_tempering": "Parallel tempering",
-    "simulated_tempering": "Simulated tempering",
-}
-
 
 @dataclass(frozen=True)
-class _TemperedBlock:
-    """A task for a worker: some ladders."""
+class TemperedBlock:
+    """A task for a worker: some of the ladders of a round.
+
+    Parameters
+    ----------
+    sampler : Tempering
+        What is run.
+    path : Path
+        What is tempered.
+    plan : Plan
+        Temperatures and kernels.
+    block : int
+        Index of the block; all random numbers come from ``block_seeds(seed, phase, block)``.
+    n_ladders, n_iterations : int
+        Number of ladders, and of iterations after the burn-in.
+    seed : int
+        Seed of the run.
+    phase : Phase
+        Purpose of the block, which selects its random streams.
+    """
 
     sampler: Tempering
     path: Path
@@ -189,14 +128,52 @@ class _TemperedBlock:
     seed: int
     phase: Phase
 
+    @property
+    def n_burn_in(self) -> int:
+        """Number of iterations before the first that is recorded."""
+        return max(int(np.ceil(_UNRECORDED * self.n_iterations)), _LEAST_UNRECORDED)
+
     def __call__(self, report: Report = silent) -> BlockRecord:
-        return self.sampler.run_ladders(
-            self.path,
-            self.plan,
-            self.block,
-            self.n_ladders,
-            self.n_iterations,
-            self.seed,
-            report,
-            self.phase,
+        """Run the block."""
+        plan, total = self.plan, self.n_burn_in + self.n_iterations
+        start, chains, log, rule = self._begun()
+        stage = 0
+        for i in range(-self.n_burn_in, self.n_iterations):
+            chains.move()
+            energy = chains.energy
+            log.add(i, energy, recorded=i >= 0)
+            chains.rung = rule.changed(chains.rung, energy)
+            before, stage = stage, (i + self.n_burn_in + 1) * plan.n_stages // total
+            if stage > before:
+                report(Progress(self.block, stage, 1.0, np.nan, chains.mean_acceptance, np.nan))
+        draws, origin = log.target_draws()
+        trace, end = log.trace()
+        return BlockRecord(
+            block=self.block,
+            work=-start.log_z[-1],
+            trace=trace,
+            draws=draws,
+            end=end,
+            origin=origin,
+            tempered=log.result(),
+            n_evaluations=start.n_evaluations + chains.n_evaluations,
+            n_nan=chains.n_nan,
         )
+
+    def _begun(self) -> tuple[Start, Chains, Log, Rule]:
+        """Return the chains at their first states, their log, and how they change temperature."""
+        plan, n_ladders = self.plan, self.n_ladders
+        draw_seed, chain_seed = block_seeds(self.seed, self.phase, self.block)
+        chosen = self.sampler.kept(n_ladders, len(plan.beta))
+        ladder = np.concatenate(chosen)
+        rung = np.repeat(np.arange(len(chosen)), [len(part) for part in chosen]).astype(np.int16)
+        moves = (self.n_burn_in + self.n_iterations) * len(rung)
+        affordable = _STARTING * moves / (START_MOVES * plan.n_stages * n_ladders)
+        n_particles = int(np.clip(affordable, *_PARTICLES))
+        seeds = draw_seed, chain_seed.spawn(1)[0]
+        start = annealed_start(self.path, plan, chosen, n_ladders, n_particles, seeds)
+        own, reference = streams(chain_seed, len(rung)), draw_seed.spawn(1)[0]
+        chains = Chains(self.path, plan.beta, plan.kernels, start.state, rung, own, reference)
+        every = max(-(-self.n_iterations * len(rung) // _LARGEST_RECORD), 1)
+        rule = self.sampler.rule(plan, ladder, np.random.default_rng(chain_seed.spawn(1)[0]))
+        return start, chains, Log(chains, ladder, every), rule
