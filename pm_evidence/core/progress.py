@@ -17,11 +17,11 @@ class Progress:
     stage : int
         Number of finished stages.
     beta : float
-        Present inverse temperature.
+        Present inverse temperature; NaN if chains are at several.
     ess : float
-        Effective sample size of the last weights, as a share (0 to 1).
+        Effective sample size of the last weights, as a share (0 to 1); NaN without weights.
     acceptance : float
-        Mean acceptance probability of the last moves.
+        Mean acceptance probability of the last moves; NaN if there were none.
     log_evidence : float
         Log of the normalising constant at ``beta``, estimated so far, in nats.
     """

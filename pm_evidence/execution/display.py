@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import isnan
 from types import TracebackType
 from typing import Any, Self
 
@@ -165,10 +166,14 @@ class Display:
 
 
 def _fields(progress: BlockProgress) -> dict[str, Any]:
-    """Return the texts of the columns of a row."""
+    """Return the texts of the columns of a row, empty for what does not apply to the run."""
     return {
         "stage": str(progress.stage),
-        "beta": f"{progress.beta:.4f}",
-        "ess": f"{progress.ess:.0%}",
-        "acceptance": f"{progress.acceptance:.2f}",
+        "beta": _text(progress.beta, ".4f"),
+        "ess": _text(progress.ess, ".0%"),
+        "acceptance": _text(progress.acceptance, ".2f"),
     }
+
+
+def _text(number: float, spec: str) -> str:
+    return "" if isnan(number) else format(number, spec)

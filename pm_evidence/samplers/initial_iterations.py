@@ -109,7 +109,7 @@ class InitialIterations:
             history.append(log_z)
             deviations.append(float(np.abs(np.exp(log_share) - prior).max() * len(prior)))
             stage = (i + 1) * plan.n_stages // self.rounds
-            report(Progress(0, stage, 1.0, np.nan, np.nan, float(log_z[-1])))
+            report(Progress(0, stage, np.nan, np.nan, np.nan, float(log_z[-1])))
             if deviations[-1] < _TOLERANCE:
                 break
         return LearntWeights(

@@ -145,7 +145,7 @@ class TemperedBlock:
             chains.rung = rule.changed(chains.rung, energy)
             before, stage = stage, (i + self.n_burn_in + 1) * plan.n_stages // total
             if stage > before:
-                report(Progress(self.block, stage, 1.0, np.nan, chains.mean_acceptance, np.nan))
+                report(Progress(self.block, stage, np.nan, np.nan, chains.mean_acceptance, np.nan))
         draws, origin = log.target_draws()
         trace, end = log.trace()
         return BlockRecord(

@@ -147,3 +147,12 @@ def test_run(method, wide, capfd):
     assert capfd.readouterr() == ("", "")
     # watching does not change what is watched
     assert pe.log_evidence(silent_dt).value == pe.log_evidence(shown_dt).value
+
+
+def test_what_does_not_apply_is_left_blank(wide, capsys):
+    """Chains at several temperatures have no inverse temperature, and no weights."""
+    with Display(True) as display:
+        display.begin("Parallel tempering", n_blocks=2, n_stages=6)
+        display.block(Progress(0, 3, float("nan"), float("nan"), 0.83, float("nan")))
+    (_, run) = shown_lines(capsys)
+    assert "0.83" in run and "nan" not in run
