@@ -28,6 +28,7 @@ from pm_evidence.samplers.planning import ADAPTIVE, SM08, FixedSchedule, Linear,
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.samplers.tempering import Tempering
 from pm_evidence.schedules.fixed import fixed_schedule
 from pm_evidence.targets.model.cache import find_model
 
@@ -177,8 +178,8 @@ def chosen_schedule(
     Raises
     ------
     ValueError
-        If the name is unknown, the values do not rise from 0 to 1, or the number of stages of the
-        sampler does not fit the schedule.
+        If the name is unknown, the values do not rise from 0 to 1, or the number of stages or of
+        temperatures of the sampler does not fit the schedule.
     """
     chosen: Any = schedule
     if isinstance(schedule, str):
@@ -186,7 +187,10 @@ def chosen_schedule(
     if isinstance(chosen, type) and hasattr(chosen, "plan"):
         chosen = chosen()
     if not callable(getattr(chosen, "plan", None)):
-        return FixedSchedule(fixed_schedule(chosen))
+        beta = fixed_schedule(chosen)
+        if isinstance(sampler, Tempering):
+            sampler.check_temperatures(beta)
+        return FixedSchedule(beta)
     n_stages = sampler.annealer.n_stages
     if isinstance(chosen, VarOpt) and n_stages is not None:
         chosen.check(n_stages)

@@ -84,6 +84,7 @@ class Phase(IntEnum):
     CHECK = 5  # of paths by importance sampling
     PRIOR = 6  # the run that normalises a prior with potentials
     START = 7  # which posterior draws reverse paths start from
+    TUNING = 8  # of tempered chains
     RESULT = 9  # which draws are kept
     PRECISION = 10  # of an estimated likelihood
     SURVEY = 11

@@ -9,7 +9,7 @@ from pm_evidence.core.contracts import Path
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
-from pm_evidence.samplers.tempered_chains import Chains, annealed_start
+from pm_evidence.samplers.tempered_chains import Chains, annealed_start, check_linear
 from pm_evidence.samplers.tempering_weights import Redraw, TemperingPlan, log_probabilities
 
 __all__ = ["InitialIterations", "LearntWeights"]
@@ -90,7 +90,7 @@ class InitialIterations:
     def __call__(self, report: Report = silent) -> LearntWeights:
         """Return the weights."""
         plan, prior = self.plan, self.plan.prior
-        draw_seed, chain_seed = block_seeds(self.seed, Phase.TRIAL, 0)
+        draw_seed, chain_seed = block_seeds(self.seed, Phase.TUNING, 0)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
         chains, annealed, spent = self._chains(draw_seed, chain_seed, rng)
         log_z = np.zeros(len(prior))
@@ -137,6 +137,7 @@ class InitialIterations:
             log_z = np.array([log_mean_exp(each) for each in start.log_z])
         else:
             state, log_z, spent = self.path.draw(n, draw_seed), np.zeros(len(plan.beta)), n
+            check_linear(self.path, state)
         seeds = draw_seed.spawn(1)[0]
         own = streams(chain_seed, n)
         return Chains(self.path, plan.beta, plan.kernels, state, rung, own, seeds), log_z, spent

@@ -11,7 +11,7 @@ from pm_evidence.core.random import Phase
 from pm_evidence.core.records import BlockRecord, RunRecord
 from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.samplers.sampler import RunContext, block_sizes
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_STAGES
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_TEMPERATURES
 from pm_evidence.samplers.stages import kernels_along
 from pm_evidence.samplers.tempering import Tempering
 from pm_evidence.schedules.equal_rejection import equalised, rejection_rates
@@ -119,7 +119,7 @@ class ParallelTempering(Tempering):
 
     def __post_init__(self) -> None:
         if self.n_temperatures is not None:
-            check_count("n_temperatures", self.n_temperatures, 2, MOST_STAGES)
+            check_count("n_temperatures", self.n_temperatures, 2, MOST_TEMPERATURES)
         check_count("ladders", self.ladders, 2, MOST_ISLANDS)
 
     @property
@@ -171,6 +171,7 @@ class ParallelTempering(Tempering):
         """Return the context with temperatures that reject exchanges equally often."""
         plan, used = context.plan, context.plan.schedule
         if used is None or used.name != "adaptive":
+            self.check_temperatures(plan.beta)
             return self.with_ladders(context, {})
         beta = plan.beta
         if self.n_temperatures is not None:
@@ -178,7 +179,7 @@ class ParallelTempering(Tempering):
         before, barrier, n_iterations, first, spent = 0.0, 0.0, _TUNING, 0, 0
         for _ in range(_MOST_ROUNDS):
             plan = replace(plan, beta=beta, kernels=kernels_along(context.coarse, beta))
-            blocks = self.run_round(context, plan, n_iterations, first, Phase.TRIAL, "Tuning")
+            blocks = self.run_round(context, plan, n_iterations, first, Phase.TUNING, "Tuning")
             first, n_iterations = first + len(blocks), 2 * n_iterations
             spent += sum(block.n_evaluations for block in blocks)
             rates = _rates(blocks, beta)

@@ -12,10 +12,15 @@ from pm_evidence.core.records import RunRecord
 from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.samplers.initial_iterations import InitialIterations
 from pm_evidence.samplers.sampler import RunContext, block_sizes
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_STAGES
+from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_TEMPERATURES
 from pm_evidence.samplers.stages import kernels_along
 from pm_evidence.samplers.tempering import Tempering
-from pm_evidence.samplers.tempering_weights import Redraw, TemperingPlan, prior_over
+from pm_evidence.samplers.tempering_weights import (
+    Redraw,
+    TemperingPlan,
+    checked_weights,
+    prior_over,
+)
 
 __all__ = ["SimulatedTempering"]
 
@@ -39,7 +44,8 @@ class SimulatedTempering(Tempering):
     Parameters
     ----------
     n_temperatures : int, optional
-        Number of temperatures. By default 100, or with a pilot two for each of its stages.
+        Number of temperatures. By default that of the weights of ``prior``, and without such
+        weights 100, or with a pilot two for each of its stages.
     chains : int
         Number of independent chains, at least 2.
     prior : str or array_like, shape (n_temperatures,)
@@ -47,8 +53,7 @@ class SimulatedTempering(Tempering):
         more chains near the target), or weights of your own.
     start : str
         Weights that the initial iterations start from: ``"annealing"`` (from small annealed
-        populations),
-        ``"equal"`` (the paper's), or ``"wang_landau"`` (Wang and Landau 2001).
+        populations), ``"equal"`` (the paper's), or ``"wang_landau"`` (Wang and Landau 2001).
     sweeps : int
         Moves of each chain in a round of the initial iterations.
     rounds : int
@@ -86,15 +91,36 @@ class SimulatedTempering(Tempering):
 
     def __post_init__(self) -> None:
         if self.n_temperatures is not None:
-            check_count("n_temperatures", self.n_temperatures, 2, MOST_STAGES)
+            check_count("n_temperatures", self.n_temperatures, 2, MOST_TEMPERATURES)
         check_count("chains", self.chains, 2, MOST_ISLANDS)
         check_choice("start", self.start, ("annealing", "equal", "wang_landau"))
-        check_count("sweeps", self.sweeps, 1)
-        check_count("rounds", self.rounds, 1)
+        check_count("sweeps", self.sweeps, 1, MOST_MOVES)
+        check_count("rounds", self.rounds, 1, MOST_MOVES)
         if isinstance(self.prior, str):
             check_choice("prior", self.prior, ("uniform", "exponential"))
-        elif self.n_temperatures is not None:
-            prior_over(self.prior, np.linspace(0.0, 1.0, self.n_temperatures))
+        else:
+            weights = checked_weights(self.prior)
+            prior_over(weights, np.linspace(0.0, 1.0, self.n_temperatures or len(weights)))
+            # a copy, which compares as a whole and cannot be changed
+            object.__setattr__(self, "prior", tuple(weights.tolist()))
+
+    def check_temperatures(self, beta: Floats) -> None:
+        """Check inverse temperatures that do not come from this sampler; see ``Tempering``.
+
+        Raises
+        ------
+        ValueError
+            Also if there is not one weight of the prior for each of them.
+        """
+        super().check_temperatures(beta)
+        prior_over(self.prior, beta)
+
+    @property
+    def _asked(self) -> int | None:
+        """Number of temperatures that the user asks for, also by weights of a prior."""
+        if self.n_temperatures is None and not isinstance(self.prior, str):
+            return len(self.prior)
+        return self.n_temperatures
 
     @property
     def islands(self) -> int:  # type: ignore[override]
@@ -104,7 +130,7 @@ class SimulatedTempering(Tempering):
     @property
     def n_stages(self) -> int:  # type: ignore[override]
         """Number of steps of a named schedule."""
-        return (self.n_temperatures or _TEMPERATURES) - 1
+        return (self._asked or _TEMPERATURES) - 1
 
     def first_round(self, size: int) -> int:
         """Return the draws of all chains."""
@@ -139,11 +165,13 @@ class SimulatedTempering(Tempering):
         beta = plan.beta
         if used is not None and used.name == "adaptive":
             wanted = _PER_STAGE * plan.n_stages if context.setup.n_stages is None else self.n_stages
-            if self.n_temperatures is not None:
-                wanted = self.n_temperatures - 1
+            if self._asked is not None:
+                wanted = self._asked - 1
             positions = np.linspace(0.0, plan.n_stages, wanted + 1)
             beta = np.interp(positions, np.arange(plan.n_stages + 1), plan.beta)
             used = UsedSchedule(beta, used.name, used.options)
+        else:
+            self.check_temperatures(beta)
         prior = prior_over(self.prior, beta)
         first = TemperingPlan(
             beta,

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import float_array
 from pm_evidence.core.contracts import Plan
 
-__all__ = ["Redraw", "TemperingPlan", "log_probabilities", "prior_over"]
+__all__ = ["Redraw", "TemperingPlan", "checked_weights", "log_probabilities", "prior_over"]
 
 Floats = NDArray[np.float64]
 Rungs = NDArray[np.int16]
 
 _EXPONENT = 2.0  # of the exponential prior: Carlson et al. (2016), section 4.4
+_LEAST_SHARE = 1e-12  # of a temperature relative to that of the largest weight: none is visited
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,13 @@ def log_probabilities(beta: Floats, log_weight: Floats, energy: Floats) -> Float
 def prior_over(given: Any, beta: Floats) -> Floats:
     """Return the prior over temperatures that a user asks for, which sums to 1.
 
+    Parameters
+    ----------
+    given : str or array_like, shape (n_temperatures,)
+        See ``pe.SimulatedTempering``.
+    beta : ndarray, shape (n_temperatures,)
+        Inverse temperatures.
+
     Raises
     ------
     ValueError
@@ -103,11 +111,28 @@ def prior_over(given: Any, beta: Floats) -> Floats:
     if isinstance(given, str):
         weight = np.ones(len(beta)) if given == "uniform" else np.exp(_EXPONENT * beta)
         return weight / weight.sum()
-    weight = float_array("prior", given)
-    if weight.shape != beta.shape:
+    weight = checked_weights(given)
+    if len(weight) != len(beta):
         raise ValueError(
-            f"prior must have one weight for each of the {len(beta)} temperatures, got shape "
-            f"{weight.shape}; pass n_temperatures={weight.size}, or 'uniform'."
+            f"prior must have one weight for each of the {len(beta)} temperatures, got "
+            f"{len(weight)} weights; pass n_temperatures={len(weight)}, or 'uniform'."
+        )
+    return weight / weight.sum()
+
+
+def checked_weights(given: Any) -> Floats:
+    """Return the weights of temperatures that a user gives, of which the largest is 1.
+
+    Raises
+    ------
+    ValueError
+        If they are not at least two positive, finite numbers, or differ too much.
+    """
+    weight = float_array("prior", given)
+    if weight.ndim != 1 or weight.size < 2:
+        raise ValueError(
+            f"prior must be 'uniform', 'exponential' or a row of at least two weights, got shape "
+            f"{weight.shape}; pass one weight for each temperature."
         )
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0.0)))
     if bad.size:
@@ -115,4 +140,10 @@ def prior_over(given: Any, beta: Floats) -> Floats:
             f"prior must be positive and finite, got prior[{bad[0]}]={weight[bad[0]]}; leave out "
             "temperatures that chains should not visit."
         )
-    return weight / weight.sum()
+    if weight.min() < _LEAST_SHARE * weight.max():
+        raise ValueError(
+            f"prior must have weights that differ by a factor of at most {1.0 / _LEAST_SHARE:g}, "
+            f"got weights from {weight.min():g} to {weight.max():g}; leave out temperatures that "
+            "chains should not visit."
+        )
+    return weight / weight.max()
