@@ -218,7 +218,9 @@ class BatchedKernel(Protocol):
 class PerMemberKernel(Protocol):
     """A kernel that moves a population whose members are at different inverse temperatures.
 
-    Tempering needs this: its chains change their temperatures independently of each other.
+    Tempering needs this: its chains change their temperatures independently of each other. If a
+    move at ``beta = 0`` is an independent draw from the reference, the kernel has the class
+    attribute ``draws_reference``, which is True; it is False if left out.
     """
 
     def advance_each(

@@ -16,6 +16,7 @@ from pm_evidence.core.contracts import Kernel, MoveInfo, Path, PerMemberKernel, 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import streams
 from pm_evidence.core.records import StageTrace, TemperedChains
+from pm_evidence.schedules.adaptive import no_support
 
 __all__ = ["START_MOVES", "Chains", "Log", "Rule", "Start", "annealed_start", "check_linear"]
 
@@ -24,6 +25,8 @@ Rungs = NDArray[np.int16]
 
 # Moves of the populations that chains start from, at each temperature.
 START_MOVES = 2
+# How often a population without any support is drawn again.
+_MOST_DRAWN = 100
 # Reference draws are made for this many iterations at once: a call may cost as much as many draws.
 _POOLED = 16
 
@@ -55,8 +58,8 @@ class Chains:
     beta : ndarray, shape (n_temperatures,)
         Inverse temperatures from 0 to 1.
     kernels : sequence of Kernel
-        ``kernels[k]`` moves the chains at ``beta[k + 1]``. Chains at the reference are moved by
-        kernels that move each chain at a temperature of its own, and otherwise drawn anew.
+        ``kernels[k]`` moves the chains at ``beta[k + 1]``. Chains at the reference are drawn anew,
+        by the kernel itself if its moves at ``beta = 0`` are independent draws.
     state : State
         The chains.
     rung : ndarray of int16, shape (n_chains,)
@@ -83,6 +86,11 @@ class Chains:
 
     def __post_init__(self) -> None:
         self.accepted, self.moved = np.zeros((2, len(self.beta)))
+        kernel = self.kernels[0]
+        same = all(each is kernel for each in self.kernels)
+        # one call moves the chains of all temperatures, or those of all but the reference
+        self._at_once = same and isinstance(kernel, PerMemberKernel)
+        self._from_reference = self._at_once and getattr(kernel, "draws_reference", False)
 
     @property
     def energy(self) -> Floats:
@@ -97,31 +105,41 @@ class Chains:
 
     @property
     def mean_acceptance(self) -> float:
-        """Mean acceptance probability of all moves; NaN without moves."""
-        return float(self.accepted.sum() / self.moved.sum()) if self.moved.any() else np.nan
+        """Mean acceptance probability of all moves so far; NaN if there were none."""
+        n = self.moved[1:].sum()
+        return float(self.accepted[1:].sum() / n) if n else float("nan")
 
     def move(self) -> None:
         """Move every chain once, at its temperature."""
-        kernel: Any = self.kernels[0]
-        if isinstance(kernel, PerMemberKernel) and all(each is kernel for each in self.kernels):
-            beta = self.beta[self.rung]
-            self.state, info = kernel.advance_each(self.path, self.state, beta, self.streams)
-            self._count(info, np.arange(1, len(self.beta)), len(self.rung))
-            return
-        rungs = [np.flatnonzero(self.rung == k) for k in range(len(self.beta))]
-        parts = [self._moved(k, members) for k, members in enumerate(rungs) if members.size]
-        self.state = parts[0].join(parts[1:]).take(np.argsort(np.concatenate(rungs)))
+        groups = self._groups()
+        parts = [self._moved(members) for members in groups]
+        if len(parts) == 1:
+            self.state = parts[0]
+        else:
+            self.state = parts[0].join(parts[1:]).take(np.argsort(np.concatenate(groups)))
 
-    def _moved(self, k: int, members: NDArray[np.int64]) -> Any:
-        """Return the states of the chains at a temperature after a move."""
-        if k == 0:
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """Return the chains that each call of a kernel moves."""
+        if self._from_reference:
+            return [np.arange(len(self.rung))]
+        call = np.minimum(self.rung, 1) if self._at_once else self.rung
+        return [np.flatnonzero(call == k) for k in np.unique(call)]
+
+    def _moved(self, members: NDArray[np.int64]) -> Any:
+        """Return the states of chains after a move, which one call of a kernel makes."""
+        k = int(self.rung[members[0]])
+        if k == 0 and not self._from_reference:
             return self._reference_draws(members.size)
-        streams = self.streams[members]
-        state, info = self.kernels[k - 1].advance(
-            self.path, self.state.take(members), float(self.beta[k]), streams
-        )
-        self.streams[members] = streams
-        self._count(info, np.array([k]), members.size)
+        state, own = self.state.take(members), self.streams[members]
+        kernel: Any = self.kernels[k - 1]
+        if self._at_once:
+            beta = self.beta[self.rung[members]]
+            state, info = kernel.advance_each(self.path, state, beta, own)
+            self._count(info, np.arange(1, len(self.beta)), members.size)
+        else:
+            state, info = kernel.advance(self.path, state, float(self.beta[k]), own)
+            self._count(info, np.array([k]), members.size)
+        self.streams[members] = own
         return state
 
     def _count(self, info: MoveInfo, rungs: NDArray[np.int64], n: int) -> None:
@@ -151,13 +169,14 @@ class Start:
         States at the first temperature, then those at the second, and so on.
     log_z : ndarray, shape (n_temperatures, n_ladders)
         Log of the normalising constants as the population of each ladder estimates them, in nats.
-    n_evaluations : int
-        Density (or gradient) evaluations.
+    n_evaluations, n_nan : int
+        Density (or gradient) evaluations, and moves rejected because the density was NaN.
     """
 
     state: Any
     log_z: Floats
     n_evaluations: int
+    n_nan: int
 
 
 def annealed_start(
@@ -172,7 +191,9 @@ def annealed_start(
 
     A small population is annealed for every ladder. At each temperature one of its members becomes
     the first state of the ladder's chain there. States are thus close to their distributions, modes
-    included, and those of different ladders are independent.
+    included, and those of different ladders are independent. Only a ladder whose members all have
+    likelihood zero gets those of another one, because no kernel moves such states: its population
+    has no evidence, which keeps the estimate of log Z unbiased.
 
     Parameters
     ----------
@@ -186,10 +207,17 @@ def annealed_start(
         Number of populations, and of members of each.
     seeds : sequence of two SeedSequence
         For draws from the reference, and for everything else.
+
+    Raises
+    ------
+    NumericalError
+        If the likelihood is zero at all of many draws from the reference.
+    ValueError
+        If the log density is not linear in beta.
     """
     rng = np.random.default_rng(seeds[1].spawn(1)[0])
     own = streams(seeds[1], n_ladders * n_particles)
-    state = path.draw(len(own), seeds[0])
+    state, n_evaluations = _drawn(path, len(own), seeds[0])
     check_linear(path, state)
     first = n_particles * np.arange(n_ladders)
 
@@ -197,33 +225,52 @@ def annealed_start(
         ladders = chosen[k]
         return state.take(first[ladders] + rng.integers(n_particles, size=len(ladders)))
 
-    kept, n_evaluations = [members(0)], len(own)
+    kept, n_nan = [members(0)], 0
     log_z = np.zeros((len(plan.beta), n_ladders))
+    # a population that was drawn again is one that has no evidence
+    log_z[0] = 0.0 if n_evaluations == len(own) else -np.inf
     for k, kernel in enumerate(plan.kernels):
         log_weight = path.log_ratio(state, plan.beta[k], plan.beta[k + 1])
         index, log_mean = _resampled(log_weight.reshape(n_ladders, n_particles), rng)
         log_z[k + 1] = log_z[k] + log_mean
-        state = state.take((first[:, None] + index).ravel())
+        state = state.take(index)
         for _ in range(START_MOVES):
             state, info = kernel.advance(path, state, float(plan.beta[k + 1]), own)
             n_evaluations += info.n_evaluations
+            n_nan += info.n_nan
         kept.append(members(k + 1))
-    return Start(kept[0].join(kept[1:]), log_z, n_evaluations)
+    log_z[0] = 0.0
+    return Start(kept[0].join(kept[1:]), log_z, n_evaluations, n_nan)
+
+
+def _drawn(path: Path, n: int, seed: np.random.SeedSequence) -> tuple[Any, int]:
+    """Return draws from the reference, one or more in the support, and how many were made."""
+    state = path.draw(n, seed)
+    for i in range(1, _MOST_DRAWN + 1):
+        if np.isfinite(path.energy(state, 0.0)).any():
+            return state, i * n
+        state = path.draw(n, seed.spawn(1)[0])
+    raise no_support(_MOST_DRAWN * n)
 
 
 def _resampled(log_weight: Floats, rng: np.random.Generator) -> tuple[NDArray[np.int64], Floats]:
-    """Return the members that each population is resampled to, and its log mean weight.
+    """Return the members that all populations are resampled to, and their log mean weights.
 
-    Systematic resampling. A population whose weights are all zero is left as it is.
+    Systematic resampling of each population, shape ``(n_ladders, n_particles)``. One whose weights
+    are all zero is replaced by another one.
     """
-    n = log_weight.shape[1]
+    n_ladders, n = log_weight.shape
     top = log_weight.max(axis=1, keepdims=True)
-    dead = ~np.isfinite(top)
-    weight = np.where(dead, 1.0, np.exp(log_weight - np.where(dead, 0.0, top)))
-    log_mean = np.where(dead, -np.inf, np.log(weight.mean(axis=1, keepdims=True)) + top)[:, 0]
+    dead = ~np.isfinite(top[:, 0])
+    source = np.arange(n_ladders)
+    source[dead] = rng.choice(source[~dead], dead.sum())
+    weight = np.exp(log_weight[source] - top[source])
+    log_mean = np.log(weight.mean(axis=1)) + top[source, 0]
+    log_mean[dead] = -np.inf
     cumulative = np.cumsum(weight, axis=1)
-    at = (np.arange(n) + rng.random((len(weight), 1))) / n * cumulative[:, -1:]
-    return (cumulative[:, None, :] <= at[:, :, None]).sum(axis=2), log_mean
+    at = (np.arange(n) + rng.random((n_ladders, 1))) / n * cumulative[:, -1:]
+    index = (cumulative[:, None, :] <= at[:, :, None]).sum(axis=2)
+    return (n * source[:, None] + index).ravel(), log_mean
 
 
 def check_linear(path: Path, state: Any) -> None:
@@ -305,12 +352,11 @@ class Log:
         energy, rung = np.concatenate(self.energies), np.concatenate(self.rungs)
         beta = self.chains.beta
         rows = []
-        for k in range(len(beta)):
+        for k, step in enumerate(np.append(np.diff(beta), 0.0)):
             found = energy[rung == k]
             finite = found[np.isfinite(found)]
             mean, var = (finite.mean(), finite.var()) if finite.size else (np.nan, np.nan)
-            step = beta[min(k + 1, len(beta) - 1)] - beta[k]
-            rows.append((mean, var, ess_share(-step * found) if found.size else 0.0))
+            rows.append((mean, var, ess_share(-step * found) if found.size and step else 0.0))
         mean, var, ess = np.array(rows).T
         trace = StageTrace(mean[:-1], var[:-1], ess[:-1], self.chains.acceptance)
         return trace, (float(mean[-1]), float(var[-1]))

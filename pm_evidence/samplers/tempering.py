@@ -13,6 +13,7 @@ from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.samplers.sampler import RunContext, SamplerBase
+from pm_evidence.samplers.sizes import MOST_TEMPERATURES
 from pm_evidence.samplers.tempered_chains import (
     START_MOVES,
     Chains,
@@ -45,6 +46,31 @@ class Tempering(SamplerBase):
     """
 
     usual_path = "geometric"
+    n_temperatures: int | None = None
+
+    def check_temperatures(self, beta: Floats) -> None:
+        """Check inverse temperatures that do not come from this sampler.
+
+        Parameters
+        ----------
+        beta : ndarray, shape (n_temperatures,)
+            Inverse temperatures that rise from 0 to 1.
+
+        Raises
+        ------
+        ValueError
+            If there are too many, or another number than the sampler was asked for.
+        """
+        if len(beta) > MOST_TEMPERATURES:
+            raise ValueError(
+                f"schedule must have at most {MOST_TEMPERATURES:,} inverse temperatures for "
+                f"tempering, got {len(beta):,}; pass fewer."
+            )
+        if self.n_temperatures is not None and self.n_temperatures != len(beta):
+            raise ValueError(
+                f"n_temperatures must be the number of inverse temperatures of the schedule, "
+                f"{len(beta)}, got {self.n_temperatures}; leave one of the two out."
+            )
 
     @property
     def title(self) -> str:
@@ -157,7 +183,7 @@ class TemperedBlock:
             origin=origin,
             tempered=log.result(),
             n_evaluations=start.n_evaluations + chains.n_evaluations,
-            n_nan=chains.n_nan,
+            n_nan=start.n_nan + chains.n_nan,
         )
 
     def _begun(self) -> tuple[Start, Chains, Log, Rule]:

@@ -37,6 +37,8 @@ class BlockGibbs(Sweeps):
     precision. Each chain draws from its own stream only.
     """
 
+    draws_reference = True  # the units of the reference are independent of each other
+
     def advance_many(
         self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
     ) -> StageBatch:
