@@ -99,7 +99,8 @@ class OfDrawn:
         n = np.bincount(known, alive, minlength=len(self.beta))
         energy = np.where(alive, states.energy, self.mean[known])
         rest = energy - self.mean[known]
-        square = np.where(alive, rest**2 - self.variance[known], 0.0)
+        mean_square = self.variance * (n - 1.0) / n
+        square = np.where(alive, rest**2 - mean_square[known], 0.0)
         values: Floats = (of_variance[known] * square - of_mean[known] * rest) / n[known]
         zero = states.rung == 0
         if zero.any():

@@ -14,6 +14,7 @@ from pm_evidence.estimators.standard_errors import Spread
 from pm_evidence.estimators.tempered import (
     LogZCurve,
     Tempered,
+    check_size,
     concluded,
     no_support,
     tempered,
@@ -66,7 +67,8 @@ def mbar(
     where its likelihood is derived) and as reverse logistic regression (Geyer 1994). Consistent for
     fixed and for random numbers of states at each temperature, and among the estimators that only
     use the energies the one with the smallest asymptotic variance for independent states. A
-    temperature without states is allowed.
+    temperature without states is allowed; but where the likelihood can be zero, only states at
+    ``beta = 0`` show how often it is.
 
     For independent states the error is the asymptotic one of Shirts and Chodera, Eq. 8. For chains
     it is the root of the sum of squares of influence values that are added up over groups or, if
@@ -261,6 +263,7 @@ def _checked_table(potential: ArrayLike, counts: ArrayLike) -> tuple[Floats, NDA
             f"potential must be a number or inf, got {table[bad][0]} at {int(bad.sum())} entries; "
             "find out why these densities failed."
         )
+    check_size("potential", table)
     if n.shape != (len(table),) or n.min() < 0 or n.sum() != table.shape[1]:
         raise ValueError(
             f"counts must be one number of samples for each of {len(table)} states, which add up "
@@ -287,7 +290,7 @@ def _estimate(
     last = len(solved.counts) - 1
     value = float(solved.log_z[last] - solved.log_z[0])
     if dependence is None:
-        variance = max(float(solved.covariance()[last, last]), 0.0)
+        variance = np.maximum(solved.covariance()[last, last], 0.0)
         found = Spread(float(np.sqrt(variance)), np.inf)
     else:
         found = dependence.spread(solved.influence(last))
@@ -306,7 +309,7 @@ def _verdict(solved: Multistate, beta: Floats | None) -> tuple[Status, str]:
     labels = [
         f"state {k}" if beta is None else f"beta={beta[k]:.4g}" for k in range(len(solved.counts))
     ]
-    common, most, lower = solved.narrowest()
+    common, most, lower = solved.narrowest
     if common < min(LEAST_COMMON, 0.5 * most):
         upper = np.setdiff1d(solved.sampled, lower)
         return Status.NO_OVERLAP, (

@@ -1,6 +1,5 @@
 """The equations of the multistate Bennett acceptance ratio: their solution and its covariance."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +25,7 @@ _FIRST = 2  # self-consistent iterations that come first if nothing is known
 # With fewer points that could be of either of two sets of states, errors do not have their coverage
 # (as for two states, see `bar`).
 LEAST_COMMON = 10.0
+_NOTHING = 1e-9  # such points, below which there is no error to speak of
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ class Multistate:
         """
         s = self.sampled
         inverse = np.zeros((len(s), len(s)))
-        with suppress(np.linalg.LinAlgError):  # zero overlap, which has a status
+        if self.narrowest[0] > _NOTHING:
             inverse[1:, 1:] = np.linalg.inv(self.hessian[1:, 1:])
+        else:
+            inverse[:] = np.nan
         response: Floats = (self.products[:, s] * self.counts[s]) @ inverse
         return response
 
@@ -143,8 +145,9 @@ class Multistate:
         values = values - values.mean(axis=0)
         return values.T @ values * n_clusters / (n_clusters - 1), n_clusters - 1.0
 
+    @cached_property
     def narrowest(self) -> tuple[float, float, Whole]:
-        """Return the smallest overlap of two sets of states.
+        """The smallest overlap of two sets of states.
 
         Returns
         -------

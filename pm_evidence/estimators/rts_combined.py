@@ -257,14 +257,20 @@ class _Joint:
     def verdict(self) -> tuple[Status, str]:
         """Return whether the states of all rounds together reach both ends of the ladder."""
         for k in (0, len(self.log_z) - 1):
+            where = f"beta={self.rounds[0].beta[k]:.4g}"
+            if k not in self.reached:
+                return Status.DOMINATED, (
+                    f"no state is near {where}: its probability given the states is below exp("
+                    f"{_OUT_OF_REACH:.0f}). Use more rounds, each with the constants of the "
+                    "last one."
+                )
             logs = [
                 part.relative(k) + part.log_weight[k] + part.log_sums[k] for part in self.rounds
             ]
             shares = np.concatenate(logs)
             log_weight = shares - self.log_counts[k] + np.log(self.n.sum())
-            where = f"of beta={self.rounds[0].beta[k]:.4g} among all states"
             bounded = float(shares.max()) > -np.log(LIGHT)
-            found = verdict_of_weights(log_weight, where, bounded)
+            found = verdict_of_weights(log_weight, f"of {where} among all states", bounded)
             if found[0] != Status.OK:
                 return found
         return Status.OK, ""

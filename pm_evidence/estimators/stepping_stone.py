@@ -11,7 +11,7 @@ from pm_evidence.core.checks import check_choice
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.bar import overlap
+from pm_evidence.estimators.bar import Overlap, overlap
 from pm_evidence.estimators.mbar_equations import LEAST_COMMON
 from pm_evidence.estimators.tempered import Tempered, concluded, no_support, tempered
 from pm_evidence.estimators.tempered_weights import verdict_of_weights
@@ -23,6 +23,8 @@ Problem = tuple[Status, str]
 
 # By chance so many energies of each of two equal densities lie apart in one of 200,000 records.
 _ENOUGH = 10
+# One of 100 pairs of neighbours exceeds it by chance in one of 1,500 records.
+_LARGEST_MISFIT = 4.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ def chained_bar(
     smaller variance where temperatures overlap with others than their neighbours; this estimate
     takes time in proportion to the number of states alone. The error counts that a state takes part
     in two ratios. It cannot be trusted where fewer than about ten states lie in the overlap of two
-    neighbours (status ``"no_overlap"``).
+    neighbours (status ``"no_overlap"``), or where the energies of two neighbours contradict each
+    other (``"inconsistent"``), as for `bar`.
 
     Examples
     --------
@@ -152,13 +155,16 @@ def chained_bar(
     if not states.alive:
         return no_support("chained_bar")
     seen = states.counts > 0
-    steps = []
+    steps, overlaps = [], []
     for low, high in _pairs(states):
         if seen[low] and seen[high]:
-            steps.append(_both(states, low, high))
+            shared = _overlap(states, low, high)
+            overlaps.append((low, high, shared))
+            steps.append(_both(states, low, high, shared))
         else:
             steps.append(_without_end(states, low, high))
-    return _summed("chained_bar", states, steps)
+    found = _summed("chained_bar", states, steps)
+    return _contradicted(found, states, steps, overlaps) if found.status == Status.OK else found
 
 
 def _pairs(states: Tempered) -> list[tuple[int, int]]:
@@ -173,10 +179,15 @@ def _summed(name: str, states: Tempered, steps: Sequence[_Step]) -> LogEvidence:
     value = float(sum(step.value for step in steps))
     if not np.isfinite(value):
         return no_support(name)
-    found = states.clusters.spread(np.sum([step.influence for step in steps], axis=0))
+    found = states.clusters.spread(_total(steps))
     problems = [step.problem for step in steps if step.problem[0] != Status.OK]
     problems.sort(key=lambda problem: problem[0] != Status.NO_OVERLAP)  # stable: that one first
     return concluded(name, value, found, *(problems[0] if problems else (Status.OK, "")))
+
+
+def _total(steps: Sequence[_Step]) -> Floats:
+    total: Floats = np.sum([step.influence for step in steps], axis=0)
+    return total
 
 
 def _forward(states: Tempered, low: int, high: int) -> _Step:
@@ -212,11 +223,43 @@ def _without_end(states: Tempered, low: int, high: int) -> _Step:
     return replace(step(states, low, high), problem=(Status.NO_OVERLAP, message))
 
 
-def _both(states: Tempered, low: int, high: int) -> _Step:
-    """Return Bennett's log ratio."""
+def _overlap(states: Tempered, low: int, high: int) -> Overlap:
+    """Return the overlap of two temperatures; work is the step times the energy."""
     step = states.beta[high] - states.beta[low]
+    return overlap(*(step * states.energy[states.at(k)] for k in (low, high)))
+
+
+def _contradicted(
+    found: LogEvidence,
+    states: Tempered,
+    steps: Sequence[_Step],
+    overlaps: Sequence[tuple[int, int, Overlap]],
+) -> LogEvidence:
+    """Return the estimate with a status if the energies of two neighbours contradict each other.
+
+    The ratio of the densities of an energy at two temperatures is exponential in it, with the step
+    in beta as its rate.
+    """
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import ndtr, stdtrit
+
+    index = states.clusters.index(_total(steps))
+    largest = stdtrit(max(found.dof, 1.0), ndtr(_LARGEST_MISFIT))
+    for low, high, shared in overlaps:
+        misfit = abs(shared.misfit(index[states.at(low)], index[states.at(high)]))
+        if misfit > largest:
+            message = (
+                f"the energies at {_between(states, low, high)} contradict each other by "
+                f"{misfit:.1f} standard errors: the chains have not reached equilibrium, or rung "
+                "is wrong. Use longer chains, and leave out their beginning."
+            )
+            return replace(found, status=Status.INCONSISTENT, message=message)
+    return found
+
+
+def _both(states: Tempered, low: int, high: int, shared: Overlap) -> _Step:
+    """Return Bennett's log ratio."""
     sides = states.at(low), states.at(high)
-    shared = overlap(*(step * states.energy[at] for at in sides))
     influence = np.zeros(len(states.energy))
     problem = Status.OK, ""
     if np.isfinite(shared.log_evidence):

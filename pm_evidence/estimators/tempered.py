@@ -16,6 +16,7 @@ from pm_evidence.estimators.verdicts import LARGEST_MCSE
 __all__ = [
     "LogZCurve",
     "Tempered",
+    "check_size",
     "checked_beta",
     "checked_energy",
     "concluded",
@@ -25,6 +26,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,24 @@ def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
             f"{values.size} states, first at position {bad[0]}; find out why the density failed "
             "there."
         )
+    check_size(name, values)
     return values
+
+
+def check_size(name: str, values: Floats) -> None:
+    """Raise ValueError if a finite value is so large that its square overflows.
+
+    Raises
+    ------
+    ValueError
+        If a finite value is above 1e100 or below -1e100.
+    """
+    large = np.isfinite(values) & (np.abs(values) > _LARGEST)
+    if large.any():
+        raise ValueError(
+            f"{name} must be infinite or between -{_LARGEST:g} and {_LARGEST:g}, got "
+            f"{values[large][0]:g}; find out why the density is so extreme there."
+        )
 
 
 def checked_rung(rung: ArrayLike, n_temperatures: int) -> Whole:

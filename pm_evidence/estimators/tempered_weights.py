@@ -10,6 +10,7 @@ from pm_evidence.core.checks import float_array
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.mixture import finite_potentials, log_columns, log_mixture
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
+from pm_evidence.estimators.tempered import check_size
 
 __all__ = ["LIGHT", "Shares", "checked_log_z", "checked_prior", "verdict_of_weights"]
 
@@ -132,6 +133,7 @@ def checked_log_z(log_z: ArrayLike, size: int | None = None, name: str = "log_z"
             f"{name} must be finite, got {values[bad[0]]} at temperature {bad[0]}; pass the "
             "constants that the sampler used, zeros if it used none."
         )
+    check_size(name, values)
     return values
 
 

@@ -1,0 +1,110 @@
+"""States at several temperatures: what is refused, and what the common end of estimates says."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.estimators.tempered import (
+    LogZCurve,
+    check_size,
+    checked_rung,
+    concluded,
+    no_support,
+    tempered,
+)
+
+BETA, ENERGY, RUNG = [0.0, 0.5, 1.0], np.arange(6.0), np.array([0, 1, 2, 0, 1, 2])
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("beta", "message"),
+    [
+        ([0.0], "beta must be a row of at least two inverse temperatures, got shape"),
+        ([[0.0, 1.0]], "beta must be a row of at least two"),
+        ([0.0, 0.5, 0.4, 1.0], r"beta must rise from 0 to 1, got beta\[2\]=0.4 after 0.5; sort it"),
+        ([0.0, 0.5, 0.5, 1.0], r"beta must rise from 0 to 1, got beta\[2\]=0.5 after 0.5"),
+        ([0.0, np.nan, 1.0], r"beta must rise from 0 to 1, got beta\[1\]=nan"),
+        ([0.1, 0.5, 1.0], "beta must rise from 0 to 1, got 0.1 to 1.0; add the ends"),
+        ([0.0, 0.5, 0.9], "beta must rise from 0 to 1, got 0.0 to 0.9"),
+        ([0.0, 0.5, INF], "beta must rise from 0 to 1, got 0.0 to inf"),
+    ],
+)
+def test_wrong_beta(beta, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        tempered(beta, ENERGY, RUNG, None)
+
+
+@pytest.mark.parametrize(
+    ("energy", "message"),
+    [
+        (np.zeros((1, 2, 3)), "energy must have shape"),
+        (3.0, "energy must have shape"),
+        ([], "energy must have shape"),
+        (np.append(np.arange(5.0), np.nan), "energy must be a number or inf, got nan at 1 of 6"),
+        (np.append(-INF, np.arange(5.0)), "energy must be a number or inf, got -inf"),
+        (np.append(1e200, np.arange(5.0)), "energy must be infinite or between"),
+        (np.arange(5.0), r"energy must have the shape of rung, got \(5,\) and \(6,\)"),
+        (np.append(np.arange(5.0), INF), "energy must be finite at beta above 0, got inf at 1"),
+    ],
+)
+def test_wrong_energy(energy, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        tempered(BETA, energy, RUNG, None)
+
+
+@pytest.mark.parametrize(
+    ("rung", "message"),
+    [
+        ([0, 1, 2, 3, 1, 2], "rung must lie between 0 and 2, got 3"),
+        ([0, 1, -1, 0, 1, 2], "rung must lie between 0 and 2, got -1"),
+        ([0.0, 1.0, 2.0, 0.0, 1.0, 2.0], "rung must hold whole numbers"),
+        ([], "rung must hold at least one index"),
+    ],
+)
+def test_wrong_rung(rung, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        tempered(BETA, ENERGY, rung, None)
+    if "between" in message:
+        with pytest.raises(ValueError, match=f"^{message}"):
+            checked_rung(rung, 3)
+
+
+def test_states():
+    """Chains are raveled; an infinite energy at beta = 0 is legal."""
+    energy = np.array([[0.0, INF], [1.0, 2.0]])
+    found = tempered(BETA, energy, [[2, 0], [1, 2]], [7, 7])
+    np.testing.assert_array_equal(found.counts, [1, 1, 2])
+    np.testing.assert_array_equal(found.at(2), [0, 3])
+    assert found.alive and found.clusters.n_groups == 1
+    assert not tempered(BETA, [INF, INF], [0, 0], None).alive
+
+
+def test_sizes():
+    check_size("energy", np.array([1e99, -1e99, INF, -INF]))
+    with pytest.raises(ValueError, match=r"^energy must be .* got -2e\+100"):
+        check_size("energy", np.array([0.0, -2e100]))
+
+
+def test_differences_of_a_curve():
+    """Errors of differences count the covariance."""
+    covariance = np.array([[0.0, 0.0, 0.0], [0.0, 4.0, 3.0], [0.0, 3.0, 9.0]])
+    curve = LogZCurve(np.array([0.0, -1.0, -3.0]), covariance)
+    np.testing.assert_array_equal(curve.mcse, [0.0, 2.0, 3.0])
+    assert curve.difference(2, 1) == (-2.0, np.sqrt(7.0))
+    assert curve.difference(2) == (-3.0, 3.0)
+    nothing = LogZCurve(np.array([0.0, -1.0]), np.full((2, 2), np.nan))
+    assert np.isnan(nothing.difference(1)[1])
+
+
+def test_conclusions():
+    """A known problem comes first; then no error, and one that is too large."""
+    fine, wide, none = Spread(0.1, 9.0), Spread(0.7, 9.0), Spread(np.nan, 1.0)
+    assert concluded("mbar", -1.0, fine).status == "ok"
+    assert concluded("mbar", -1.0, fine).dof == 9.0
+    assert concluded("mbar", -1.0, wide).status == "high_variance"
+    assert concluded("mbar", -1.0, none).status == "no_error"
+    for found in (fine, wide, none):
+        told = concluded("mbar", -1.0, found, "no_overlap", "They lie apart.")
+        assert (told.status, told.message) == ("no_overlap", "They lie apart.")
+    assert no_support("ti").value == -INF and no_support("ti").status == "no_support"

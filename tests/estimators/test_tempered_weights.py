@@ -1,0 +1,109 @@
+"""Shares of states among temperatures, and verdicts on weights."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+
+from pm_evidence.estimators.tempered_weights import (
+    LIGHT,
+    Shares,
+    checked_log_z,
+    checked_prior,
+    verdict_of_weights,
+)
+from tests.estimators.ladders import BETA, draws, log_z
+
+INF = np.inf
+
+
+def test_shares_by_hand():
+    """Carlson et al. (2016), Eq. 7, and sums over states. Seed 1."""
+    rung = np.tile(np.arange(6), 30)
+    energy, log_weight = draws(np.random.default_rng(1), rung), np.linspace(0.0, 3.0, 6)
+    shares = Shares(BETA, energy, log_weight)
+    logs = log_weight[:, None] - np.outer(BETA, energy)
+    np.testing.assert_allclose(shares.log_density, logsumexp(logs, axis=0), rtol=1e-12)
+    q = softmax(logs, axis=0)
+    np.testing.assert_allclose(
+        np.exp(shares.log_sums + log_weight), q.sum(axis=1), rtol=1e-11, atol=1e-14
+    )
+    for k in (0, 3, 5):
+        expected = q[k] / q[k].sum()
+        np.testing.assert_allclose(np.exp(shares.relative(k)), expected, rtol=1e-10)
+
+
+def test_shares_far_from_the_states():
+    """Constants that are wrong by thousands of nats leave shares that only logs can hold."""
+    shares = Shares(np.array([0.0, 0.5, 1.0]), np.array([4000.0, 4001.0]), np.zeros(3))
+    np.testing.assert_allclose(np.diff(shares.log_sums), [-2000.19, -2000.19], atol=0.2)
+    assert np.isfinite(shares.relative(2)).all()
+
+
+def test_states_of_likelihood_zero():
+    """They belong to beta = 0 for certain."""
+    shares = Shares(np.array([0.0, 0.5, 1.0]), np.array([INF, 1.0, INF]), np.zeros(3))
+    np.testing.assert_allclose(np.exp(shares.relative(2)), [0.0, 1.0, 0.0])
+    rest = np.exp([0.0, -0.5, -1.0])
+    q = np.array([1.0, rest[0] / rest.sum(), 1.0])
+    np.testing.assert_allclose(np.exp(shares.relative(0)), q / q.sum(), rtol=1e-12)
+
+
+def test_verdicts():
+    """Equal weights are fine, a single one dominates, and a Pareto tail of shape 1 is heavy."""
+    assert verdict_of_weights(np.zeros(100), "here")[0] == "ok"
+    one = np.append(np.log(100.0) - 1e-9, np.full(99, -30.0))
+    status, message = verdict_of_weights(one, "of beta=1")
+    assert status == "dominated" and "of beta=1 (effective number 1.0 of 100)" in message
+    tail = np.random.default_rng(2).pareto(1.0, 5000) + 1.0
+    tail = np.log(tail / tail.mean())
+    assert tail.max() > np.log(LIGHT)
+    assert verdict_of_weights(tail, "here")[0] == "heavy_tail"
+    assert verdict_of_weights(tail, "here", bounded=True)[0] == "ok"
+
+
+def test_probabilities_near_one_have_no_tail():
+    """Few of many temperatures have large shares, but none exceeds 1. Seed 3."""
+    beta = np.linspace(0.0, 1.0, 60) ** 2
+    rung = np.random.default_rng(3).integers(0, 60, 3000)
+    energy = draws(np.random.default_rng(4), rung, beta)
+    shares = Shares(beta, energy, -log_z(beta))
+    assert shares.verdict()[0] == "ok"
+    far = Shares(np.array([0.0, 1.0]), np.linspace(500.0, 600.0, 40), np.array([0.0, 300.0]))
+    assert far.verdict()[0] == "dominated"
+
+
+@pytest.mark.parametrize(
+    ("log_z", "message"),
+    [
+        ([1.0], "log_z must have one value for each temperature"),
+        (np.zeros((2, 2)), "log_z must have one value for each temperature"),
+        ([0.0, 1.0], r"log_z must have one value for each temperature, shape \(3,\), got shape"),
+        ([0.0, np.nan, 1.0], "log_z must be finite, got nan at temperature 1"),
+        ([0.0, 1.0, -INF], "log_z must be finite, got -inf at temperature 2"),
+        ([0.0, 1.0, 1e300], "log_z must be infinite or between"),
+    ],
+)
+def test_wrong_constants(log_z, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        checked_log_z(log_z, 3)
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ([0.5, 0.5], r"prior must have one probability for each temperature, shape \(3,\)"),
+        ([0.5, 0.0, 0.5], "prior must be positive and finite, got 0.0 at temperature 1"),
+        ([0.5, 0.7, -0.2], "prior must be positive and finite, got -0.2 at temperature 2"),
+        ([np.nan, 0.7, 0.2], "prior must be positive and finite, got nan"),
+        ([INF, 0.7, 0.2], "prior must be positive and finite, got inf"),
+        ("abc", "prior must hold real numbers"),
+    ],
+)
+def test_wrong_priors(prior, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        checked_prior(prior, 3)
+
+
+def test_priors_are_normalised():
+    np.testing.assert_allclose(np.exp(checked_prior([2, 1, 1], 3)), [0.5, 0.25, 0.25])
+    np.testing.assert_allclose(np.exp(checked_prior(None, 4)), 0.25)
