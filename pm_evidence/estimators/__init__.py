@@ -28,11 +28,9 @@ from pm_evidence.estimators.recommend import recommend
 from pm_evidence.estimators.rts import rts, rts_curve, ts
 from pm_evidence.estimators.rts_combined import rts_combined, rts_combined_curve
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
-from pm_evidence.estimators.tempered import LogZCurve
 from pm_evidence.estimators.ti import ti, ti_rb
 
 __all__ = [
-    "LogZCurve",
     "bar",
     "bridge",
     "chained_bar",

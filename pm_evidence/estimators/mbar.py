@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import float_array, whole_array
+from pm_evidence.core.checks import described, float_array, whole_array
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
@@ -264,11 +264,15 @@ def _checked_table(potential: ArrayLike, counts: ArrayLike) -> tuple[Floats, NDA
             "find out why these densities failed."
         )
     check_size("potential", table)
-    if n.shape != (len(table),) or n.min() < 0 or n.sum() != table.shape[1]:
+    if n.ndim != 1 or n.size < 2 or n.min() < 0:
         raise ValueError(
-            f"counts must be one number of samples for each of {len(table)} states, which add up "
-            f"to {table.shape[1]}, got shape {n.shape} and sum {n.sum()}; count the columns of "
-            "potential by the state that they were drawn from."
+            "counts must be a row of numbers of samples, one for each of at least two states, got "
+            f"{described(n)}; count the columns of potential by the state they were drawn from."
+        )
+    if table.shape != (n.size, n.sum()):
+        raise ValueError(
+            f"potential must have a row for each of {n.size} counts and as many columns as counts "
+            f"add up to, {n.sum()}, got shape {table.shape}; transpose it, or count again."
         )
     return table, n
 

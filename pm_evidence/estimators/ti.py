@@ -73,13 +73,13 @@ def ti(
     >>> rung = np.tile(np.arange(21), 1000)
     >>> x = rng.normal(size=21_000) / np.sqrt(1.0 + 9.0 * beta[rung])
     >>> ti(beta, 4.5 * x**2, rung)  # exactly -0.5 log(10) = -1.151
-    LogEvidence(value=-1.136, mcse=0.012, estimator="ti_corrected", status="ok")
+    LogEvidence(value=-1.136, mcse=0.012, estimator="ti", status="ok")
     """
     check_choice("rule", rule, RULES)
     states = tempered(beta, energy, rung, groups)
     if not states.alive:
-        return no_support(f"ti_{rule}")
-    return _integral(f"ti_{rule}", rule, states.beta, OfDrawn.of(states), states.clusters)
+        return no_support(_name("ti", rule))
+    return _integral(_name("ti", rule), rule, states.beta, OfDrawn.of(states), states.clusters)
 
 
 def ti_rb(
@@ -126,15 +126,19 @@ def ti_rb(
     >>> log_z = -0.5 * np.log(1.0 + 9.0 * beta)
     >>> x = rng.normal(size=5000) / np.sqrt(1.0 + 9.0 * beta[rng.integers(21, size=5000)])
     >>> ti_rb(beta, 4.5 * x**2, log_z)  # exactly -0.5 log(10) = -1.151
-    LogEvidence(value=-1.137, mcse=0.018, estimator="ti_rb_corrected", status="ok")
+    LogEvidence(value=-1.137, mcse=0.018, estimator="ti_rb", status="ok")
     """
     check_choice("rule", rule, RULES)
     shares, dependence = shares_of(beta, energy, log_z, prior, groups)
-    name = f"ti_rb_{rule}"
+    name = _name("ti_rb", rule)
     if not np.isfinite(shares.energy).any():
         return no_support(name)
     found = shares.verdict()
     return _integral(name, rule, shares.beta, OfAll.of(shares), dependence, found)
+
+
+def _name(first: str, rule: str) -> str:
+    return first if rule == "corrected" else f"{first}_{rule}"
 
 
 def _integral(

@@ -28,6 +28,10 @@ WRONG_ARRAYS = {
     "truth values": [True, False],
     "class": np.ndarray,
 }
+RUNG = np.arange(20) % 3
+LADDER = {"beta": np.array([0.0, 0.5, 1.0]), "energy": GOOD}
+ON_LADDER = {**LADDER, "rung": RUNG}
+WEIGHTED = {**LADDER, "log_z": np.zeros(3)}
 ARRAYS = {
     "bar": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
     "bridge": {"works": [(GOOD, GOOD - 1.0)] * 2},
@@ -45,7 +49,22 @@ ARRAYS = {
     "power_posterior": {"beta": np.linspace(0, 1, 20), "energy": np.ones((2, 20))},
     "single_run": {"work": GOOD, "relative_variance": np.ones(20)},
     "work_density": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
+    "chained_bar": ON_LADDER,
+    "mbar": ON_LADDER,
+    "mbar_curve": ON_LADDER,
+    "multistate": {"potential": np.stack([GOOD, GOOD + 1.0]), "counts": [10, 10]},
+    "multistate_curve": {"potential": np.stack([GOOD, GOOD + 1.0]), "counts": [10, 10]},
+    "rts": WEIGHTED,
+    "rts_combined": {"beta": LADDER["beta"], "rounds": [(GOOD, np.zeros(3))]},
+    "rts_combined_curve": {"beta": LADDER["beta"], "rounds": [(GOOD, np.zeros(3))]},
+    "rts_curve": WEIGHTED,
+    "stepping_stone": ON_LADDER,
+    "ti": ON_LADDER,
+    "ti_rb": WEIGHTED,
+    "ts": {"rung": RUNG, "log_z": np.zeros(3)},
 }
+# Energies of chains are a matrix.
+OF_CHAINS = {(name, "energy") for name in ("rts", "rts_curve", "ti_rb")}
 
 
 def test_every_estimator_is_here():
@@ -59,6 +78,9 @@ def test_every_estimator_is_here():
 )
 def test_wrong_arrays_are_refused_by_name(name, parameter, wrong):
     """Whatever is wrong with an array, the message begins with the parameter's name."""
+    if wrong == "matrix" and (name, parameter) in OF_CHAINS:
+        assert getattr(estimators, name)(**{**ARRAYS[name], parameter: WRONG_ARRAYS[wrong]})
+        return
     with pytest.raises(ValueError, match=rf"^{parameter}(\[0\])* must"):
         getattr(estimators, name)(**{**ARRAYS[name], parameter: WRONG_ARRAYS[wrong]})
 
@@ -77,6 +99,10 @@ def test_wrong_arrays_are_refused_by_name(name, parameter, wrong):
         ("lower_bound", "blocks"),
         ("upper_bound", "blocks"),
         ("power_posterior", "variance"),
+        *((name, "groups") for name in ("chained_bar", "mbar", "multistate", "rts", "ti", "ts")),
+        ("rts", "prior"),
+        ("rts_combined", "groups"),
+        ("ti_rb", "prior"),
     ],
 )
 def test_wrong_options_are_refused_by_name(name, parameter, wrong):

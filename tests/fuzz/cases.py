@@ -19,6 +19,17 @@ __all__ = ["Call", "calls", "covered", "pairs"]
 WORK = np.linspace(1.0, 2.0, 20)
 BOTH = {"work_forward": WORK, "work_reverse": WORK - 1.0}
 BLOCKS = {"forward_blocks": None, "reverse_blocks": None}
+LADDER = np.linspace(0.0, 1.0, 3)
+ON_LADDER = {"beta": LADDER, "energy": WORK, "rung": np.arange(20) % 3, "groups": None}
+WEIGHTED = {
+    "beta": LADDER,
+    "energy": WORK,
+    "log_z": np.zeros(3),
+    "prior": None,
+    "groups": None,
+}
+ROUNDS = {"beta": LADDER, "rounds": [(WORK, np.zeros(3))] * 2, "prior": None, "groups": None}
+TABLE = {"potential": np.stack([WORK, WORK + 1.0]), "counts": [10, 10], "groups": None}
 EVIDENCE = VALUES["evidence"]
 PLOT = {"backend": "none", "visuals": None, "figure_kwargs": None}
 
@@ -404,6 +415,31 @@ GOOD = {
         {"work": WORK, "relative_variance": np.ones(20)},
     ),
     "estimators.work_density": (estimators.work_density, BOTH),
+    "estimators.chained_bar": (estimators.chained_bar, ON_LADDER),
+    "estimators.mbar": (estimators.mbar, ON_LADDER),
+    "estimators.mbar_curve": (estimators.mbar_curve, ON_LADDER),
+    "estimators.multistate": (estimators.multistate, TABLE),
+    "estimators.multistate_curve": (estimators.multistate_curve, TABLE),
+    "estimators.rts": (estimators.rts, WEIGHTED),
+    "estimators.rts_combined": (estimators.rts_combined, ROUNDS),
+    "estimators.rts_combined_curve": (estimators.rts_combined_curve, ROUNDS),
+    "estimators.rts_curve": (estimators.rts_curve, WEIGHTED),
+    "estimators.stepping_stone": (
+        estimators.stepping_stone,
+        {**ON_LADDER, "direction": "reverse"},
+    ),
+    "estimators.ti": (estimators.ti, {**ON_LADDER, "rule": "trapezoid"}),
+    "estimators.ti_rb": (estimators.ti_rb, {**WEIGHTED, "rule": "trapezoid"}),
+    "estimators.ts": (
+        estimators.ts,
+        {
+            "rung": ON_LADDER["rung"],
+            "log_z": np.zeros(3),
+            "prior": None,
+            "groups": None,
+            "pseudocount": 0.1,
+        },
+    ),
 }
 # Which of them read a stored result, and as which argument.
 _READERS = {
