@@ -30,6 +30,7 @@ from pm_evidence.plots import (
     plot_estimates,
     plot_samples,
     plot_schedule,
+    plot_temperatures,
     plot_work,
 )
 from pm_evidence.results import (
@@ -93,6 +94,7 @@ __all__ = [
     "plot_estimates",
     "plot_samples",
     "plot_schedule",
+    "plot_temperatures",
     "plot_work",
     "raise_log_likelihood",
     "sample_evidence",

@@ -5,6 +5,7 @@ from pm_evidence.plots.energy import plot_energy
 from pm_evidence.plots.estimates import plot_estimates
 from pm_evidence.plots.samples import plot_samples
 from pm_evidence.plots.schedule import plot_schedule
+from pm_evidence.plots.temperatures import plot_temperatures
 from pm_evidence.plots.work import plot_work
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "plot_estimates",
     "plot_samples",
     "plot_schedule",
+    "plot_temperatures",
     "plot_work",
 ]

@@ -38,6 +38,7 @@ __all__ = [
     "plot_backend",
     "set_yticks",
     "visual_arguments",
+    "whole_ticks",
     "with_error",
     "write_out_numbers",
 ]
@@ -192,6 +193,12 @@ def half_widths(mcse: Sequence[float], dof: Sequence[float]) -> NDArray[np.float
 def set_yticks(da: Any, target: Any, values: Any, labels: list[str], **arguments: Any) -> Any:
     """Set ticks of the y axis with labels; arviz-plots has a function for the x axis only."""
     return backend_of(target).yticks(values, labels, target, **arguments)
+
+
+def whole_ticks(da: Any, target: Any, axes: str = "x") -> None:
+    """Let matplotlib place ticks of some axes at whole numbers only."""
+    for axis in axes:
+        getattr(target, f"{axis}axis").get_major_locator().set_params(integer=True)
 
 
 def write_out_numbers(da: Any, target: Any) -> None:

@@ -240,7 +240,7 @@ def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> 
         layout.draw_labels(collection, name, visuals, title=title, xlabel="stage", ylabel=text)
         collection.map(draw.set_xlim, "xlim", limits=(-margin, n_stages + margin), **frame)
         if collection.backend == "matplotlib":
-            collection.map(_whole_stages, "whole_stages", **frame)
+            collection.map(layout.whole_ticks, "whole_ticks", **frame)
         if name != "energy_mean":  # all others are shares
             collection.map(draw.set_ylim, "ylim", limits=(-0.03, 1.03), **frame)
         elif wide:
@@ -260,11 +260,6 @@ def _in_words(name: str) -> str:
         return ""
     good, bad = _REFERENCES[name]
     return f": good above {good:g}, bad below {bad:g}"
-
-
-def _whole_stages(da: xr.DataArray, target: Any) -> None:
-    """Let matplotlib place ticks at whole stages only."""
-    target.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _is_wide(energy: xr.DataArray) -> bool:

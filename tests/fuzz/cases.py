@@ -107,6 +107,13 @@ def result():
     return sample(method=pe.AIS(n_stages=5))
 
 
+@cache
+def tempered_result():
+    """A stored result of parallel tempering."""
+    method = pe.ParallelTempering(n_temperatures=4, ladders=4)
+    return sample(method=method, schedule="linear", draws=20)
+
+
 def certify(target=None, **options):
     """``simulate_and_certify`` of the shared model, with little effort."""
     return pe.simulate_and_certify(
@@ -371,6 +378,7 @@ GOOD = {
     "plot_compare": (pe.plot_compare, {"models": {"a": EVIDENCE, "b": EVIDENCE}, **PLOT}),
     "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
     "plot_schedule": (pe.plot_schedule, {"dt": result, **PLOT}),
+    "plot_temperatures": (pe.plot_temperatures, {"dt": tempered_result, "chain": 0, **PLOT}),
     "plot_work": (pe.plot_work, {"dt": result, "kind": "kde", **PLOT}),
     "plot_estimates": (pe.plot_estimates, {"dt": result, "reference": None, **PLOT}),
     "estimators.bar": (estimators.bar, {**BOTH, **BLOCKS, "name": "bar"}),
@@ -450,6 +458,7 @@ _READERS = {
     "plot_energy": "dt",
     "plot_estimates": "dt",
     "plot_schedule": "dt",
+    "plot_temperatures": "dt",
     "plot_work": "dt",
     "summary": "dt",
     "to_record": "dt",
@@ -494,7 +503,8 @@ def pairs(n: int, rng: np.random.Generator) -> Iterator[Call]:
 
 
 def _made(value: Any) -> Any:
-    return value() if value is result or value is model else value
+    makers = (result, tempered_result, model)
+    return value() if any(value is make for make in makers) else value
 
 
 def _with_kernels() -> Iterator[Call]:
