@@ -108,7 +108,7 @@ def with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, l
     if not works:
         return estimate, []
     drawn = importance(np.concatenate([forward for forward, _ in works]))
-    if record.of(Role.ISLAND):
+    if record.of(Role.ISLAND) or record.tempered:
         drawn = of_uncovered(drawn, uncovered(works))
     if drawn.status == Status.OK:
         remedy = "the fitted density misses a region that the paths found. Use more draws."

@@ -29,6 +29,8 @@ _LEAST_PER_LADDER, _LEAST_RESTARTS = 1.0, 40
 # Estimates from the two halves of a record contradict each other if they differ by more than this
 # number of standard errors.
 _DRIFT = 4.0
+# Importance sampling is recommended if its error is this many times smaller.
+_GROSS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,9 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     -----
     Simulated tempering recommends the Rao-Blackwellized estimate of Carlson et al. (2016), and
     parallel tempering the multistate one. The populations that chains have their first states from
-    are compared with it, and so is importance sampling from a fitted density, where there
-    is one.
+    are compared with it, and so is importance sampling from a density that is fitted to the draws,
+    where there is one. It is recommended instead if it is far more precise: the error of tempered
+    chains cannot count what all of them missed for lack of time, such as the neck of a funnel.
     """
     states = _states(record)
     found = {name: estimator() for name, estimator in _reported(record, states).items()}
@@ -88,7 +91,7 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     first = _of_drift(_of_restarts(first, states), record, states)
     first, drawn = with_check(first, record)
     others = [_beside(first, estimate) for key, estimate in found.items() if key != name]
-    instead = first_of(first, drawn)
+    instead = first_of(first, drawn) or _smaller(first, drawn)
     if instead is not None:
         return [instead, first, *others, annealed, *drawn[:-1]]
     return [first, *others, annealed, *drawn]
@@ -161,6 +164,19 @@ def _states(record: RunRecord) -> _States:
         int(sum(each.restarts.sum() for each in chains)),
         int(first[-1]),
     )
+
+
+def _smaller(first: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None:
+    """Return importance sampling if it is reliable, and its error is less than half as large."""
+    if not drawn or not (first.status == drawn[-1].status == Status.OK):
+        return None
+    if drawn[-1].mcse * _GROSS >= first.mcse:
+        return None
+    message = (
+        f"importance is recommended because its error is {drawn[-1].mcse:.2g} nats, and that of "
+        f"{first.estimator} is {first.mcse:.2g} nats."
+    )
+    return replace(drawn[-1], message=message)
 
 
 def _compared(first: LogEvidence, annealed: LogEvidence) -> tuple[LogEvidence, LogEvidence]:

@@ -34,8 +34,8 @@ Floats = NDArray[np.float64]
 # Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
 # the error that the number of draws is computed from is itself an estimate.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
-# Largest number of draws to which a density is fitted that checks paths or tempered chains.
-_MOST_CHECKED = 4000
+# Number of draws of a block of tempered chains to which a density is fitted.
+_MOST_FITTED = 2000
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,8 @@ class Run:
 
     def _bridged(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return the record with a bridge for every island and the findings of the survey."""
+        if record.tempered:
+            return self._beside_ladders(record, bridging)
         if not record.of(Role.ISLAND) and not record.of_islands:
             return self._checked(record, bridging)
         role = Role.ISLAND if record.of(Role.ISLAND) else Role.FORWARD
@@ -174,18 +176,29 @@ class Run:
             info["moment_distance"] = distance
         return replace(record.updated(role, islands), info=info)
 
+    def _beside_ladders(self, record: RunRecord, bridging: Bridging) -> RunRecord:
+        """Return a record of tempered chains with a bridge for every block."""
+        blocks = record.of(Role.FORWARD)
+        if not bridging.possible or not all(len(np.asarray(block.draws)) for block in blocks):
+            return record
+        thinned = [replace(block, draws=_thinned(np.asarray(block.draws))) for block in blocks]
+        made = [
+            replace(block, draws=whole.draws)
+            for block, whole in zip(bridging.extend(thinned, self._run), blocks, strict=True)
+        ]
+        info = {**record.info, **bridging.facts()}
+        return replace(record.updated(Role.FORWARD, made), info=info)
+
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record without islands with a check by importance sampling, made only once."""
         if bridging.found is not None or not bridging.possible:
             return record
-        draws = np.concatenate([np.asarray(block.draws) for block in record.of(Role.FORWARD)])
-        log_weight = -record.work(Role.FORWARD)
-        if not len(draws) or not np.isfinite(log_weight.max()):
+        log_weight = np.concatenate([block.log_weight for block in record.of(Role.FORWARD)])
+        if not np.isfinite(log_weight.max()):
             return record
+        draws = np.concatenate([np.asarray(block.draws) for block in record.of(Role.FORWARD)])
         rng = generator(self.seed, Phase.CHECK)
-        # draws of tempered chains have equal weights
-        weight = normalised(np.zeros(len(draws)) if record.tempered else log_weight)
-        chosen = resample(weight, min(len(draws), _MOST_CHECKED), rng, "systematic")
+        chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
         work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
         first, *others = record.of(Role.FORWARD)
         first = replace(first, bridge=(work, np.empty(0)))
@@ -213,6 +226,11 @@ class Run:
         draws = int(min(growth * done, limits.max_draws - done))
         draws -= draws % self.sampler.unit(self.size)
         return (draws, Status.OK) if draws > 0 else (0, Status.MAX_DRAWS)
+
+
+def _thinned(draws: NDArray[Any]) -> NDArray[Any]:
+    """Return draws at equal distances, so many that a density can be fitted to them."""
+    return draws[:: -(-len(draws) // _MOST_FITTED)]
 
 
 def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
