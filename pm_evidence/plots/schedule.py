@@ -139,6 +139,8 @@ def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
 
 def _has_weights(data: xr.Dataset) -> bool:
     """Return whether a run accumulates weights over more than one step."""
+    if Role.FORWARD.value not in data[schema.DIRECTION].values:  # a part of a stored result
+        return False
     forward = data.sel({schema.DIRECTION: [Role.FORWARD.value]})
     path_ess = forward[schema.PATH_ESS]
     return bool(path_ess.notnull().any()) and not np.array_equal(

@@ -28,7 +28,10 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 _OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     schema.LOG_EVIDENCE: {"dof": (schema.ESTIMATOR,)},
-    schema.ANNEALING: {schema.ENERGY_END: (schema.DIRECTION,)},
+    schema.ANNEALING: {
+        schema.ENERGY_END: (schema.DIRECTION,),
+        schema.PATH_ESS: _PER_STAGE,
+    },
     schema.WORK: {Role.REVERSE.value: (f"{Role.REVERSE}_path",)},
 }
 _LABELLED = {schema.LOG_EVIDENCE: schema.ESTIMATOR, schema.ANNEALING: schema.DIRECTION}

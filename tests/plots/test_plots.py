@@ -295,6 +295,20 @@ def test_schedule_in_matplotlib_has_one_legend_per_distinction(tmp_path):
     )
 
 
+def test_a_part_of_a_stored_result():
+    """Reverse paths can be drawn alone; shares that are texts are refused by name."""
+    tree = make_tree()
+    annealing = tree["annealing"].to_dataset()
+    tree["annealing"] = xr.DataTree(annealing.isel(direction=slice(1, None)))
+    target = schedule_target(plot_schedule(tree, backend="none"), "ess")
+    assert len(drawn(target, "line")) == 1
+    shape = annealing["ess"].shape
+    texts = annealing.assign(path_ess=(("direction", "stage"), np.full(shape, "a")))
+    tree["annealing"] = xr.DataTree(texts)
+    with pytest.raises(ValueError, match=r"^dt must hold numbers .* as 'path_ess'"):
+        plot_schedule(tree, backend="none")
+
+
 def test_schedule_refuses_what_it_cannot_draw():
     with pytest.raises(ValueError, match=r"dt must have the group 'annealing', got the groups"):
         plot_schedule(xr.DataTree(), backend="none")
