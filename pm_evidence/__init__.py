@@ -19,6 +19,7 @@ from pm_evidence.families.native import NativeTarget
 from pm_evidence.families.rbm.conservative import RaiseLikelihood
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
 from pm_evidence.families.rbm.target import RBM
+from pm_evidence.families.rbm.tracking import TrackLogZ, TrainingHistory
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
@@ -81,6 +82,8 @@ __all__ = [
     "RandomWalk",
     "SimulatedTempering",
     "StateSpace",
+    "TrackLogZ",
+    "TrainingHistory",
     "VarOpt",
     "attach_evidence",
     "bayes_factor",

@@ -6,6 +6,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.api.training import train_rbm
 from pm_evidence.families.rbm.training import Training, binary_rows, train
+from pm_evidence.testing import exact_log_z
 
 DATA = np.random.default_rng(1).integers(0, 2, size=(40, 6))
 
@@ -26,6 +27,38 @@ def test_options_and_seed_reach_the_training(options):
     np.testing.assert_array_equal(found.W, wanted.W)
     assert (found.W != plain.W).any()
     assert pe.train_rbm is train_rbm
+
+
+def test_tracking_start_and_validation_reach_the_training():
+    """And the machine that comes back is one for every use: it is stored with its draws."""
+    start = train_rbm(DATA, 3, n_updates=100, random_seed=1, progressbar=False)
+    track = pe.TrackLogZ(n_temperatures=10, n_chains=50, n_sweeps=2, every=5)
+    options = {"algorithm": "tempering", "n_updates": 20, "track": track}
+    found = train_rbm(
+        DATA, 3, start=start, validation=DATA[:9], random_seed=7, progressbar=False, **options
+    )
+    wanted = train(
+        binary_rows(DATA),
+        3,
+        Training(**options),
+        np.random.SeedSequence(7),
+        lambda done: None,
+        start=start,
+        validation=binary_rows(DATA[:9]),
+    )
+    np.testing.assert_array_equal(found.W, wanted.W)
+    np.testing.assert_array_equal(found.history.validation, wanted.history.validation)
+    assert isinstance(found.history, pe.TrainingHistory)
+    assert np.abs(found.W - start.W).max() < 0.5
+    dt = pe.sample_evidence(found, draws=50, random_seed=1, progressbar=False)
+    assert pe.log_evidence(dt).value == pytest.approx(
+        exact_log_z(found.W, found.visible_bias, found.hidden_bias), abs=0.3
+    )
+
+
+def test_start_must_be_a_machine():
+    with pytest.raises(TypeError, match="start must be of type RBM, got 3"):
+        train_rbm(DATA, 3, start=3, n_updates=1, progressbar=False)
 
 
 def test_a_generator_is_a_seed():
@@ -53,6 +86,20 @@ def test_progress_is_shown_unless_it_is_switched_off(capsys):
         ({"random_seed": -1}, "random_seed must not be negative"),
         ({"progressbar": "yes"}, "progressbar must be True or False"),
         ({"steps": 0}, "steps must be a whole number"),
+        ({"validation": DATA}, "validation needs track, got an array of shape .* pass track=pe"),
+        (
+            {"validation": DATA[:, :5], "track": pe.TrackLogZ()},
+            r"validation must have the 6 columns of data, got shape \(40, 5\)",
+        ),
+        (
+            {"validation": 255 * DATA, "track": pe.TrackLogZ()},
+            "validation must hold 0 and 1 only, .* binarise them, validation > 127",
+        ),
+        (
+            {"start": pe.RBM(np.zeros((6, 2)), np.zeros(6), np.zeros(2))},
+            r"start must have 6 visible and 3 hidden units, .* got \(6, 2\)",
+        ),
+        ({"algorithm": "tempering"}, "track must be given if algorithm is 'tempering'"),
     ],
 )
 def test_wrong_arguments_are_named_before_anything_is_shown(arguments, message, capsys):

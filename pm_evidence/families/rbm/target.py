@@ -61,6 +61,8 @@ class RBM(NativeTarget):
         What is annealed: the states of both layers, moved by block Gibbs sampling; the hidden units
         with the visible ones summed out, moved by Metropolis flips (Habeck 2017, section 6.3); or
         the visible units with the hidden ones summed out. Log Z is the same for all of them.
+    history : TrainingHistory, optional
+        What ``pe.train_rbm(..., track=pe.TrackLogZ())`` has seen of the training.
 
     Raises
     ------
@@ -89,6 +91,7 @@ class RBM(NativeTarget):
     base: Any = "auto"
     data: Bits | None = None
     latent: str = "full"
+    history: Any = None
 
     def __post_init__(self) -> None:
         parameters = checked_parameters(self.W, self.visible_bias, self.hidden_bias)

@@ -12,29 +12,28 @@ from pm_evidence.core.checks import (
     check_count,
     check_finite,
     check_flag,
+    check_kind,
     check_positive,
     described,
     plain_array,
 )
-from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.families.rbm.parameters import Parameters
 from pm_evidence.families.rbm.target import RBM
+from pm_evidence.families.rbm.tracking import Tracker, TrackLogZ
 
 __all__ = ["REPORT_EVERY", "Training", "binary_rows", "train"]
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 REPORT_EVERY = 50  # updates between two reports
-_ALGORITHMS = ("cd", "pcd")
+_ALGORITHMS = ("cd", "pcd", "tempering")
 _BATCH = 100
 # Larger numbers are mistakes: the training would not end, or not fit in memory.
 _MOST_STEPS, _MOST_ROWS = 10**9, 10**6
-# Standard deviation of the first weights (Hinton 2010, section 8).
-_FIRST_SD = 0.01
 # How data are made binary, by the range of their values.
-_SPINS = "data > 0"
-_SHARES = "data > 0.5, or rng.random(data.shape) < data"
-_BYTES = "data > 127, or rng.random(data.shape) < data / 255"
+_SPINS = "{0} > 0"
+_SHARES = "{0} > 0.5, or rng.random({0}.shape) < {0}"
+_BYTES = "{0} > 127, or rng.random({0}.shape) < {0} / 255"
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,11 @@ class Training:
 
     Parameters
     ----------
-    algorithm : {"cd", "pcd"}
-        Contrastive divergence, or persistent contrastive divergence.
+    algorithm : {"cd", "pcd", "tempering"}
+        Contrastive divergence, persistent contrastive divergence, or the tempered chains of
+        ``track``.
     steps : int
-        Gibbs steps of each update.
+        Gibbs steps of each update; 1 for tempered chains, whose sweeps ``track`` gives.
     n_updates : int
         Number of updates.
     batch_size : int or None
@@ -59,6 +59,8 @@ class Training:
         Strength of the penalty ``weight_decay / 2 * sum(W**2)``.
     n_chains : int or None
         Number of persistent chains; None for as many as rows of a batch.
+    track : TrackLogZ or None
+        How log Z is tracked; None if it is not.
     """
 
     algorithm: str = "cd"
@@ -69,6 +71,7 @@ class Training:
     linear_decay: bool = False
     weight_decay: float = 0.0
     n_chains: int | None = None
+    track: TrackLogZ | None = None
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algorithm, _ALGORITHMS)
@@ -86,7 +89,23 @@ class Training:
         if self.algorithm != "pcd" and self.n_chains is not None:
             raise ValueError(
                 f"n_chains must be left out unless algorithm is 'pcd', got {self.n_chains}; "
-                "contrastive divergence runs one chain from each row of a batch."
+                "contrastive divergence runs one chain from each row of a batch, and pe.TrackLogZ "
+                "has the number of tempered chains."
+            )
+        self._check_track()
+
+    def _check_track(self) -> None:
+        track, tempered = self.track, self.algorithm == "tempering"
+        if track is None and tempered:
+            raise ValueError(
+                "track must be given if algorithm is 'tempering', got None; pass pe.TrackLogZ()."
+            )
+        if track is not None:
+            check_kind("track", track, TrackLogZ, "pass pe.TrackLogZ()")
+        if tempered and self.steps != 1:
+            raise ValueError(
+                f"steps must be left out if algorithm is 'tempering', got {self.steps}; pass "
+                "pe.TrackLogZ(n_sweeps=...)."
             )
 
     def rate(self, update: int) -> float:
@@ -110,29 +129,31 @@ class Training:
         return size
 
 
-def binary_rows(data: Any) -> NDArray[np.uint8]:
+def binary_rows(data: Any, name: str = "data") -> NDArray[np.uint8]:
     """Return binary data as uint8, shape ``(n_rows, n_visible)``.
 
     Parameters
     ----------
     data : array_like, shape (n_rows, n_visible)
         Numbers or booleans; only 0 and 1.
+    name : str
+        Name of the argument, for messages.
 
     Raises
     ------
     ValueError
         If it has another shape, no entries, or any other value.
     """
-    array = plain_array("data", data)
+    array = plain_array(name, data)
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f"data must hold numbers 0 and 1, got {described(data)}; convert it with "
+            f"{name} must hold numbers 0 and 1, got {described(data)}; convert it with "
             ".astype(float), or look for entries that are not numbers."
         )
     if array.ndim != 2 or array.size == 0:
         raise ValueError(
-            f"data must have one row for each observation, got an array of shape {array.shape}; "
-            "images, for example, need data.reshape(len(data), -1)."
+            f"{name} must have one row for each observation, got an array of shape {array.shape}; "
+            f"images, for example, need {name}.reshape(len({name}), -1)."
         )
     if not ((array == 0) | (array == 1)).all():
         low, high = array.min(), array.max()
@@ -140,9 +161,9 @@ def binary_rows(data: Any) -> NDArray[np.uint8]:
             remedy = "leave out or fill the entries that are not finite"
         else:
             rule = _SPINS if low < 0 else _SHARES if high <= 1 else _BYTES
-            remedy = f"binarise them, {rule}"
+            remedy = f"binarise them, {rule.format(name)}"
         raise ValueError(
-            f"data must hold 0 and 1 only, got values from {low:g} to {high:g}; {remedy}."
+            f"{name} must hold 0 and 1 only, got values from {low:g} to {high:g}; {remedy}."
         )
     return np.ascontiguousarray(array, np.uint8)
 
@@ -153,6 +174,9 @@ def train(
     training: Training,
     seed: np.random.SeedSequence,
     report: Callable[[int], None],
+    *,
+    start: RBM | None = None,
+    validation: NDArray[np.uint8] | None = None,
 ) -> RBM:
     """Return the machine after training, with the data that it was trained on.
 
@@ -168,6 +192,11 @@ def train(
         Seed of all random numbers.
     report : callable
         Called with the number of finished updates, after every 50 of them and at the end.
+    start : RBM, optional
+        The machine that the first update changes.
+    validation : ndarray of uint8, shape (n_validation, n_visible), optional
+        The machine with the largest mean log-likelihood of these rows is returned, among those at
+        which it was found; for a training with ``track``.
 
     Raises
     ------
@@ -181,109 +210,65 @@ def train(
     The gradient of the mean log likelihood is the mean of ``v h'`` over the data less that over the
     model. Contrastive divergence replaces the second mean by that of Gibbs chains that start at the
     batch and run for ``steps`` steps (Hinton 2002); persistent contrastive divergence by
-    that of chains that continue over updates (Tieleman 2008). In both means hidden units enter
-    with their probabilities, given visible units that are 0 or 1. Weights begin at small normal
-    numbers, hidden biases at 0 and visible biases at the log odds of the data (Hinton 2010,
-    section 8).
+    that of chains that continue over updates (Tieleman 2008); tempering by that of tempered chains,
+    weighted by the probability that they are at ``beta = 1`` given their states (Carlson et al.
+    2016). In all means hidden units enter with their probabilities, given visible units that are 0
+    or 1. Weights begin at small normal numbers, hidden biases at 0 and visible biases at the log
+    odds of the data (Hinton 2010, section 8).
     """
     size, rng = training.rows(len(data)), np.random.default_rng(seed)
-    rbm = _Singles.start(data, n_hidden, rng)
-    chains = None
-    if training.algorithm == "pcd":
-        n_chains = size if training.n_chains is None else training.n_chains
-        chains = data[rng.integers(len(data), size=n_chains)].astype(np.float32)
-    batches = _batches(len(data), size, rng)
+    rbm = Parameters.first(data, n_hidden, rng) if start is None else Parameters.of(start)
+    tracker = None
+    if training.track is not None:
+        tracker = Tracker(training.track, data, validation, seed.spawn(1)[0])
+    drawn = _negatives(training, data, size, tracker, rng)
+    batches, rate = _batches(len(data), size, rng), 0.0
     for update in range(training.n_updates):
+        if tracker is not None and not tracker.visit(rbm, update, rate):
+            report(training.n_updates)
+            return tracker.finished(data)
         batch = data[next(batches)].astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # found by the check below
-            drawn = rbm.gibbs(batch if chains is None else chains, training.steps, rng)
-            rbm.climb(rbm.gradient(batch, drawn), training.rate(update), training.weight_decay)
-        if chains is not None:
-            chains = drawn
-        done = update + 1
-        if done % REPORT_EVERY == 0 or done == training.n_updates:
+            gradient = rbm.gradient(batch, *drawn(rbm, batch))
+            rbm.climb(gradient, training.rate(update), training.weight_decay)
+        done, at_end = update + 1, update + 1 == training.n_updates
+        if tracker is not None or at_end or done % REPORT_EVERY == 0:
             rbm.check(done, training.learning_rate)
+        if at_end or done % REPORT_EVERY == 0:
             report(done)
-    W, a, b = (x.astype(np.float64) for x in (rbm.weights, rbm.visible, rbm.hidden))
-    return RBM(W, a, b, data=data)
+        if training.algorithm == "tempering":
+            rate = training.rate(update)
+    if tracker is not None:
+        tracker.visit(rbm, training.n_updates, rate, last=True)
+        return tracker.finished(data)
+    return rbm.machine(data=data)
 
 
-@dataclass(frozen=True)
-class _Singles:
-    """Parameters in single precision, which an update overwrites.
+def _negatives(
+    training: Training,
+    data: NDArray[np.uint8],
+    size: int,
+    tracker: Tracker | None,
+    rng: np.random.Generator,
+) -> Callable[[Parameters, Singles], tuple[Singles, Singles | None]]:
+    """Return a function that draws from the model, given its parameters and a batch.
 
-    Parameters
-    ----------
-    weights : ndarray of float32, shape (n_visible, n_hidden)
-    visible : ndarray of float32, shape (n_visible,)
-    hidden : ndarray of float32, shape (n_hidden,)
+    It returns visible units, shape ``(n, n_visible)``, and their weights, shape ``(n,)``; None if
+    these are equal.
     """
+    if tracker is not None and training.algorithm == "tempering":
+        return lambda rbm, batch: tracker.samples()
+    if training.algorithm == "cd":
+        return lambda rbm, batch: (rbm.gibbs(batch, training.steps, rng), None)
+    n_chains = size if training.n_chains is None else training.n_chains
+    chains = data[rng.integers(len(data), size=n_chains)].astype(np.float32)
 
-    weights: Singles
-    visible: Singles
-    hidden: Singles
+    def persistent(rbm: Parameters, batch: Singles) -> tuple[Singles, None]:
+        nonlocal chains
+        chains = rbm.gibbs(chains, training.steps, rng)
+        return chains, None
 
-    @classmethod
-    def start(cls, data: NDArray[np.uint8], n_hidden: int, rng: np.random.Generator) -> "_Singles":
-        """Return the parameters before the first update."""
-        n_rows, n_visible = data.shape
-        ones = data.sum(axis=0, dtype=np.int64) + 0.5  # finite log odds of units that never change
-        return cls(
-            rng.normal(0.0, _FIRST_SD, size=(n_visible, n_hidden)).astype(np.float32),
-            np.log(ones / (n_rows + 1.0 - ones)).astype(np.float32),
-            np.zeros(n_hidden, np.float32),
-        )
-
-    def hidden_probability(self, v: Singles) -> Singles:
-        """Return the probabilities of hidden units, shape ``(n, n_hidden)``."""
-        probability: Singles = 1.0 / _inverse_probability(v @ self.weights + self.hidden)
-        return probability
-
-    def gibbs(self, v: Singles, steps: int, rng: np.random.Generator) -> Singles:
-        """Return visible units after steps that draw all hidden and then all visible units."""
-        for _ in range(steps):
-            h = _bernoulli(v @ self.weights + self.hidden, rng)
-            v = _bernoulli(h @ self.weights.T + self.visible, rng)
-        return v
-
-    def gradient(self, batch: Singles, drawn: Singles) -> "_Singles":
-        """Return the estimated gradient of the mean log likelihood, in nats.
-
-        Parameters
-        ----------
-        batch : ndarray of float32, shape (n_rows, n_visible)
-            Rows of the data.
-        drawn : ndarray of float32, shape (n_chains, n_visible)
-            Draws from the model.
-        """
-        of_data, of_model = self.hidden_probability(batch), self.hidden_probability(drawn)
-        n_rows, n_chains = np.float32(len(batch)), np.float32(len(drawn))
-        return _Singles(
-            batch.T @ of_data / n_rows - drawn.T @ of_model / n_chains,
-            batch.mean(axis=0) - drawn.mean(axis=0),
-            of_data.mean(axis=0) - of_model.mean(axis=0),
-        )
-
-    def climb(self, gradient: "_Singles", rate: float, weight_decay: float) -> None:
-        """Add a gradient times a step size, and shrink the weights."""
-        weights, step = self.weights, np.float32(rate)
-        if weight_decay:
-            weights *= np.float32(1.0 - rate * weight_decay)
-        for own, change in (
-            (weights, gradient.weights),
-            (self.visible, gradient.visible),
-            (self.hidden, gradient.hidden),
-        ):
-            own += step * change
-
-    def check(self, done: int, learning_rate: float) -> None:
-        """Raise NumericalError if a parameter is not finite."""
-        if not all(np.isfinite(x).all() for x in (self.weights, self.visible, self.hidden)):
-            raise NumericalError(
-                f"learning_rate must be small enough to keep the weights finite, got "
-                f"{learning_rate:g}, with which they are not after {done} updates; pass a smaller "
-                "one."
-            )
+    return persistent
 
 
 def _batches(n_rows: int, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
@@ -292,26 +277,3 @@ def _batches(n_rows: int, size: int, rng: np.random.Generator) -> Iterator[NDArr
         order = rng.permutation(n_rows)
         for start in range(0, n_rows - size + 1, size):
             yield order[start : start + size]
-
-
-def _inverse_probability(field: Singles) -> Singles:
-    """Return ``1 + exp(-field)``, in place; infinite where a probability underflows."""
-    np.negative(field, out=field)
-    with np.errstate(over="ignore"):
-        np.exp(field, out=field)
-    field += np.float32(1.0)
-    return field
-
-
-def _bernoulli(field: Singles, rng: np.random.Generator) -> Singles:
-    """Return units that are 1 with the probabilities ``1 / (1 + exp(-field))``, in place."""
-    n = field.size
-    # two uniform numbers from 64 bits: four times as fast as random(dtype=float32); their offset
-    # keeps an infinite inverse probability from being multiplied by zero
-    words = rng.integers(0, 2**64, size=(n + 1) // 2, dtype=np.uint64).view(np.uint32)[:n]
-    uniform = words.reshape(field.shape).astype(np.float32)
-    uniform += np.float32(0.5)
-    uniform *= np.float32(2.0**-32)
-    uniform *= _inverse_probability(field)
-    np.less(uniform, np.float32(1.0), out=field)
-    return field
