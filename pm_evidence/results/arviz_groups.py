@@ -99,6 +99,7 @@ def _groups(
                 dims=_fitting_dims(arrays, len(sample_dims), coords, named.dims),
                 sample_dims=list(sample_dims),
                 attrs=plain,
+                check_conventions=False,  # there may be more chains than draws
             )
     return out
 

@@ -29,6 +29,12 @@ def test_samples_get_chains_draws_and_the_names_of_the_model():
     assert groups["posterior"].attrs["a"] == 1
 
 
+def test_there_may_be_more_chains_than_draws():
+    """ArviZ takes these for draws with the wrong names, and would warn."""
+    groups = sample_groups({"posterior": {"mu": np.zeros((32, 5))}}, NAMED, {})
+    assert dict(groups["posterior"].sizes) == {"chain": 32, "draw": 5}
+
+
 def test_data_have_no_chains():
     groups = data_groups({"constant_data": {"x": np.arange(3.0)}}, NAMED, {})
     assert groups["constant_data"]["x"].dims == ("school",)

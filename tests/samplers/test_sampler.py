@@ -10,11 +10,14 @@ import pytest
 from pm_evidence.core.random import Phase
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.sampler import ForwardBlock, Sampler, block_sizes
+from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
 from tests.samplers.table import TablePath, plan_of
 
-SAMPLERS = [SMC(), AIS(), AISEL().annealer]  # AISEL hands its settings on
+# AISEL hands its settings on
+SAMPLERS = [SMC(), AIS(), AISEL().annealer, ParallelTempering(), SimulatedTempering()]
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 
 

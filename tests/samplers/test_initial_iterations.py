@@ -1,0 +1,129 @@
+"""Initial iterations learn the log normalising constants, from any start, and stop in time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.families.gaussian.path import MovingGaussian
+from pm_evidence.samplers import initial_iterations
+from pm_evidence.samplers.initial_iterations import InitialIterations
+from pm_evidence.testing import exact_log_z, sine_rbm
+from tests.samplers.ladders import BETA, EachStep, log_z, tempering_plan
+from tests.samplers.table import LOG_LIKELIHOOD, TablePath
+
+PRIOR = np.array([0.4, 0.1, 0.2, 0.3])
+WEIGHTS = sine_rbm(8, 6)
+STARTS = ["annealing", "equal", "wang_landau"]
+
+
+def learnt(path=None, plan=None, n_chains=100, start="equal", sweeps=50, rounds=20, seed=1):
+    plan = plan or tempering_plan(prior=PRIOR)
+    return InitialIterations(path or TablePath(), plan, n_chains, start, sweeps, rounds, seed)()
+
+
+def machine(beta):
+    target = pe.RBM(*WEIGHTS, base="uniform")
+    setup = target.annealing_setup("auto")
+    plan = replace(
+        tempering_plan(np.zeros(len(beta)), beta=beta), kernels=(setup.kernel,) * (len(beta) - 1)
+    )
+    return setup.path, plan
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_all_starts_end_at_the_exact_constants_of_a_table(start):
+    """Seeds 1 to 3; errors are a few hundredths for 100 chains and 50 moves of each."""
+    for seed in (1, 2, 3):
+        found = learnt(start=start, seed=seed)
+        np.testing.assert_allclose(found.log_z, log_z(), atol=0.2)
+        assert found.log_z[0] == 0.0
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_all_starts_end_at_the_exact_constants_of_a_machine(start):
+    """Log Z rises by 10 nats along the path, where equal weights are far from right."""
+    beta = np.linspace(0.0, 1.0, 11)
+    found = learnt(*machine(beta), start=start, n_chains=50)
+    exact = np.array([exact_log_z(*WEIGHTS, beta=each) for each in beta])
+    exact -= (1.0 - beta) * 14 * np.log(2.0)  # the reference of the path is normalised
+    np.testing.assert_allclose(found.log_z, exact - exact[0], atol=0.3)
+    assert abs(exact[-1] - exact[0]) > 5.0
+
+
+def test_rounds_end_when_all_temperatures_are_visited_as_the_prior_says():
+    """The first round whose shares are all within a tenth of 1 / K of the prior is the last."""
+    found = learnt(start="equal")
+    deviation = np.abs(np.exp(found.log_share_by_round) - PRIOR).max(axis=1) * 4
+    np.testing.assert_allclose(found.deviation, deviation)
+    assert found.deviation[-1] < 0.1 and (found.deviation[:-1] >= 0.1).all()
+    assert len(found.deviation) > 1  # equal weights are wrong
+    n = len(found.deviation)
+    assert found.log_z_by_round.shape == (n + 1, 4) and found.log_share_by_round.shape == (n, 4)
+    assert (found.log_z_by_round[0] == 0.0).all()
+    np.testing.assert_array_equal(found.log_z_by_round[-1], found.log_z)
+
+
+def test_a_round_updates_by_its_shares():
+    """Eq. 12, relative to the reference."""
+    found = learnt(start="equal")
+    step = found.log_z_by_round[0] + found.log_share_by_round[0] - np.log(PRIOR)
+    np.testing.assert_allclose(found.log_z_by_round[1], step - step[0])
+    np.testing.assert_allclose(np.exp(found.log_share_by_round).sum(axis=1), 1.0)
+
+
+def test_exact_weights_need_one_round():
+    """As the annealed populations give them: a start that is right is found to be so."""
+    found = learnt(start="annealing", n_chains=2000)
+    assert len(found.deviation) == 1
+    np.testing.assert_allclose(found.log_z_by_round[0], log_z(), atol=0.1)
+
+
+def test_the_number_of_rounds_is_bounded():
+    found = learnt(n_chains=2, sweeps=1, rounds=3)
+    assert len(found.deviation) == 3
+
+
+def test_evaluations_are_counted():
+    """Of the first states, of moves and of reference draws."""
+    found = learnt(n_chains=10, sweeps=1, rounds=1, plan=tempering_plan(kernel=EachStep()))
+    assert 10 < found.n_evaluations <= 10 + 10 * 16 + 10
+    more = learnt(n_chains=10, sweeps=1, rounds=1, start="annealing")
+    assert more.n_evaluations > 10 * 4 * (1 + 2 * 3)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_states_without_likelihood(start):
+    """They are of the reference only; all first states may be such."""
+    path = TablePath(log_likelihood=np.where(np.arange(6) < 3, LOG_LIKELIHOOD, -np.inf))
+    found = learnt(path, start=start)
+    np.testing.assert_allclose(found.log_z, log_z(path) - log_z(path)[0], atol=0.2)
+
+
+def test_wang_landau_ends_also_if_a_temperature_is_never_visited(monkeypatch):
+    """Two temperatures so far apart that no chain passes in the sweeps there are."""
+    monkeypatch.setattr(initial_iterations, "_MOST_SWEEPS", 20)
+    path = TablePath(log_likelihood=1e6 * LOG_LIKELIHOOD)
+    assert np.isfinite(learnt(path, start="wang_landau", rounds=2).log_z).all()
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_same_seed_gives_the_same_weights(start):
+    one, other = learnt(start=start, seed=5), learnt(start=start, seed=5)
+    np.testing.assert_array_equal(one.log_z_by_round, other.log_z_by_round)
+    assert not np.array_equal(one.log_z, learnt(start=start, seed=6).log_z)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_paths_that_are_not_linear_are_refused_at_once(start):
+    with pytest.raises(ValueError, match=r"^path must have a log density that is linear in beta"):
+        learnt(MovingGaussian(pe.Gaussian()), start=start)
+
+
+def test_a_worker_reports_its_rounds():
+    seen = []
+    task = InitialIterations(TablePath(), tempering_plan(), 10, "equal", 5, 3, 1)
+    task(seen.append)
+    assert 1 <= len(seen) <= 3 and seen[0].stage == 1 and seen[0].block == 0
+    assert len(BETA) == task.plan.n_stages + 1
