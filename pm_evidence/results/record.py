@@ -25,6 +25,8 @@ from pm_evidence.results.tempered_groups import read_tempered
 __all__ = ["estimate", "to_record"]
 
 _NUMBERS = ("inf", "-inf", "nan")  # texts of numbers, as `_plain` of arviz_groups writes them
+# Facts of tempered runs.
+_LADDERS, _OF_TEMPERATURES = "ladders", ("tempering_log_z", "tempering_prior")
 
 
 def estimate(
@@ -71,7 +73,11 @@ def estimate(
       ``cumulant_reverse`` and ``upper_bound`` for runs in both directions;
     - ``smc`` and ``single_run`` for runs with islands, including islands that reverse paths start
       from; ``power_posterior`` for runs of islands alone;
-    - ``importance`` and ``bridge`` if the run fitted a density.
+    - ``importance`` and ``bridge`` if the run fitted a density;
+    - ``mbar``, ``chained_bar``, ``stepping_stone``, ``stepping_stone_reverse``, ``ti_corrected``,
+      ``ti_trapezoid`` and ``ti_riemann`` for parallel and simulated tempering, and ``rts``, ``ts``
+      and ``ti_rb_corrected`` for the latter; of the work, which is that of their first states, only
+      ``smc``, ``jarzynski`` and ``lower_bound``.
 
     Examples
     --------
@@ -144,7 +150,7 @@ def to_record(dt: xr.DataTree) -> RunRecord:
     reader = _Reader(work, annealing)
     if schema.METHOD not in facts:
         raise ValueError(incomplete("dt", schema.LOG_EVIDENCE, f"the attribute {schema.METHOD!r}"))
-    return RunRecord(
+    record = RunRecord(
         method=str(facts[schema.METHOD]),
         beta=reader.of_annealing("beta", schema.BETA_POINT),
         blocks={role: reader.blocks(role) for role in Role if role in work},
@@ -155,6 +161,24 @@ def to_record(dt: xr.DataTree) -> RunRecord:
         },
         info=_facts(facts),
     )
+    _check_tempered(record)
+    return record
+
+
+def _check_tempered(record: RunRecord) -> None:
+    """Raise ValueError if the facts of a tempered run do not fit its chains."""
+    if (_LADDERS in record.info) != bool(record.tempered):
+        what = _LADDERS if record.tempered else f"{schema.TEMPERED}_energy"
+        group = schema.LOG_EVIDENCE if record.tempered else schema.WORK
+        raise ValueError(incomplete("dt", group, repr(what)))
+    for name in _OF_TEMPERATURES:
+        values = record.info.get(name)
+        if values is not None and len(values) != len(record.beta):
+            raise ValueError(
+                f"dt must have a number for each of {len(record.beta)} inverse temperatures as the "
+                f"attribute {name!r} of its group {schema.LOG_EVIDENCE!r}, got {len(values)}; read "
+                "the original file that sample_evidence wrote."
+            )
 
 
 class _Reader:
@@ -216,7 +240,7 @@ class _Reader:
         bridges = self._bridges(index) if role == source else [None] * len(index)
         tempered: list[TemperedChains | None] = [None] * len(index)
         if role == Role.FORWARD:
-            tempered = read_tempered(self.work, index)
+            tempered = read_tempered(self, index, traces[0].shape[1] + 1)
         return tuple(
             BlockRecord(
                 block=int(index[i]),
@@ -320,6 +344,16 @@ def _are_counts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(n) is int for n in value)
 
 
+def _are_numbers(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(_is_number(each) and np.isfinite(each) for each in value)
+
+
+def _are_shares(value: Any) -> bool:
+    return _are_numbers(value) and all(each > 0.0 for each in value)
+
+
 def _is_estimate(value: Any) -> bool:
     try:
         return isinstance(LogEvidence(**value), LogEvidence)
@@ -331,6 +365,7 @@ def _is_estimate(value: Any) -> bool:
 _TOGETHER = (
     ("log_likelihood_variance", "n_particles", "noise_acceptance"),
     ("stopped_by", "target_mcse"),
+    _OF_TEMPERATURES,
 )
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "unbounded": (lambda value: value in (0, 1), "0 or 1"),
@@ -342,4 +377,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "n_particles": (_are_counts, "a list of whole numbers"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
     "reverse_start": (lambda value: isinstance(value, str), "a text"),
+    _LADDERS: (lambda value: type(value) is int and value > 0, "a whole number of at least 1"),
+    _OF_TEMPERATURES[0]: (_are_numbers, "a list of numbers"),
+    _OF_TEMPERATURES[1]: (_are_shares, "a list of numbers above 0"),
 }

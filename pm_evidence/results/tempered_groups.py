@@ -1,7 +1,7 @@
 """Tempered chains as variables of the group ``work``, written and read back."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.records import BlockRecord, TemperedChains
 from pm_evidence.results import schema
-from pm_evidence.results.stored import incomplete, variable_of
+from pm_evidence.results.stored import incomplete
 
-__all__ = ["read_tempered", "tempered_variables"]
+__all__ = ["Reader", "read_tempered", "tempered_variables"]
 
 _OF_CHAINS = ("ladder", "restarts", "round_trips")
 _OF_BLOCKS = ("iterations", "every")
@@ -46,47 +46,85 @@ def tempered_variables(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
     return variables
 
 
-def read_tempered(work: xr.Dataset, index: NDArray[Any]) -> list[TemperedChains | None]:
+class Reader(Protocol):
+    """Reads variables of the group ``work``; see ``record``."""
+
+    work: xr.Dataset
+
+    def whole(self, key: str, *dims: str) -> NDArray[Any]:
+        """Return a variable of whole numbers."""
+        ...
+
+    def of_paths(self, key: str, dim: str) -> NDArray[Any]:
+        """Return a variable without NaN."""
+        ...
+
+
+def read_tempered(
+    reader: Reader, index: NDArray[Any], n_temperatures: int
+) -> list[TemperedChains | None]:
     """Return the chains of the blocks of these numbers; None for a block without.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the group ``work``.
+    index : ndarray of int, shape (n_blocks,)
+        Numbers of the forward blocks.
+    n_temperatures : int
+        Number of inverse temperatures of the run.
 
     Raises
     ------
     ValueError
-        If a part of them is missing, or does not fit the rest.
+        If a part of them is missing, does not fit the rest, or holds what no run stores.
     """
-    if schema.TEMPERED_BLOCK not in work:
+    block, chain, state = schema.TEMPERED_BLOCK, schema.TEMPERED_CHAIN, schema.TEMPERED_STATE
+    if not any(str(name).startswith(schema.TEMPERED) for name in reader.work.variables):
         return [None] * len(index)
-    states = {name: _read(work, _named(name), schema.TEMPERED_STATE) for name in ("energy", "rung")}
-    of_chains = {name: _read(work, _named(name), schema.TEMPERED_CHAIN) for name in _OF_CHAINS}
-    of_blocks = {name: _read(work, _named(name), schema.TEMPERED_BLOCK) for name in _OF_BLOCKS}
-    belongs = _read(work, _named("chain_block"), schema.TEMPERED_CHAIN)
-    number = _read(work, schema.TEMPERED_BLOCK, schema.TEMPERED_BLOCK)
-    found: dict[int, TemperedChains] = {}
-    first = 0
-    for i, block in enumerate(number):
-        mine = belongs == block
-        shape = (int(of_blocks["iterations"][i]), int(mine.sum()))
-        part = slice(first, first + shape[0] * shape[1])
-        first = part.stop
-        if first > len(states["energy"]):
-            break
-        found[int(block)] = TemperedChains(
-            states["energy"][part].reshape(shape),
-            states["rung"][part].reshape(shape).astype(np.int16),
-            of_chains["ladder"][mine],
-            of_chains["restarts"][mine],
-            of_chains["round_trips"][mine],
-            int(of_blocks["every"][i]),
-        )
-    if first != len(states["energy"]) or not np.isin(number, index).all():
+    number = reader.whole(block, block)
+    energy = reader.of_paths(_named("energy"), state)
+    rung = _within(reader, "rung", state, 0, n_temperatures - 1)
+    belongs = reader.whole(_named("chain_block"), chain)
+    ladder, restarts, round_trips = (_within(reader, name, chain, 0) for name in _OF_CHAINS)
+    iterations, every = (_within(reader, name, block, 1) for name in _OF_BLOCKS)
+    n_chains = np.array([(belongs == each).sum() for each in number], np.int64)
+    ends = np.cumsum(iterations * n_chains)
+    fits = np.isin(belongs, number).all() and np.isin(number, index).all()
+    if not (fits and n_chains.all() and len(number) and ends[-1] == len(energy)):
         missing = "energies of every iteration of every chain"
         raise ValueError(incomplete("dt", schema.WORK, missing))
-    return [found.get(int(block)) for block in index]
+    found = {}
+    for i, stop in enumerate(ends):
+        shape = int(iterations[i]), int(n_chains[i])
+        part = slice(stop - shape[0] * shape[1], stop)
+        mine = belongs == number[i]
+        found[int(number[i])] = TemperedChains(
+            energy[part].reshape(shape),
+            rung[part].reshape(shape).astype(np.int16),
+            ladder[mine],
+            restarts[mine],
+            round_trips[mine],
+            int(every[i]),
+        )
+    return [found.get(int(each)) for each in index]
+
+
+def _within(
+    reader: Reader, name: str, dim: str, least: int, most: int | None = None
+) -> NDArray[Any]:
+    """Return a variable of whole numbers of at least and at most so much."""
+    key = _named(name)
+    values = reader.whole(key, dim)
+    bad = values[(values < least) | (values > (np.inf if most is None else most))]
+    if bad.size:
+        rule = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(
+            f"dt must hold numbers {rule} as {key!r} in its group {schema.WORK!r}, got {bad[0]}; "
+            "read the original file that sample_evidence wrote."
+        )
+    return values
 
 
 def _named(name: str) -> str:
     return f"{schema.TEMPERED}_{name}"
-
-
-def _read(work: xr.Dataset, key: str, dim: str) -> NDArray[Any]:
-    return variable_of(work, schema.WORK, key, (dim,), "dt")

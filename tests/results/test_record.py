@@ -92,10 +92,26 @@ RUNS = {
     "ising": lambda: run(pe.Ising((4, 4), 0.4), draws=100),
     "potts": lambda: run(pe.Potts((4, 4), 3, 0.9), draws=100),
     "no free variable": lambda: run(SYSTEMS["no_free_variable"].build()),
+    "parallel tempering": lambda: run(pe.Gaussian(), method=pe.ParallelTempering(ladders=8)),
+    "simulated tempering": lambda: run(
+        pe.Gaussian(),
+        method=pe.SimulatedTempering(chains=10, n_temperatures=6, prior="exponential"),
+    ),
+    "tempering in rounds": lambda: run(
+        pe.Gaussian(),
+        method=pe.ParallelTempering(ladders=4),
+        draws=80,
+        target_mcse=0.01,
+        max_draws=800,
+    ),
     "potentials in the prior": lambda: run(with_a_potential(), potentials="prior"),
 }
 # What the run decided after its work had been done, which the record has to repeat.
-STATUS = {"smc until max_draws": "max_draws", "ais until max_draws": "max_draws"}
+STATUS = {
+    "smc until max_draws": "max_draws",
+    "ais until max_draws": "max_draws",
+    "tempering in rounds": "max_draws",
+}
 
 
 @cache
@@ -196,7 +212,13 @@ def test_files_of_earlier_versions_have_no_accumulated_sizes():
     pe.plot_schedule(dt, backend="none")
 
 
-@pytest.mark.parametrize("name", ["smc in rounds", "ais both ways", "ais forward", "aisel paths"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("smc in rounds", "ais both ways", "ais forward", "aisel paths"),
+        *("simulated tempering", "tempering in rounds"),
+    ],
+)
 def test_a_record_is_stored_as_it_was(name):
     """What is read is written again without a difference."""
     dt = result(name)

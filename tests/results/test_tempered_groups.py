@@ -1,0 +1,145 @@
+"""Tempered chains are stored and read back as they were, and damaged ones are refused by name."""
+
+from dataclasses import fields, replace
+from functools import cache
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pm_evidence as pe
+from pm_evidence.core.records import Role, TemperedChains
+from pm_evidence.results.tempered_groups import tempered_variables
+from tests.results.test_datatree import make_block, make_record, make_tree
+from tests.results.test_stored import changed, without
+
+CHAIN_VARIABLES = [
+    *("tempered_energy", "tempered_rung", "tempered_block", "tempered_chain_block"),
+    *("tempered_iterations", "tempered_every", "tempered_ladder", "tempered_restarts"),
+    "tempered_round_trips",
+]
+
+
+def chains(n_iterations, n_chains, seed, every=1):
+    rng = np.random.default_rng(seed)
+    return TemperedChains(
+        np.where(rng.random((n_iterations, n_chains)) < 0.1, np.inf, rng.normal(size=1)),
+        rng.integers(5, size=(n_iterations, n_chains)).astype(np.int16),
+        np.arange(n_chains) // 2,
+        rng.integers(9, size=n_chains),
+        rng.integers(9, size=n_chains),
+        every,
+    )
+
+
+def record(info=None):
+    """Blocks of unequal size, whose numbers have gaps."""
+    kept = [
+        replace(make_block(0, 3), bridge=None, tempered=chains(7, 4, 1)),
+        replace(make_block(2, 2), bridge=None, tempered=chains(3, 6, 2, every=4)),
+        replace(make_block(5, 2), bridge=None, tempered=chains(1, 1, 3)),
+    ]
+    info = {"ladders": 9} if info is None else info
+    return make_record(forward=kept, reverse=(), info=info)
+
+
+@cache
+def tree():
+    return make_tree(record())
+
+
+def test_chains_come_back_as_they_were():
+    """Types as well: indices of temperatures have 16 bits."""
+    for one, other in zip(record().tempered, pe.to_record(tree()).tempered, strict=True):
+        for field in fields(one):
+            old, new = getattr(one, field.name), getattr(other, field.name)
+            np.testing.assert_array_equal(new, old)
+            assert np.asarray(new).dtype == np.asarray(old).dtype
+
+
+def test_runs_without_chains_store_none():
+    assert tempered_variables(make_record().of(Role.FORWARD)) == {}
+    dt = make_tree()
+    assert not [name for name in dt["work"].variables if "tempered" in str(name)]
+    assert pe.to_record(dt).tempered == ()
+
+
+def test_energies_have_a_unit():
+    assert tree()["work"]["tempered_energy"].attrs["units"] == "nats"
+
+
+@pytest.mark.parametrize("part", CHAIN_VARIABLES)
+def test_missing_parts(part):
+    """A file that another program cut would give the estimate of another run."""
+    with pytest.raises(ValueError, match=rf"^dt must have .*'{part}' in its group 'work'"):
+        pe.to_record(without(tree(), "work", part))
+
+
+def test_chains_that_are_missing_altogether():
+    """The work of first states alone would pass for a run of another method."""
+    dt = tree().copy(deep=True)
+    dt["work"] = xr.DataTree(dt["work"].to_dataset().drop_vars(CHAIN_VARIABLES))
+    with pytest.raises(ValueError, match=r"^dt must have 'tempered_energy' in its group 'work'"):
+        pe.to_record(dt)
+    with pytest.raises(ValueError, match=r"^dt must have 'ladders' in its group 'log_evidence'"):
+        pe.to_record(make_tree(record({"other": 1})))
+
+
+@pytest.mark.parametrize("dim", ["tempered_state", "tempered_chain", "tempered_block"])
+def test_records_that_are_cut_off(dim):
+    dt = tree().copy(deep=True)
+    dt["work"] = xr.DataTree(dt["work"].to_dataset().isel({dim: slice(-1)}))
+    with pytest.raises(ValueError, match="energies of every iteration of every chain in its group"):
+        pe.to_record(dt)
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "value", "message"),
+    [
+        ("rung", "state", 5, r"numbers from 0 to 4 as 'tempered_rung' .*, got 5; read the orig"),
+        ("rung", "state", -1, r"numbers from 0 to 4 as 'tempered_rung' .*, got -1"),
+        ("rung", "state", 0.5, r"whole numbers as 'tempered_rung' in its group 'work', got dtype"),
+        ("energy", "state", np.nan, r"no NaN as 'tempered_energy' in its group 'work', got 1 of"),
+        ("ladder", "chain", -2, r"numbers of at least 0 as 'tempered_ladder' .*, got -2"),
+        ("restarts", "chain", -2, r"numbers of at least 0 as 'tempered_restarts'"),
+        ("every", "block", 0, r"numbers of at least 1 as 'tempered_every' .*, got 0"),
+        ("iterations", "block", -3, r"numbers of at least 1 as 'tempered_iterations'"),
+        ("iterations", "block", 700, r"energies of every iteration of every chain"),
+        ("chain_block", "chain", 77, r"energies of every iteration of every chain"),
+    ],
+)
+def test_values_that_no_run_stores(name, dim, value, message):
+    """They would lead to an error far away, or to a wrong number."""
+    key = f"tempered_{name}"
+    values = tree()["work"][key].values
+    values = values.astype(np.result_type(values, type(value)))
+    values[0] = value
+    with pytest.raises(ValueError, match=rf"^dt must (hold|have) {message}"):
+        pe.to_record(changed(tree(), "work", **{key: (f"tempered_{dim}", values)}))
+
+
+WEIGHTS = {"tempering_log_z": [0.0, 1.0, 2.0, 3.0, 4.0], "tempering_prior": [0.2] * 5}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"ladders": 0}, r"a whole number of at least 1 as the attribute 'ladders' .*, got 0"),
+        ({"ladders": "many"}, r"a whole number of at least 1 as the attribute 'ladders'"),
+        ({"tempering_prior": None}, r"all of the attributes 'tempering_log_z', 'tempering_prior'"),
+        ({"tempering_prior": [0.2] * 4 + [0.0]}, r"a list of numbers above 0 as the attribute 'te"),
+        ({"tempering_log_z": "x"}, r"a list of numbers as the attribute 'tempering_log_z' .*'x'"),
+        ({"tempering_log_z": [0.0, None]}, r"a list of numbers as the attribute 'tempering_log_z'"),
+        ({"tempering_log_z": [0.0] * 4}, r"a number for each of 5 inverse temperatures as the att"),
+    ],
+)
+def test_facts_that_no_run_stores(facts, message):
+    info = {"ladders": 9, **WEIGHTS, **facts}
+    info = {name: value for name, value in info.items() if value is not None}
+    with pytest.raises(ValueError, match=rf"^dt must have {message}"):
+        pe.to_record(make_tree(record(info)))
+
+
+def test_weights_of_simulated_tempering():
+    info = {"ladders": 9, **WEIGHTS}
+    assert pe.to_record(make_tree(record(info))).info == info
