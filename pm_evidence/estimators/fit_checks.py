@@ -29,7 +29,8 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     Returns
     -------
     float
-        The share, from 0 to 1; 0 if it does not exceed two of its standard errors.
+        The share, from 0 to 1; 0 if it does not exceed two of its standard errors, or if there is
+        no work at draws from the posterior.
 
     Notes
     -----
@@ -40,7 +41,9 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     many times this error, the draws from ``q`` did not reach the tail at all.
     """
     least = min(float(forward.min()) for forward, _ in works)
-    share = np.array([float(np.mean(reverse < least)) for _, reverse in works])
+    share = np.array([float(np.mean(reverse < least)) for _, reverse in works if len(reverse)])
+    if not len(share):
+        return 0.0
     error = float(share.std(ddof=1)) / len(share) ** 0.5 if len(share) > 1 else 0.0
     mean = float(share.mean())
     return mean if mean > _SIGNIFICANT * error else 0.0

@@ -123,7 +123,7 @@ def _reported(record: RunRecord, states: _States) -> dict[str, Callable[[], LogE
         "stepping_stone_reverse": partial(
             stepping_stone, *arguments, direction="reverse", groups=groups
         ),
-        "ti_corrected": partial(ti, *arguments, rule="corrected", groups=groups),
+        "ti": partial(ti, *arguments, rule="corrected", groups=groups),
     }
     if "tempering_log_z" not in record.info:
         return {"mbar": multistate, **rest}
@@ -131,9 +131,7 @@ def _reported(record: RunRecord, states: _States) -> dict[str, Callable[[], LogE
     return {
         "rts": partial(rts, states.beta, states.energy, log_z, prior=prior, groups=groups),
         "mbar": multistate,
-        "ti_rb_corrected": partial(
-            ti_rb, states.beta, states.energy, log_z, prior=prior, groups=groups
-        ),
+        "ti_rb": partial(ti_rb, states.beta, states.energy, log_z, prior=prior, groups=groups),
         **rest,
     }
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.progress import silent
 from pm_evidence.core.random import Phase
 from pm_evidence.families.gaussian.path import GeometricGaussian
 from pm_evidence.samplers.parallel_tempering import Exchange, ParallelTempering
+from pm_evidence.samplers.tempering import TemperedBlock
 from pm_evidence.schedules.equal_rejection import rejection_rates
 from pm_evidence.targets.points import Points
 from tests.samplers.ladders import (
@@ -114,9 +114,8 @@ def test_even_and_odd_pairs_alternate(n):
 
 def record_of(kernel=None, seed=1, n_ladders=64, n=400):
     sampler = ParallelTempering(ladders=n_ladders)
-    return sampler.run_ladders(
-        TablePath(), plan_of(BETA, kernel), 0, n_ladders, n, seed, silent, Phase.FORWARD
-    )
+    plan = plan_of(BETA, kernel)
+    return TemperedBlock(sampler, TablePath(), plan, 0, n_ladders, n, seed, Phase.FORWARD)()
 
 
 def shares(block):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.progress import silent
 from pm_evidence.core.random import Phase
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
+from pm_evidence.samplers.tempering import TemperedBlock
 from pm_evidence.samplers.tempering_weights import Redraw
 from tests.samplers.ladders import (
     BETA,
@@ -36,7 +36,7 @@ def run(method, **rest):
 def record_of(kernel=None, n_chains=100, n=400, seed=1):
     plan = tempering_plan(prior=PRIOR, kernel=kernel)
     sampler = SimulatedTempering(chains=n_chains)
-    return sampler.run_ladders(TablePath(), plan, 0, n_chains, n, seed, silent, Phase.FORWARD)
+    return TemperedBlock(sampler, TablePath(), plan, 0, n_chains, n, seed, Phase.FORWARD)()
 
 
 def shares(chains):
