@@ -1,0 +1,282 @@
+"""Parallel and simulated tempering of every kind of target, from the call to the stored result.
+
+Estimates are within 4.5 of their errors of the exact value, at fixed seeds: with 32 independent
+ladders or more, a false-alarm rate below 1e-4 each.
+"""
+
+import multiprocessing
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import integrate, stats
+
+import pm_evidence as pe
+from pm_evidence.core.exceptions import ModelError, NumericalError
+from pm_evidence.testing import exact_log_z, exact_systems, sine_rbm
+from pm_evidence.testing.lattices import enumeration
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+METHODS = {
+    "parallel": pe.ParallelTempering(),
+    "simulated": pe.SimulatedTempering(chains=64, n_temperatures=12),
+}
+both = pytest.mark.parametrize("method", METHODS)
+MOST_ERRORS = 4.5
+
+
+def run(target, method, **options):
+    chosen = METHODS[method]
+    if "schedule" in options:
+        chosen = replace(chosen, n_temperatures=None)
+    usual = {"draws": 640, "target_mcse": None, "random_seed": 1, "progressbar": False, "cores": 1}
+    return pe.sample_evidence(target, method=chosen, **usual | options)
+
+
+def check(dt, exact, status="ok"):
+    found = pe.log_evidence(dt)
+    assert found.status == status, found.message
+    assert abs(found.value - exact) < MOST_ERRORS * found.mcse, (found, exact)
+    assert 0.0 < found.mcse < 0.25
+
+
+# --- native targets ---
+
+
+@cache
+def native(name):
+    """A target and its exact log evidence."""
+    weights = sine_rbm(8, 6)
+    targets = {
+        "gaussian": pe.Gaussian(),
+        "machine": pe.RBM(*weights),
+        "machine without its visible units": pe.RBM(*weights, latent="marginal"),
+        "ising": pe.Ising((4, 4), 0.3),
+        "ising in a field": pe.Ising((4, 4), 0.3, field=0.1),
+        "potts": pe.Potts((3, 3), 3, 0.8),
+    }
+    target = targets[name]
+    if isinstance(target, pe.Gaussian):
+        return target, target.log_evidence
+    if isinstance(target, pe.RBM):
+        return target, exact_log_z(*weights)
+    return target, enumeration(target).log_z() - target.log_n_states
+
+
+NATIVE = [
+    *("gaussian", "machine", "machine without its visible units"),
+    *("ising", "ising in a field", "potts"),
+]
+
+
+@both
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_targets(name, method):
+    target, exact = native(name)
+    check(run(target, method), exact)
+
+
+@both
+@pytest.mark.parametrize("kernel", ["swendsen_wang", "metropolis"])
+def test_other_kernels_of_lattices(kernel, method):
+    target, exact = native("ising")
+    check(run(target, method, kernel=kernel), exact)
+
+
+@both
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [(pe.Ising(4, 0.4), "detour"), (pe.Gaussian(), "moment_average")],
+    ids=["detour", "moment_average"],
+)
+def test_paths_on_which_beta_is_no_power_are_refused(target, path, method):
+    message = r"^path must have a log density that is linear in beta for tempering, got a .*; pass"
+    with pytest.raises(ValueError, match=message):
+        run(target, method, path=path)
+
+
+# --- models ---
+
+
+@cache
+def part_of_the_prior():
+    """A likelihood that is zero at 84 % of the prior, and the exact log evidence."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Uniform("y", 0, pt.exp(x), observed=np.full(3, np.exp(1.0)))
+    z, _ = integrate.quad(lambda x: stats.norm.pdf(x) * np.exp(-3.0 * x), 1.0, 12.0)
+    return model, float(np.log(z))
+
+
+@cache
+def with_a_potential():
+    """Two means with a potential that keeps them together, as a part of the prior."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Potential("near", -((x[0] - x[1]) ** 2))
+        pm.Normal("y", x, 1, observed=[0.3, 0.8])
+    precision = np.eye(2) + 2.0 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    covariance = np.linalg.inv(precision) + np.eye(2)
+    return model, stats.multivariate_normal([0.0, 0.0], covariance).logpdf([0.3, 0.8])
+
+
+@cache
+def random_effects():
+    """Normal effects of three groups, integrated out by importance sampling."""
+    y = np.array([0.5, -1.0, 2.0])
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pe.RandomEffects(
+            "y",
+            effects=lambda: pm.Normal.dist(0, 1),
+            emission=lambda u, i: pm.Normal.dist(mu + u, 1),
+            groups=np.arange(3),
+            observed=y,
+        )
+    return model, stats.multivariate_normal(np.zeros(3), 2.0 * np.eye(3) + 1.0).logpdf(y)
+
+
+BUILT = {
+    "part of the prior": part_of_the_prior,
+    "potential": with_a_potential,
+    "random effects": random_effects,
+    "hidden_markov": cache(
+        lambda: (
+            exact_systems()["hidden_markov"].build(),
+            exact_systems()["hidden_markov"].log_evidence,
+        )
+    ),
+}
+
+
+@both
+@pytest.mark.parametrize("name", BUILT)
+def test_models(name, method):
+    """Discrete variables, an estimated likelihood, one that is zero in places, and potentials."""
+    model, exact = BUILT[name]()
+    options = {"potentials": "prior"} if name == "potential" else {}
+    dt = run(model, method, **options)
+    check(dt, exact)
+    assert (dt["annealing"]["beta"].values >= 0.0).all()
+
+
+def test_models_without_a_proper_prior_are_refused():
+    """There is no reference to draw from."""
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Normal("y", x, 1, observed=0.0)
+    for method in METHODS:
+        with pytest.raises(ModelError, match="Flat"):
+            run(model, method)
+
+
+def test_data_without_support_are_refused():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Uniform("y", 0, pt.exp(x), observed=1e9)
+    for method in METHODS:
+        with pytest.raises(NumericalError, match="it is -inf at all"):
+            run(model, method)
+
+
+# --- the result ---
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@both
+def test_the_same_numbers_wherever_blocks_run(method, pool):
+    """One thread, two threads and two processes; two rounds, since the error is not small."""
+    options = {"draws": 128, "target_mcse": 0.05, "max_draws": 512}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)
+        trees = [
+            run(pe.Gaussian(), method, **options, **where)
+            for where in ({"cores": 1}, {"cores": 2}, {"executor": pool})
+        ]
+    first, *others = trees
+    assert len(pe.to_record(first).tempered) > len(METHODS[method].groups())
+    for other in others:
+        for group in ("posterior", "log_evidence", "work", "annealing"):
+            one, same = (tree[group].to_dataset().drop_attrs() for tree in (first, other))
+            assert one.identical(same), group
+
+
+@both
+def test_posterior_draws(method):
+    """Shapes of several rounds, exact moments within their errors, and ArviZ's functions."""
+    target = pe.Gaussian(tau=0.3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)
+        dt = run(target, method, draws=1280, target_mcse=0.02, max_draws=6000)
+    posterior, stats_ = dt["posterior"], dt["sample_stats"]
+    assert len(pe.to_record(dt).tempered) > len(METHODS[method].groups())
+    assert posterior.sizes["chain"] == METHODS[method].islands
+    n = posterior.sizes["chain"] * posterior.sizes["draw"]
+    assert 2000 < n <= 7000
+    assert posterior.attrs["drawn_from"] == "ladders"
+    assert stats_["origin"].shape == posterior["x"].shape
+    table = pe.summary(dt, round_to="none")
+    assert abs(table.loc["x", "mean"]) < MOST_ERRORS * table.loc["x", "mcse_mean"]
+    assert abs(table.loc["x", "sd"] - 1.0) < MOST_ERRORS * table.loc["x", "mcse_sd"]
+    assert 0.5 / n**0.5 < table.loc["x", "mcse_mean"] < 10.0 / n**0.5
+    assert float(az.rhat(dt)["x"].max()) < 1.1
+
+
+@both
+def test_errors_of_posterior_means_cover(method):
+    """Of 20 runs, 1 is expected to miss by two errors: 7 or more have a chance of 5e-5."""
+    target, missed = pe.Gaussian(tau=0.3), 0
+    fixed = {"schedule": np.array([0.0, 0.002, 0.01, 0.04, 0.15, 0.5, 1.0]), "draws": 320}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)
+        for seed in range(20):
+            table = pe.summary(run(target, method, random_seed=seed, **fixed), round_to="none")
+            missed += abs(table.loc["x", "mean"]) > 2.0 * table.loc["x", "mcse_mean"]
+    assert missed <= 6
+
+
+def test_plots_of_tempered_runs():
+    """What the diagnostics of annealing have in common with these."""
+    dt = run(pe.Gaussian(), "parallel")
+    pe.plot_schedule(dt, backend="none")
+    pe.plot_estimates(dt, backend="none")
+
+
+# --- statuses ---
+
+
+def test_too_few_draws_have_a_status():
+    """The least that can be asked for; there may be no draw of the posterior at all."""
+    for method in METHODS:
+        with pytest.warns(pe.EvidenceWarning):
+            dt = run(pe.Gaussian(), method, draws=2)
+        assert pe.log_evidence(dt).status != "ok"
+
+
+def test_temperatures_between_which_no_chain_moves():
+    """Two temperatures far apart: no chain comes from the reference to the target."""
+    target = pe.Gaussian(start_mean=30.0, start_sd=1.0, sd=0.1)
+    for method in METHODS:
+        with pytest.warns(pe.EvidenceWarning):
+            dt = run(target, method, schedule=[0.0, 1.0])
+        found = pe.log_evidence(dt)
+        assert found.status in ("not_mixed", "no_overlap"), found
+        assert "Use" in found.message
+
+
+def test_the_limit_of_draws_is_kept():
+    with pytest.warns(pe.EvidenceWarning, match="max_draws"):
+        dt = run(pe.Gaussian(), "parallel", draws=640, target_mcse=1e-4, max_draws=1280)
+    assert dt["posterior"]["x"].size <= 1280
