@@ -74,9 +74,9 @@ def estimate(
     - ``smc`` and ``single_run`` for runs with islands, including islands that reverse paths start
       from; ``power_posterior`` for runs of islands alone;
     - ``importance`` and ``bridge`` if the run fitted a density;
-    - ``mbar``, ``chained_bar``, ``stepping_stone``, ``stepping_stone_reverse``, ``ti_corrected``,
+    - ``mbar``, ``chained_bar``, ``stepping_stone``, ``stepping_stone_reverse``, ``ti``,
       ``ti_trapezoid`` and ``ti_riemann`` for parallel and simulated tempering, and ``rts``, ``ts``
-      and ``ti_rb_corrected`` for the latter; of the work, which is that of their first states, only
+      and ``ti_rb`` for the latter; of the work, which is that of their first states, only
       ``smc``, ``jarzynski`` and ``lower_bound``.
 
     Examples
