@@ -18,14 +18,17 @@ from tests.fuzz.cases import Call, covered
 from tests.fuzz.run import judge
 
 ROOT = Path(__file__).resolve().parents[1]
-# Errors and warnings are raised for users, and not called by them; `NativeTarget` is a base class.
+# Errors and warnings are raised for users, and not called by them; `NativeTarget` is a base class;
+# `RaiseLikelihood` and `TrainingHistory` are returned.
 NOT_CALLED = {
     "EvidenceWarning",
     "Linear",
     "ModelError",
     "NativeTarget",
     "NumericalError",
+    "RaiseLikelihood",
     "SM08",
+    "TrainingHistory",
     "estimators",
     "extending",
 }

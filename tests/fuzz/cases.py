@@ -158,6 +158,17 @@ def train_rbm(**options):
     return pe.train_rbm(**{"n_updates": 2, "random_seed": 1, "progressbar": False, **options})
 
 
+def tracked(**options):
+    """``pe.train_rbm`` whose log Z is tracked by few chains."""
+    track = pe.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1)
+    return train_rbm(**{"algorithm": "tempering", "track": track, **options})
+
+
+def raise_log_likelihood(**options):
+    """``pe.raise_log_likelihood`` with few stages."""
+    return pe.raise_log_likelihood(**{"n_stages": 5, "progressbar": False, **options})
+
+
 def plot_samples(**options):
     """``pe.plot_samples``, whose figure is closed; another backend cannot draw it."""
     plt.switch_backend("agg")
@@ -361,6 +372,46 @@ GOOD = {
             "linear_decay": False,
             "weight_decay": 0.0,
             "n_chains": 3,
+            "random_seed": 1,
+        },
+    ),
+    "train_rbm.track": (
+        tracked,
+        {
+            "data": np.eye(4),
+            "n_hidden": 2,
+            "algorithm": "tempering",
+            "track": pe.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1),
+            "validation": np.eye(4),
+            "start": pe.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
+        },
+    ),
+    "TrackLogZ": (
+        pe.TrackLogZ,
+        {
+            "n_temperatures": 3,
+            "n_chains": 5,
+            "n_sweeps": 1,
+            "alpha": 0.5,
+            "slope": 1.0,
+            "predict": True,
+            "every": 1,
+            "patience": 2,
+            "keep": (1, 2),
+        },
+    ),
+    "raise_log_likelihood": (
+        raise_log_likelihood,
+        {
+            "machine": MACHINE,
+            "visible": np.eye(3),
+            "n_stages": 5,
+            "n_paths": 1,
+            "schedule": "linear",
+            "kernel": "auto",
+            "path": "auto",
+            "cores": 1,
+            "executor": None,
             "random_seed": 1,
         },
     ),

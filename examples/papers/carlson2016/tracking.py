@@ -49,8 +49,8 @@ class Settings:
         Size of annealing.
     """
 
-    pretraining: int = 6000
-    updates: int = 8000
+    pretraining: int = 7000
+    updates: int = 6000
     pretraining_rate: float = 0.05
     rate: float = 0.02
     n_temperatures: int = 100

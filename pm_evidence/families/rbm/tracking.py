@@ -13,8 +13,8 @@ from pm_evidence.core.checks import (
     check_count,
     check_finite,
     check_flag,
-    check_share,
     described,
+    real_number,
     whole_array,
 )
 from pm_evidence.core.exceptions import warn
@@ -30,7 +30,7 @@ __all__ = ["TrackLogZ", "Tracker", "TrainingHistory"]
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
-_MOST_TEMPERATURES, _MOST_CHAINS, _MOST_SWEEPS = 10_000, 10**6, 10**6
+_MOST_TEMPERATURES, _MOST_CHAINS, _MOST_SWEEPS, _MOST_UPDATES = 10_000, 10**6, 10**6, 10**9
 # Sweeps of an initial iteration, of which the second half counts, and the most iterations.
 _INITIAL_SWEEPS, _MOST_ITERATIONS = 50, 100
 # Sweeps after these iterations, of which the second half counts. Fresh temperatures do not suit the
@@ -111,13 +111,16 @@ class TrackLogZ:
         check_count("n_temperatures", self.n_temperatures, 2, _MOST_TEMPERATURES)
         check_count("n_chains", self.n_chains, 2, _MOST_CHAINS)
         check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        if self.alpha != 1.0:
-            check_share("alpha", self.alpha, 0.2)
+        share = real_number(self.alpha)
+        if share is None or not 0.0 < share <= 1.0:
+            raise ValueError(
+                f"alpha must be above 0 and at most 1, got {described(self.alpha)}; try 0.2."
+            )
         check_finite("slope", self.slope, 2.0)
         check_flag("predict", self.predict)
-        check_count("every", self.every, 1)
+        check_count("every", self.every, 1, _MOST_UPDATES)
         if self.patience is not None:
-            check_count("patience", self.patience, 1)
+            check_count("patience", self.patience, 1, _MOST_UPDATES)
         kept = whole_array("keep", self.keep)
         if kept.ndim != 1 or (kept < 0).any() or (kept % self.every).any():
             raise ValueError(
