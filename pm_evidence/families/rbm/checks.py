@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_choice, described, float_array, plain_array
 from pm_evidence.families.rbm.state import Bits
 
-__all__ = ["checked_base", "checked_parameters", "checked_states"]
+__all__ = ["LARGEST", "checked_base", "checked_parameters", "checked_states"]
 
 Floats = NDArray[np.float64]
 
 _BASES = ("auto", "data", "learnt", "uniform")
 _MOST_UNITS = 1_000_000
-_LARGEST = 1e4  # nats; single precision holds the inputs of units to a thousandth
+LARGEST = 1e4  # nats; single precision holds the inputs of units to a thousandth
 
 
 def checked_parameters(
@@ -49,10 +49,10 @@ def checked_parameters(
                 f"({n},), got {values.shape}; transpose W, or pass zeros."
             )
     for name, values in zip(("W", "visible_bias", "hidden_bias"), found, strict=True):
-        if not (np.abs(values) <= _LARGEST).all():
-            wrong = values[~(np.abs(values) <= _LARGEST)][0]
+        if not (np.abs(values) <= LARGEST).all():
+            wrong = values[~(np.abs(values) <= LARGEST)][0]
             raise ValueError(
-                f"{name} must hold finite numbers of at most {_LARGEST:g} nats in size, got "
+                f"{name} must hold finite numbers of at most {LARGEST:g} nats in size, got "
                 f"{wrong}; look for NaN, and for a training run that diverged."
             )
     weights, visible_bias, hidden_bias = found

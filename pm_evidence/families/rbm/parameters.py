@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.families.rbm.checks import LARGEST
 from pm_evidence.families.rbm.target import RBM
 
 __all__ = ["Parameters", "bernoulli"]
@@ -119,12 +120,12 @@ class Parameters:
             own += step * change
 
     def check(self, done: int, learning_rate: float) -> None:
-        """Raise NumericalError if a parameter is not finite."""
-        if not all(np.isfinite(x).all() for x in self.arrays):
+        """Raise NumericalError if a parameter is not finite, or too large for a machine."""
+        if not all((np.abs(x) <= LARGEST).all() for x in self.arrays):
             raise NumericalError(
-                f"learning_rate must be small enough to keep the weights finite, got "
-                f"{learning_rate:g}, with which they are not after {done} updates; pass a smaller "
-                "one."
+                f"learning_rate must be small enough to keep the weights below {LARGEST:g} nats, "
+                f"got {learning_rate:g}, with which they are not after {done} updates; pass a "
+                "smaller one."
             )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Path
+from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.random import streams, uniforms
 from pm_evidence.families.rbm.gibbs import BlockGibbs, log_densities
 from pm_evidence.families.rbm.knots import Machine
@@ -49,8 +50,7 @@ class Ladder:
     def even(cls, n_temperatures: int, slope: float) -> Self:
         """Return even steps, and a prior in proportion to ``exp(slope * beta)``."""
         beta = np.linspace(0.0, 1.0, n_temperatures)
-        weight = np.exp(slope * (beta - 1.0))
-        return cls(beta, np.log(weight / weight.sum()))
+        return cls(beta, slope * beta - log_sum_exp(slope * beta))
 
     def probabilities(self, energy: Floats, log_z: Floats) -> Floats:
         """Return the probabilities of all temperatures given states (Carlson et al., Eq. 7).

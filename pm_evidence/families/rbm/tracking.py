@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 _MOST_TEMPERATURES, _MOST_CHAINS, _MOST_SWEEPS, _MOST_UPDATES = 10_000, 10**6, 10**6, 10**9
+_STEEPEST = 100.0  # slope: temperatures beyond it are hardly visited
 # Sweeps of an initial iteration, of which the second half counts, and the most iterations.
 _INITIAL_SWEEPS, _MOST_ITERATIONS = 50, 100
 # Sweeps after these iterations, of which the second half counts. Fresh temperatures do not suit the
@@ -116,7 +117,10 @@ class TrackLogZ:
             raise ValueError(
                 f"alpha must be above 0 and at most 1, got {described(self.alpha)}; try 0.2."
             )
-        check_finite("slope", self.slope, 2.0)
+        if abs(check_finite("slope", self.slope, 2.0)) > _STEEPEST:
+            raise ValueError(
+                f"slope must lie between -{_STEEPEST:g} and {_STEEPEST:g}, got {self.slope}; try 2."
+            )
         check_flag("predict", self.predict)
         check_count("every", self.every, 1, _MOST_UPDATES)
         if self.patience is not None:

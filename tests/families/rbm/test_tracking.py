@@ -226,6 +226,7 @@ def test_the_first_estimate_is_exact_within_its_error():
         ({"alpha": 0.0}, "alpha must be above 0 and at most 1, got 0.0; try 0.2"),
         ({"alpha": [0.2, 0.3]}, "alpha must be above 0 and at most 1, got"),
         ({"slope": np.nan}, "slope must be a finite number, got nan; try 2"),
+        ({"slope": -1e3}, "slope must lie between -100 and 100, got -1000.0; try 2"),
         ({"predict": 1}, "predict must be True or False, got 1"),
         ({"every": 0}, "every must be a whole number of at least 1, got 0"),
         ({"patience": 0}, "patience must be a whole number of at least 1, got 0"),

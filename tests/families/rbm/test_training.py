@@ -142,6 +142,8 @@ def test_a_learning_rate_that_is_too_large_is_an_error():
     data = np.random.default_rng(1).integers(0, 2, size=(50, 9))
     with pytest.raises(NumericalError, match=r"learning_rate must be small.*got 1e\+39.*smaller"):
         trained(data, 5, n_updates=200, learning_rate=1e39)
+    with pytest.raises(NumericalError, match="keep the weights below 10000 nats, got 100000"):
+        trained(data, 5, n_updates=200, learning_rate=1e5, track=TrackLogZ(n_chains=10))
 
 
 # --- arguments ---
