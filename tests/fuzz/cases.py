@@ -204,6 +204,18 @@ GOOD = {
         pe.VarOpt,
         {"largest_step": 0.5, "pilot_stages": 3, "pilot_paths": 4, "smoothing": 0.1},
     ),
+    "ParallelTempering": (pe.ParallelTempering, {"n_temperatures": 4, "ladders": 4}),
+    "SimulatedTempering": (
+        pe.SimulatedTempering,
+        {
+            "n_temperatures": 4,
+            "chains": 4,
+            "prior": np.ones(4),
+            "start": "annealing",
+            "sweeps": 2,
+            "rounds": 2,
+        },
+    ),
     "SMC": (
         pe.SMC,
         {
