@@ -1,0 +1,207 @@
+"""Figures and tables of docs/carlson2016.md, from the tables of figure1.py to figure4.py.
+
+``python examples/papers/carlson2016/page.py`` writes docs/figures/carlson2016_figure1.png to
+carlson2016_figure4.png, and prints the tables in Markdown. By default it reads the files
+carlson2016_figure1.csv to carlson2016_figure4.csv that lie in docs/figures.
+"""
+
+import argparse
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+
+TABLES = Path(__file__).parents[3] / "docs" / "figures"
+ITERATIONS = (1, 2, 4, 6, 8)
+VARIANTS = {
+    "visible": "probabilities given the visible units",
+    "both": "probabilities given both layers",
+    "visible_counts": "counts, given the visible units",
+    "both_counts": "counts, given both layers",
+}
+MACHINES = {"cd25_500": "500 hidden units", "pcd_100": "100 hidden units"}
+METHODS = {"rts": "RTS", "rts_all": "RTS, nothing discarded", "ais": "AIS", "raise": "RAISE"}
+COLOURS = {
+    **{"RTS": "#d55e00", "TS": "#e69f00", "MBAR": "#333333", "TI-RB": "#0072b2"},
+    **{"TI": "#56b4e9", "TI trapezoid": "#56b4e9", "TI corrected": "#009e73"},
+    **{"TI Riemann": "#cc79a7", "AIS": "#0072b2", "RAISE": "#009e73"},
+    "RTS, nothing discarded": "#e69f00",
+}
+
+
+def tables(folder=TABLES):
+    """Return the tables of the four figures."""
+    return [pd.read_csv(Path(folder) / f"carlson2016_figure{n}.csv") for n in range(1, 5)]
+
+
+def markdown(header, rows):
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def of_iterations(table):
+    """Return log Z at beta = 1 and the deviation of the shares, by iteration."""
+    n = table.k.max()
+    deviation = (np.exp(table.log_share) * n - 1.0).abs()
+    table = table.assign(
+        deviation=deviation.groupby([table.variant, table.iteration]).transform("max")
+    )
+    last = table[table.k == n].set_index(["iteration", "variant"])
+    rows = [
+        [str(i), *(f"{last.log_z[i, v]:.1f} ({last.deviation[i, v]:.2f})" for v in VARIANTS)]
+        for i in sorted(table.iteration.unique())
+    ]
+    return markdown(["iteration", *VARIANTS.values()], rows)
+
+
+def of_mixture(table):
+    """Return the RMSE of all estimators with most samples."""
+    last = table[table.n_samples == table.n_samples.max()].set_index(
+        ["n_temperatures", "estimator"]
+    )
+    names = list(dict.fromkeys(table.estimator))
+    rows = [
+        [str(size), *(f"{last.rmse[size, name]:.3f}" for name in names)]
+        for size in sorted(table.n_temperatures.unique())
+    ]
+    return markdown(["temperatures", *names], rows)
+
+
+def of_methods(table, machine):
+    """Return bias and RMSE of the methods by number of sweeps."""
+    found = table[table.machine == machine].set_index(["sweeps", "method"])
+    rows = []
+    for sweeps in sorted(set(found.index.get_level_values("sweeps"))):
+        cells = [
+            f"{found.bias[sweeps, m]:+.2f}, {found.rmse[sweeps, m]:.2f}"
+            if (sweeps, m) in found.index
+            else ""
+            for m in METHODS
+        ]
+        rows.append([f"{sweeps:,}", *cells])
+    return markdown(["sweeps", *METHODS.values()], rows)
+
+
+def of_temperatures(table):
+    """Return the RMSE of all estimators by number of temperatures."""
+    names = list(dict.fromkeys(table.estimator))
+    found = table.set_index(["n_temperatures", "estimator"])
+    rows = []
+    for size in sorted(table.n_temperatures.unique()):
+        whole = f"{found.whole[size, 'RTS']:.2f} ± {found.whole_mcse[size, 'RTS']:.2f}"
+        rows.append([f"{size:,}", *(f"{found.rmse[size, name]:.3f}" for name in names), whole])
+    return markdown(["temperatures", *names, "RTS from all states"], rows)
+
+
+def draw_iterations(table, plt):
+    """Draw log Z and log shares after some iterations (Figure 1)."""
+    fig, axes = plt.subplots(2, len(VARIANTS), figsize=(14, 6), sharey="row", layout="constrained")
+    colours = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(ITERATIONS)))
+    for (upper, lower), (variant, title) in zip(axes.T, VARIANTS.items(), strict=True):
+        own = table[table.variant == variant]
+        for i, colour in zip(ITERATIONS, colours, strict=True):
+            rows = own[own.iteration == i]
+            upper.plot(rows.k, rows.log_z, color=colour, label=f"iteration {i}")
+            lower.plot(rows.k, rows.log_share, color=colour)
+        upper.plot(rows.k, rows.exact, color="black", linestyle="--", label="exact")
+        n = table.k.max()
+        lower.axhline(-np.log(n), color="black", linestyle="--")
+        upper.set(title=title)
+        lower.set(xlabel="temperature k", ylim=(-30, 1))
+    axes[0, 0].set_ylabel("log Z of temperature k (nats)")
+    axes[1, 0].set_ylabel("log share of temperature k")
+    axes[0, 0].legend(frameon=False)
+    return fig
+
+
+def draw_mixture(table, plt):
+    """Draw the RMSE against the number of samples (Figure 2)."""
+    sizes = sorted(table.n_temperatures.unique())
+    fig, axes = plt.subplots(
+        1,
+        len(sizes),
+        figsize=(4.4 * len(sizes), 4),
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    for axis, size in zip(axes[0], sizes, strict=True):
+        own = table[table.n_temperatures == size]
+        for name in dict.fromkeys(own.estimator):
+            rows = own[own.estimator == name]
+            axis.plot(rows.n_samples, rows.rmse, "o-", color=COLOURS[name], label=name)
+        axis.set(title=f"{size} temperatures", xlabel="number of samples", yscale="log")
+    axes[0, 0].set_ylabel("RMSE of log Z (nats)")
+    axes[0, -1].legend(frameon=False)
+    return fig
+
+
+def draw_methods(table, plt):
+    """Draw mean and RMSE against the number of sweeps (Figure 3)."""
+    names = [name for name in MACHINES if name in set(table.machine)]
+    fig, axes = plt.subplots(
+        1, 2 * len(names), figsize=(8 * len(names), 4), layout="constrained", squeeze=False
+    )
+    for name, (left, right) in zip(names, axes.reshape(-1, 2), strict=True):
+        own = table[table.machine == name]
+        truth = own.truth.iloc[0]
+        left.axhline(truth, color="black", linestyle="--", label=f"true: {truth:.2f}")
+        for method, label in METHODS.items():
+            rows = own[own.method == method]
+            left.plot(rows.sweeps, rows["mean"], "o-", color=COLOURS[label], label=label)
+            right.plot(rows.sweeps, rows.rmse, "o-", color=COLOURS[label], label=label)
+        left.set(title=MACHINES[name], ylabel="mean of the estimates (nats)")
+        right.set(title=MACHINES[name], ylabel="RMSE (nats)", yscale="log")
+        for axis in (left, right):
+            axis.set(xscale="log", xlabel="Gibbs sweeps of each chain")
+        left.legend(frameon=False)
+    return fig
+
+
+def draw_temperatures(table, plt):
+    """Draw the RMSE against the number of temperatures (Figure 4)."""
+    fig, axis = plt.subplots(figsize=(6, 4.2), layout="constrained")
+    for name in dict.fromkeys(table.estimator):
+        rows = table[table.estimator == name]
+        axis.plot(rows.n_temperatures, rows.rmse, "o-", color=COLOURS[name], label=name)
+    axis.set(xscale="log", yscale="log", xlabel="number of temperatures", ylabel="RMSE (nats)")
+    axis.legend(frameon=False)
+    return fig
+
+
+DRAWN = (draw_iterations, draw_mixture, draw_methods, draw_temperatures)
+
+
+def draw(found, folder=TABLES):
+    """Draw the figures and return the paths of their files."""
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    files = []
+    for number, (function, table) in enumerate(zip(DRAWN, found, strict=True), start=1):
+        fig = function(table, plt)
+        files.append(Path(folder) / f"carlson2016_figure{number}.png")
+        fig.savefig(files[-1], dpi=80)
+        plt.close(fig)
+    return files
+
+
+def texts(found):
+    """Return the tables of the page in Markdown."""
+    first, second, third, fourth = found
+    return [
+        of_iterations(first),
+        of_mixture(second),
+        *(of_methods(third, name) for name in MACHINES),
+        of_temperatures(fourth),
+    ]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the csv files")
+    results = tables(parser.parse_args().tables)
+    print(*draw(results), sep="\n")
+    print(*texts(results), sep="\n\n")
