@@ -78,13 +78,18 @@ def sample_evidence(
     method : str or sampler
         ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed importance
         sampling with independent paths, forward and reverse), ``"aisel"`` (annealed importance
-        sampling with an estimated likelihood), or a sampler with its own options, such as
-        ``pe.SMC(islands=32)``. ``"auto"`` is ``"aisel"`` for models with a `pe.StateSpace` or
-        `pe.RandomEffects`, ``"smc"`` for all other models, and ``"ais"`` for native targets.
+        sampling with an estimated likelihood), ``"parallel_tempering"`` or
+        ``"simulated_tempering"`` (chains that move between temperatures), or a sampler with its own
+        options, such as ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``"auto"``
+        is ``"aisel"`` for models with a `pe.StateSpace` or `pe.RandomEffects`, ``"smc"`` for all
+        other models, and ``"ais"`` for native targets.
     draws : int, optional
         How many posterior draws, or paths in each direction, the first round makes in all: 3,200
-        by default for SMC (200 on each of 16 islands), 1,000 for AIS and AISEL. With islands each
-        makes at least two chains (20 draws for the default of ``pe.SMC``).
+        by default for SMC (200 on each of 16 islands), 1,000 for AIS and AISEL, 16,000 for parallel
+        tempering (500 on each of 32 ladders), 8,000 for simulated tempering. With islands each
+        makes at least two chains (20 draws for the default of ``pe.SMC``), and each ladder at least
+        two draws. Very long runs of tempering record one iteration of several, so that the
+        posterior has fewer draws.
     schedule : str, schedule or array_like
         ``"adaptive"``; ``"linear"``, ``"sm08"``, ``"gms13"`` or ``"varopt"`` with the ``n_stages``
         of the sampler; a schedule with its own options, such as ``pe.VarOpt(largest_step=0.01)``;
@@ -99,7 +104,8 @@ def sample_evidence(
         The family of densities between reference and target. ``"geometric"`` raises the likelihood
         to the power beta; it is the only one for models. Lattices also have ``"detour"``, and
         restricted Boltzmann machines and `Gaussian` ``"moment_average"``; an object such as
-        ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path.
+        ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path,
+        and ``"geometric"`` for tempering, which needs a log density that is linear in beta.
     potentials : {"likelihood", "prior"}
         Whether a ``pm.Potential`` counts as data, or as a part of the prior: then its normalising
         constant is estimated by a second run and taken off, with its error.

@@ -83,9 +83,10 @@ def summary(
     -----
     ``arviz.summary`` treats every chain as a time series. The draws of this package do not form
     time series: draws of one island share ancestors, and draws of independent paths were resampled
-    by their weights. ``sample_stats["origin"]`` holds the island, path or draw of the fitted
-    density that each draw comes from, and the attribute ``drawn_from`` of ``posterior`` tells which
-    of the three it is. Draws of different origin are independent. Therefore the variance of a mean
+    by their weights. Draws of a tempered chain do, but chains of a ladder exchange them.
+    ``sample_stats["origin"]`` holds the island, path, ladder or draw of the fitted density that
+    each draw comes from, and the attribute ``drawn_from`` of ``posterior`` tells which of these it
+    is. Draws of different origin are independent. Therefore the variance of a mean
     is the sum over origins of the squared sum of the deviations ``(x - mean) / n`` of their draws,
     times ``k / (k - 1)`` for ``k`` origins: the variance of a ratio estimate from ``k`` clusters.
     Draws count as often as they were resampled, and so do islands. The error of ``sd`` follows by
