@@ -234,6 +234,7 @@ def test_posterior_draws(method):
     assert float(az.rhat(dt)["x"].max()) < 1.1
 
 
+@pytest.mark.slow
 @both
 def test_errors_of_posterior_means_cover(method):
     """Of 20 runs, 1 is expected to miss by two errors: 7 or more have a chance of 5e-5."""
