@@ -34,7 +34,7 @@ def test_no_two_names_are_the_same_text():
 
 def test_old_files_say_the_names_that_they_were_written_with():
     """A name that changes makes files of earlier versions unreadable: raise the version with it."""
-    assert schema.SCHEMA_VERSION == "3"
+    assert schema.SCHEMA_VERSION == "4"
     assert (schema.SCHEMA, schema.RECOMMENDED, Role.FORWARD, Role.REVERSE, schema.ORIGIN) == (
         "schema_version",
         "recommended",
@@ -42,3 +42,9 @@ def test_old_files_say_the_names_that_they_were_written_with():
         "reverse",
         "reverse_path_origin",
     )
+    assert (
+        schema.TEMPERED,
+        schema.TEMPERED_STATE,
+        schema.TEMPERED_CHAIN,
+        schema.TEMPERED_BLOCK,
+    ) == ("tempered", "tempered_state", "tempered_chain", "tempered_block")
