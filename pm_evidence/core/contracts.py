@@ -294,8 +294,8 @@ class AnnealingSetup:
         Share of the stages of a learnt schedule that are spread evenly in beta, from 0 to 1, if
         there is no pilot.
     most_draws : int, optional
-        Number of draws at which a run ends that aims at the default error. None for ten times the
-        draws of the first round.
+        Number of paths at which annealing ends that aims at the default error. None for ten times
+        the draws of the first round.
     facts : mapping
         Facts about the target that estimators read from the record: ``estimated_likelihood`` is
         true if the likelihood is estimated.

@@ -99,7 +99,8 @@ class Run:
             record = self._bridged(record, bridging)
             found = estimates(record)
             done, elapsed = self._grown(record, done), time.perf_counter() - started
-            draws, reason = self._more(found[0], done, elapsed, setup.most_draws)
+            most = None if record.tempered else setup.most_draws
+            draws, reason = self._more(found[0], done, elapsed, most)
             if not draws:
                 break
             number += 1

@@ -1,8 +1,11 @@
 """How machines are annealed by default."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+import pm_evidence as pe
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.metropolis import UnitMetropolis
 from pm_evidence.families.rbm.setup import learnt_rates, rbm_setup, smoothed
@@ -43,3 +46,16 @@ def test_learnt_rates_are_near_those_of_the_machine():
 def test_rates_are_never_certain():
     rates = smoothed(np.array([0.0, 0.5, 1.0]))
     assert 0.0 < rates[0] < 0.05 and rates[1] == 0.5 and rates[2] == pytest.approx(1 - rates[0])
+
+
+def test_a_default_run_ends_at_a_number_of_paths(monkeypatch):
+    """Large machines would otherwise take a quarter of an hour, unless more is asked for."""
+    monkeypatch.setattr("pm_evidence.families.rbm.setup._MOST_DRAWS", 40)
+    machine = pe.RBM(*sine_rbm(16, 12), base="uniform")
+    options = {"method": pe.AIS(n_stages=5), "random_seed": 1, "progressbar": False, "draws": 20}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)
+        short = pe.sample_evidence(machine, **options)
+        longer = pe.sample_evidence(machine, **options, max_draws=60)
+    assert short["work"].sizes["forward_path"] == 40
+    assert longer["work"].sizes["forward_path"] == 60
