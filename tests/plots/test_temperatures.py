@@ -38,7 +38,8 @@ def run_of(*chains, **info):
         BlockRecord(i, np.ones(2), StageTrace(ones, ones, ones, ones), tempered=each)
         for i, each in enumerate(chains)
     ]
-    record = RunRecord("parallel_tempering", BETA, {Role.FORWARD: blocks}, info=info)
+    facts = {"ladders": sum(len(np.unique(each.ladder)) for each in chains), **info}
+    record = RunRecord("parallel_tempering", BETA, {Role.FORWARD: blocks}, info=facts)
     return to_datatree(
         record,
         (BAR,),
