@@ -2,7 +2,8 @@
 
 ``python examples/papers/carlson2016/page.py`` writes docs/figures/carlson2016_figure1.png to
 carlson2016_figure4.png, and prints the tables in Markdown. By default it reads the files
-carlson2016_figure1.csv to carlson2016_figure4.csv that lie in docs/figures.
+carlson2016_figure1.csv to carlson2016_figure4.csv that lie in docs/figures. A figure whose file is
+not there is left out, and so is a machine of Figure 3 that has not been run.
 """
 
 import argparse
@@ -31,8 +32,9 @@ COLOURS = {
 
 
 def tables(folder=TABLES):
-    """Return the tables of the four figures."""
-    return [pd.read_csv(Path(folder) / f"carlson2016_figure{n}.csv") for n in range(1, 5)]
+    """Return the tables of the figures that have one, by number."""
+    files = {n: Path(folder) / f"carlson2016_figure{n}.csv" for n in range(1, 5)}
+    return {n: pd.read_csv(file) for n, file in files.items() if file.is_file()}
 
 
 def markdown(header, rows):
@@ -171,7 +173,7 @@ def draw_temperatures(table, plt):
     return fig
 
 
-DRAWN = (draw_iterations, draw_mixture, draw_methods, draw_temperatures)
+DRAWN = {1: draw_iterations, 2: draw_mixture, 3: draw_methods, 4: draw_temperatures}
 
 
 def draw(found, folder=TABLES):
@@ -180,8 +182,8 @@ def draw(found, folder=TABLES):
     from matplotlib import pyplot as plt
 
     files = []
-    for number, (function, table) in enumerate(zip(DRAWN, found, strict=True), start=1):
-        fig = function(table, plt)
+    for number, table in found.items():
+        fig = DRAWN[number](table, plt)
         files.append(Path(folder) / f"carlson2016_figure{number}.png")
         fig.savefig(files[-1], dpi=80)
         plt.close(fig)
@@ -190,13 +192,12 @@ def draw(found, folder=TABLES):
 
 def texts(found):
     """Return the tables of the page in Markdown."""
-    first, second, third, fourth = found
-    return [
-        of_iterations(first),
-        of_mixture(second),
-        *(of_methods(third, name) for name in MACHINES),
-        of_temperatures(fourth),
-    ]
+    makers = {1: of_iterations, 2: of_mixture, 4: of_temperatures}
+    made = [makers[number](table) for number, table in found.items() if number in makers]
+    if 3 in found:
+        names = [name for name in MACHINES if name in set(found[3].machine)]
+        made += [of_methods(found[3], name) for name in names]
+    return made
 
 
 if __name__ == "__main__":
