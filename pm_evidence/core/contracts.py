@@ -19,6 +19,7 @@ __all__ = [
     "AnnealingSetup",
     "BatchedKernel",
     "Bridgeable",
+    "Growing",
     "HasPosterior",
     "Kernel",
     "MoveInfo",
@@ -106,6 +107,18 @@ class HasPosterior(Protocol):
 
     def posterior(self) -> Any:
         """Return the density (see ``paths.posterior``), or None if it cannot be evaluated so."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A path whose states grow: see ``paths.growing.GrowingPath``."""
+
+    def reached(self, state: Any, beta: float, streams: Streams) -> Any:
+        """Return the population with what the density at ``beta`` needs and it does not have yet.
+
+        Member ``i`` draws from ``streams[i]`` only.
+        """
         ...
 
 
@@ -285,6 +298,9 @@ class AnnealingSetup:
     n_stages : int, optional
         Number of stages for independent paths whose kernels are not tunable. In this case there is
         no pilot, and a trial run finds the schedule. None if a pilot finds it.
+    stepwise : bool
+        Whether densities are defined only at the ends of ``n_stages`` equal steps, as on a path
+        whose states grow. The schedule then consists of these steps.
     starts : callable, optional
         Returns ``n`` states near the target for reverse paths to relax from, given ``n`` and a
         generator. None if they come from islands of sequential Monte Carlo.
@@ -305,6 +321,7 @@ class AnnealingSetup:
     kernel: Kernel
     n_pilot: int = 0
     n_stages: int | None = None
+    stepwise: bool = False
     starts: Callable[[int, np.random.Generator], NDArray[Any]] | None = None
     n_paths: int = 128
     even_share: float = 0.1

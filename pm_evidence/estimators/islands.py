@@ -158,7 +158,13 @@ def _within(alone: LogEvidence) -> LogEvidence:
 
 
 def integrated(record: RunRecord) -> list[LogEvidence]:
-    """Return the power-posterior estimate; no estimate if a population has no finite energy."""
+    """Return the power-posterior estimate.
+
+    There is none if a population has no finite energy, or if the path has no densities between its
+    steps, so that there is no derivative to integrate.
+    """
+    if record.info.get("stepwise"):
+        return []
     rows = [
         (np.append(block.trace.energy_mean, mean), np.append(block.trace.energy_var, var))
         for block in record.of(Role.FORWARD)

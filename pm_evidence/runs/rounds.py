@@ -22,7 +22,7 @@ from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.limits import ONE_ROUND, Limits
 from pm_evidence.samplers.bridging import Bridging
-from pm_evidence.samplers.planning import ADAPTIVE, Schedule
+from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.samplers.sampler import RunContext, Sampler
 from pm_evidence.samplers.trace import kernel_settings
@@ -86,7 +86,8 @@ class Run:
             Where reverse paths start; found by the sampler if left out.
         """
         started = time.perf_counter()
-        plans = self.schedule.plan(setup, self.sampler, self.size, self.seed, display.pilot)
+        schedule = within_steps(self.schedule, setup)
+        plans = schedule.plan(setup, self.sampler, self.size, self.seed, display.pilot)
         context = RunContext(setup, *plans, self.size, self.seed, starts, self._shown_on(display))
         context = self.sampler.prepared(context)
         planned = time.perf_counter()
@@ -147,6 +148,7 @@ class Run:
             info={
                 "reverse_start": context.starts.kind if context.starts else kind,
                 **context.setup.facts,
+                **({"stepwise": True} if context.setup.stepwise else {}),
                 **used.facts(),
             },
         )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel, MoveInfo, Path
+from pm_evidence.core.contracts import Growing, Kernel, MoveInfo, Path
 
 __all__ = ["grow_chains", "summed"]
 
@@ -45,6 +45,8 @@ def grow_chains(
     info : MoveInfo
         Report of all moves together.
     """
+    if isinstance(path, Growing):
+        start = path.reached(start, beta, streams)
     states, infos = [start], []
     for _ in range(max(length - 1, 1)):
         state, info = kernel.advance(path, states[-1], beta, streams)

@@ -30,6 +30,7 @@ __all__ = [
     "stages_of",
     "trial_of",
     "untuned",
+    "within_steps",
 ]
 
 Floats = NDArray[np.float64]
@@ -191,6 +192,38 @@ class SM08:
         """Return the plan of a pilot, and the one that blocks follow; see ``Schedule``."""
         fixed = FixedSchedule(sm08(stages_of(setup, sampler)), "sm08")
         return fixed.plan(setup, sampler, size, seed, report)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of a path that has densities at their ends only."""
+
+    def plan(
+        self, setup: AnnealingSetup, sampler: Sampler, size: int, seed: int, report: Report
+    ) -> tuple[Plan, Plan]:
+        """Return one plan twice; see ``Schedule``."""
+        assert setup.n_stages is not None
+        plan = untuned(setup, linear(setup.n_stages))
+        plan = replace(plan, schedule=UsedSchedule(plan.beta, "steps"))
+        return plan, plan
+
+
+def within_steps(schedule: Schedule, setup: AnnealingSetup) -> Schedule:
+    """Return the schedule of a path: its own steps if it has densities at their ends only.
+
+    Raises
+    ------
+    ValueError
+        If the user asks for another schedule along such a path.
+    """
+    if not setup.stepwise:
+        return schedule
+    if isinstance(schedule, AdaptiveSchedule | Linear):
+        return _Steps()
+    raise ValueError(
+        f"schedule must be left out where states grow, here by {setup.n_stages} steps that cannot "
+        f"be divided, got {type(schedule).__name__}; leave it out, or choose another path."
+    )
 
 
 def stages_of(setup: AnnealingSetup, sampler: Sampler) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.contracts import Bridgeable, Growing, Kernel, MoveInfo, Path, Plan
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
@@ -140,7 +140,7 @@ class SMC(Annealer):
                 state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
                 carried = np.zeros(n)
             tracer.add(beta, energy, ratio, info, log_z, before)
-            visited.append(_some(state, 2 * tracer.n_stages <= plan.n_stages, rng))
+            visited += _some(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
         bridge = _bridge(path, plan.fit, state, rng) if ended else None
@@ -189,11 +189,12 @@ def _bridge(
     return path.bridge_work(fit, state, len(state), rng)
 
 
-def _some(state: Any, early: bool, rng: np.random.Generator) -> NDArray[Any]:
-    """Return a few states of a stage, for a survey."""
-    return state.take(
-        rng.integers(len(state), size=_VISITED if early else _VISITED_LATER)
-    ).to_draws()
+def _some(path: Path, state: Any, early: bool, rng: np.random.Generator) -> list[NDArray[Any]]:
+    """Return a few states of a stage, for a survey; none of states that grow."""
+    if isinstance(path, Growing):
+        return []
+    index = rng.integers(len(state), size=_VISITED if early else _VISITED_LATER)
+    return [state.take(index).to_draws()]
 
 
 def _variance_of_mean(log_weight: NDArray[np.float64], n_units: int) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel, MoveInfo, Path, PerMemberKernel, Plan
+from pm_evidence.core.contracts import Growing, Kernel, MoveInfo, Path, PerMemberKernel, Plan
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import streams
 from pm_evidence.core.records import StageTrace, TemperedChains
@@ -283,6 +283,12 @@ def check_linear(path: Path, state: Any) -> None:
     state : State
         A population on which this is tested.
     """
+    if isinstance(path, Growing):
+        raise ValueError(
+            "method must not be tempering along a path whose states grow, got a "
+            f"{type(path).__name__}, which has no densities between its steps; use method='ais' "
+            "or 'arm', or another path."
+        )
     energy = path.energy(state, 0.0)
     finite = np.isfinite(energy)
     others = (path.energy(state, 0.37), path.energy(state, 1.0), -path.log_ratio(state, 0.0, 1.0))

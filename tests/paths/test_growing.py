@@ -1,0 +1,89 @@
+"""Paths whose states grow."""
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.contracts import Growing
+from pm_evidence.core.random import streams
+from pm_evidence.paths.growing import GrowingPath
+from tests.paths.chain import ChainPath, chain
+
+
+def run(target, method, **options):
+    options = {"draws": 1600, "target_mcse": None, "random_seed": 1, "progressbar": False} | options
+    return pe.sample_evidence(target, method=method, **options)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pe.AIS(), pe.SMC(), pe.SMC(chain_length=1, resampling="residual", resample_below=0.9)],
+    ids=["ais", "waste_free", "resample_move"],
+)
+def test_evidence_is_exact(method):
+    """Weights, extensions or their reversal are wrong otherwise."""
+    target = chain()
+    found = pe.log_evidence(run(target, method))
+    assert found.status == "ok"
+    assert found.mcse < 0.03
+    assert abs(found.value - target.log_z) < 4.0 * found.mcse
+
+
+def test_both_directions_agree():
+    """Reverse paths would not be the time reversal of forward ones."""
+    target = chain()
+    dt = run(target, pe.AIS())
+    found = pe.estimate(dt, estimators=["jarzynski", "jarzynski_reverse"])
+    forward, reverse = found["jarzynski"], found["jarzynski_reverse"]
+    assert abs(forward.value - target.log_z) < 4.0 * forward.mcse
+    assert abs(reverse.value - target.log_z) < 4.0 * reverse.mcse
+
+
+def test_there_is_no_thermodynamic_integration():
+    """An integral over densities that do not exist would be reported."""
+    found = run(chain(), "smc")["log_evidence"].estimator.values
+    assert "power_posterior" not in found
+
+
+def test_a_step_is_undone():
+    """A state that is extended and shrunk would not be the one before."""
+    path = ChainPath(chain())
+    assert isinstance(path, Growing)
+    assert isinstance(path, GrowingPath)
+    state = path.draw(5, np.random.SeedSequence(1))
+    chains = streams(np.random.SeedSequence(2), 5)
+    one = path.reached(state, 1.0 / 12.0, chains)
+    assert one.step == 1
+    assert path.reached(one, 1.0 / 12.0, chains) is one
+    two = path.extended(one, chains)
+    assert np.array_equal(path.shrunk(two).to_draws(), one.to_draws())
+    assert np.array_equal(path.log_ratio(one, 1 / 12, 2 / 12), -path.log_ratio(one, 2 / 12, 1 / 12))
+
+
+def test_steps_cannot_be_left_out():
+    """Weights of states that lack variables would be computed."""
+    path = ChainPath(chain())
+    state = path.draw(5, np.random.SeedSequence(1))
+    with pytest.raises(ValueError, match="states at step 0 of 12 must go one step at a time"):
+        path.log_ratio(state, 0.0, 1.0)
+
+
+def test_energy_at_the_end_is_zero():
+    """There is no step after the last one, and diagnostics would look for it."""
+    path = ChainPath(chain())
+    state = path.at(np.ones((3, 12)))
+    assert np.array_equal(path.energy(state, 1.0), np.zeros(3))
+    assert np.array_equal(path.order(state), np.arange(3))
+
+
+@pytest.mark.parametrize("schedule", ["sm08", "varopt", [0.0, 0.5, 1.0]])
+def test_other_schedules_are_refused(schedule):
+    """A schedule between the steps would ask for densities that do not exist."""
+    with pytest.raises(ValueError, match="schedule must be left out where states grow"):
+        run(chain(), "smc", schedule=schedule)
+
+
+def test_tempering_is_refused():
+    """Chains would change to temperatures that have no density."""
+    with pytest.raises(ValueError, match="method must not be tempering along a path whose states"):
+        run(chain(), "parallel_tempering")
