@@ -45,9 +45,11 @@ from pm_evidence.results import (
 )
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.arm import ARM
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
 from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.planning import SM08, Linear
+from pm_evidence.samplers.resample_move import ResampleMove
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
@@ -56,6 +58,7 @@ from pm_evidence.targets.estimated.state_space.api import StateSpace
 __all__ = [
     "AIS",
     "AISEL",
+    "ARM",
     "GMS13",
     "HMC",
     "RBM",
@@ -80,6 +83,7 @@ __all__ = [
     "RaiseLikelihood",
     "RandomEffects",
     "RandomWalk",
+    "ResampleMove",
     "SimulatedTempering",
     "StateSpace",
     "TrackLogZ",

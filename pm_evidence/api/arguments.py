@@ -22,9 +22,11 @@ from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
+from pm_evidence.samplers.arm import ARM
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
 from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.planning import ADAPTIVE, SM08, FixedSchedule, Linear, Schedule
+from pm_evidence.samplers.resample_move import ResampleMove
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
@@ -52,6 +54,8 @@ _SAMPLERS: dict[str, type[Any]] = {
     "smc": SMC,
     "ais": AIS,
     "aisel": AISEL,
+    "resample_move": ResampleMove,
+    "arm": ARM,
     "simulated_tempering": SimulatedTempering,
     "parallel_tempering": ParallelTempering,
 }

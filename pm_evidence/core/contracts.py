@@ -26,6 +26,7 @@ __all__ = [
     "Path",
     "PerMemberKernel",
     "Plan",
+    "Reseedable",
     "StageBatch",
     "State",
     "Target",
@@ -119,6 +120,23 @@ class Growing(Protocol):
 
         Member ``i`` draws from ``streams[i]`` only.
         """
+        ...
+
+
+@runtime_checkable
+class Reseedable(Protocol):
+    """A path that can make independent states at every ``beta``; see ``samplers.arm``.
+
+    Attributes
+    ----------
+    can_reseed : bool
+        Whether it has what it makes them from, such as data.
+    """
+
+    can_reseed: bool
+
+    def reseeded(self, n: int, beta: float, n_moves: int, seed: np.random.SeedSequence) -> Any:
+        """Return ``n`` independent states that ``n_moves`` moves have brought to ``beta``."""
         ...
 
 
@@ -267,6 +285,8 @@ class Plan:
         How the inverse temperatures were found; None if a user gave them.
     path_variance : PathVariance, optional
         Variance of the energy along the path, as the pilot found it.
+    shares : ndarray, shape (n_stages,), optional
+        Number of particles of each stage relative to their mean; equal if left out.
     """
 
     beta: Floats
@@ -276,6 +296,7 @@ class Plan:
     n_evaluations: int = 0
     schedule: UsedSchedule | None = None
     path_variance: PathVariance | None = None
+    shares: Floats | None = None
 
     @property
     def n_stages(self) -> int:

@@ -143,6 +143,8 @@ class StageTrace:
         population (0 to 1). Paths accumulate weights from their start, so that on reverse paths
         this is the share at ``beta[k]``; populations accumulate them from the last resampling. NaN
         if left out.
+    particles : ndarray, optional
+        Number of particles whose weights entered the estimate of the stage. NaN if left out.
 
     Notes
     -----
@@ -155,10 +157,12 @@ class StageTrace:
     ess: Floats
     acceptance: Floats
     path_ess: Floats = None  # type: ignore[assignment]
+    particles: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.path_ess is None:
-            object.__setattr__(self, "path_ess", np.full(np.shape(self.ess), np.nan))
+        for name in ("path_ess", "particles"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.full(np.shape(self.ess), np.nan))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from pm_evidence.estimators.rts import rts, rts_curve, ts
 from pm_evidence.estimators.rts_combined import rts_combined, rts_combined_curve
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.ti import ti, ti_rb
+from pm_evidence.schedules.allocation import optimal_allocation
 
 __all__ = [
     "bar",
@@ -49,6 +50,7 @@ __all__ = [
     "mbar_curve",
     "multistate",
     "multistate_curve",
+    "optimal_allocation",
     "power_posterior",
     "recommend",
     "rts",

@@ -30,8 +30,12 @@ class NativeTarget(ABC):
     n_dim : int
         Number of coordinates of a state.
     method : str
-        Method that ``method="auto"`` stands for, ``"ais"`` or ``"smc"``. The default is ``"ais"``,
-        because native kernels are so fast that resampling would take longer than the moves.
+        Method that ``method="auto"`` stands for, such as ``"ais"`` or ``"smc"``. The default is
+        ``"ais"``, because native kernels are so fast that resampling would take longer than the
+        moves.
+    growing_path : str
+        Name of the path that ``path="auto"`` stands for in resample-move; the default is the usual
+        path.
     log_prior_mass : float
         Log of the mass of the reference within the constraints, in nats.
     variables : tuple of str
@@ -47,6 +51,7 @@ class NativeTarget(ABC):
 
     n_dim: int
     method: ClassVar[str] = "ais"
+    growing_path: ClassVar[str] = "auto"
     log_prior_mass: float = 0.0
     variables: tuple[str, ...] = ("x",)
 
@@ -167,6 +172,6 @@ def checked_native(target: Any) -> NativeTarget:
             "pe.NativeTarget, and define what has no default there."
         )
     check_count("target.n_dim", target.n_dim, 1)
-    check_choice("target.method", target.method, ("ais", "smc"))
+    check_choice("target.method", target.method, ("ais", "smc", "resample_move", "arm"))
     checked: NativeTarget = target
     return checked

@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
+from pm_evidence.estimators.allocation import allocation_of
 from pm_evidence.results import schema
 from pm_evidence.results.tempered_groups import tempered_variables
 
@@ -99,9 +100,10 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
     for name, units in schema.TRACE_UNITS.items():
         values = np.stack([trace[name] for trace in traces])
-        if name == schema.PATH_ESS and np.isnan(values).all():
+        if name in schema.OPTIONAL_TRACES and np.isnan(values).all():
             continue
         variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
+    variables |= _allocation(record)
     ends = np.array([np.mean([item.end[0] for item in blocks]) for blocks in directions.values()])
     if np.isfinite(ends).any():
         variables[schema.ENERGY_END] = (schema.DIRECTION, ends, {"units": schema.NATS})
@@ -119,6 +121,16 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         schema.DIRECTION: np.array(list(directions), dtype=np.str_),
     }
     return xr.Dataset(variables, coords=coords)
+
+
+def _allocation(record: RunRecord) -> dict[str, Any]:
+    """Return the best number of particles at each stage, if the run counted its particles."""
+    found = allocation_of(record)
+    if found is None:
+        return {}
+    spent, best = found
+    variances = {schema.VARIANCE_SPENT: spent.variance, schema.VARIANCE_LEAST: best.variance}
+    return {schema.PARTICLES_OPTIMAL: (schema.STAGE, best.particles, variances)}
 
 
 def _average_trace(
@@ -148,7 +160,7 @@ def _block_traces(role: Role, blocks: Sequence[BlockRecord], stage: str) -> dict
     variables: dict[str, Any] = {}
     for name, units in schema.TRACE_UNITS.items():
         rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
-        if name == schema.PATH_ESS and np.isnan(rows).all():
+        if name in schema.OPTIONAL_TRACES and np.isnan(rows).all():
             continue
         variables[f"{role}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
     for side, name in enumerate(("energy_mean", "energy_var")):

@@ -261,7 +261,7 @@ class _Reader:
         """Return the diagnostics of all blocks of a role, each ``(n_blocks, n_stages)``."""
         dims, found = (f"{role}_block", schema.stage_of(role)), {}
         for name in schema.TRACE_UNITS:
-            if name != schema.PATH_ESS or f"{role}_{name}" in self.annealing:
+            if name not in schema.OPTIONAL_TRACES or f"{role}_{name}" in self.annealing:
                 found[name] = self.of_annealing(f"{role}_{name}", *dims)
             else:  # a block without it, or a file of an earlier version
                 found[name] = np.full(found["ess"].shape, np.nan)

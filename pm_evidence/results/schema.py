@@ -30,7 +30,10 @@ __all__ = [
     "METHOD",
     "NATS",
     "OBSERVED_DATA",
+    "OPTIONAL_TRACES",
     "ORIGIN",
+    "PARTICLES",
+    "PARTICLES_OPTIMAL",
     "PATH_ESS",
     "POSTERIOR",
     "RANDOM_SEED",
@@ -45,13 +48,16 @@ __all__ = [
     "TEMPERED_CHAIN",
     "TEMPERED_STATE",
     "TRACE_UNITS",
+    "VARIANCE_LEAST",
+    "VARIANCE_SPENT",
     "WORK",
     "stage_of",
 ]
 
 # 2 adds the trace of each block and the origin of each posterior draw; 3 adds ``path_ess`` and the
-# facts of the schedule; 4 adds tempered chains. Names of earlier versions are unchanged.
-SCHEMA_VERSION = "4"
+# facts of the schedule; 4 adds tempered chains; 5 adds ``particles``. Names of earlier versions are
+# unchanged.
+SCHEMA_VERSION = "5"
 FIRST_WITH_RECORDS = 2
 INFERENCE_LIBRARY = "pm_evidence"
 
@@ -98,9 +104,15 @@ TRACE_UNITS = {
     "ess": "share",
     "acceptance": "share",
     "path_ess": "share",
+    "particles": "particles",
 }
-# The diagnostic that is left out where no block has it.
-PATH_ESS = "path_ess"
+# Diagnostics that are left out where no block has them.
+PATH_ESS, PARTICLES = "path_ess", "particles"
+OPTIONAL_TRACES = (PATH_ESS, PARTICLES)
+# Particles of each stage for which the variance of log Z would be least, beside ``particles``, and
+# attributes of that variable: the variance with the particles that there were, and the least one.
+PARTICLES_OPTIMAL = "particles_optimal"
+VARIANCE_SPENT, VARIANCE_LEAST = "variance", "least_variance"
 # Mean energy of the populations at the end of the path, where blocks are populations.
 ENERGY_END = "energy_end"
 # Prefix of the kernel's settings in ``annealing``, which keeps them apart from the diagnostics.

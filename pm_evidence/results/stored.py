@@ -31,6 +31,8 @@ _OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     schema.ANNEALING: {
         schema.ENERGY_END: (schema.DIRECTION,),
         schema.PATH_ESS: _PER_STAGE,
+        schema.PARTICLES: _PER_STAGE,
+        schema.PARTICLES_OPTIMAL: (schema.STAGE,),
     },
     schema.WORK: {Role.REVERSE.value: (f"{Role.REVERSE}_path",)},
 }

@@ -18,7 +18,7 @@ from pm_evidence.samplers.sampler import Annealer, RunContext
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.trace import Tracer
 
-__all__ = ["SMC"]
+__all__ = ["SMC", "bridge_of", "some_of"]
 
 # Number of states of every stage that are kept for a survey of the posterior: more of early
 # stages, from which modes can be reached that later stages have lost.
@@ -140,10 +140,10 @@ class SMC(Annealer):
                 state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
                 carried = np.zeros(n)
             tracer.add(beta, energy, ratio, info, log_z, before)
-            visited += _some(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
+            visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
         ended = np.isfinite(log_z)
         energy = path.energy(state, 1.0)
-        bridge = _bridge(path, plan.fit, state, rng) if ended else None
+        bridge = bridge_of(path, plan.fit, state, rng) if ended else None
         return BlockRecord(
             block=block,
             work=np.array([-log_z]),
@@ -180,7 +180,7 @@ class SMC(Annealer):
         return grow_chains(path, kernel, state.take(chosen), beta, self.chain_length, chains)
 
 
-def _bridge(
+def bridge_of(
     path: Path, fit: Any, state: Any, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Return the work between the pilot's fit and the target, or None if there is no fit."""
@@ -189,7 +189,7 @@ def _bridge(
     return path.bridge_work(fit, state, len(state), rng)
 
 
-def _some(path: Path, state: Any, early: bool, rng: np.random.Generator) -> list[NDArray[Any]]:
+def some_of(path: Path, state: Any, early: bool, rng: np.random.Generator) -> list[NDArray[Any]]:
     """Return a few states of a stage, for a survey; none of states that grow."""
     if isinstance(path, Growing):
         return []

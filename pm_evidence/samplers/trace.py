@@ -47,6 +47,8 @@ class Tracer:
         info: MoveInfo,
         log_z: float,
         carried: Floats | None = None,
+        *,
+        counted: bool = False,
     ) -> None:
         """Record a stage that ended at ``beta``.
 
@@ -64,18 +66,24 @@ class Tracer:
             Estimate of the log evidence so far.
         carried : ndarray, shape (n,), optional
             Log weights with which particles enter the stage; None means equal weights.
+        counted : bool
+            Whether to record the number of particles.
         """
         shares = np.full((2, 1), ess_share(log_weight))
+        particles = len(log_weight) if counted else np.nan
         rate = np.array([info.acceptance])
         batch = StageBatch(None, None, None, rate, info.n_evaluations, info.n_nan)
-        if carried is not None and carried.any():
-            mean = np.average(energy, weights=normalised(carried))
-            var = np.average((energy - mean) ** 2, weights=normalised(carried))
+        if carried is not None and np.ptp(carried) > 0.0:
+            weight = normalised(carried)
+            mean = np.average(energy, weights=weight)
+            var = np.average((energy - mean) ** 2, weights=weight)
             found = np.array([mean]), np.array([var])
+            ratio = np.exp(log_weight - log_weight.max())
+            shares[0] = (weight @ ratio) ** 2 / (weight @ ratio**2)
             shares[1] = ess_share(carried + log_weight)
         else:
             found = moments(energy[None])
-        self._write(np.array([beta]), found, shares, batch, log_z)
+        self._write(np.array([beta]), found, shares, batch, log_z, particles)
 
     def add_many(
         self, beta: Floats, energy: Floats, shares: Floats, batch: StageBatch, log_z: float
@@ -94,9 +102,11 @@ class Tracer:
         shares: Floats,
         batch: StageBatch,
         log_z: float,
+        particles: float = np.nan,
     ) -> None:
         (mean, var), (ess, path_ess) = mean_and_var, shares
-        self._rows.extend(zip(mean, var, ess, batch.acceptance, path_ess, strict=True))
+        counts = np.full(len(mean), particles)
+        self._rows.extend(zip(mean, var, ess, batch.acceptance, path_ess, counts, strict=True))
         self.n_evaluations += batch.n_evaluations
         self.n_nan += batch.n_nan
         at, acceptance = float(beta[-1]), float(batch.acceptance[-1])
@@ -107,7 +117,7 @@ class Tracer:
 
         Stages are counted from the reference, also if the block ran ``backwards``.
         """
-        columns = np.full((5, n_stages), np.nan)
+        columns = np.full((6, n_stages), np.nan)
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
         return StageTrace(*(columns[:, ::-1] if backwards else columns))

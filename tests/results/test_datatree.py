@@ -121,7 +121,7 @@ def test_attributes_say_where_the_evidence_comes_from():
     assert resolve_seed(attrs["random_seed"]) == 2**100 + 1
     assert attrs["pymc_version"] == "6.4.0"
     assert attrs["fingerprint"] == fingerprint(OBSERVED)
-    assert attrs["schema_version"] == "4"
+    assert attrs["schema_version"] == "5"
     assert attrs["potentials"] == "counted as likelihood"
     assert json.loads(attrs["split"]) == {"a": [1]}
     assert (attrs["wall"], attrs["resumed"], attrs["note"]) == (2.5, 1, "")

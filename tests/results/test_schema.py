@@ -34,7 +34,7 @@ def test_no_two_names_are_the_same_text():
 
 def test_old_files_say_the_names_that_they_were_written_with():
     """A name that changes makes files of earlier versions unreadable: raise the version with it."""
-    assert schema.SCHEMA_VERSION == "4"
+    assert schema.SCHEMA_VERSION == "5"
     assert (schema.SCHEMA, schema.RECOMMENDED, Role.FORWARD, Role.REVERSE, schema.ORIGIN) == (
         "schema_version",
         "recommended",

@@ -1,0 +1,175 @@
+"""Adaptive resample-move: further particles at the stages that need them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, check_count, check_share, described
+from pm_evidence.core.contracts import Path, Plan, Reseedable
+from pm_evidence.core.numerics import normalised
+from pm_evidence.core.random import streams
+from pm_evidence.samplers.resample_move import Pool, ResampleMove
+from pm_evidence.samplers.sampler import RunContext
+from pm_evidence.samplers.sizes import MOST_MOVES
+
+__all__ = ["ARM"]
+
+Floats = NDArray[np.float64]
+
+_LEAST_RESEEDED = 100  # particles, as in the paper
+
+
+@dataclass(frozen=True, kw_only=True)
+class ARM(ResampleMove):
+    """Adaptive resample-move (Fraccaro, Paquet and Winther 2016) on independent islands.
+
+    Resample-move with the same number of particles at all stages spends too many on easy stages
+    and too few on those where the density changes much. Here a stage whose effective sample size
+    is too small receives further particles of the density before it, until it is large enough.
+
+    Parameters
+    ----------
+    generate : str
+        Where further particles come from. ``"copy"``: the particles, moved once more.
+        ``"anticipate"``: the same, after those that the next density favours have been split into
+        several copies that share their weight. ``"reseed"``: independent states, for targets that
+        can make them, such as a `pe.RBM` with ``data``.
+    ess_threshold : float
+        Effective sample size at which no further particles are needed, as a share of all of them:
+        ``gamma_thr`` of the paper.
+    max_rounds : int
+        Largest number of times that particles are added to a stage: ``i_max`` of the paper.
+    reseed_moves : int
+        Number of moves of each new state, with ``generate="reseed"``.
+    islands, resampling, resample_below, ess, n_stages
+        See `ResampleMove`.
+
+    Notes
+    -----
+    Algorithm 2 and section 3.2 of the paper. Whether particles are added depends on the weights
+    themselves, so that the estimate of Z within an island has a bias of the order of one over the
+    number of particles. ``pe.ResampleMove(allocation="optimal")`` has none.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5, 0.2, 0.9])
+    >>> dt = pe.sample_evidence(model, method="arm", draws=800, random_seed=1, progressbar=False)
+    >>> pe.log_evidence(dt).status
+    'ok'
+    """
+
+    generate: str = "copy"
+    ess_threshold: float = 0.7
+    max_rounds: int = 20
+    reseed_moves: int = 1000
+    name = "arm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("generate", self.generate, ("copy", "anticipate", "reseed"))
+        check_share("ess_threshold", self.ess_threshold, 0.7)
+        check_count("max_rounds", self.max_rounds, 1, MOST_MOVES)
+        check_count("reseed_moves", self.reseed_moves, 1, MOST_MOVES)
+        if self.allocation != "equal":
+            raise ValueError(
+                f"allocation must be 'equal' for pe.ARM, which adds particles where they are "
+                f"needed, got {self.allocation!r}; use pe.ResampleMove for an optimal allocation."
+            )
+
+    def prepared(self, context: RunContext) -> RunContext:
+        """Return the context as it is, after checking that new states can be made.
+
+        Raises
+        ------
+        ValueError
+            If ``generate="reseed"`` and the path cannot make independent states.
+        """
+        path = context.setup.path
+        if self.generate == "reseed" and not (isinstance(path, Reseedable) and path.can_reseed):
+            raise ValueError(
+                "generate='reseed' needs a target that can make independent states at each stage, "
+                f"such as a pe.RBM with data, got a {described(path)}; use generate='copy'."
+            )
+        return context
+
+    def enlarged(
+        self, pool: Pool, path: Path, plan: Plan, stage: int, seed: np.random.SeedSequence
+    ) -> Pool:
+        """Return the particles of a stage with as many more as it needs.
+
+        Parameters
+        ----------
+        pool : Pool
+            The particles of the stage.
+        path, plan
+            What is annealed, and how.
+        stage : int
+            Index of the stage.
+        seed : SeedSequence
+            The source of further streams.
+        """
+        rounds, base = 0, pool
+        while pool.ess < self.ess_threshold and rounds < self.max_rounds:
+            base, new = self._generated(base, pool, path, plan, stage, seed.spawn(1)[0])
+            pool, rounds = _together(pool, new), rounds + 1
+        return pool
+
+    def _generated(
+        self,
+        base: Pool,
+        pool: Pool,
+        path: Any,
+        plan: Plan,
+        stage: int,
+        seed: np.random.SeedSequence,
+    ) -> tuple[Pool, Pool]:
+        """Return the particles that the next round starts from, and the new ones of this round."""
+        start, stop, n = float(plan.beta[stage]), float(plan.beta[stage + 1]), len(base.state)
+        if self.generate == "reseed" or stage == 0:
+            n_new = n
+            if self.generate == "reseed":
+                lacking = (1.0 - pool.ess / self.ess_threshold) * n
+                n_new = max(int(lacking), _LEAST_RESEEDED)
+            state = (
+                path.draw(n_new, seed)
+                if stage == 0
+                else path.reseeded(n_new, start, self.reseed_moves, seed)
+            )
+            log_share = np.full(n_new, -np.log(n_new))
+            cost = n_new * (1 if stage == 0 else self.reseed_moves)
+            return base, Pool(state, log_share, path.log_ratio(state, start, stop), cost)
+        index, log_share = np.arange(n), base.log_share
+        if self.generate == "anticipate":
+            copies = np.maximum(np.floor(n * normalised(base.log_weight)), 1.0).astype(np.int64)
+            index = np.repeat(index, copies)
+            log_share = np.repeat(base.log_share - np.log(copies), copies)
+        state, info = plan.kernels[stage - 1].advance(
+            path, base.state.take(index), start, streams(seed, len(index))
+        )
+        new = Pool(state, log_share, path.log_ratio(state, start, stop), info.n_evaluations)
+        if len(index) == n:
+            return new, new
+        first = np.flatnonzero(np.diff(index, prepend=-1))
+        return Pool(state.take(first), base.log_share, new.ratio[first]), new
+
+
+def _together(pool: Pool, new: Pool) -> Pool:
+    """Return two sets of particles as one, with weights in proportion to their sizes.
+
+    Fraccaro, Paquet and Winther (2016), Proposition 1.
+    """
+    n, m = len(pool.state), len(new.state)
+    log_share = np.concatenate(
+        [pool.log_share + np.log(n / (n + m)), new.log_share + np.log(m / (n + m))]
+    )
+    return Pool(
+        pool.state.join([new.state]),
+        log_share,
+        np.concatenate([pool.ratio, new.ratio]),
+        pool.n_evaluations + new.n_evaluations,
+    )
