@@ -176,6 +176,7 @@ REPEATED = 10
 # several plots have, fields of two estimated likelihoods, and the signature of ``run_block``.
 REPEATING = {
     ("samplers/ais.py", "samplers/sampler.py"),
+    ("samplers/resample_move.py", "samplers/smc.py"),
     ("plots/energy.py", "plots/estimates.py"),
     ("plots/energy.py", "plots/work.py"),
     ("plots/estimates.py", "plots/work.py"),

@@ -286,7 +286,7 @@ class Plan:
     path_variance : PathVariance, optional
         Variance of the energy along the path, as the pilot found it.
     shares : ndarray, shape (n_stages,), optional
-        Number of particles of each stage relative to their mean; equal if left out.
+        Number of particles of each stage relative to those of an island; 1 if left out.
     """
 
     beta: Floats

@@ -14,7 +14,7 @@ from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.samplers.sampler import ForwardBlock, RunContext
-from pm_evidence.samplers.smc import SMC, bridge_of, some_of
+from pm_evidence.samplers.smc import SMC, island, some_of
 from pm_evidence.samplers.trace import Tracer
 from pm_evidence.schedules.allocation import optimal_allocation
 
@@ -120,21 +120,22 @@ class ResampleMove(SMC):
         """Return the context with the particles of each stage, from a first pass if asked for."""
         if self.allocation == "equal":
             return context
-        tasks = [
-            ForwardBlock(
-                self, context.setup.path, context.plan, i, context.size, context.seed, Phase.TUNING
-            )
-            for i in range(_FIRST_PASS)
-        ]
-        made = context.execute("First pass", tasks, context.plan)
-        spent = sum(block.n_evaluations for block in made)
-        ess = np.array([block.trace.ess for block in made])
+        blocks, context = self._first_pass(context)
+        ess = np.array([block.trace.ess for block in blocks])
         variance = np.where(np.isfinite(ess), 1.0 / ess - 1.0, 0.0).mean(axis=0)
         shares = optimal_allocation(variance, len(variance)).particles
         shares = np.maximum(shares, _LEAST_SHARE)
-        coarse = replace(context.coarse, n_evaluations=context.coarse.n_evaluations + spent)
-        plan = replace(context.plan, shares=shares / shares.mean())
-        return replace(context, coarse=coarse, plan=plan)
+        return replace(context, plan=replace(context.plan, shares=shares / shares.mean()))
+
+    def _first_pass(self, context: RunContext) -> tuple[tuple[BlockRecord, ...], RunContext]:
+        """Return some islands, and the context with their cost."""
+        path, plan, n, seed = context.setup.path, context.plan, context.size, context.seed
+        tasks = [
+            ForwardBlock(self, path, plan, i, n, seed, Phase.TUNING) for i in range(_FIRST_PASS)
+        ]
+        made = context.execute("First pass", tasks, plan)
+        spent = context.coarse.n_evaluations + sum(block.n_evaluations for block in made)
+        return made, replace(context, coarse=replace(context.coarse, n_evaluations=spent))
 
     def run_block(
         self,
@@ -150,7 +151,7 @@ class ResampleMove(SMC):
         """Run one island of ``draws`` particles."""
         draw_seed, chain_seed = block_seeds(seed, phase, block)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
-        sizes = _sizes(plan, draws)
+        sizes = self.sizes(plan, draws)
         chains = streams(chain_seed, int(sizes.max()))
         state = path.draw(int(sizes[0]), draw_seed)
         log_share = np.full(len(state), -np.log(len(state)))
@@ -173,31 +174,17 @@ class ResampleMove(SMC):
             info = replace(info, n_evaluations=info.n_evaluations + pool.n_evaluations)
             tracer.add(beta, energy, pool.ratio, info, log_z, pool.log_share, counted=True)
             visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
-        ended = bool(np.isfinite(log_z))
-        energy = path.energy(state, 1.0)
-        bridge = bridge_of(path, plan.fit, state, rng) if ended else None
-        return BlockRecord(
-            block=block,
-            work=np.array([-log_z]),
-            trace=tracer.trace(plan.n_stages),
-            draws=state.to_draws() if ended else None,
-            end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
-            bridge=bridge,
-            visited=np.concatenate(visited) if visited else None,
-            n_evaluations=int(sizes[0]) + (len(bridge[0]) if bridge else 0) + tracer.n_evaluations,
-            n_nan=tracer.n_nan,
-        )
+        return island(path, plan, block, log_z, tracer, state, visited, rng, int(sizes[0]))
+
+    def sizes(self, plan: Plan, draws: int) -> NDArray[np.int64]:
+        """Return the particles at the start of each stage and, last, of draws."""
+        if plan.shares is None:
+            return np.full(plan.n_stages + 1, draws)
+        sizes = np.maximum(np.rint(plan.shares * draws), _LEAST_PARTICLES)
+        return np.append(sizes, draws).astype(np.int64)
 
     def enlarged(
         self, pool: Pool, path: Path, plan: Plan, stage: int, seed: np.random.SeedSequence
     ) -> Pool:
         """Return the particles of a stage as they are."""
         return pool
-
-
-def _sizes(plan: Plan, draws: int) -> NDArray[np.int64]:
-    """Return the number of particles of each stage and, last, of draws; shape (n_stages + 1,)."""
-    if plan.shares is None:
-        return np.full(plan.n_stages + 1, draws)
-    sizes = np.maximum(np.rint(plan.shares * draws), _LEAST_PARTICLES)
-    return np.append(sizes, draws).astype(np.int64)

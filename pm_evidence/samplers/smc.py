@@ -1,6 +1,6 @@
 """Tempered sequential Monte Carlo on independent islands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from pm_evidence.samplers.sampler import Annealer, RunContext
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.trace import Tracer
 
-__all__ = ["SMC", "bridge_of", "some_of"]
+__all__ = ["SMC", "island", "some_of"]
 
 # Number of states of every stage that are kept for a survey of the posterior: more of early
 # stages, from which modes can be reached that later stages have lost.
@@ -141,22 +141,11 @@ class SMC(Annealer):
                 carried = np.zeros(n)
             tracer.add(beta, energy, ratio, info, log_z, before)
             visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
-        ended = np.isfinite(log_z)
-        energy = path.energy(state, 1.0)
-        bridge = bridge_of(path, plan.fit, state, rng) if ended else None
-        return BlockRecord(
-            block=block,
-            work=np.array([-log_z]),
-            trace=tracer.trace(plan.n_stages),
+        found = island(path, plan, block, log_z, tracer, state, visited, rng, n)
+        if found.draws is not None:
             # states are in the order of resampling: surplus ones are dropped at random
-            draws=state.to_draws()[np.sort(rng.permutation(n)[:draws])] if ended else None,
-            relative_variance=variance,
-            end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
-            bridge=bridge,
-            visited=np.concatenate(visited) if visited else None,
-            n_evaluations=n + (len(bridge[0]) if bridge else 0) + tracer.n_evaluations,
-            n_nan=tracer.n_nan,
-        )
+            found = replace(found, draws=found.draws[np.sort(rng.permutation(n)[:draws])])
+        return replace(found, relative_variance=variance)
 
     def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:
         """Return whether particles keep their weights instead of being resampled."""
@@ -180,13 +169,36 @@ class SMC(Annealer):
         return grow_chains(path, kernel, state.take(chosen), beta, self.chain_length, chains)
 
 
-def bridge_of(
-    path: Path, fit: Any, state: Any, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the work between the pilot's fit and the target, or None if there is no fit."""
-    if fit is None or not isinstance(path, Bridgeable):
-        return None
-    return path.bridge_work(fit, state, len(state), rng)
+def island(
+    path: Path,
+    plan: Plan,
+    block: int,
+    log_z: float,
+    tracer: Tracer,
+    state: Any,
+    visited: list[NDArray[Any]],
+    rng: np.random.Generator,
+    n: int,
+) -> BlockRecord:
+    """Return the record of an island that began with ``n`` particles and ended with ``state``.
+
+    If its evidence is zero, it did not reach the target and has no draws.
+    """
+    ended = bool(np.isfinite(log_z))
+    energy, bridge = path.energy(state, 1.0), None
+    if ended and plan.fit is not None and isinstance(path, Bridgeable):
+        bridge = path.bridge_work(plan.fit, state, len(state), rng)
+    return BlockRecord(
+        block=block,
+        work=np.array([-log_z]),
+        trace=tracer.trace(plan.n_stages),
+        draws=state.to_draws() if ended else None,
+        end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
+        bridge=bridge,
+        visited=np.concatenate(visited) if visited else None,
+        n_evaluations=n + (len(bridge[0]) if bridge else 0) + tracer.n_evaluations,
+        n_nan=tracer.n_nan,
+    )
 
 
 def some_of(path: Path, state: Any, early: bool, rng: np.random.Generator) -> list[NDArray[Any]]:

@@ -1,0 +1,31 @@
+"""What a run of resample-move spent on each stage, and what would have been best."""
+
+from dataclasses import replace
+
+import numpy as np
+
+import pm_evidence as pe
+from pm_evidence.estimators.allocation import allocation_of
+from tests.paths.chain import chain
+
+OPTIONS = {"draws": 800, "target_mcse": None, "random_seed": 1, "progressbar": False}
+
+
+def test_spent_and_best():
+    """The table would compare allocations of different cost."""
+    record = pe.to_record(pe.sample_evidence(chain(strength=1.5), method="arm", **OPTIONS))
+    spent, best = allocation_of(record)
+    ess = np.array([block.trace.ess for block in record.of("forward")])
+    assert np.isclose(spent.particles.sum(), best.particles.sum())
+    assert np.isclose(spent.variance, ((1 / ess - 1).mean(axis=0) / spent.particles).sum())
+    assert best.variance <= spent.variance
+
+
+def test_runs_that_do_not_count_have_none():
+    """Numbers of particles would be made up for other methods, or for islands that ended early."""
+    record = pe.to_record(pe.sample_evidence(chain(), method="smc", **OPTIONS))
+    assert allocation_of(record) is None
+    record = pe.to_record(pe.sample_evidence(chain(), method="resample_move", **OPTIONS))
+    first, *others = record.of("forward")
+    lost = replace(first, trace=replace(first.trace, ess=np.full(12, np.nan)))
+    assert allocation_of(record.updated("forward", (lost, *others))) is None

@@ -1,0 +1,92 @@
+"""Resample-move, with equal and with optimal numbers of particles."""
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.kernels.growing import Grows
+from pm_evidence.samplers.planning import untuned
+from pm_evidence.samplers.resample_move import ResampleMove
+from tests.paths.chain import Gibbs, chain
+
+
+def run(target, method, **options):
+    options = {"draws": 800, "target_mcse": None, "random_seed": 1, "progressbar": False} | options
+    return pe.sample_evidence(target, method=method, **options)
+
+
+@pytest.mark.parametrize("allocation", ["equal", "optimal"])
+def test_mean_of_z_is_exact(allocation):
+    """Weights that are kept, resampling or an allocation would bias the estimate."""
+    target = chain(n=6, strength=1.5)
+    method = pe.ResampleMove(allocation=allocation, islands=400)
+    dt = run(target, method, draws=400 * 8)
+    found = pe.log_evidence(dt, estimator="smc")
+    assert found.mcse < 0.03
+    assert abs(found.value - target.log_z) < 4.0 * found.mcse
+
+
+def test_weights_of_the_wrong_variable_are_seen():
+    """The test of the mean would not notice the weights of another variable."""
+    target = chain(n=6, strength=1.5)
+    setup = target.annealing_setup("auto")
+
+    class Wrong(type(setup.path)):
+        def smoothed(self, state):
+            k = state.step
+            other = self.target.field[(k + 1) % self.n_steps]
+            local = other + (self.target.coupling[k] * state.x[:, -1] if k else 0.0)
+            return np.logaddexp(local, -local) + np.zeros(len(state))
+
+    target.annealing_setup = lambda kernel: setup.__class__(
+        Wrong(target), Grows(Gibbs()), n_stages=6, stepwise=True
+    )
+    found = pe.log_evidence(run(target, "resample_move", draws=3200), estimator="smc")
+    assert abs(found.value - target.log_z) > 4.0 * found.mcse
+
+
+def test_optimal_allocation_gives_less_variance():
+    """A second pass would cost twice as much for nothing."""
+    target = chain(n=12, strength=1.5)
+    errors = [
+        pe.log_evidence(run(target, pe.ResampleMove(allocation=a, islands=100), draws=4000)).mcse
+        for a in ("equal", "optimal")
+    ]
+    assert errors[1] < 0.85 * errors[0]
+
+
+def test_particles_and_their_optimum_are_stored():
+    """A user could not see where particles were missing."""
+    dt = run(chain(strength=1.5), pe.ResampleMove())
+    group = dt["annealing"]
+    assert np.array_equal(group["particles"].values, np.full((1, 12), 50.0))
+    best = group["particles_optimal"]
+    assert np.isclose(best.values.sum(), 600.0)
+    assert best.attrs["least_variance"] < best.attrs["variance"]
+    record = pe.to_record(dt)
+    assert np.array_equal(record.of("forward")[0].trace.particles, np.full(12, 50.0))
+
+
+def test_sizes_follow_the_shares_of_a_plan():
+    """An allocation would not be spent as it was computed."""
+    target = chain(n=4)
+    setup = target.annealing_setup("auto")
+    plan = untuned(setup, np.linspace(0.0, 1.0, 5))
+    object.__setattr__(plan, "shares", np.array([0.5, 2.0, 1.0, 0.01]))
+    block = ResampleMove().run_block(setup.path, plan, 0, 40, 1)
+    assert np.array_equal(block.trace.particles, [20.0, 80.0, 40.0, 10.0])
+    assert block.draws.shape == (40, 4)
+
+
+def test_same_numbers_on_any_number_of_cores():
+    """Blocks would share random numbers."""
+    one, two = (run(chain(), "resample_move", cores=cores) for cores in (1, 2))
+    assert pe.log_evidence(one) == pe.log_evidence(two)
+
+
+def test_wrong_options_are_refused():
+    """A misspelt option would be taken for its default."""
+    with pytest.raises(ValueError, match="allocation must be one of"):
+        pe.ResampleMove(allocation="best")
+    with pytest.raises(ValueError, match="resample_below must"):
+        pe.ResampleMove(resample_below=1.5)
