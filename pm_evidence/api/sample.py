@@ -31,7 +31,7 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
-from pm_evidence.runs.defaults import default_method
+from pm_evidence.runs.defaults import default_method, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
@@ -186,6 +186,7 @@ def sample_evidence(
     with Display(progressbar) as display:
         with display.compiling():
             main, prior = _targets(given, potentials, for_compiler)
+            main, path = with_path(main, chosen.annealer, path)
         check_memory(n_draws, main.n_dim, bytes_each=1 if main is given else 8)
         check_groups(main, options)
         starts = starts_from(main, chosen.annealer.reverse_start)

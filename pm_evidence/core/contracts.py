@@ -19,6 +19,7 @@ __all__ = [
     "AnnealingSetup",
     "BatchedKernel",
     "Bridgeable",
+    "FindsSteps",
     "Growing",
     "HasPosterior",
     "Kernel",
@@ -108,6 +109,15 @@ class HasPosterior(Protocol):
 
     def posterior(self) -> Any:
         """Return the density (see ``paths.posterior``), or None if it cannot be evaluated so."""
+        ...
+
+
+@runtime_checkable
+class FindsSteps(Protocol):
+    """A path that finds the length of a step at less cost than by trying out many lengths."""
+
+    def next_beta(self, state: Any, beta: float, ess: float) -> float:
+        """Return the next inverse temperature; see ``schedules.adaptive.next_beta``."""
         ...
 
 

@@ -34,10 +34,6 @@ def anneal(
     if target.n_dim == 0:
         record = _nothing_to_sample(target)
         return record, estimates(record)
-    if isinstance(path, str) and path == "auto":
-        path = run.sampler.usual_path
-    if isinstance(path, str) and path == "growing":
-        path = getattr(target, "growing_path", "data_points")
     with display.compiling():  # the gradient, if the kernel needs it
         setup = along(target, annealing_setup(target, kernel), path)
     record, evidence = run.anneal(setup, display, starts)

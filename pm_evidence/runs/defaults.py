@@ -7,15 +7,19 @@ from pm_evidence.core.checks import check_choice, check_kind, described, missing
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.native import is_native
 from pm_evidence.kernels.choose import choose_kernel
+from pm_evidence.kernels.data_points import OnDataPoints
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.suitability import check_moves, checked_kernel
+from pm_evidence.paths.data_points import DataPoints, DataPointsPath
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["along", "annealing_setup", "default_method"]
+__all__ = ["along", "annealing_setup", "default_method", "with_path"]
 
 # The pilot needs enough particles per dimension to estimate a covariance.
 _PILOT_PARTICLES_PER_DIMENSION = 10
@@ -62,6 +66,16 @@ def _(target: PyMCTarget, kernel: str | Kernel) -> AnnealingSetup:
 
 
 @annealing_setup.register
+def _(target: DataPointsTarget, kernel: str | Kernel) -> AnnealingSetup:
+    return AnnealingSetup(
+        DataPointsPath(target),
+        OnDataPoints(choose_kernel(target, kernel)),
+        n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim,
+        facts={"stepwise": True},
+    )
+
+
+@annealing_setup.register
 def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
     if isinstance(kernel, str) and kernel in ("auto", "random_walk"):
         kernel = PseudoMarginal()
@@ -81,6 +95,44 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
     )
 
 
+def with_path(target: Any, sampler: Sampler, path: Any) -> tuple[Any, Any]:
+    """Return target and path with the sampler's usual path, and with the data in an order.
+
+    Parameters
+    ----------
+    target : Target
+        What is annealed.
+    sampler : Sampler
+        The sampler, which may have a usual path.
+    path : str, DataPoints or Path
+        What the user asks for. Along data points it belongs to the target.
+
+    Raises
+    ------
+    ValueError
+        If data points are asked for, and the target is not a model that has them.
+    """
+    if isinstance(path, str) and path == "auto":
+        path = sampler.usual_path
+    if isinstance(path, str) and path == "growing":
+        path = getattr(target, "growing_path", "data_points")
+    if isinstance(path, str) and path == "data_points":
+        path = DataPoints()
+    if not isinstance(path, DataPoints):
+        return target, path
+    if isinstance(target, EstimatedTarget):
+        raise ValueError(
+            "path='data_points' needs log likelihoods of single data points, got a model with "
+            "pe.StateSpace or pe.RandomEffects, whose likelihood is estimated as a whole; pass "
+            "path='geometric'."
+        )
+    if not isinstance(target, PyMCTarget):
+        raise ValueError(
+            f"path='data_points' needs a pymc.Model, got {described(target)}; leave path out."
+        )
+    return (path.of(target), "auto") if target.n_dim else (target, "auto")
+
+
 def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
     """Return the setup along the path that the user asks for.
 
@@ -95,10 +147,10 @@ def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetu
         found: AnnealingSetup = target.with_path(setup, path)
         return found
     if isinstance(path, str):
-        check_choice("path", path, ("auto", "geometric"))
+        check_choice("path", path, ("auto", "geometric", "data_points"))
         return setup
     raise ValueError(
-        f"path must be 'auto' or 'geometric' for a pymc.Model, got {described(path)}; for a path "
+        f"path must be 'auto', 'geometric' or 'data_points' for a pymc.Model, got {described(path)}; for a path "
         "of your own derive a target from pe.extending.ModelTarget."
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan, Tunable
+from pm_evidence.core.contracts import Bridgeable, Growing, Kernel, MoveInfo, Path, Plan, Tunable
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Progress, Report, silent
@@ -99,7 +99,8 @@ class Pilot:
             np.array(betas),
             tuple(kernels),
             n_evaluations=n_evaluations,
-            path_variance=variance.result(),
+            # where data are added, the energy is that of a single data point, and tells nothing
+            path_variance=None if isinstance(path, Growing) else variance.result(),
         )
         if not isinstance(path, Bridgeable):
             return replace(plan, population=state)

@@ -216,6 +216,9 @@ def within_steps(schedule: Schedule, setup: AnnealingSetup) -> Schedule:
     ValueError
         If the user asks for another schedule along such a path.
     """
+    prescribed = getattr(setup.path, "prescribed", None)
+    if prescribed is not None and isinstance(schedule, AdaptiveSchedule):
+        return FixedSchedule(prescribed, "batches")
     if not setup.stepwise:
         return schedule
     if isinstance(schedule, AdaptiveSchedule | Linear):

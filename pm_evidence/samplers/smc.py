@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.contracts import Bridgeable, Growing, Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.contracts import (
+    Bridgeable,
+    Growing,
+    HasPosterior,
+    Kernel,
+    MoveInfo,
+    Path,
+    Plan,
+)
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
@@ -202,8 +210,8 @@ def island(
 
 
 def some_of(path: Path, state: Any, early: bool, rng: np.random.Generator) -> list[NDArray[Any]]:
-    """Return a few states of a stage, for a survey; none of states that grow."""
-    if isinstance(path, Growing):
+    """Return a few states of a stage, for a survey; none if their size changes."""
+    if isinstance(path, Growing) and not isinstance(path, HasPosterior):
         return []
     index = rng.integers(len(state), size=_VISITED if early else _VISITED_LATER)
     return [state.take(index).to_draws()]

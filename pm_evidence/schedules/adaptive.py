@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.core.contracts import Path, State
+from pm_evidence.core.contracts import FindsSteps, Path, State
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share
 
@@ -40,6 +40,8 @@ def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
     NumericalError
         If all members have weight zero after the smallest step, or no step is small enough.
     """
+    if isinstance(path, FindsSteps):
+        return path.next_beta(state, beta, ess)
     left = 1.0 - beta
 
     def share(step: float) -> float:

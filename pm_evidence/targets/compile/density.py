@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numba as nb
@@ -72,6 +72,19 @@ class CompiledDensity:
         not_kept = np.empty((1, 2, x.shape[1]))
         _evaluate(self.address, self.data, x, log_density, not_kept, False)
         return log_density
+
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "CompiledDensity":
+        """Return the density with other arrays in the place of some that it reads.
+
+        Parameters
+        ----------
+        others : sequence of pairs of ndarray
+            An array that was the value of a shared variable, and one of its shape and dtype.
+        """
+        function, arrays = self._keep_alive
+        new = {id(old): np.ascontiguousarray(other, old.dtype) for old, other in others}
+        arrays = [new.get(id(array), array) for array in arrays]
+        return replace(self, data=addresses_of(arrays), _keep_alive=(function, arrays))
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -51,7 +51,12 @@ class DensityGraphs:
 
 
 def density_graphs(
-    model: pm.Model, layout: Layout, *, potentials_only: bool, left_out: Collection[Variable]
+    model: pm.Model,
+    layout: Layout,
+    *,
+    potentials_only: bool,
+    left_out: Collection[Variable],
+    log_likelihood: Variable | None = None,
 ) -> DensityGraphs:
     """Return the graphs of a model's log prior and log likelihood.
 
@@ -65,6 +70,8 @@ def density_graphs(
         Whether the likelihood consists of the potentials alone.
     left_out : collection of Variable
         Observed variables whose density cannot be evaluated.
+    log_likelihood : Variable, optional
+        Graph of the model's value variables to use instead of the whole log likelihood.
 
     Raises
     ------
@@ -74,9 +81,10 @@ def density_graphs(
     try:
         with quietly():
             log_prior = _sum_of(model, model.free_RVs, left_out)
-            log_likelihood = (
-                model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
-            )
+            if log_likelihood is None:
+                log_likelihood = (
+                    model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
+                )
     except NotImplementedError as error:
         _refuse_without_density(model, error)
         raise

@@ -1,0 +1,309 @@
+"""Paths along which the data of a PyMC model are added point by point."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_choice, check_count, described
+from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.numerics import ess_share
+from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.targets.model.data_points import (
+    DataPointsTarget,
+    data_points_target,
+    terms_of,
+)
+from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.points import Particles
+
+__all__ = ["DataPoints", "DataPointsPath", "Placed"]
+
+Floats = NDArray[np.float64]
+_BISECTIONS = 40
+_ORDERS = ("given", "random", "informative")
+_PRIOR_DRAWS = 200
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataPoints:
+    """How the data of a PyMC model are added: ``path="data_points"`` with options.
+
+    Data points are the entries of the observed variables along their first axis, through all
+    variables one after the other. Potentials together count as one data point, the first one.
+
+    Parameters
+    ----------
+    order : str or array_like of int
+        ``"random"``, which is the default; ``"given"``, the order of the model; ``"informative"``,
+        points first whose log likelihood varies most between draws from the prior; or the index of
+        each data point, from 0, in the order in which they are added.
+    seed : int
+        Seed of the random order.
+    batches : int or sequence of int, optional
+        Size of all batches in which data are added, or of each. By default every step adds as many
+        data points as leave an effective sample size that the method sets, or a part of one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is of the wrong type or out of range.
+
+    Notes
+    -----
+    Log Z does not depend on the order, but its error does. Where data are sorted by class or time,
+    the first ones are a poor sample of all, and the posterior changes more on the way.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5, 0.2, 0.9])
+    >>> dt = pe.sample_evidence(
+    ...     model, path=pe.DataPoints(batches=[1, 1, 2]), random_seed=1, progressbar=False
+    ... )
+    >>> dt["annealing"]["beta"].values
+    array([0.  , 0.25, 0.5 , 1.  ])
+    """
+
+    order: Any = "random"
+    seed: int = 0
+    batches: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.order, str):
+            check_choice("order", self.order, _ORDERS)
+        check_count("seed", self.seed, 0)
+        if self.batches is not None:
+            for size in np.atleast_1d(np.asarray(self.batches, dtype=object)):
+                check_count("batches", size, 1)
+
+    def of(self, target: PyMCTarget) -> DataPointsTarget:
+        """Return the target of a model whose data are added like this.
+
+        Raises
+        ------
+        ModelError
+            If the log likelihood of an observed variable is not a sum over data points.
+        ValueError
+            If the order or the batches do not hold each data point once.
+        """
+        n = sum(term.n_points for term in terms_of(target.model))
+        sizes = self._sizes(n)
+        order = self._indices(target, n)
+        return data_points_target(target, order, sizes)
+
+    def _indices(self, target: PyMCTarget, n: int) -> NDArray[np.int64]:
+        if not isinstance(self.order, str):
+            order = np.asarray(self.order)
+            if order.dtype.kind not in "iu" or not np.array_equal(np.sort(order), np.arange(n)):
+                raise ValueError(
+                    f"order must hold each of the numbers 0 to {n - 1} of the data points once, "
+                    f"got {described(self.order)} of shape {order.shape}; count the data points "
+                    "through all observed variables."
+                )
+            return order.astype(np.int64)
+        first = int(bool(target.model.potentials))  # potentials are one point, and come first
+        order = np.arange(n)
+        if self.order == "random":
+            order[first:] = first + np.random.default_rng(self.seed).permutation(n - first)
+        elif self.order == "informative":
+            given = data_points_target(target, order)
+            x = given.having(0.0, 0.0).draw(_PRIOR_DRAWS, np.random.SeedSequence(self.seed)).x
+            spread = [
+                np.var(given.having(i, i + 1).evaluate(x).log_density[:, 1]) for i in range(n)
+            ]
+            spread = np.where(np.isfinite(spread), spread, np.inf)
+            order[first:] = first + np.argsort(-spread[first:], kind="stable")
+        return order
+
+    def _sizes(self, n: int) -> tuple[int, ...] | None:
+        if self.batches is None:
+            return None
+        if np.ndim(self.batches) == 0:
+            full, rest = divmod(n, int(self.batches))
+            return (int(self.batches),) * full + (rest,) * (rest > 0)
+        sizes = tuple(int(size) for size in self.batches)
+        if sum(sizes) != n:
+            raise ValueError(
+                f"batches must hold all {n} data points, got sizes that add up to {sum(sizes)}; "
+                "change the last one, or pass one number for batches of equal size."
+            )
+        return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Particles whose log likelihood is that of the data points up to a place on the path.
+
+    Parameters
+    ----------
+    particles : Particles
+        The particles.
+    beta : float
+        The place on the path, from 0 (no data) to 1 (all data).
+    """
+
+    particles: Particles
+    beta: float
+
+    def __len__(self) -> int:
+        return len(self.particles)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        return type(self)(self.particles.take(index), self.beta)
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``, which have the same place."""
+        particles = self.particles.join([other.particles for other in others])
+        return type(self)(particles, self.beta)
+
+    def to_draws(self) -> Floats:
+        """Return the points, shape ``(n, n_dim)``."""
+        return self.particles.x
+
+
+@dataclass(frozen=True)
+class DataPointsPath:
+    """``log f_beta(x) = log prior(x) + sum_i w_i log p(y_i | x)`` with ``w_i`` from 0 to 1.
+
+    With ``N`` data points in an order, ``w_i = clip(beta N - i, 0, 1)`` for ``i = 0, ..., N - 1``:
+    they are added one after the other, and the last one, if need be, in parts. A step costs as
+    much as the data that it adds, and a move as much as the data so far.
+
+    Parameters
+    ----------
+    target : DataPointsTarget
+        The model, with its data in an order.
+
+    Notes
+    -----
+    Chopin (2002); Fraccaro, Paquet and Winther (2016), section 4.
+    """
+
+    target: Any
+
+    @property
+    def prescribed(self) -> Floats | None:
+        """The places at the ends of the batches that the user asks for, from 0 to 1, or None."""
+        if self.target.batches is None:
+            return None
+        return np.cumsum([0, *self.target.batches]) / self.target.n_points
+
+    def place(self, beta: float) -> float:
+        """Return the number of data points at ``beta``; that of whole ones is exact."""
+        place = beta * self.target.n_points
+        whole = round(place)
+        return float(whole) if abs(place - whole) < 1e-9 * self.target.n_points else place
+
+    def at_place(self, beta: float) -> GeometricPath:
+        """Return the path whose end is the density at ``beta``."""
+        return GeometricPath(self.target.having(0.0, self.place(beta)))
+
+    def placed(self, state: Placed, beta: float) -> Placed:
+        """Return the population with the log likelihood, and its gradient, at ``beta``."""
+        if state.beta == beta:
+            return state
+        target, x = self.at_place(beta).target, state.particles.x
+        if target.discrete.size or target.differentiable is None:
+            return Placed(target.evaluate(x), beta)
+        return Placed(Particles(x, *target.differentiable.evaluate(x)), beta)
+
+    def reached(self, state: Placed, beta: float, streams: NDArray[np.uint64]) -> Placed:
+        """Return the population with the log likelihood at ``beta``; see ``contracts.Growing``."""
+        return self.placed(state, beta)
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Placed:
+        """Return ``n`` independent prior draws."""
+        return Placed(self.target.having(0.0, 0.0).draw(n, seed), 0.0)
+
+    def at(self, draws: Floats) -> Placed:
+        """Return the population at some points, shape ``(n, n_dim)``, with all data."""
+        x = np.array(draws, dtype=float, order="C")
+        return Placed(self.at_place(1.0).target.evaluate(x), 1.0)
+
+    def log_ratio(self, state: Placed, start: float, stop: float) -> Floats:
+        """Return the log likelihood of the data between two places, shape ``(n,)``, in nats.
+
+        Raises
+        ------
+        NumericalError
+            If it is NaN or infinite at a particle.
+        """
+        if stop < start:
+            return -self.log_ratio(state, stop, start)
+        first, last = self.place(start), self.place(stop)
+        if first == last:
+            return np.zeros(len(state))
+        part = self.target.having(first, last)
+        found: Floats = part.evaluate(state.particles.x).log_density[:, 1]
+        bad = np.isnan(found) | (found == np.inf)
+        if bad.any():
+            raise NumericalError(
+                f"the log likelihood must be finite or -inf, got {found[bad][0]} for the data "
+                f"points {first:g} to {last:g} of {self.target.n_points}, in their order, at "
+                f"{part.describe(state.particles.x[np.flatnonzero(bad)[0]])}; look for NaN in the "
+                "data, or for an overflow in the model at such values."
+            )
+        return found
+
+    def energy(self, state: Placed, beta: float) -> Floats:
+        """Return minus the slope of the log density: that of one data point, in nats."""
+        n, place = self.target.n_points, np.floor(self.place(beta))
+        place = min(place, n - 1)
+        return -n * self.log_ratio(state, place / n, (place + 1.0) / n)
+
+    def order(self, state: Placed) -> NDArray[np.int64]:
+        """Return an order along the main direction of the population; see ``GeometricPath``."""
+        return GeometricPath(self.target).order(state.particles)
+
+    def posterior(self) -> Posterior | None:
+        """Return the density with all data as a function of points in R^d, or None."""
+        return self.at_place(1.0).posterior()
+
+    def next_beta(self, state: Placed, beta: float, ess: float) -> float:
+        """Return the place at which the weights have a given effective size.
+
+        Data are added in portions, each twice as large as the one before, until the effective
+        sample size is too small; the last portion is then halved until the place is found. Each
+        data point is evaluated about three times.
+
+        Parameters
+        ----------
+        state : Placed
+            A population at ``beta`` with equal weights.
+        beta : float
+            Its place on the path.
+        ess : float
+            Wanted effective sample size, as a share of the particles.
+        """
+        n = self.target.n_points
+        low, ratio, portion = self.place(beta), np.zeros(len(state)), 1.0
+        while low < n:
+            high = min(np.floor(low) + portion, n)
+            further = ratio + self.log_ratio(state, low / n, high / n)
+            if ess_share(further) < ess:
+                break
+            low, ratio, portion = high, further, 2.0 * portion
+        else:
+            return 1.0
+        start = self.place(beta)
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            if high - low > 1.0:
+                middle = np.floor(middle) if np.floor(middle) > low else np.ceil(middle)
+            elif low > start:  # whole data points, if there is at least one
+                break
+            further = ratio + self.log_ratio(state, low / n, middle / n)
+            if ess_share(further) >= ess:
+                low, ratio = middle, further
+            else:
+                high = middle
+            if high <= low or (high - low) < 1e-6 * max(low - start, 1e-8):
+                break
+        return float(low / n) if low > start else float(high / n)
