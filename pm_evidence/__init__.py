@@ -25,7 +25,7 @@ from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
-from pm_evidence.paths.data_points import DataPoints
+from pm_evidence.paths.data_order import DataPoints
 from pm_evidence.plots import (
     plot_compare,
     plot_energy,

@@ -10,7 +10,8 @@ from pm_evidence.kernels.choose import choose_kernel
 from pm_evidence.kernels.data_points import OnDataPoints
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.suitability import check_moves, checked_kernel
-from pm_evidence.paths.data_points import DataPoints, DataPointsPath
+from pm_evidence.paths.data_order import DataPoints
+from pm_evidence.paths.data_points import DataPointsPath
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.samplers.sampler import Sampler
@@ -150,8 +151,8 @@ def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetu
         check_choice("path", path, ("auto", "geometric", "data_points"))
         return setup
     raise ValueError(
-        f"path must be 'auto', 'geometric' or 'data_points' for a pymc.Model, got {described(path)}; for a path "
-        "of your own derive a target from pe.extending.ModelTarget."
+        "path must be 'auto', 'geometric', 'data_points' or a pe.DataPoints for a pymc.Model, got "
+        f"{described(path)}; for a path of your own derive a target from pe.extending.ModelTarget."
     )
 
 
