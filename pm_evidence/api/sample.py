@@ -79,8 +79,9 @@ def sample_evidence(
         ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed importance
         sampling with independent paths, forward and reverse), ``"aisel"`` (annealed importance
         sampling with an estimated likelihood), ``"parallel_tempering"`` or
-        ``"simulated_tempering"`` (chains that move between temperatures), or a sampler with its own
-        options, such as ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``"auto"``
+        ``"simulated_tempering"`` (chains that move between temperatures), ``"resample_move"`` or
+        ``"arm"`` (particles to which data, or variables, are added step by step; ``"arm"`` uses
+        more of them where they are needed), or a sampler with its own options, such as ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``"auto"``
         is ``"aisel"`` for models with a `pe.StateSpace` or `pe.RandomEffects`, ``"smc"`` for all
         other models, and ``"ais"`` for native targets.
     draws : int, optional
@@ -102,10 +103,12 @@ def sample_evidence(
         Where annealing starts.
     path : str or path
         The family of densities between reference and target. ``"geometric"`` raises the likelihood
-        to the power beta; it is the only one for models. Lattices also have ``"detour"``, and
+        to the power beta. ``"data_points"``, or a `pe.DataPoints`, adds the data of a model one
+        after the other. Lattices also have ``"detour"``, and
         restricted Boltzmann machines and `Gaussian` ``"moment_average"``; an object such as
-        ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path,
-        and ``"geometric"`` for tempering, which needs a log density that is linear in beta.
+        ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path;
+        ``"geometric"`` for tempering, which needs a log density that is linear in beta; and
+        ``"data_points"`` for models with ``"resample_move"`` and ``"arm"``.
     potentials : {"likelihood", "prior"}
         Whether a ``pm.Potential`` counts as data, or as a part of the prior: then its normalising
         constant is estimated by a second run and taken off, with its error.
@@ -187,8 +190,7 @@ def sample_evidence(
         with display.compiling():
             main, prior = _targets(given, potentials, for_compiler)
             main, path = with_path(main, chosen.annealer, path)
-        check_memory(n_draws, main.n_dim, bytes_each=1 if main is given else 8)
-        check_groups(main, options)
+        _check_size(main, n_draws, options)
         starts = starts_from(main, chosen.annealer.reverse_start)
         main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
         record, evidence = anneal(run, main, moves, display, starts, path)
@@ -198,6 +200,11 @@ def sample_evidence(
             evidence = estimates(record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
+
+
+def _check_size(target: Target, n_draws: int, options: dict[str, Any]) -> None:
+    check_memory(n_draws, target.n_dim, bytes_each=1 if is_native(target) else 8)
+    check_groups(target, options)
 
 
 def _check_choices(reference: str, potentials: str) -> None:

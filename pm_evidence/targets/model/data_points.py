@@ -61,17 +61,20 @@ def terms_of(model: pm.Model) -> list[Term]:
         if joint and graph.ndim == 0:
             raise ModelError(
                 f"path='data_points' needs log likelihoods of single data points, but {rv.name} is "
-                f"one draw of shape {tuple(rv.shape.eval())} from a joint distribution; use "
+                f"one draw of shape {_shape(model, rv)} from a joint distribution; use "
                 "path='geometric', or write its distribution as a product of conditional ones."
             )
-        shape = tuple(int(n) for n in model.rvs_to_values[rv].shape.eval())
-        terms.append(Term(str(rv.name), graph, shape[0] if graph.ndim else 1))
+        terms.append(Term(str(rv.name), graph, _shape(model, rv)[0] if graph.ndim else 1))
     if not terms:
         raise ModelError(
             "path='data_points' needs an observed variable, got a model with none; use "
             "path='geometric'."
         )
     return terms
+
+
+def _shape(model: pm.Model, rv: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in model.rvs_to_values[rv].shape.eval())
 
 
 class DataPointsTarget(PyMCTarget):

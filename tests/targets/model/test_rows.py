@@ -1,0 +1,75 @@
+"""Graphs of some rows of an array."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pm_evidence.targets.model.rows import Rows
+
+N = 50
+
+
+@pytest.fixture(scope="module")
+def many_kinds():
+    """A model whose observed variables depend on their rows of the data in many ways."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(N, 4)), rng.normal(size=N)
+    group, count = rng.integers(0, 5, N), rng.poisson(1, N)
+    with pm.Model() as model:
+        data = pm.Data("data", x)
+        b = pm.Normal("b", 0, 1, shape=4)
+        a = pm.Normal("a", 0, 1, shape=5)
+        s = pm.HalfNormal("s", 1)
+        each = pm.Normal("each", 0, 1, shape=N)
+        pm.Normal("regression", data @ b + a[group], s, observed=y)
+        pm.Bernoulli("logistic", p=pm.math.sigmoid(x @ b), observed=(y > 0).astype(int))
+        pm.Poisson("counts", pt.exp(a[group] + x[:, 0] * b[0]), observed=count)
+        pm.StudentT("constant", nu=3, mu=a[0], sigma=s, observed=y)
+        pm.NormalMixture("mixture", w=[0.3, 0.7], mu=a[:2], sigma=s, observed=y)
+        pm.MvNormal("vectors", mu=b[:2], cov=2.0 * np.eye(2), observed=x[:, :2])
+        outer = pt.outer(pt.as_tensor(x[:, 0]), a[:3])
+        pm.Categorical("classes", logit_p=outer, observed=group % 3)
+        pm.OrderedLogistic("ordered", eta=x @ b, cutpoints=[-1, 0, 1], observed=group % 4)
+        pm.ZeroInflatedPoisson("zeros", psi=0.4, mu=pt.exp(a[group]), observed=count)
+        pm.Normal("table", (x @ b)[:, None], s, observed=x[:, :3])
+        pm.Normal("latent", each, 1.0, observed=y)
+        pm.Normal("running", pt.cumsum(each), 1.0, observed=y)
+    return model
+
+
+def test_rows_are_those_of_the_whole(many_kinds):
+    """A data point would be counted with the parameters of another."""
+    model, rng = many_kinds, np.random.default_rng(1)
+    graphs = model.logp(sum=False, vars=model.observed_RVs)
+    order, start, stop = rng.permutation(N), pt.lscalar("start"), pt.lscalar("stop")
+    rows = [Rows(order, start, stop, model.value_vars) for _ in graphs]
+    parts = [some.of(graph) for some, graph in zip(rows, graphs, strict=True)]
+    function = pytensor.function(
+        [*model.value_vars, start, stop], [*parts, *graphs], mode="FAST_COMPILE"
+    )
+    point = [rng.normal(size=v.type.shape) for v in model.value_vars]
+    for span in ((0, N), (7, 19), (3, 3)):
+        found = function(*point, *span)
+        for rv, part, whole in zip(model.observed_RVs, found, found[len(graphs) :], strict=False):
+            assert np.allclose(part, whole[order][slice(*span)], rtol=1e-12), rv.name
+    whole = {rv.name for rv, some in zip(model.observed_RVs, rows, strict=True) if some.n_whole}
+    assert whole == {"latent", "running"}  # all others cost as much as their rows
+
+
+def test_rows_in_the_wrong_order_are_seen(many_kinds):
+    """The test above would pass if rows were not permuted."""
+    graph = many_kinds.logp(sum=False, vars=many_kinds.observed_RVs)[0]
+    start, stop = pt.lscalars(2)
+    given = Rows(np.arange(N), start, stop, many_kinds.value_vars).of(graph)
+    other = Rows(np.arange(N)[::-1], start, stop, many_kinds.value_vars).of(graph)
+    function = pytensor.function(
+        [*many_kinds.value_vars, start, stop],
+        [given, other],
+        mode="FAST_COMPILE",
+        on_unused_input="ignore",
+    )
+    point = [np.ones(v.type.shape) for v in many_kinds.value_vars]
+    one, two = function(*point, 0, 5)
+    assert not np.allclose(one, two)
