@@ -77,7 +77,7 @@ class Sizes:
     )
     images: int = 200
     long: int = 50_000
-    reference: tuple[int, int] = (20_000, 750)
+    reference: tuple[int, int] = (20_000, 400)
 
 
 FULL = Sizes()

@@ -158,9 +158,9 @@ def draw_methods(table, plt):
     """Draw mean and RMSE against the number of sweeps (Figure 3)."""
     names = [name for name in MACHINES if name in set(table.machine)]
     fig, axes = plt.subplots(
-        1, 2 * len(names), figsize=(8 * len(names), 4), layout="constrained", squeeze=False
+        len(names), 2, figsize=(10, 4 * len(names)), layout="constrained", squeeze=False
     )
-    for name, (left, right) in zip(names, axes.reshape(-1, 2), strict=True):
+    for name, (left, right) in zip(names, axes, strict=True):
         own = table[table.machine == name]
         truth = own.truth.iloc[0]
         left.axhline(truth, color="black", linestyle="--", label=f"true: {truth:.2f}")
