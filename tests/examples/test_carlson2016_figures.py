@@ -179,3 +179,19 @@ def test_all_figures_are_drawn(tables, tmp_path):
     files = page.draw(tables, tmp_path)
     assert [file.name for file in files] == [f"carlson2016_figure{n}.png" for n in range(1, 6)]
     assert all(file.stat().st_size > 10_000 for file in files)
+
+
+def test_what_the_page_says_follows_from_the_tables(tables):
+    """The statements on Figures 3 to 5, which are written by hand beside the tables."""
+    methods = tables[3].set_index(["machine", "method", "sweeps"])
+    for machine in page.MACHINES:
+        rmse = methods.rmse[machine]
+        assert all(rmse["rts", n] < rmse["ais", n] for n in (5000, 10_000))
+        assert (methods.bias[machine, "raise"] > 0.0).all()  # log Z too high
+    by_size = tables[4].set_index(["estimator", "n_temperatures"]).rmse
+    growth = {name: by_size[name, 1000] / by_size[name, 100] for name in ("RTS", "TS", "TI")}
+    assert growth["RTS"] < 1.1 and growth["TI"] < 1.1 and growth["TS"] > 2.5
+    assert by_size["TI", 1000] > 3.0 * by_size["TI-RB", 1000]
+    checked = tables[5].dropna()
+    error = np.hypot(checked.mcse, checked.ais_mcse)
+    assert len(checked) == 7 and (np.abs(checked.log_z - checked.ais) < 4.0 * error).all()

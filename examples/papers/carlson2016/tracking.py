@@ -15,6 +15,7 @@ step size 1e-5) is replaced by plain stochastic gradient ascent. It does not say
 """
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -23,9 +24,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from real_data import dna
 
 import pm_evidence as pe
+
+sys.path.append(str(Path(__file__).parents[2]))
+from real_data import dna
 
 SEED = 2016
 N_HIDDEN, N_VALIDATION, BATCH = 500, 600, 100
