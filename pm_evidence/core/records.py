@@ -43,8 +43,9 @@ class LogEvidence:
         95 % interval in nats.
     message : str
         What the status means here, and what to do about it. If the status is ``"ok"``, it is empty,
-        unless the estimate is recommended instead of one that comes earlier in the usual order, or
-        mean energies at temperatures without draws were interpolated: it then says so.
+        unless the estimate is recommended instead of one that comes earlier in the usual order,
+        mean energies at temperatures without draws were interpolated, or initial iterations of
+        simulated tempering did not converge: it then says so.
     dof : float
         Degrees of freedom of the Student's t interval from ``lower`` to ``upper``, which tell how
         well ``mcse`` itself is known. An error from the spread of 16 islands has 15. They are

@@ -29,6 +29,9 @@ _LEAST_PER_LADDER, _LEAST_RESTARTS = 1.0, 40
 # Estimates from the two halves of a record contradict each other if they differ by more than this
 # number of standard errors.
 _DRIFT = 4.0
+# Largest difference between the shares of temperatures and their prior at which the initial
+# iterations end before their largest number of rounds (Carlson et al. 2016, section 2.4).
+_TOLERANCE = 0.1
 # Importance sampling is recommended if its error is this many times smaller.
 _GROSS = 2.0
 
@@ -89,6 +92,7 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     name, first = next(iter(found.items()))
     first, annealed = _compared(first, jarzynski(record.work(Role.FORWARD), name="smc"))
     first = _of_drift(_of_restarts(first, states), record, states)
+    first = _of_initial_iterations(first, record)
     first, drawn = with_check(first, record)
     others = [_beside(first, estimate) for key, estimate in found.items() if key != name]
     instead = first_of(first, drawn) or _smaller(first, drawn)
@@ -219,7 +223,9 @@ def _beside(first: LogEvidence, other: LogEvidence) -> LogEvidence:
 def _of_restarts(estimate: LogEvidence, states: _States) -> LogEvidence:
     """Return an estimate, as ``"not_mixed"`` if chains hardly came from reference to target."""
     enough = max(_LEAST_PER_LADDER * states.n_ladders, _LEAST_RESTARTS)
-    if estimate.status != Status.OK or states.restarts >= enough:
+    # an error that is large because chains do not move would not become small with longer chains
+    before = (Status.OK, Status.HIGH_VARIANCE)
+    if estimate.status not in before or states.restarts >= enough:
         return estimate
     visited = np.bincount(states.rung, minlength=len(states.beta)) > 0
     if states.restarts:
@@ -252,3 +258,23 @@ def _of_drift(estimate: LogEvidence, record: RunRecord, states: _States) -> LogE
         "not forgotten their first states. Use more draws."
     )
     return replace(estimate, status=Status.NOT_MIXED, message=message)
+
+
+def _of_initial_iterations(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
+    """Return an estimate whose message says if the initial iterations did not converge.
+
+    This is no status: the estimate is consistent with any weights of the temperatures.
+    """
+    deviation = float(record.info.get("initial_deviation", 0.0))
+    if deviation < _TOLERANCE:
+        return estimate
+    message = (
+        f"the initial iterations ended after {record.info['initial_rounds']} rounds, in the last "
+        f"of which a temperature was visited {100.0 * deviation:.0f} % more or less often than its "
+        f"prior says ({100.0 * _TOLERANCE:.0f} % is aimed at). The estimate does not depend on "
+        "this, but its error may become smaller with more sweeps in each round, such as "
+        "pe.SimulatedTempering(sweeps=200)."
+    )
+    if estimate.message:
+        message = f"{estimate.message} In addition, {message}"
+    return replace(estimate, message=message)

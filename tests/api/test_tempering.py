@@ -7,7 +7,7 @@ ladders or more, a false-alarm rate below 1e-4 each.
 import multiprocessing
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import arviz as az
@@ -18,6 +18,7 @@ import pytest
 from scipy import integrate, stats
 
 import pm_evidence as pe
+from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.testing import exact_log_z, exact_systems, sine_rbm
 from pm_evidence.testing.lattices import enumeration
@@ -275,6 +276,75 @@ def test_temperatures_between_which_no_chain_moves():
         found = pe.log_evidence(dt)
         assert found.status in ("not_mixed", "no_overlap"), found
         assert "Use" in found.message
+
+
+@dataclass(frozen=True)
+class Still:
+    """A kernel that does nothing."""
+
+    def advance(self, path, state, beta, streams):
+        return state, MoveInfo(1.0, len(state))
+
+    def reversed(self):
+        return self
+
+    def settings(self):
+        return {}
+
+
+@dataclass(frozen=True)
+class StillEach(Still):
+    """One that does not even draw the states of the reference, as it says it does."""
+
+    draws_reference = True
+
+    def advance_each(self, path, state, beta, streams):
+        return self.advance(path, state, beta, streams)
+
+
+@dataclass(frozen=True)
+class StillGaussian(pe.Gaussian):
+    kernel: Still = Still()
+
+    def annealing_setup(self, kernel):
+        return replace(super().annealing_setup(kernel), kernel=self.kernel)
+
+
+@both
+@pytest.mark.parametrize("kernel", [Still(), StillEach()], ids=["still", "still_each"])
+def test_a_kernel_that_does_nothing_has_a_status(kernel, method):
+    """Energies of such chains look quiet, and their log Z is tens of nats too low."""
+    target = StillGaussian(5.0, 1.0, 0.0, 0.3, kernel=kernel)
+    with pytest.warns(pe.EvidenceWarning):
+        dt = run(target, method)
+    found = pe.log_evidence(dt)
+    assert found.value < target.log_evidence - 10.0
+    if method == "simulated" or not isinstance(kernel, StillEach):
+        assert found.status == "not_mixed" and "a kernel that mixes faster" in found.message
+    else:  # ladders exchange states for ever, and each has others
+        assert found.status == "high_variance"
+
+
+@both
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ([1.0], r"^schedule must be a sequence of at least two inverse temperatures, got shape"),
+        ([0.1, 0.5, 1.0], r"^schedule must rise from 0 to 1, got 0.1 to 1.0; add the missing end"),
+        ([0.0, 0.5], r"^schedule must rise from 0 to 1, got 0.0 to 0.5; add the missing end"),
+        ([0.0, 0.5, 0.5, 1.0], r"^schedule must rise from 0 to 1, got betas\[2\]=0.5 after 0.5"),
+    ],
+)
+def test_temperatures_that_cannot_be_used_are_refused(schedule, message, method):
+    """A single temperature, or ends that are not the reference and the target."""
+    with pytest.raises(ValueError, match=message):
+        run(pe.Gaussian(), method, schedule=schedule)
+
+
+def test_a_single_temperature_is_refused():
+    for kind in (pe.SimulatedTempering, pe.ParallelTempering):
+        with pytest.raises(ValueError, match=r"^n_temperatures must be a whole number of at le"):
+            kind(n_temperatures=1)
 
 
 def test_the_limit_of_draws_is_kept():

@@ -172,3 +172,20 @@ def test_importance_sampling_is_recommended_if_it_found_more():
     vague = replace(made, bridge=(-LOG_Z + 0.5 * rng.normal(size=400), np.empty(0)))
     names = [each.estimator for each in of_tempering(record(vague))]
     assert names == ["mbar", *REST, "importance"]
+
+
+def test_initial_iterations_that_did_not_converge_are_named():
+    """The estimate stays as it is: it is consistent with any weights."""
+    made = record(block(restarts=60), simulated=True, initial_rounds=20, initial_deviation=0.46)
+    plain = of_tempering(record(block(restarts=60), simulated=True))
+    found = of_tempering(made)
+    assert (found[0].value, found[0].status) == (plain[0].value, "ok") and not plain[0].message
+    assert found[0].message.startswith("the initial iterations ended after 20 rounds, in the last ")
+    assert "visited 46 % more or less often" in found[0].message
+    assert found[1:] == plain[1:]
+    few = record(block(restarts=7), simulated=True, initial_rounds=20, initial_deviation=0.46)
+    first = of_tempering(few)[0]
+    assert first.status == "not_mixed"
+    assert "only 7 times" in first.message and "In addition, the initial" in first.message
+    converged = record(block(restarts=60), simulated=True, initial_deviation=0.09)
+    assert of_tempering(converged)[0].message == ""

@@ -153,14 +153,45 @@ def test_figure_4_in_its_quick_mode(tmp_path, data_folder):
     assert rmse[100, "RTS"] < rmse[100, "TS"]
 
 
-def test_the_page_shows_the_stored_tables(tmp_path):
-    """Tables in docs/carlson2016.md are those of the files beside its figures."""
-    first, second, third = (
-        pd.read_csv(page.TABLES / f"carlson2016_figure{n}.csv") for n in (1, 2, 3)
-    )
+@pytest.fixture(scope="module")
+def tables():
+    """The tables of all figures of the page, by number."""
+    return page.tables()
+
+
+def test_the_page_shows_the_stored_tables(tables):
+    """Tables in docs/carlson2016.md are those of the files beside its figures, all five of them."""
+    assert sorted(tables) == [1, 2, 3, 4, 5]
     text = (ROOT / "docs" / "carlson2016.md").read_text(encoding="utf-8")
-    rows = page.of_iterations(first).splitlines()
+    iterations, *others = page.texts(tables)
+    rows = iterations.splitlines()
     for row in (rows[0], *(rows[1 + i] for i in (1, 2, 4, 6, 8, 10, 12))):
         assert row in text
-    assert page.of_mixture(second) in text
-    assert page.of_methods(third, "pcd_100") in text
+    assert len(others) == 5  # Figure 3 has two machines
+    for table in others:
+        assert table in text
+    for number in tables:
+        name = f"carlson2016_figure{number}.png"
+        assert f"](figures/{name})" in text and (page.TABLES / name).stat().st_size > 10_000
+
+
+def test_all_figures_are_drawn(tables, tmp_path):
+    files = page.draw(tables, tmp_path)
+    assert [file.name for file in files] == [f"carlson2016_figure{n}.png" for n in range(1, 6)]
+    assert all(file.stat().st_size > 10_000 for file in files)
+
+
+def test_what_the_page_says_follows_from_the_tables(tables):
+    """The statements on Figures 3 to 5, which are written by hand beside the tables."""
+    methods = tables[3].set_index(["machine", "method", "sweeps"])
+    for machine in page.MACHINES:
+        rmse = methods.rmse[machine]
+        assert all(rmse["rts", n] < rmse["ais", n] for n in (5000, 10_000))
+        assert (methods.bias[machine, "raise"] > 0.0).all()  # log Z too high
+    by_size = tables[4].set_index(["estimator", "n_temperatures"]).rmse
+    growth = {name: by_size[name, 1000] / by_size[name, 100] for name in ("RTS", "TS", "TI")}
+    assert growth["RTS"] < 1.1 and growth["TI"] < 1.1 and growth["TS"] > 2.5
+    assert by_size["TI", 1000] > 3.0 * by_size["TI-RB", 1000]
+    checked = tables[5].dropna()
+    error = np.hypot(checked.mcse, checked.ais_mcse)
+    assert len(checked) == 7 and (np.abs(checked.log_z - checked.ais) < 4.0 * error).all()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
+from examples.papers.carlson2016 import page
 from examples.papers.carlson2016 import tracking as script
 
 
@@ -23,16 +24,20 @@ def test_rows_are_divided_without_overlap(data_folder):
     np.testing.assert_array_equal(both[order], given[original])
 
 
-def test_script_compares_and_draws(data_folder, tmp_path, capsys):
+def test_script_compares_and_the_page_draws(data_folder, tmp_path, capsys):
     """Quick: tracked log Z is within 0.3 nats of annealing, and a second run trains no more."""
     script.main([str(tmp_path), "--quick"])
     out = capsys.readouterr().out
     assert "of processor time" in out and "by RAISE" in out
-    assert (tmp_path / "carlson2016_figure5.png").stat().st_size > 10_000
+    (figure,) = page.draw(page.tables(tmp_path), tmp_path)
+    assert figure.name == "carlson2016_figure5.png" and figure.stat().st_size > 10_000
     train, validation, _ = script.split(data_folder)
     stored = script.saved(tmp_path / "tracking_quick.npz", None, None, script.QUICK)
-    table = script.comparison(stored, train, validation, script.QUICK)
+    points = script.comparison(stored, train, validation, script.QUICK)
+    np.testing.assert_array_equal(points["update"], stored["update"])
+    table = points.dropna()
     np.testing.assert_array_equal(table["update"], [0, 20, 40])
+    assert page.of_tracking(points).count("\n") == 4
     assert np.abs(table["log_z"] - table["ais"]).max() < 0.3
     difference = (table["train"] - table["ais_train"]) + (table["log_z"] - table["ais"])
     assert np.abs(difference).max() == pytest.approx(0.0, abs=1e-6)

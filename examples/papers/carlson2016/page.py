@@ -1,8 +1,8 @@
-"""Figures and tables of docs/carlson2016.md, from the tables of figure1.py to figure4.py.
+"""Figures and tables of docs/carlson2016.md, from the results of the other scripts.
 
 ``python examples/papers/carlson2016/page.py`` writes docs/figures/carlson2016_figure1.png to
-carlson2016_figure4.png, and prints the tables in Markdown. By default it reads the files
-carlson2016_figure1.csv to carlson2016_figure4.csv that lie in docs/figures. A figure whose file is
+carlson2016_figure5.png, and prints the tables in Markdown. By default it reads the files
+carlson2016_figure1.csv to carlson2016_figure5.csv that lie in docs/figures. A figure whose file is
 not there is left out, and so is a machine of Figure 3 that has not been run.
 """
 
@@ -33,7 +33,7 @@ COLOURS = {
 
 def tables(folder=TABLES):
     """Return the tables of the figures that have one, by number."""
-    files = {n: Path(folder) / f"carlson2016_figure{n}.csv" for n in range(1, 5)}
+    files = {n: Path(folder) / f"carlson2016_figure{n}.csv" for n in range(1, 6)}
     return {n: pd.read_csv(file) for n, file in files.items() if file.is_file()}
 
 
@@ -97,6 +97,20 @@ def of_temperatures(table):
     return markdown(["temperatures", *names, "RTS from all states"], rows)
 
 
+def of_tracking(table):
+    """Return log Z and likelihoods at the checkpoints, tracked and by annealing."""
+    rows = []
+    for row in table.dropna().itertuples():
+        cells = [f"{row.log_z:.2f} ± {row.mcse:.2f}", f"{row.ais:.2f} ± {row.ais_mcse:.2f}"]
+        cells += [
+            f"{getattr(row, name):.2f}, {getattr(row, f'ais_{name}'):.2f}"
+            for name in ("train", "validation")
+        ]
+        rows.append([f"{row.update:,}", *cells])
+    header = ["update", "log Z, tracked", "log Z, AIS", "training rows", "validation rows"]
+    return markdown(header, rows)
+
+
 def draw_iterations(table, plt):
     """Draw log Z and log shares after some iterations (Figure 1)."""
     fig, axes = plt.subplots(2, len(VARIANTS), figsize=(14, 6), sharey="row", layout="constrained")
@@ -144,9 +158,9 @@ def draw_methods(table, plt):
     """Draw mean and RMSE against the number of sweeps (Figure 3)."""
     names = [name for name in MACHINES if name in set(table.machine)]
     fig, axes = plt.subplots(
-        1, 2 * len(names), figsize=(8 * len(names), 4), layout="constrained", squeeze=False
+        len(names), 2, figsize=(10, 4 * len(names)), layout="constrained", squeeze=False
     )
-    for name, (left, right) in zip(names, axes.reshape(-1, 2), strict=True):
+    for name, (left, right) in zip(names, axes, strict=True):
         own = table[table.machine == name]
         truth = own.truth.iloc[0]
         left.axhline(truth, color="black", linestyle="--", label=f"true: {truth:.2f}")
@@ -173,7 +187,35 @@ def draw_temperatures(table, plt):
     return fig
 
 
-DRAWN = {1: draw_iterations, 2: draw_mixture, 3: draw_methods, 4: draw_temperatures}
+def draw_tracking(table, plt):
+    """Draw likelihoods during the training, and the difference of both log Z (Figure 5)."""
+    fig, (upper, lower) = plt.subplots(
+        2, 1, figsize=(7, 6), layout="constrained", sharex=True, height_ratios=(2.5, 1)
+    )
+    checked = table.dropna()
+    for name, colour in (("train", "#0072b2"), ("validation", "#d55e00")):
+        upper.plot(table["update"], table[name], color=colour, lw=0.8, label=f"{name}, tracked")
+        drawn = {"color": colour, "markerfacecolor": "white", "label": f"{name}, AIS"}
+        upper.plot(checked["update"], checked[f"ais_{name}"], "o", **drawn)
+    best = table["update"][table.validation.idxmax()]
+    upper.axvline(best, color="0.5", linestyle=":", label="best validation likelihood")
+    upper.set(ylabel="mean log likelihood (nats)")
+    upper.legend(frameon=False, fontsize="small")
+    error = 2.0 * np.hypot(checked.mcse, checked.ais_mcse)
+    difference = checked.log_z - checked.ais
+    lower.errorbar(checked["update"], difference, error, fmt="o", color="0.2", markersize=4)
+    lower.axhline(0.0, color="0.5", linewidth=0.8)
+    lower.set(xlabel="update", ylabel="log Z: tracked - AIS")
+    return fig
+
+
+DRAWN = {
+    1: draw_iterations,
+    2: draw_mixture,
+    3: draw_methods,
+    4: draw_temperatures,
+    5: draw_tracking,
+}
 
 
 def draw(found, folder=TABLES):
@@ -191,12 +233,14 @@ def draw(found, folder=TABLES):
 
 
 def texts(found):
-    """Return the tables of the page in Markdown."""
-    makers = {1: of_iterations, 2: of_mixture, 4: of_temperatures}
-    made = [makers[number](table) for number, table in found.items() if number in makers]
-    if 3 in found:
-        names = [name for name in MACHINES if name in set(found[3].machine)]
-        made += [of_methods(found[3], name) for name in names]
+    """Return the tables of the page in Markdown, in the order of the figures."""
+    makers = {1: of_iterations, 2: of_mixture, 4: of_temperatures, 5: of_tracking}
+    made = []
+    for number, table in found.items():
+        if number in makers:
+            made.append(makers[number](table))
+        else:
+            made += [of_methods(table, name) for name in MACHINES if name in set(table.machine)]
     return made
 
 
