@@ -32,7 +32,7 @@ def annealed(latent: str, n_stages: int, n_paths: int, folder: Path) -> xr.DataT
     """Return a run in both directions, from a file if it was made before."""
     file = folder / f"{latent}_{n_stages}_{n_paths}.nc"
     if not file.exists():
-        machine = pe.RBM(*published_rbm(), data=mnist()[0], base="data", latent=latent)
+        machine = pe.RBM(*published_rbm(), data=mnist()[0], latent=latent)
         started = time.perf_counter()
         dt = pe.sample_evidence(
             machine,

@@ -34,9 +34,10 @@ _LARGEST = 1e100  # its square is far from overflow
 class Gaussian(NativeTarget):
     """A Gaussian reference that moves and narrows to a Gaussian target (Habeck 2017, section 4).
 
-    Mean and standard deviation are linear functions of ``beta``; with ``path="geometric"`` the log
-    density is, and with ``path="moment_average"`` the first two moments are. The kernel is an
-    autoregression that leaves each intermediate Gaussian invariant.
+    Mean and standard deviation are linear functions of ``beta``. Two other paths are arguments of
+    `sample_evidence`: with ``path="geometric"`` the log density is linear in ``beta`` instead, and
+    with ``path="moment_average"`` the first two moments are. The kernel is an autoregression that
+    leaves each intermediate Gaussian invariant.
 
     Parameters
     ----------

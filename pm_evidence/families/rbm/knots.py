@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.contracts import Plan
 from pm_evidence.core.random import streams
 from pm_evidence.families.rbm.gibbs import BlockGibbs, draw_layers
 from pm_evidence.families.rbm.layers import Layer, layer_of
 from pm_evidence.families.rbm.path import BaseRatePath
 from pm_evidence.families.rbm.state import pack, unpack
+from pm_evidence.samplers.smc import SMC
 
 __all__ = ["Machine", "averaged_machines"]
 
 Floats = NDArray[np.float64]
 
-_CHAINS = 256
-_SWEEPS, _STAGES = 100, 1000  # that bring states of data, or of the reference, to the target
-_RATE = 0.05  # of the first update; it falls linearly to zero
+_CHAINS = 512
+# The population that ends at the target, and the stages and sweeps that bring it there.
+_PARTICLES, _STAGES, _SWEEPS = 1024, 200, 5
+# Learning rate of the centred updates. It is constant during the first half of them, and falls to
+# zero during the second one.
+_RATE = 0.2
 
 
 @dataclass(frozen=True)
@@ -80,34 +85,40 @@ def averaged_machines(target: Any, n_knots: int, n_updates: int) -> tuple[Machin
     -----
     The moments of the knots, means of ``v``, ``h`` and ``v h'``, lie evenly between those of the
     reference and of the target (Grosse, Maddison and Salakhutdinov 2013). Those of the target come
-    from the training data after some Gibbs sampling, or from a short annealing run. The parameters
-    of each knot are fitted by persistent contrastive divergence, and do not depend on the seed of a
-    run. Work is exact however well the moments fit.
+    from a population that is annealed with resampling, so that modes have nearly their shares.
+    States from the data would not do: the modes of a machine differ from its data. A mixture of
+    draws from both ends has the moments that are wanted. So the chains of each knot are those of
+    the knot before, of which some are replaced by states of the target, and its parameters, which
+    start as far on the way from that knot to the target, are fitted by persistent contrastive
+    divergence. Nothing depends on the seed of a run. Work is exact however well the moments fit.
     """
     rates, split = target.base_rates, target.n_visible
     first = Machine(np.zeros_like(target.W), *np.split(target.base_bias, [split]))
     last = Machine(target.W, target.visible_bias, target.hidden_bias)
+    states = _states_of(target)
     start = Machine(np.outer(rates[:split], rates[split:]), rates[:split], rates[split:])
-    end = _moments(_states_of(target), split)
+    end = _moments(states, split)
+    draw_seed, chain_seed = np.random.SeedSequence(1).spawn(2)
+    rng, chains = np.random.default_rng(draw_seed), streams(chain_seed, _CHAINS)
+    population = (rng.random((_CHAINS, len(rates))) < rates).astype(np.uint8)
     knots = [first]
     for k in range(1, n_knots + 1):
-        share = k / (n_knots + 1)
-        wanted = start.between(end, share)
-        knots.append(_fitted(first.between(last, share), wanted, n_updates, seed=k))
+        share = 1 / (n_knots + 2 - k)  # of the way from the last knot to the target
+        replaced = rng.permutation(_CHAINS)[: round(share * _CHAINS)]
+        population[replaced] = states[rng.permutation(_PARTICLES)[: len(replaced)]]
+        wanted, nearby = start.between(end, k / (n_knots + 1)), knots[-1].between(last, share)
+        machine, population = _fitted(nearby, wanted, population, n_updates, chains)
+        knots.append(machine)
     return (*knots, last)
 
 
 def _states_of(target: Any) -> NDArray[np.uint8]:
-    """Return states near the distribution of the target, one for each chain."""
-    draw_seed, chain_seed = np.random.SeedSequence(0).spawn(2)
-    path, chains = BaseRatePath(target), streams(chain_seed, _CHAINS)
-    if target.data is not None:
-        state = path.at(target.states_from_data(_CHAINS, np.random.default_rng(draw_seed)))
-        beta = np.ones(_SWEEPS)
-    else:
-        state = path.draw(_CHAINS, draw_seed)
-        beta = np.linspace(0.0, 1.0, _STAGES + 1)[1:]
-    return BlockGibbs().advance_many(path, state, beta, chains).state.to_draws()
+    """Return states near the distribution of the target, shape ``(_PARTICLES, n_units)``."""
+    beta = np.linspace(0.0, 1.0, _STAGES + 1)
+    plan = Plan(beta, (BlockGibbs(_SWEEPS),) * _STAGES)
+    sampler = SMC(chain_length=1, resample_below=0.5)
+    block = sampler.run_block(BaseRatePath(target), plan, 0, _PARTICLES, seed=0)
+    return np.asarray(block.draws, np.uint8)
 
 
 def _moments(draws: NDArray[Any], split: int) -> Machine:
@@ -117,22 +128,36 @@ def _moments(draws: NDArray[Any], split: int) -> Machine:
     return Machine((v.T @ h).astype(np.float64) / len(v), *means)
 
 
-def _fitted(machine: Machine, wanted: Machine, n_updates: int, seed: int) -> Machine:
-    """Return a machine with the moments that are wanted, from one nearby."""
-    draw_seed, chain_seed = np.random.SeedSequence(seed).spawn(2)
+def _fitted(
+    machine: Machine,
+    wanted: Machine,
+    states: NDArray[np.uint8],
+    n_updates: int,
+    chains: NDArray[np.uint64],
+) -> tuple[Machine, NDArray[np.uint8]]:
+    """Return a machine with the moments that are wanted, from one nearby, and its chains."""
     split, n_units = len(machine.visible_bias), sum(machine.W.shape)
-    rates = np.append(wanted.visible_bias, wanted.hidden_bias)
-    draws = np.random.default_rng(draw_seed).random((_CHAINS, n_units)) < rates
-    units = pack(draws[:, :split]), pack(draws[:, split:])
-    chains, found = streams(chain_seed, _CHAINS), np.empty((1, 2, _CHAINS))
+    units, found = (pack(states[:, :split]), pack(states[:, split:])), np.empty((1, 2, len(states)))
     for rate in _rates(n_updates):
         draw_layers(machine.layers(), units, np.ones((1, 1)), BlockGibbs(), chains, found)
         states = np.hstack([unpack(units[0], split), unpack(units[1], n_units - split)])
-        machine = machine.plus(wanted.plus(_moments(states, split), -1.0), rate)
-    return machine
+        missing = wanted.plus(_moments(states, split), -1.0)
+        machine = machine.plus(_centred(missing, wanted), rate)
+    return machine, states
+
+
+def _centred(gradient: Machine, means: Machine) -> Machine:
+    """Return the step of parameters that multiply units less their means.
+
+    Melchior, Fischer and Wiskott (2016), "How to center deep Boltzmann machines". Such parameters
+    depend less on each other, so that a fit takes fewer updates.
+    """
+    v, h = means.visible_bias, means.hidden_bias
+    W = gradient.W - np.outer(gradient.visible_bias, h) - np.outer(v, gradient.hidden_bias)
+    return Machine(W, gradient.visible_bias - W @ h, gradient.hidden_bias - v @ W)
 
 
 def _rates(n_updates: int) -> Iterator[float]:
     """Yield the learning rates of the updates."""
     for k in range(n_updates):
-        yield _RATE * (1.0 - k / n_updates)
+        yield _RATE * min(1.0, 2.0 * (1.0 - k / n_updates))

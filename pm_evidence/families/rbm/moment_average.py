@@ -66,7 +66,7 @@ class MomentAveragedPath:
 
     target: Any
     n_knots: int = 9
-    n_updates: int = 200
+    n_updates: int = 300
 
     def __post_init__(self) -> None:
         check_count("n_knots", self.n_knots, 1, _MOST_KNOTS)

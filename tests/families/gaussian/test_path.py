@@ -131,6 +131,23 @@ def test_what_is_linear_in_beta():
         assert averaged.sd_at(beta) ** 2 + averaged.mean_at(beta) ** 2 == pytest.approx(second)
 
 
+def test_equal_steps_cost_the_same_on_both_paths_and_learnt_ones_do_not():
+    """Grosse, Maddison and Salakhutdinov (2013), Theorem 2; the docs draw conclusions from it.
+
+    With a distance of d standard deviations both costs are d**2. The shortest schedule leaves the
+    geometric path at that, as its variance is the same everywhere.
+    """
+    gaussian, betas = pe.Gaussian(0.0, 1.0, 20.0, 1.0), np.linspace(0.0, 1.0, 100_001)
+    found = {}
+    for path in (GeometricGaussian(gaussian), MomentAveragedGaussian(gaussian)):
+        slopes = np.array([(*path.slopes(beta), path.sd_at(beta)) for beta in betas])
+        variance = (slopes[:, 0] ** 2 + 2.0 * slopes[:, 1] ** 2) / slopes[:, 2] ** 2
+        costs = np.trapezoid(variance, betas), np.trapezoid(np.sqrt(variance), betas) ** 2
+        found[type(path)] = costs
+    np.testing.assert_allclose(found[GeometricGaussian], (400.0, 400.0), rtol=1e-6)
+    np.testing.assert_allclose(found[MomentAveragedGaussian], (400.0, 59.31), rtol=1e-4)
+
+
 @pytest.mark.parametrize("path", ["geometric", "moment_average", GeometricGaussian(pe.Gaussian())])
 def test_a_run_along_another_path(path):
     gaussian = pe.Gaussian()

@@ -33,20 +33,20 @@ def test_both_ends_are_those_of_the_geometric_path(path):
 
 
 def test_moments_of_the_knots_lie_evenly_between_those_of_the_ends():
-    """Exact moments by enumeration; those of the end are known from 256 states only."""
+    """Exact moments by enumeration; those of the end are known from 1,024 states only."""
     W, visible_bias, hidden_bias = sine_rbm(10, 6)
     machine = pe.RBM(W, visible_bias - 2.0, hidden_bias - 1.0, base="uniform")
-    machines = averaged_machines(machine, 3, 1000)
+    machines = averaged_machines(machine, 3, 300)
     exact = [exact_moments(m.W, m.visible_bias, m.hidden_bias) for m in machines]
     first, last = exact[0], exact[-1]
     for k, found in enumerate(exact):
         for layer in ("visible", "hidden"):
             wanted = (1 - k / 4) * getattr(first, layer) + k / 4 * getattr(last, layer)
-            np.testing.assert_allclose(getattr(found, layer), wanted, atol=0.1)
+            np.testing.assert_allclose(getattr(found, layer), wanted, atol=0.05)
     geometric = machines[0].between(machines[-1], 0.5)
     middle = exact_moments(geometric.W, geometric.visible_bias, geometric.hidden_bias)
     wanted = 0.5 * (first.visible + last.visible)
-    assert abs(exact[2].visible - wanted).mean() < abs(middle.visible - wanted).mean()
+    assert abs(exact[2].visible - wanted).mean() < 0.2 * abs(middle.visible - wanted).mean()
 
 
 def test_a_run_along_it_finds_log_z():
