@@ -81,9 +81,10 @@ def sample_evidence(
         sampling with an estimated likelihood), ``"parallel_tempering"`` or
         ``"simulated_tempering"`` (chains that move between temperatures), ``"resample_move"`` or
         ``"arm"`` (particles to which data, or variables, are added step by step; ``"arm"`` uses
-        more of them where they are needed), or a sampler with its own options, such as ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``"auto"``
-        is ``"aisel"`` for models with a `pe.StateSpace` or `pe.RandomEffects`, ``"smc"`` for all
-        other models, and ``"ais"`` for native targets.
+        more of them where they are needed), or a sampler with its own options, such as
+        ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``"auto"`` is ``"aisel"``
+        for models with a `pe.StateSpace` or `pe.RandomEffects`, ``"smc"`` for all other models, and
+        that of the target, mostly ``"ais"``, for native targets.
     draws : int, optional
         How many posterior draws, or paths in each direction, the first round makes in all: 3,200
         by default for SMC (200 on each of 16 islands), 1,000 for AIS and AISEL, 16,000 for parallel

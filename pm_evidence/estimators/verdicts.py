@@ -23,6 +23,7 @@ __all__ = [
     "of_noise",
     "of_uncovered",
     "short_of",
+    "short_of_trial",
     "times",
     "unbounded",
     "unfinished",
@@ -36,6 +37,8 @@ LARGEST_MCSE = 0.5
 # Two estimates contradict each other if they differ by more than this number of combined standard
 # errors and by more than this rounding error in nats.
 DISAGREEMENT, ROUNDING = 5.0, 1e-9
+# A nonnegative unbiased estimate of Z exceeds Z by the exponential of this, 20, rarely.
+_TWENTYFOLD = 3.0
 _BROKEN = (Status.UNBOUNDED, Status.MISSED_MASS)
 _MOST_PARTICLES = 1_000_000  # that a message advises
 
@@ -59,6 +62,29 @@ def agreeing(
         f"{times(distance, error)} combined standard errors: {remedy}"
     )
     return tuple(replace(e, status=Status.INCONSISTENT, message=message) for e in (one, other))  # type: ignore[return-value]
+
+
+def short_of_trial(estimate: LogEvidence, log_z: float, mcse: float) -> LogEvidence:
+    """Return an estimate, as ``"missed_mass"`` if a trial run from another reference finds more.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        The estimate to be checked.
+    log_z, mcse : float
+        What the trial found, and its error, in nats. It is unbiased for Z, so that it exceeds Z by
+        a factor of 20 with a probability of at most 1/20, however heavy the tail of its weights.
+    """
+    excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
+    if estimate.status in _BROKEN or not excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
+        return estimate
+    message = (
+        f"a short annealing from independent units of rate 1/2 gives {log_z:.2f}, and "
+        f"{estimate.estimator} only {estimate.value:.2f}: the paths have missed a mode. Pass "
+        "base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
+        "method='simulated_tempering'."
+    )
+    return replace(estimate, status=Status.MISSED_MASS, message=message)
 
 
 def short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:

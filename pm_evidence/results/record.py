@@ -365,6 +365,7 @@ def _is_estimate(value: Any) -> bool:
 _TOGETHER = (
     ("log_likelihood_variance", "n_particles", "noise_acceptance"),
     ("stopped_by", "target_mcse"),
+    ("trial_log_z", "trial_mcse"),
     _OF_TEMPERATURES,
 )
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -375,6 +376,8 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "log_likelihood_variance": (_is_number, "a number"),
     "noise_acceptance": (_is_number, "a number"),
     "n_particles": (_are_counts, "a list of whole numbers"),
+    "trial_log_z": (_is_number, "a number"),
+    "trial_mcse": (_is_number, "a number"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
     "reverse_start": (lambda value: isinstance(value, str), "a text"),
     _LADDERS: (lambda value: type(value) is int and value > 0, "a whole number of at least 1"),

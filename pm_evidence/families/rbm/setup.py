@@ -1,22 +1,24 @@
 """How restricted Boltzmann machines are annealed unless the user says otherwise."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
-from pm_evidence.core.random import streams
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path, Plan
+from pm_evidence.core.numerics import log_mean_exp, normalised
+from pm_evidence.core.random import Phase
 from pm_evidence.families.native import checked_path
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.metropolis import UnitMetropolis
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
 from pm_evidence.families.rbm.path import BaseRatePath
+from pm_evidence.samplers.ais import AIS
 
-__all__ = ["KERNELS", "learnt_rates", "rbm_along", "rbm_setup", "smoothed"]
+__all__ = ["KERNELS", "Trial", "rbm_along", "rbm_setup", "smoothed", "trial_of"]
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +41,7 @@ _EVEN_SHARE = 0.5
 # Rates are moved by this much away from 0 and 1: states that have a unit of rate 0 on must not be
 # rare among paths if they are not rare under the target.
 _SMOOTHING = 0.01
-_TRIAL_PATHS, _TRIAL_STAGES = 256, 400
+_TRIAL_PATHS, _TRIAL_STAGES = 512, 1000
 
 
 def smoothed(shares: Floats) -> Floats:
@@ -47,25 +49,46 @@ def smoothed(shares: Floats) -> Floats:
     return (shares + _SMOOTHING) / (1.0 + 2.0 * _SMOOTHING)
 
 
-def learnt_rates(target: Any) -> Floats:
-    """Return base rates from a short trial run.
+@dataclass(frozen=True)
+class Trial:
+    """A short annealing from independent units of rate 1/2, the same for all runs of a machine.
 
     Parameters
     ----------
-    target : RBM
-        A machine whose reference is uniform.
-
-    Returns
-    -------
-    ndarray, shape (n_units,)
-        Rates of the units of the reference. They do not depend on the seed of the run.
+    rates : ndarray, shape (n_visible + n_hidden,)
+        Shares of the final states in which units are on: the mean of the plain shares, and of those
+        with the weights of the paths. A mode that few paths find with a large weight then has as
+        large a part in the reference as one that most paths find.
+    log_z, mcse : float
+        Log of the normalising constant, from the weights alone, and its error, in nats.
     """
-    draw_seed, chain_seed = np.random.SeedSequence(0).spawn(2)
-    path, kernel = BaseRatePath(target), KERNELS[target.latent][1]()
-    beta = np.linspace(0.0, 1.0, _TRIAL_STAGES + 1)[1:]
-    state = path.draw(_TRIAL_PATHS, draw_seed)
-    batch = kernel.advance_many(path, state, beta, streams(chain_seed, _TRIAL_PATHS))
-    return smoothed(batch.state.to_draws().mean(axis=0))
+
+    rates: Floats
+    log_z: float
+    mcse: float
+
+
+def trial_of(target: Any) -> Trial:
+    """Return the trial of a machine that is annealed with both layers, from a uniform reference.
+
+    Notes
+    -----
+    It is independent of the seed of a run, and unbiased for Z whatever it finds. By Markov's
+    inequality it hardly ever exceeds Z by much, so that a run whose estimate is far smaller has
+    missed a mode, however well its paths agree.
+    """
+    beta = np.linspace(0.0, 1.0, _TRIAL_STAGES + 1)
+    plan = Plan(beta, (BlockGibbs(),) * _TRIAL_STAGES)
+    parts = [
+        AIS().run_block(BaseRatePath(target), plan, i, _PATHS, 0, phase=Phase.TRIAL)
+        for i in range(_TRIAL_PATHS // _PATHS)
+    ]
+    draws = np.concatenate([np.asarray(part.draws) for part in parts]).astype(float)
+    log_weight = -np.concatenate([part.work for part in parts])
+    weight = normalised(log_weight)
+    rates = 0.5 * draws.mean(axis=0) + 0.5 * (weight @ draws)
+    error = float(np.sqrt(max(weight @ weight - 1.0 / len(weight), 0.0)))
+    return Trial(smoothed(rates), log_mean_exp(log_weight), error)
 
 
 def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
@@ -94,7 +117,7 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             f"kernel must be 'auto', {name!r} or a {kind.__name__} for latent={target.latent!r}, "
             f"got {described(kernel)}."
         )
-    _ = target.base_rates, target.layers  # before several threads ask for them
+    _ = target.base_rates, target.layers, target.trial  # before several threads ask for them
     per_unit, least, most = _STAGES[kind]
     return AnnealingSetup(
         BaseRatePath(target),
@@ -104,6 +127,7 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
         n_paths=_PATHS,
         even_share=_EVEN_SHARE,
         most_draws=_MOST_DRAWS,
+        facts={"trial_log_z": target.trial.log_z, "trial_mcse": target.trial.mcse},
     )
 
 

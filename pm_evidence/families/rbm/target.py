@@ -14,7 +14,7 @@ from pm_evidence.families.native import NativeTarget
 from pm_evidence.families.rbm.checks import checked_base, checked_parameters, checked_states
 from pm_evidence.families.rbm.flips import gains_of
 from pm_evidence.families.rbm.layers import Layer, layer_of
-from pm_evidence.families.rbm.setup import KERNELS, learnt_rates, rbm_along, rbm_setup, smoothed
+from pm_evidence.families.rbm.setup import KERNELS, Trial, rbm_along, rbm_setup, smoothed, trial_of
 
 __all__ = ["RBM"]
 
@@ -150,8 +150,14 @@ class RBM(NativeTarget):
             rows = self.data if self.latent != "marginal" else self.hidden_probabilities(self.data)
             rates = smoothed(np.asarray(rows, float).mean(axis=0))
         else:
-            rates = learnt_rates(replace(self, base="uniform"))[: self.sizes[0]]
+            visible, hidden = np.split(self.trial.rates, [self.n_visible])
+            rates = hidden if self.latent == "marginal" else visible
         return np.append(rates, np.full(self.n_dim - len(rates), 0.5))
+
+    @cached_property
+    def trial(self) -> Trial:
+        """A short annealing from independent units of rate 1/2, which checks every run."""
+        return trial_of(replace(self, base="uniform", latent="full", data=None))
 
     @cached_property
     def base_bias(self) -> Floats:
