@@ -1,0 +1,47 @@
+"""How Gaussian process classification is annealed unless the user says otherwise."""
+
+from typing import Any
+
+from pm_evidence.core.checks import check_choice, described
+from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.families.gp_classification.gibbs import SliceGibbs
+from pm_evidence.families.gp_classification.path import DataPointPath
+from pm_evidence.kernels.growing import Grows
+
+__all__ = ["gp_setup"]
+
+
+def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    """Return path, kernel and number of stages.
+
+    Parameters
+    ----------
+    target : GPClassification
+        What is annealed.
+    kernel : str or Kernel
+        The kernel that the user asks for.
+
+    Raises
+    ------
+    ValueError
+        If the kernel is not one of the representation.
+    """
+    return _sequence(target, kernel)
+
+
+def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", "slice_gibbs"))
+        moves = SliceGibbs()
+    elif isinstance(kernel, SliceGibbs):
+        moves = kernel
+    elif isinstance(kernel, Grows) and isinstance(kernel.moves, SliceGibbs):
+        moves = kernel.moves
+    else:
+        raise ValueError(
+            "kernel must be 'auto', 'slice_gibbs' or a SliceGibbs for "
+            f"representation='sequence', got {described(kernel)}; leave it out."
+        )
+    return AnnealingSetup(
+        DataPointPath(target), Grows(moves), n_stages=target.n_dim, stepwise=True
+    )
