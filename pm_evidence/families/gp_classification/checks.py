@@ -31,6 +31,7 @@ ORDERS = ("random", "informative", "given")
 # Difference of mirrored entries of a covariance matrix that rounding explains, over the largest.
 _ASYMMETRY = 1e-8
 _SHOWN = 4  # labels in a message
+_LARGEST = 1e100  # variance: products of a few of them are far from overflow
 
 
 def checked_signs(labels: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
@@ -113,9 +114,17 @@ def checked_covariance(
     if callable(covariance):
         return _checked_matrix(_called(covariance, points), n)
     check_choice("covariance", covariance, ("squared_exponential",))
-    return squared_exponential(
-        points, check_positive("length_scale", length_scale), check_positive("amplitude", amplitude)
+    scale, deviation = (
+        check_positive(name, value)
+        for name, value in (("length_scale", length_scale), ("amplitude", amplitude))
     )
+    if deviation > _LARGEST**0.5:
+        raise ValueError(
+            f"amplitude must be at most {_LARGEST**0.5:g}, got {deviation:g}; the probit link "
+            "hardly changes beyond an amplitude of 100."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _checked_matrix(squared_exponential(points, scale, deviation), n)
 
 
 def _called(covariance: Callable[[Floats], Any], points: Floats) -> Any:
@@ -125,8 +134,7 @@ def _called(covariance: Callable[[Floats], Any], points: Floats) -> Any:
     except Exception as error:
         raise ValueError(
             f"covariance must be a function of the inputs, an array of shape {points.shape}, which "
-            f"raised {type(error).__name__}: {error}; pass for example a kernel of scikit-learn, or "
-            "lambda x: my_kernel(x).eval()."
+            f"raised {type(error).__name__}: {error}; pass for example a kernel of scikit-learn."
         ) from error
 
 
@@ -160,6 +168,11 @@ def _checked_matrix(covariance: Any, n: int) -> Floats:
         raise ValueError(
             f"covariance must be finite, got covariance[{row}, {column}]={matrix[row, column]}; "
             "look for inputs that are missing or far too large."
+        )
+    if np.abs(matrix).max() > _LARGEST:
+        raise ValueError(
+            f"covariance must have entries of at most {_LARGEST:g} in size, got "
+            f"{np.abs(matrix).max():.3g}; use a smaller amplitude."
         )
     if np.abs(matrix - matrix.T).max() > _ASYMMETRY * np.abs(matrix).max():
         raise ValueError(

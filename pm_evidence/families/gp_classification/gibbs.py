@@ -183,7 +183,7 @@ def _draw(value, product, precision, sign, n_slices, extra, words):
     variance = 1.0 / precision
     for m in range(value.size):
         change[m] = value[m]
-    for done in range(n_slices):
+    for _ in range(n_slices):
         _fill_uniform(words, height)
         _fill_uniform(words, place)
         for m in range(value.size):

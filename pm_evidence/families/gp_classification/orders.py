@@ -10,9 +10,7 @@ __all__ = ["greedy_order", "order_of", "whitening_of"]
 Floats = NDArray[np.float64]
 
 
-def order_of(
-    order: str | NDArray[np.int64], seed: int, covariance: Floats
-) -> NDArray[np.int64]:
+def order_of(order: str | NDArray[np.int64], seed: int, covariance: Floats) -> NDArray[np.int64]:
     """Return the data points in the order in which they are added, shape ``(n,)``.
 
     Parameters
@@ -36,16 +34,21 @@ def greedy_order(covariance: Floats) -> NDArray[np.int64]:
     """Return the points so that each has the largest variance given those before it.
 
     This is the order of the pivots of a Cholesky factorisation. Ties, as the first point of a
-    stationary process, are broken by the smallest index.
+    stationary process, are broken by the smallest index. Points of which nothing is left to know
+    come last, in the order of the data.
     """
     n = len(covariance)
     variance = covariance.diagonal().copy()
     factor = np.zeros((n, n))  # by column of the factor
     chosen = np.empty(n, np.int64)
     for k in range(n):
-        pivot = chosen[k] = int(np.argmax(variance))
+        pivot = int(np.argmax(variance))
+        if not variance[pivot] > 0.0:
+            chosen[k:] = np.setdiff1d(np.arange(n), chosen[:k])
+            break
+        chosen[k] = pivot
         column = covariance[:, pivot] - factor[:k].T @ factor[:k, pivot]
-        factor[k] = column / np.sqrt(max(variance[pivot], np.finfo(float).tiny))
+        factor[k] = column / np.sqrt(variance[pivot])
         variance -= factor[k] ** 2
         variance[chosen[: k + 1]] = -np.inf
     return chosen

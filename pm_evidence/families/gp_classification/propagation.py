@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 _MOST_SWEEPS = 200
 # The sweeps end when log Z and all precisions of the factors change by less than this, relatively.
 _TOLERANCE = 1e-9
+_TINY = np.finfo(float).tiny
 # A new factor is mixed with the old one if sweeps do not come closer to a fixed point.
 _DAMPINGS = (1.0, 0.5, 0.1)
 
@@ -62,10 +63,8 @@ class ExpectationPropagation:
         )
 
 
-def expectation_propagation(
-    covariance: Floats, signs: NDArray[np.int8]
-) -> ExpectationPropagation:
-    """Return the fixed point of expectation propagation with the probit likelihood.
+def expectation_propagation(covariance: Floats, signs: NDArray[np.int8]) -> ExpectationPropagation:
+    """Return a fixed point of expectation propagation with the probit likelihood.
 
     Parameters
     ----------
@@ -111,7 +110,7 @@ def _sweeps(covariance: Floats, y: Floats, damping: float) -> ExpectationPropaga
                 "can hold, got an approximation that is not finite; use a smaller amplitude, or "
                 "name a jitter."
             )
-        moved = np.abs(precisions - old).max() / precisions.max()
+        moved = np.abs(precisions - old).max() / max(precisions.max(), _TINY)
         n_sweeps += 1
         converged = moved < _TOLERANCE and abs(log_evidence - before) < _TOLERANCE * max(
             1.0, abs(log_evidence)
@@ -179,7 +178,8 @@ def _update_all(covariance, mean, y, precisions, shifts, damping):
         new_mean = rest_mean + y[i] * rest_variance * slope / spread
         curvature = slope * (bound + slope) / (1.0 + rest_variance)
         new_variance = rest_variance - rest_variance * rest_variance * curvature
-        change = damping * (1.0 / new_variance - rest - precisions[i])
+        # rounding may make the precision negative where the likelihood is 1 everywhere
+        change = damping * (max(1.0 / new_variance - rest, 0.0) - precisions[i])
         shift = damping * (new_mean / new_variance - rest_shift - shifts[i])
         precisions[i] += change
         shifts[i] += shift

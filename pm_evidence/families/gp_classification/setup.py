@@ -42,6 +42,5 @@ def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             "kernel must be 'auto', 'slice_gibbs' or a SliceGibbs for "
             f"representation='sequence', got {described(kernel)}; leave it out."
         )
-    return AnnealingSetup(
-        DataPointPath(target), Grows(moves), n_stages=target.n_dim, stepwise=True
-    )
+    growing: Any = Grows(moves)  # its reversal is of another class
+    return AnnealingSetup(DataPointPath(target), growing, n_stages=target.n_dim, stepwise=True)

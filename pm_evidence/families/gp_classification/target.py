@@ -59,7 +59,7 @@ class GPClassification(NativeTarget):
         data points are annealed (their Eq. 11 and 12), and ``method="auto"`` is ``"ais"``.
     order : {"informative", "random", "given"} or array_like of ints, shape (n,)
         The order in which a sequence adds the data points. ``"informative"`` takes the point next
-        whose latent value is known least given those before it, ``"random"`` a random order.
+        whose value has the largest variance given those before it, ``"random"`` a random order.
         ``"given"`` takes the data as they are; if they are sorted by class, that leads far astray.
     order_seed : int
         Seed of the random order; it is part of the target, and not of a run.
@@ -150,7 +150,7 @@ class GPClassification(NativeTarget):
     @cached_property
     def points(self) -> NDArray[np.int64]:
         """The data points in the order in which a sequence adds them, shape ``(n,)``."""
-        return order_of(self.order, self.order_seed, self.prior_covariance)
+        return order_of(self.order, self.order_seed, self.noisy_covariance)
 
     @cached_property
     def whitening(self) -> Floats:

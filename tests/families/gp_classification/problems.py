@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.special import ndtr
 
-
 import pm_evidence as pe
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(120)
