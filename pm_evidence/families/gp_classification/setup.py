@@ -1,14 +1,20 @@
 """How Gaussian process classification is annealed unless the user says otherwise."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pm_evidence.core.checks import check_choice, described
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.families.gp_classification.elliptical import EllipticalSlice
 from pm_evidence.families.gp_classification.gibbs import SliceGibbs
+from pm_evidence.families.gp_classification.latent_path import LatentPath
 from pm_evidence.families.gp_classification.path import DataPointPath
 from pm_evidence.kernels.growing import Grows
 
 __all__ = ["gp_setup"]
+
+_LATENT: Mapping[str, type[Any]] = {"elliptical_slice": EllipticalSlice}
+_STAGES = {"prior": 500, "ep": 100}
 
 
 def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
@@ -26,7 +32,9 @@ def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
     ValueError
         If the kernel is not one of the representation.
     """
-    return _sequence(target, kernel)
+    if target.representation == "sequence":
+        return _sequence(target, kernel)
+    return _latent(target, kernel)
 
 
 def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
@@ -44,3 +52,19 @@ def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
         )
     growing: Any = Grows(moves)  # its reversal is of another class
     return AnnealingSetup(DataPointPath(target), growing, n_stages=target.n_dim, stepwise=True)
+
+
+def _latent(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *_LATENT))
+        chosen: Any = _LATENT.get(kernel, EllipticalSlice)()
+    elif isinstance(kernel, tuple(_LATENT.values())):
+        chosen = kernel
+    else:
+        named = ", ".join(map(repr, _LATENT))
+        raise ValueError(
+            f"kernel must be 'auto', {named}, or one of these kernels for representation='latent', "
+            f"got {described(kernel)}; leave it out."
+        )
+    _ = target.gaussians  # before several threads ask for it
+    return AnnealingSetup(LatentPath(target), chosen, n_stages=_STAGES[target.reference])

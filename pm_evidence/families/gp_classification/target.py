@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, float_array
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.families.gp_classification.checks import (
     checked_covariance,
     checked_jitter,
@@ -16,6 +17,7 @@ from pm_evidence.families.gp_classification.checks import (
     checked_signs,
     factor_of,
 )
+from pm_evidence.families.gp_classification.gaussians import Gaussians, gaussians
 from pm_evidence.families.gp_classification.orders import order_of, whitening_of
 from pm_evidence.families.gp_classification.propagation import (
     ExpectationPropagation,
@@ -170,6 +172,18 @@ class GPClassification(NativeTarget):
     @cached_property
     def _propagated(self) -> ExpectationPropagation:
         return expectation_propagation(self.prior_covariance, self.signs)
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """The Gaussians that latent values are annealed from, and moved with."""
+        found = self.expectation_propagation()
+        if not found.converged:
+            raise NumericalError(
+                "expectation propagation must converge for representation='latent', got no fixed "
+                f"point in {found.n_sweeps} sweeps; use representation='sequence', which does not "
+                "need it."
+            )
+        return gaussians(self.factor, found)
 
     def expectation_propagation(self) -> ExpectationPropagation:
         """Return the Gaussian approximation to the posterior of ``x``, and its log evidence.
