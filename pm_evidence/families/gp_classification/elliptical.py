@@ -14,11 +14,12 @@ from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.families.gp_classification.latent_state import LatentValues
 from pm_evidence.families.gp_classification.probit import log_ndtr_and_slope
-from pm_evidence.families.gp_classification.product import BLOCK, multiply, width_of
+from pm_evidence.families.gp_classification.product import BLOCK, times, width_of
 
 __all__ = ["EllipticalSlice"]
 
 _MOST_MOVES = 1_000_000
+_SMALLEST = 1e-14  # interval of angles
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluation
     centre, direction, proposal = rows[0], rows[1], rows[2]
     for c in range(width):
         coordinates[:, c] = mean
-    _map(basis, coordinates, directions, products)
+    times(basis, coordinates, directions, products)
     centre[:] = directions[:, 0]
     for first in range(0, x.shape[0], width):
         here = min(width, x.shape[0] - first)
@@ -124,42 +125,48 @@ def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluation
             fill_normal(streams[first + c], direction)
             for i in range(k):
                 coordinates[i, c] = deviation[i] * direction[i]
-        _map(basis, coordinates, directions, products)
+        times(basis, coordinates, directions, products)
         for c in range(here):
             m = first + c
             direction[:] = directions[:, c]
-            stream, angle = streams[m], 0.0
-            least = beta * (logs[0][m] - logs[1][m]) + log(uniform(stream))
-            angle = 2.0 * pi * uniform(stream)
-            low, high = angle - 2.0 * pi, angle
-            while True:
-                a, b = cos(angle), sin(angle)
-                for i in range(k):
-                    proposal[i] = centre[i] + a * (x[m, i] - centre[i]) + b * direction[i]
-                likelihood, approximate = _logs(proposal, signs, factors)
-                evaluations[m] += 1
-                # an interval that has shrunk to the state itself ends the search, also with NaN
-                if beta * (likelihood - approximate) > least:
-                    x[m] = proposal
-                    logs[0][m], logs[1][m] = likelihood, approximate
-                    break
-                if not high - low > 1e-14:
-                    break
-                if angle < 0.0:
-                    low = angle
-                else:
-                    high = angle
-                angle = low + (high - low) * uniform(stream)
+            found = logs[0][m], logs[1][m]
+            logs[0][m], logs[1][m], count = _move(
+                x[m], found, (centre, direction, proposal), signs, factors, beta, streams[m]
+            )
+            evaluations[m] += count
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _map(basis, coordinates, out, products):
-    """Set ``out`` to the basis times the coordinates."""
-    k = basis.shape[0]
-    for start in range(0, k, products.shape[0]):
-        stop = min(start + products.shape[0], k)
-        multiply(basis, coordinates, start, stop, products)
-        out[start:stop] = products[: stop - start]
+def _move(x, logs, rows, signs, factors, beta, stream):
+    """Move one state along an ellipse in place.
+
+    Returns
+    -------
+    likelihood, approximate : float64
+        Its log likelihood, and the log of the product of its factors.
+    count : int64
+        How often they were evaluated.
+    """
+    centre, direction, proposal = rows
+    least = beta * (logs[0] - logs[1]) + log(uniform(stream))
+    angle = 2.0 * pi * uniform(stream)
+    low, high, count = angle - 2.0 * pi, angle, 0
+    # an interval that has shrunk to the state itself ends the search, also where densities are NaN
+    while high - low > _SMALLEST:
+        a, b = cos(angle), sin(angle)
+        for i in range(x.size):
+            proposal[i] = centre[i] + a * (x[i] - centre[i]) + b * direction[i]
+        likelihood, approximate = _logs(proposal, signs, factors)
+        count += 1
+        if beta * (likelihood - approximate) > least:
+            x[:] = proposal
+            return likelihood, approximate, count
+        if angle < 0.0:
+            low = angle
+        else:
+            high = angle
+        angle = low + (high - low) * uniform(stream)
+    return logs[0], logs[1], count
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -23,6 +23,8 @@ class Gaussians:
     ----------
     basis : ndarray, shape (n, n)
         From coordinates to latent values.
+    inverse : ndarray, shape (n, n)
+        From latent values to coordinates.
     strength : ndarray, shape (n,)
         What the factors add to the precisions of the coordinates.
     pull : ndarray, shape (n,)
@@ -34,6 +36,7 @@ class Gaussians:
     """
 
     basis: Floats
+    inverse: Floats
     strength: Floats
     pull: Floats
     precisions: Floats
@@ -65,6 +68,7 @@ def gaussians(factor: Floats, found: ExpectationPropagation) -> Gaussians:
     basis = np.ascontiguousarray(factor @ rotation)
     return Gaussians(
         basis,
+        rotation.T @ np.linalg.solve(factor, np.eye(len(factor))),
         np.maximum(strength, 0.0),
         basis.T @ found.shifts,
         found.precisions,

@@ -4,7 +4,7 @@ import numba as nb
 
 from pm_evidence.core.sums import fused
 
-__all__ = ["BLOCK", "add", "multiply", "width_of"]
+__all__ = ["BLOCK", "add", "multiply", "times", "width_of"]
 
 # Members that are moved together: one number of each fills eight vectors of eight doubles. With 32
 # of their values, their sums of products stay in the first cache.
@@ -43,6 +43,15 @@ def multiply(matrix, values, start, stop, out):
     for rest in range(j, k):
         for i in range(start, stop):
             add(out[i - start], matrix[i, rest], values[rest])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def times(matrix, values, out, products):
+    """Set ``out`` to a matrix times values; ``products``, shape (BLOCK, width), is overwritten."""
+    for start in range(0, matrix.shape[0], BLOCK):
+        stop = min(start + BLOCK, matrix.shape[0])
+        multiply(matrix, values, start, stop, products)
+        out[start:stop] = products[: stop - start]
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -7,13 +7,14 @@ from pm_evidence.core.checks import check_choice, described
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
 from pm_evidence.families.gp_classification.elliptical import EllipticalSlice
 from pm_evidence.families.gp_classification.gibbs import SliceGibbs
+from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
 from pm_evidence.families.gp_classification.latent_path import LatentPath
 from pm_evidence.families.gp_classification.path import DataPointPath
 from pm_evidence.kernels.growing import Grows
 
 __all__ = ["gp_setup"]
 
-_LATENT: Mapping[str, type[Any]] = {"elliptical_slice": EllipticalSlice}
+_LATENT: Mapping[str, type[Any]] = {"elliptical_slice": EllipticalSlice, "hmc": LatentHMC}
 _STAGES = {"prior": 500, "ep": 100}
 
 
