@@ -3,8 +3,9 @@
 from math import erfc, exp, log, log1p, pi, sqrt
 
 import numba as nb
+import numpy as np
 
-__all__ = ["log_ndtr_and_slope"]
+__all__ = ["hazards", "log_ndtr_and_slope"]
 
 _ROOT_HALF = sqrt(0.5)
 _HALF_LOG_2_PI = 0.5 * log(2.0 * pi)
@@ -27,3 +28,12 @@ def log_ndtr_and_slope(t):
     for k in range(_TERMS, 0, -1):
         slope = -t + k / slope
     return -0.5 * t * t - _HALF_LOG_2_PI - log(slope), slope
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def hazards(t):
+    """Return ``phi(t) / Phi(t)`` of all entries of a vector."""
+    out = np.empty(t.size)
+    for i in range(t.size):
+        out[i] = log_ndtr_and_slope(t[i])[1]
+    return out

@@ -11,10 +11,15 @@ from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
 from pm_evidence.families.gp_classification.latent_path import LatentPath
 from pm_evidence.families.gp_classification.path import DataPointPath
 from pm_evidence.kernels.growing import Grows
+from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
 
 __all__ = ["gp_setup"]
 
-_LATENT: Mapping[str, type[Any]] = {"elliptical_slice": EllipticalSlice, "hmc": LatentHMC}
+_LATENT: Mapping[str, type[Any]] = {
+    "elliptical_slice": EllipticalSlice,
+    "hmc": LatentHMC,
+    "riemannian_hmc": RiemannianHMC,
+}
 _STAGES = {"prior": 500, "ep": 100}
 
 
