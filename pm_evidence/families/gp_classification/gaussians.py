@@ -1,52 +1,45 @@
-"""The Gaussians between the prior and expectation propagation's approximation."""
+"""Gaussians that approximate the densities of latent values between prior and posterior."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.families.gp_classification.propagation import ExpectationPropagation
+from pm_evidence.families.gp_classification.propagation import (
+    ExpectationPropagation,
+    approximate_power,
+)
 
-__all__ = ["Gaussians", "gaussians"]
+__all__ = ["Gaussian", "gaussian_of", "nearest", "tempered_gaussians"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussians:
-    """``N(x; 0, K)`` times a power of the factors of expectation propagation.
-
-    In the coordinates ``u``, ``x = basis u``, the prior is standard normal and all these Gaussians
-    have independent coordinates.
+class Gaussian:
+    """``N(x; 0, K)`` times a Gaussian factor for each latent value.
 
     Parameters
     ----------
-    basis : ndarray, shape (n, n)
-        From coordinates to latent values.
-    inverse : ndarray, shape (n, n)
-        From latent values to coordinates.
-    strength : ndarray, shape (n,)
-        What the factors add to the precisions of the coordinates.
-    pull : ndarray, shape (n,)
-        What they add to precision times mean.
+    mean : ndarray, shape (n,)
+        Its mean.
+    root : ndarray, shape (n, n)
+        A matrix whose product with its transpose is the covariance.
     precisions, shifts : ndarray, shape (n,)
         The factors are ``exp(shift x - precision x**2 / 2)``.
-    log_normaliser : float
-        Log of the integral of the prior times all factors, in nats.
     """
 
-    basis: Floats
-    inverse: Floats
-    strength: Floats
-    pull: Floats
+    mean: Floats
+    root: Floats
     precisions: Floats
     shifts: Floats
-    log_normaliser: float
 
-    def moments(self, power: float) -> tuple[Floats, Floats]:
-        """Return means and standard deviations of the coordinates, each of shape ``(n,)``."""
-        precision = 1.0 + power * self.strength
-        return power * self.pull / precision, precision**-0.5
+    @cached_property
+    def inverse(self) -> Floats:
+        """Inverse of the root."""
+        return np.ascontiguousarray(np.linalg.inv(self.root))
 
     def log_factors(self, x: Floats) -> Floats:
         """Return the log of the product of the factors at latent values, in nats."""
@@ -54,24 +47,45 @@ class Gaussians:
         return found
 
 
-def gaussians(factor: Floats, found: ExpectationPropagation) -> Gaussians:
-    """Return the Gaussians of a prior and the factors that were found for it.
+def gaussian_of(factor: Floats, precisions: Floats, shifts: Floats) -> Gaussian:
+    """Return the Gaussian of a prior and some factors.
 
     Parameters
     ----------
     factor : ndarray, shape (n, n)
-        Lower Cholesky factor of the prior covariance.
-    found : ExpectationPropagation
+        Lower Cholesky factor ``L`` of the prior covariance. The covariance is
+        ``L inv(I + L' diag(precisions) L) L'``, which needs no inverse of ``K``.
+    precisions, shifts : ndarray, shape (n,)
         The factors.
     """
-    strength, rotation = np.linalg.eigh(factor.T @ (found.precisions[:, None] * factor))
-    basis = np.ascontiguousarray(factor @ rotation)
-    return Gaussians(
-        basis,
-        rotation.T @ np.linalg.solve(factor, np.eye(len(factor))),
-        np.maximum(strength, 0.0),
-        basis.T @ found.shifts,
-        found.precisions,
-        found.shifts,
-        found.log_normaliser,
-    )
+    n = len(factor)
+    inner = np.linalg.cholesky(np.eye(n) + factor.T @ (precisions[:, None] * factor))
+    root = np.ascontiguousarray(np.linalg.solve(inner, factor.T).T)
+    return Gaussian(root @ (root.T @ shifts), root, precisions, shifts)
+
+
+def tempered_gaussians(
+    covariance: Floats, factor: Floats, signs: NDArray[np.int8], found: ExpectationPropagation
+) -> dict[float, Gaussian]:
+    """Return Gaussians close to the prior times powers of the likelihood, by the power.
+
+    The powers are 1, 1/2, 1/4 and so on, down to one at which the likelihood hardly matters, and 0,
+    the prior itself.
+    """
+    n = len(signs)
+    least = 1.0 / max(float(np.trace(covariance)), 1.0)
+    made = {1.0: gaussian_of(factor, found.precisions, found.shifts)}
+    factors = found.precisions, found.shifts
+    for k in range(1, ceil(-log2(least)) + 1):
+        factors = approximate_power(covariance, signs, 0.5**k, factors)
+        made[0.5**k] = gaussian_of(factor, *factors)
+    made[0.0] = gaussian_of(factor, np.zeros(n), np.zeros(n))
+    return made
+
+
+def nearest(made: dict[float, Gaussian], power: float) -> Gaussian:
+    """Return the Gaussian of the power that is nearest, by its logarithm."""
+    least = min(key for key in made if key > 0.0)
+    if power < 0.5 * least:
+        return made[0.0]
+    return made[0.5 ** max(round(-log2(max(power, least))), 0)]

@@ -12,6 +12,7 @@ from pm_evidence.core.checks import check_choice, check_count, check_positive
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
+from pm_evidence.families.gp_classification.elliptical import residual
 from pm_evidence.families.gp_classification.latent_state import LatentValues
 from pm_evidence.families.gp_classification.probit import log_ndtr_and_slope
 from pm_evidence.families.gp_classification.product import BLOCK, times, width_of
@@ -66,7 +67,7 @@ class LatentHMC:
         density = _density(path, beta, self.metric)
         width = width_of(n)
         room = tuple(aligned((k, width), np.float64) for _ in range(4))
-        sums = aligned((4, width), np.float64), aligned((BLOCK, width), np.float64)
+        sums = aligned((3, width), np.float64), aligned((BLOCK, width), np.float64)
         acceptance = np.empty(n)
         for first in range(0, n, width):
             part = slice(first, min(first + width, n))
@@ -93,45 +94,30 @@ class LatentHMC:
 class _Density(NamedTuple):
     """The log density at ``beta`` as compiled code reads it.
 
-    In coordinates ``t`` it is ``b't - t'At / 2`` plus a function of each latent value, times beta.
-    If ``maps`` is true, ``A`` is diagonal and ``x = matrix t``, up to a constant; otherwise the
-    coordinates are the latent values, and ``A`` is the matrix.
+    It is that of a Gaussian, plus beta times the log likelihood, plus the log of Gaussian factors.
+    If ``maps`` is true, positions are ``t`` with ``x = centre + matrix t``, and the Gaussian is
+    ``exp(-t't / 2)``; otherwise they are the latent values, and it is ``exp(-x' matrix x / 2)``.
     """
 
     maps: bool
     matrix: Floats  # shape (k, k)
     transposed: Floats  # shape (k, k)
-    inverse: Floats  # shape (k, k): from latent values to coordinates
-    diagonal: Floats  # shape (k,): of ``A``
-    pull: Floats  # shape (k,): ``b``
+    inverse: Floats  # shape (k, k): from latent values to positions
+    centre: Floats  # shape (k,)
     signs: Floats  # shape (k,)
-    precisions: Floats  # shape (k,)
-    shifts: Floats  # shape (k,)
+    factors: Floats  # shape (4, k): see ``elliptical.residual``
     beta: float
 
 
 def _density(path: Any, beta: float, metric: str) -> _Density:
     """Return the density at an inverse temperature in the coordinates of a metric."""
-    parts, power = path.target.gaussians, path.power(beta)
-    signs = path.target.signs.astype(np.float64)
-    rest = signs, parts.precisions, parts.shifts, float(beta)
+    near = path.gaussian(beta) if metric == "gaussian" else path.target.gaussians[0.0]
+    rest = near.mean, path.target.signs.astype(np.float64), residual(path, beta, near), float(beta)
     if metric == "identity":
-        matrix = parts.inverse.T @ parts.inverse + power * np.diag(parts.precisions)
-        return _Density(
-            False, matrix, matrix, matrix, np.ones(len(signs)), power * parts.shifts, *rest
-        )
-    precision = 1.0 + power * parts.strength
-    scale = precision**-0.5 if metric == "gaussian" else np.ones(len(signs))
-    matrix = np.ascontiguousarray(parts.basis * scale)
-    return _Density(
-        True,
-        matrix,
-        np.ascontiguousarray(matrix.T),
-        np.ascontiguousarray(parts.inverse / scale[:, None]),
-        precision * scale**2,
-        power * parts.pull * scale,
-        *rest,
-    )
+        precision = np.ascontiguousarray(near.inverse.T @ near.inverse)
+        return _Density(False, precision, precision, precision, *rest)
+    transposed = np.ascontiguousarray(near.root.T)
+    return _Density(True, near.root, transposed, near.inverse, *rest)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -148,7 +134,7 @@ def _trajectories(x, logs, density, path, streams, room, acceptance):
         Mean step and number of steps.
     streams : uint64 array, shape (n, 4)
     room : tuple of arrays
-        Four of shape (k, width), one of shape (4, width), one of shape (BLOCK, width).
+        Four of shape (k, width), one of shape (3, width), one of shape (BLOCK, width).
     acceptance : float64 array, shape (n,)
         Receives the acceptance probabilities.
     """
@@ -158,7 +144,8 @@ def _trajectories(x, logs, density, path, streams, room, acceptance):
     for c in range(width):
         latent[:, c] = x[min(c, n - 1)]
     if density.maps:
-        times(density.inverse, latent, position, products)
+        force[:] = latent - density.centre.reshape(-1, 1)
+        times(density.inverse, force, position, products)
     else:
         position[:] = latent
     noise = np.empty(k)
@@ -196,7 +183,7 @@ def _kick(values, rates, sizes, share):
 def _total(sums, momentum, out):
     """Set ``out`` to the log density minus the kinetic energy."""
     for c in range(out.size):
-        out[c] = sums[0, c] + sums[3, c] * (sums[1, c] - sums[2, c])
+        out[c] = sums[0, c]
     for i in range(momentum.shape[0]):
         for c in range(out.size):
             out[c] -= 0.5 * momentum[i, c] ** 2
@@ -206,33 +193,31 @@ def _total(sums, momentum, out):
 def _evaluate(density, position, latent, force, sums, products):
     """Set latent values, forces, and the parts of the log density at positions.
 
-    ``sums`` receives the log of the Gaussian, the log likelihood and the log factors of each
-    member, and beta.
+    ``sums`` receives the log density, the log likelihood and the log factors of the reference.
     """
     k, width = position.shape
-    sums[:3] = 0.0
-    sums[3] = density.beta
+    factors, beta = density.factors, density.beta
+    sums[:] = 0.0
+    slopes, gaussian = np.empty((k, width)), np.empty((k, width))
     if density.maps:
         times(density.matrix, position, latent, products)
+        latent += density.centre.reshape(-1, 1)
+        gaussian[:] = position
     else:
         latent[:] = position
-        times(density.matrix, position, force, products)
-    slopes = force if density.maps else np.zeros_like(force)
+        times(density.matrix, position, gaussian, products)
     for i in range(k):
-        y, precision, shift = density.signs[i], density.precisions[i], density.shifts[i]
+        y = density.signs[i]
         for c in range(width):
-            value, slope = log_ndtr_and_slope(y * latent[i, c])
+            x = latent[i, c]
+            value, slope = log_ndtr_and_slope(y * x)
             sums[1, c] += value
-            sums[2, c] += latent[i, c] * (shift - 0.5 * precision * latent[i, c])
-            slopes[i, c] = density.beta * (y * slope - shift + precision * latent[i, c])
-    pulled = np.empty_like(force)
+            sums[2, c] += x * (factors[1, i] - 0.5 * factors[0, i] * x)
+            sums[0, c] += beta * value + x * (factors[3, i] - 0.5 * factors[2, i] * x)
+            sums[0, c] -= 0.5 * position[i, c] * gaussian[i, c]
+            slopes[i, c] = beta * y * slope + factors[3, i] - factors[2, i] * x
     if density.maps:
-        times(density.transposed, slopes, pulled, products)
+        times(density.transposed, slopes, force, products)
     else:
-        pulled[:] = slopes
-    for i in range(k):
-        for c in range(width):
-            product = density.diagonal[i] * position[i, c] if density.maps else force[i, c]
-            gaussian = density.pull[i] - product
-            sums[0, c] += 0.5 * position[i, c] * (gaussian + density.pull[i])
-            force[i, c] = gaussian + pulled[i, c]
+        force[:] = slopes
+    force -= gaussian

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from pm_evidence.families.gp_classification.gaussians import Gaussian, nearest
 from pm_evidence.families.gp_classification.latent_state import LatentValues
 
 __all__ = ["LatentPath"]
@@ -35,25 +36,29 @@ class LatentPath:
 
     target: Any
 
-    def power(self, beta: float) -> float:
-        """Return the power of the Gaussian factors in a Gaussian that is close to ``f_beta``.
+    def rest(self, beta: float) -> float:
+        """Return the power of expectation propagation's factors that is part of ``f_beta``.
 
-        ``f_beta`` is this Gaussian times ``(likelihood / factors)**beta``, for both references.
+        ``f_beta`` is the prior times these, times the likelihood to the power beta.
         """
-        return beta if self.target.reference == "prior" else 1.0
+        return 0.0 if self.target.reference == "prior" else 1.0 - beta
+
+    def gaussian(self, beta: float) -> Gaussian:
+        """Return a Gaussian close to ``f_beta``, for kernels."""
+        made = self.target.gaussians
+        return nearest(made, beta) if self.target.reference == "prior" else made[1.0]
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> LatentValues:
         """Return ``n`` independent draws from the reference."""
-        parts = self.target.gaussians
-        mean, deviation = parts.moments(self.power(0.0))
-        noise = np.random.default_rng(seed).standard_normal((n, len(mean)))
-        return self.at((mean + deviation * noise) @ parts.basis.T)
+        reference = self.gaussian(0.0)
+        noise = np.random.default_rng(seed).standard_normal((n, len(reference.mean)))
+        return self.at(reference.mean + noise @ reference.root.T)
 
     def at(self, draws: NDArray[Any]) -> LatentValues:
         """Return the population at some latent values, shape ``(n, n_points)``."""
         x = np.array(draws, np.float64, order="C")
         log_likelihood = log_ndtr(self.target.signs * x).sum(axis=1)
-        return LatentValues(x, log_likelihood, self.target.gaussians.log_factors(x))
+        return LatentValues(x, log_likelihood, self.target.gaussians[1.0].log_factors(x))
 
     def log_ratio(self, state: LatentValues, start: float, stop: float) -> Floats:
         """Return the change of the log density between two inverse temperatures."""
@@ -63,7 +68,7 @@ class LatentPath:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
         if self.target.reference == "prior":
             return -state.log_likelihood
-        energy: Floats = state.log_factors - self.target.gaussians.log_normaliser
+        energy: Floats = state.log_factors - self.target.expectation_propagation().log_normaliser
         return energy - state.log_likelihood
 
     def order(self, state: LatentValues) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Expectation propagation for Gaussian process classification."""
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import exp, log, sqrt
 
 import numba as nb
 import numpy as np
@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.families.gp_classification.probit import log_ndtr_and_slope
 
-__all__ = ["ExpectationPropagation", "expectation_propagation"]
+__all__ = ["ExpectationPropagation", "approximate_power", "expectation_propagation"]
 
 Floats = NDArray[np.float64]
 
 _MOST_SWEEPS = 200
 # The sweeps end when log Z and all precisions of the factors change by less than this, relatively.
 _TOLERANCE = 1e-9
+# Visits to all factors, and nodes and weights of Gauss-Hermite quadrature, for powers of the
+# likelihood: these approximations serve kernels only, which are right for any Gaussian.
+_SWEEPS_OF_POWER, _DAMPING_OF_POWER = 4, 0.8
+_NODES = np.array(np.polynomial.hermite_e.hermegauss(48))
 _TINY = np.finfo(float).tiny
 # A new factor is mixed with the old one if sweeps do not come closer to a fixed point.
 _DAMPINGS = (1.0, 0.5, 0.1)
@@ -99,7 +103,7 @@ def _sweeps(covariance: Floats, y: Floats, damping: float) -> ExpectationPropaga
     mean, before, converged, n_sweeps = np.zeros(n), -np.inf, False, 0
     while n_sweeps < _MOST_SWEEPS and not converged:
         old = precisions.copy()
-        _update_all(approximation, mean, y, precisions, shifts, damping)
+        _update_all(approximation, mean, y, (precisions, shifts), damping, 1.0, _NODES)
         mean, approximation, log_normaliser = _combined(covariance, precisions, shifts)
         log_evidence = log_normaliser + _log_scales(
             mean, approximation.diagonal(), y, precisions, shifts
@@ -120,6 +124,37 @@ def _sweeps(covariance: Floats, y: Floats, damping: float) -> ExpectationPropaga
         mean, approximation, log_evidence, bool(converged), precisions, shifts, log_normaliser,
         n_sweeps,
     )  # fmt: skip
+
+
+def approximate_power(
+    covariance: Floats, signs: NDArray[np.int8], power: float, start: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Return Gaussian factors for a power of the likelihood, near a fixed point only.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (n, n)
+        Prior covariance of the latent values.
+    signs : ndarray, shape (n,)
+        Labels -1 and +1.
+    power : float
+        The power, between 0 and 1.
+    start : tuple of two ndarray, each of shape (n,)
+        Precisions and shifts of factors for another power.
+
+    Returns
+    -------
+    precisions, shifts : ndarray, shape (n,)
+        The factors.
+    """
+    precisions, shifts = power * start[0], power * start[1]
+    y = signs.astype(np.float64)
+    for _ in range(_SWEEPS_OF_POWER):
+        mean, approximation, _ = _combined(covariance, precisions, shifts)
+        _update_all(
+            approximation, mean, y, (precisions, shifts), _DAMPING_OF_POWER, power, _NODES
+        )
+    return precisions, shifts
 
 
 def _combined(
@@ -160,10 +195,11 @@ def _log_scale(mean, variance, y, precision, shift):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _update_all(covariance, mean, y, precisions, shifts, damping):
+def _update_all(covariance, mean, y, factors, damping, power, nodes):
     """Update the factors one after the other, with the approximation, in place."""
     n = y.size
     column = np.empty(n)
+    precisions, shifts = factors
     for i in range(n):
         variance = covariance[i, i]
         rest = 1.0 / variance - precisions[i]
@@ -172,12 +208,15 @@ def _update_all(covariance, mean, y, precisions, shifts, damping):
             continue
         rest_variance, rest_mean = 1.0 / rest, rest_shift / rest
         spread = sqrt(1.0 + rest_variance)
-        bound = y[i] * rest_mean / spread
-        _, slope = log_ndtr_and_slope(bound)
-        # Eq. 3.58: moments of the approximation without the factor times the likelihood
-        new_mean = rest_mean + y[i] * rest_variance * slope / spread
-        curvature = slope * (bound + slope) / (1.0 + rest_variance)
-        new_variance = rest_variance - rest_variance * rest_variance * curvature
+        if power == 1.0:
+            bound = y[i] * rest_mean / spread
+            _, slope = log_ndtr_and_slope(bound)
+            # Eq. 3.58: moments of the approximation without the factor times the likelihood
+            new_mean = rest_mean + y[i] * rest_variance * slope / spread
+            curvature = slope * (bound + slope) / (1.0 + rest_variance)
+            new_variance = rest_variance - rest_variance * rest_variance * curvature
+        else:
+            new_mean, new_variance = _moments(rest_mean, rest_variance, y[i], power, nodes)
         # rounding may make the precision negative where the likelihood is 1 everywhere
         change = damping * (max(1.0 / new_variance - rest, 0.0) - precisions[i])
         shift = damping * (new_mean / new_variance - rest_shift - shifts[i])
@@ -192,3 +231,18 @@ def _update_all(covariance, mean, y, precisions, shifts, damping):
             part = share * column[j]
             for m in range(n):
                 covariance[j, m] -= part * column[m]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _moments(centre, variance, y, power, nodes):
+    """Return mean and variance of a normal times a power of the likelihood, by quadrature."""
+    deviation = sqrt(variance)
+    top = log_ndtr_and_slope(y * centre + deviation * nodes[0, -1])[0]
+    total, first, second = 0.0, 0.0, 0.0
+    for t, weight in zip(nodes[0], nodes[1]):  # noqa: B905
+        share = weight * exp(power * (log_ndtr_and_slope(y * (centre + deviation * t))[0] - top))
+        total += share
+        first += share * t
+        second += share * t * t
+    mean = first / total
+    return centre + deviation * mean, variance * (second / total - mean * mean)

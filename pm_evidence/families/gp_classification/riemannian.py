@@ -111,8 +111,8 @@ class _Density(NamedTuple):
 
 
 def _density(path: Any, beta: float) -> _Density:
-    target, parts = path.target, path.target.gaussians
-    signs, rest = target.signs.astype(np.float64), path.power(beta) - beta
+    target, parts = path.target, path.target.gaussians[1.0]
+    signs, rest = target.signs.astype(np.float64), path.rest(beta)
     return _Density(
         target.prior_covariance, target.factor, signs, parts.precisions, parts.shifts, beta, rest
     )

@@ -17,7 +17,7 @@ from pm_evidence.families.gp_classification.checks import (
     checked_signs,
     factor_of,
 )
-from pm_evidence.families.gp_classification.gaussians import Gaussians, gaussians
+from pm_evidence.families.gp_classification.gaussians import Gaussian, tempered_gaussians
 from pm_evidence.families.gp_classification.orders import order_of, whitening_of
 from pm_evidence.families.gp_classification.propagation import (
     ExpectationPropagation,
@@ -174,8 +174,8 @@ class GPClassification(NativeTarget):
         return expectation_propagation(self.prior_covariance, self.signs)
 
     @cached_property
-    def gaussians(self) -> Gaussians:
-        """The Gaussians that latent values are annealed from, and moved with."""
+    def gaussians(self) -> dict[float, Gaussian]:
+        """Gaussians near the prior times powers of the likelihood, by the power."""
         found = self.expectation_propagation()
         if not found.converged:
             raise NumericalError(
@@ -183,7 +183,7 @@ class GPClassification(NativeTarget):
                 f"point in {found.n_sweeps} sweeps; use representation='sequence', which does not "
                 "need it."
             )
-        return gaussians(self.factor, found)
+        return tempered_gaussians(self.prior_covariance, self.factor, self.signs, found)
 
     def expectation_propagation(self) -> ExpectationPropagation:
         """Return the Gaussian approximation to the posterior of ``x``, and its log evidence.

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.special import log_ndtr
 
+from pm_evidence.families.gp_classification.gaussians import gaussian_of
 from pm_evidence.families.gp_classification.latent_path import LatentPath
 from tests.families.gp_classification.problems import one_factor
 
@@ -18,12 +19,11 @@ def exact(path, beta, n=20_000, seed=0):
     the power of the Gaussian factors that remains, which is a Gaussian as well.
     """
     rng, parts = np.random.default_rng(seed), path.target.gaussians
-    power = 0.0 if path.target.reference == "prior" else 1.0 - beta
-    mean, deviation = parts.moments(power)
+    last, rest = parts[1.0], path.rest(beta)
+    start = gaussian_of(path.target.factor, rest * last.precisions, rest * last.shifts)
     kept, found = [], 0
     while found < n:
-        noise = rng.standard_normal((100_000, len(mean)))
-        x = (mean + deviation * noise) @ parts.basis.T
+        x = start.mean + rng.standard_normal((100_000, len(start.mean))) @ start.root.T
         accepted = np.log(rng.random(len(x))) < beta * log_ndtr(path.target.signs * x).sum(axis=1)
         kept.append(x[accepted])
         found += len(kept[-1])
