@@ -63,7 +63,7 @@ def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
 def _latent(target: Any, kernel: str | Kernel) -> AnnealingSetup:
     if isinstance(kernel, str):
         check_choice("kernel", kernel, ("auto", *_LATENT))
-        chosen: Any = _LATENT.get(kernel, EllipticalSlice)()
+        chosen: Any = _LATENT.get(kernel, LatentHMC)()
     elif isinstance(kernel, tuple(_LATENT.values())):
         chosen = kernel
     else:

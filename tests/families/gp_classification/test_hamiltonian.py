@@ -49,7 +49,7 @@ def test_a_planted_error_is_found():
 
 def test_settings_and_bad_arguments():
     kernel = LatentHMC()
-    assert kernel.settings() == {"step_size": 0.2, "n_leapfrogs": 8.0}
+    assert kernel.settings() == {"step_size": 0.4, "n_leapfrogs": 4.0}
     for name, value in [("step_size", 0.0), ("n_leapfrogs", 0), ("metric", "dense")]:
         with pytest.raises(ValueError, match=name):
             replace(kernel, **{name: value})
