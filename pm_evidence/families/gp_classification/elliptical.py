@@ -57,9 +57,7 @@ class EllipticalSlice:
         """Move every member; see ``contracts.Kernel``."""
         near, (n, k) = path.gaussian(beta), state.x.shape
         factors = residual(path, beta, near)
-        moved = LatentValues(
-            state.x.copy(), state.log_likelihood.copy(), state.log_factors.copy()
-        )
+        moved = LatentValues(state.x.copy(), state.log_likelihood.copy(), state.log_factors.copy())
         width = width_of(n)
         room = (
             aligned((k, width), np.float64),

@@ -151,9 +151,7 @@ def approximate_power(
     y = signs.astype(np.float64)
     for _ in range(_SWEEPS_OF_POWER):
         mean, approximation, _ = _combined(covariance, precisions, shifts)
-        _update_all(
-            approximation, mean, y, (precisions, shifts), _DAMPING_OF_POWER, power, _NODES
-        )
+        _update_all(approximation, mean, y, (precisions, shifts), _DAMPING_OF_POWER, power, _NODES)
     return precisions, shifts
 
 

@@ -99,7 +99,7 @@ class RiemannianHMC:
 
 
 class _Density(NamedTuple):
-    """The density at ``beta``: prior, likelihood to the power beta, factors to the power ``rest``."""
+    """The density at ``beta``: prior, likelihood and factors to the powers beta and rest."""
 
     covariance: Floats  # shape (k, k): of the prior
     factor: Floats  # shape (k, k): its lower Cholesky factor

@@ -10,8 +10,8 @@ from pm_evidence.families.gp_classification.gibbs import SliceGibbs
 from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
 from pm_evidence.families.gp_classification.latent_path import LatentPath
 from pm_evidence.families.gp_classification.path import DataPointPath
-from pm_evidence.kernels.growing import Grows
 from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
+from pm_evidence.kernels.growing import Grows
 
 __all__ = ["gp_setup"]
 
@@ -73,4 +73,9 @@ def _latent(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             f"got {described(kernel)}; leave it out."
         )
     _ = target.gaussians  # before several threads ask for it
-    return AnnealingSetup(LatentPath(target), chosen, n_stages=_STAGES[target.reference])
+    return AnnealingSetup(
+        LatentPath(target),
+        chosen,
+        n_stages=_STAGES[target.reference],
+        starts=target.near_posterior,
+    )

@@ -185,6 +185,12 @@ class GPClassification(NativeTarget):
             )
         return tempered_gaussians(self.prior_covariance, self.factor, self.signs, found)
 
+    def near_posterior(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` draws of latent values from the approximation to their posterior."""
+        near = self.gaussians[1.0]
+        draws: Floats = near.mean + rng.standard_normal((n, self.n_dim)) @ near.root.T
+        return draws
+
     def expectation_propagation(self) -> ExpectationPropagation:
         """Return the Gaussian approximation to the posterior of ``x``, and its log evidence.
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
+from pm_evidence.families.gp_classification.elliptical import EllipticalSlice
 from pm_evidence.families.gp_classification.gibbs import SliceGibbs
+from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
+from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
 from pm_evidence.families.gp_classification.setup import gp_setup
 from pm_evidence.kernels.growing import Grows
 from tests.families.gp_classification.problems import curve, one_factor, pair, triple
@@ -23,6 +26,24 @@ def test_sequences_find_the_exact_evidence(method, problem):
     found = pe.log_evidence(sample(target, method=method, draws=25_000))
     assert found.status == "ok" and found.mcse <= 0.01
     assert abs(found.value - exact) < 3.0 * found.mcse
+
+
+@pytest.mark.parametrize("reference", ["prior", "ep"])
+@pytest.mark.parametrize("problem", [pair, triple, one_factor])
+def test_latent_values_find_the_exact_evidence(reference, problem):
+    """The same probabilities from the other representation, in both directions."""
+    given = (1.0,) if problem is pair else ()
+    target, exact = problem(*given, representation="latent", reference=reference)
+    found = pe.log_evidence(sample(target, draws=400, random_seed=2))
+    assert found.estimator == "bar" and found.status == "ok" and found.mcse <= 0.01
+    assert abs(found.value - exact) < 3.0 * found.mcse
+
+
+@pytest.mark.parametrize("method", ["resample_move", "arm"])
+def test_resample_move_finds_the_exact_evidence(method):
+    target, exact = one_factor(12)
+    found = pe.log_evidence(sample(target, method=method, draws=16_000))
+    assert found.status == "ok" and abs(found.value - exact) < 3.0 * found.mcse
 
 
 @pytest.mark.parametrize("order", ["given", "random", "informative"])
@@ -53,5 +74,16 @@ def test_kernels_of_a_sequence():
         assert gp_setup(target, kernel).kernel == Grows(SliceGibbs())
     assert gp_setup(target, mine).kernel == gp_setup(target, Grows(mine)).kernel == Grows(mine)
     for kernel in ("hmc", pe.HMC()):
+        with pytest.raises(ValueError, match="kernel must be"):
+            gp_setup(target, kernel)
+
+
+def test_kernels_of_latent_values():
+    target = curve(4, representation="latent", jitter=0.01)
+    assert gp_setup(target, "auto").kernel == gp_setup(target, "hmc").kernel == LatentHMC()
+    assert gp_setup(target, "elliptical_slice").kernel == EllipticalSlice()
+    assert gp_setup(target, "riemannian_hmc").kernel == RiemannianHMC()
+    assert gp_setup(target, LatentHMC(0.1)).kernel == LatentHMC(0.1)
+    for kernel in ("slice_gibbs", SliceGibbs()):
         with pytest.raises(ValueError, match="kernel must be"):
             gp_setup(target, kernel)

@@ -30,6 +30,16 @@ def test_attributes():
     np.testing.assert_allclose(latent.factor @ latent.factor.T, latent.prior_covariance, atol=1e-12)
 
 
+def test_draws_near_the_posterior_are_those_of_the_approximation():
+    target = curve(5, representation="latent")
+    found = target.expectation_propagation()
+    x = target.near_posterior(100_000, np.random.default_rng(1))
+    sd = found.covariance.diagonal() ** 0.5
+    np.testing.assert_allclose((x.mean(axis=0) - found.mean) / sd, 0.0, atol=0.02)
+    np.testing.assert_allclose(np.cov(x.T) / np.outer(sd, sd), found.covariance / np.outer(sd, sd),
+                               atol=0.02)  # fmt: skip
+
+
 def test_states_of_users_are_checked():
     target = curve(5)
     draws = exact_draws(target, 3)
