@@ -65,18 +65,22 @@ def gaussian_of(factor: Floats, precisions: Floats, shifts: Floats) -> Gaussian:
 
 
 def tempered_gaussians(
-    covariance: Floats, factor: Floats, signs: NDArray[np.int8], found: ExpectationPropagation
+    covariance: Floats,
+    factor: Floats,
+    signs: NDArray[np.int8],
+    found: ExpectationPropagation,
+    between: bool,
 ) -> dict[float, Gaussian]:
     """Return Gaussians close to the prior times powers of the likelihood, by the power.
 
-    The powers are 1, 1/2, 1/4 and so on, down to one at which the likelihood hardly matters, and 0,
-    the prior itself.
+    The powers are 1, of which the Gaussian is known, and 0, the prior itself. If ``between`` is
+    true, they are also 1/2, 1/4 and so on, down to one at which the likelihood hardly matters.
     """
     n = len(signs)
     least = 1.0 / max(float(np.trace(covariance)), 1.0)
     made = {1.0: gaussian_of(factor, found.precisions, found.shifts)}
     factors = found.precisions, found.shifts
-    for k in range(1, ceil(-log2(least)) + 1):
+    for k in range(1, ceil(-log2(least)) + 1 if between else 1):
         factors = approximate_power(covariance, signs, 0.5**k, factors)
         made[0.5**k] = gaussian_of(factor, *factors)
     made[0.0] = gaussian_of(factor, np.zeros(n), np.zeros(n))

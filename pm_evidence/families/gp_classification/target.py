@@ -183,7 +183,9 @@ class GPClassification(NativeTarget):
                 f"point in {found.n_sweeps} sweeps; use representation='sequence', which does not "
                 "need it."
             )
-        return tempered_gaussians(self.prior_covariance, self.factor, self.signs, found)
+        return tempered_gaussians(
+            self.prior_covariance, self.factor, self.signs, found, self.reference == "prior"
+        )
 
     def near_posterior(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` draws of latent values from the approximation to their posterior."""

@@ -34,8 +34,9 @@ def test_the_first_is_the_approximation_of_the_posterior_and_the_last_the_prior(
     np.testing.assert_allclose(
         made[0.0].root @ made[0.0].root.T, target.prior_covariance, atol=1e-10
     )
-    again = tempered_gaussians(target.prior_covariance, target.factor, target.signs, found)
-    assert again.keys() == made.keys()
+    parts = target.prior_covariance, target.factor, target.signs, found
+    assert tempered_gaussians(*parts, True).keys() == made.keys()
+    assert tempered_gaussians(*parts, False).keys() == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("power", [0.5, 0.125])
