@@ -30,7 +30,7 @@ __all__ = ["GPClassification"]
 
 Floats = NDArray[np.float64]
 
-REPRESENTATIONS = {"sequence": "smc", "latent": "ais"}
+REPRESENTATIONS = {"sequence": "arm", "latent": "ais"}
 REFERENCES = ("prior", "ep")
 
 
@@ -57,7 +57,7 @@ class GPClassification(NativeTarget):
     representation : {"sequence", "latent"}
         ``"sequence"``: data points are added one by one to values ``z`` that are the latent ones
         with standard normal noise, of which the labels are the signs (Fraccaro, Paquet and Winther
-        2016, Eq. 10); ``method="auto"`` is then ``"smc"``. ``"latent"``: the latent values of all
+        2016, Eq. 10); ``method="auto"`` is then ``"arm"``. ``"latent"``: the latent values of all
         data points are annealed (their Eq. 11 and 12), and ``method="auto"`` is ``"ais"``.
     order : {"informative", "random", "given"} or array_like of ints, shape (n,)
         The order in which a sequence adds the data points. ``"informative"`` takes the point next

@@ -10,6 +10,7 @@ from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
 from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
 from pm_evidence.families.gp_classification.setup import gp_setup
 from pm_evidence.kernels.growing import Grows
+from pm_evidence.testing import check_target
 from tests.families.gp_classification.problems import curve, one_factor, pair, triple
 
 
@@ -87,3 +88,10 @@ def test_kernels_of_latent_values():
     for kernel in ("slice_gibbs", SliceGibbs()):
         with pytest.raises(ValueError, match="kernel must be"):
             gp_setup(target, kernel)
+
+
+@pytest.mark.parametrize("reference", ["prior", "ep"])
+def test_conformance_of_latent_values(reference):
+    """What every target has to do, by the checks that users have for theirs."""
+    target, exact = one_factor(4, representation="latent", reference=reference)
+    check_target(target, log_evidence=exact)

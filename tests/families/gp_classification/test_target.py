@@ -23,7 +23,7 @@ def test_the_exact_values_of_the_tests_agree_with_scipy():
 
 def test_attributes():
     target = curve(5)
-    assert target.n_dim == 5 and target.method == "smc" and target.variables == ("z",)
+    assert target.n_dim == 5 and target.method == "arm" and target.variables == ("z",)
     assert "5 points" in repr(target)
     latent = curve(5, representation="latent")
     assert latent.method == "ais" and latent.variables == ("x",)
