@@ -20,7 +20,7 @@ _LATENT: Mapping[str, type[Any]] = {
     "hmc": LatentHMC,
     "riemannian_hmc": RiemannianHMC,
 }
-_STAGES = {"prior": 500, "ep": 100}
+_PILOT, _PATHS = 128, 64
 
 
 def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
@@ -73,9 +73,8 @@ def _latent(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             f"got {described(kernel)}; leave it out."
         )
     _ = target.gaussians  # before several threads ask for it
+    # a pilot finds the schedule: from the prior, the first steps are millions of times smaller than
+    # the last ones
     return AnnealingSetup(
-        LatentPath(target),
-        chosen,
-        n_stages=_STAGES[target.reference],
-        starts=target.near_posterior,
+        LatentPath(target), chosen, n_pilot=_PILOT, n_paths=_PATHS, starts=target.near_posterior
     )

@@ -35,7 +35,7 @@ def test_latent_values_find_the_exact_evidence(reference, problem):
     """The same probabilities from the other representation, in both directions."""
     given = (1.0,) if problem is pair else ()
     target, exact = problem(*given, representation="latent", reference=reference)
-    found = pe.log_evidence(sample(target, draws=400, random_seed=2))
+    found = pe.log_evidence(sample(target, draws=3000, random_seed=2))
     assert found.estimator == "bar" and found.status == "ok" and found.mcse <= 0.01
     assert abs(found.value - exact) < 3.0 * found.mcse
 
