@@ -13,8 +13,12 @@ _ROWS = 8
 
 
 def width_of(n: int) -> int:
-    """Return how many of ``n`` members are moved together, in whole vectors."""
-    return min(_TOGETHER, -(-n // _ROWS) * _ROWS)
+    """Return how many of ``n`` members are moved together, in whole vectors.
+
+    All groups have about the same size, so that few columns are left empty.
+    """
+    n_groups = max(-(-n // _TOGETHER), 1)
+    return max(-(-n // (n_groups * _ROWS)), 1) * _ROWS
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
