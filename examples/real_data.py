@@ -26,6 +26,7 @@ __all__ = [
     "pound_dollar",
     "published_rbm",
     "radiata_pine",
+    "usps",
 ]
 
 ENVIRONMENT_VARIABLE = "PM_EVIDENCE_DATA"
@@ -60,6 +61,11 @@ _SOURCES = {
         "LIBSVM; a copy is in github.com/zpli0320/dataset, at commit "
         "9d76c73bdf96dd61c1a47ebbcde19131fc1b574c."
     ),
+    "usps_3v5/usps_3v5.npz": (
+        "It holds x_train (767, 256) and x_test (773, 256) in single precision, y_train and y_test "
+        "(3 is +1, 5 is -1) as bytes, of usps_resampled.mat of gaussianprocess.org/gpml/data in "
+        "the order of its loadBinaryUSPS(3, 5)."
+    ),
 }
 _PINE_SHAPE = (42, 3)
 # Row 9 of Friel and Wyse's file; the BUGS examples have (3160, 27.1, 26.3) there.
@@ -73,6 +79,8 @@ _PIXELS = 784
 _MNIST_ONES = (6_221_431, 1_052_359)
 # Ones in the training and in the test rows of the DNA data.
 _DNA_ONES = (91_233, 53_669)
+# Threes in the training and in the test images of USPS 3 against 5.
+_USPS_THREES = (406, 418)
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -355,6 +363,49 @@ def dna(folder: str | os.PathLike[str] | None = None) -> tuple[np.ndarray, np.nd
     both = found["x_train"], found["x_test"]
     _check_ones(name, both, _DNA_ONES)
     return both
+
+
+def usps(
+    folder: str | os.PathLike[str] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the images of threes and fives of the USPS digits, sorted by class.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The folder; what the environment variable ``PM_EVIDENCE_DATA`` names by default.
+
+    Returns
+    -------
+    train, labels, test, test_labels : ndarray
+        Pixels from -1 to 1, float64, shape (767, 256) and (773, 256), and labels, +1 for a three
+        and -1 for a five.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder, or no such file in it.
+    ValueError
+        If the file holds something else.
+
+    Notes
+    -----
+    The split of Kuss and Rasmussen (2005).
+    """
+    name = "usps_3v5/usps_3v5.npz"
+    shapes = {"x_train": (767, 256), "x_test": (773, 256)}
+    images = _archive(name, shapes, "float32", folder)
+    labels = _archive(name, {"y_train": (767,), "y_test": (773,)}, "int8", folder)
+    counts = tuple(int((labels[key] == 1).sum()) for key in ("y_train", "y_test"))
+    pixels = max(float(np.abs(values).max()) for values in images.values())
+    if counts != _USPS_THREES or pixels > 1.0:
+        raise ValueError(
+            f"{name} must hold {_USPS_THREES[0]} and {_USPS_THREES[1]} labels of 1, and pixels "
+            f"from -1 to 1, got {counts[0]} and {counts[1]} labels, and pixels up to {pixels:.3g} "
+            f"in size; replace the file. {_SOURCES[name]}"
+        )
+    train, test = (images[key].astype(float) for key in shapes)
+    return train, labels["y_train"], test, labels["y_test"]
 
 
 def _archive(

@@ -13,6 +13,7 @@ from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalEr
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.version import VERSION
 from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.families.gp_classification.target import GPClassification
 from pm_evidence.families.lattice.path import DetouredPath
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.native import NativeTarget
@@ -70,6 +71,7 @@ __all__ = [
     "DetouredPath",
     "DiscreteGibbs",
     "EvidenceWarning",
+    "GPClassification",
     "Gaussian",
     "IntegerWalk",
     "Ising",

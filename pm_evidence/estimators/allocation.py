@@ -28,6 +28,8 @@ def allocation_of(record: RunRecord) -> tuple[Allocation, Allocation] | None:
     ess = np.array([block.trace.ess for block in blocks])
     if not particles.size or not (np.isfinite(particles) & (ess > 0.0)).all():
         return None
-    variance, spent = (1.0 / ess - 1.0).mean(axis=0), particles.mean(axis=0)
+    # rounding may put a share of equal weights above 1
+    variance = np.maximum(1.0 / ess - 1.0, 0.0).mean(axis=0)
+    spent = particles.mean(axis=0)
     found = Allocation(spent, float((variance / spent).sum()))
     return found, optimal_allocation(variance, float(spent.sum()))

@@ -122,7 +122,9 @@ class ResampleMove(SMC):
             return context
         blocks, context = self._first_pass(context)
         ess = np.array([block.trace.ess for block in blocks])
-        variance = np.where(np.isfinite(ess), 1.0 / ess - 1.0, 0.0).mean(axis=0)
+        # rounding may put a share of equal weights above 1
+        excess = np.maximum(1.0 / ess - 1.0, 0.0)
+        variance = np.where(np.isfinite(ess), excess, 0.0).mean(axis=0)
         shares = optimal_allocation(variance, len(variance)).particles
         shares = np.maximum(shares, _LEAST_SHARE)
         return replace(context, plan=replace(context.plan, shares=shares / shares.mean()))

@@ -29,3 +29,14 @@ def test_runs_that_do_not_count_have_none():
     first, *others = record.of("forward")
     lost = replace(first, trace=replace(first.trace, ess=np.full(12, np.nan)))
     assert allocation_of(record.updated("forward", (lost, *others))) is None
+
+
+def test_shares_that_rounding_puts_above_one():
+    """The variance of equal weights would be negative, and the run would end without a result."""
+    record = pe.to_record(pe.sample_evidence(chain(), method="resample_move", **OPTIONS))
+    equal = np.full(12, np.nextafter(1.0, 2.0))
+    blocks = tuple(
+        replace(block, trace=replace(block.trace, ess=equal)) for block in record.of("forward")
+    )
+    spent, _ = allocation_of(record.updated("forward", blocks))
+    assert spent.variance == 0.0

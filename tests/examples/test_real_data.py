@@ -164,6 +164,7 @@ ARCHIVES = {
     "mnist/mnist_uint8.npz": real_data.mnist_pixels,
     "rbm_cd25/mnistvh_CD25.npz": real_data.published_rbm,
     "dna/dna.npz": real_data.dna,
+    "usps_3v5/usps_3v5.npz": real_data.usps,
 }
 archives = pytest.mark.parametrize("name", ARCHIVES)
 
@@ -202,6 +203,7 @@ def test_an_archive_with_other_arrays_is_refused(folder, name):
         "mnist/mnist_uint8.npz": "train_images",
         "rbm_cd25/mnistvh_CD25.npz": "vishid",
         "dna/dna.npz": "x_train",
+        "usps_3v5/usps_3v5.npz": "x_train",
     }[name]
     write_archive(folder, name, **{first: np.zeros((3, 4))})
     with pytest.raises(ValueError, match=r"got shape \(3, 4\) and dtype float64"):
@@ -222,6 +224,23 @@ def test_other_images_are_refused(folder):
     )
     with pytest.raises(ValueError, match="got 360,000 and 213,480 other than zero"):
         real_data.dna(folder)
+
+
+def test_other_digits_are_refused(folder):
+    """Labels of 0 and 1 instead of -1 and 1 are those of another file."""
+    arrays = {"x_train": np.zeros((767, 256), "f4"), "x_test": np.zeros((773, 256), "f4")}
+    labels = {"y_train": np.zeros(767, "i1"), "y_test": np.ones(773, "i1")}
+    write_archive(folder, "usps_3v5/usps_3v5.npz", **arrays, **labels)
+    with pytest.raises(ValueError, match=r"must hold 406 and 418 labels of 1.*got 0 and 773"):
+        real_data.usps(folder)
+
+
+def test_threes_and_fives_are_sorted_by_class(data_folder):
+    """The order in which adding points one by one leads astray."""
+    train, labels, test, test_labels = real_data.usps(data_folder)
+    assert train.shape == (767, 256) and test.shape == (773, 256)
+    assert (np.diff(labels) != 0).sum() == (np.diff(test_labels) != 0).sum() == 1
+    assert train.min() >= -1.0 and train.max() <= 1.0
 
 
 def test_parameters_that_are_not_finite_are_refused(folder):

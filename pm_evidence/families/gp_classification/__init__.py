@@ -1,0 +1,1 @@
+"""Gaussian process classification with a probit likelihood."""

@@ -1,0 +1,246 @@
+"""Expectation propagation for Gaussian process classification."""
+
+from dataclasses import dataclass
+from math import exp, log, sqrt
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.families.gp_classification.probit import log_ndtr_and_slope
+
+__all__ = ["ExpectationPropagation", "approximate_power", "expectation_propagation"]
+
+Floats = NDArray[np.float64]
+
+_MOST_SWEEPS = 200
+# The sweeps end when log Z and all precisions of the factors change by less than this, relatively.
+_TOLERANCE = 1e-9
+# Visits to all factors, and nodes and weights of Gauss-Hermite quadrature, for powers of the
+# likelihood: these approximations serve kernels only, which are right for any Gaussian.
+_SWEEPS_OF_POWER, _DAMPING_OF_POWER = 4, 0.8
+_NODES = np.array(np.polynomial.hermite_e.hermegauss(48))
+_TINY = np.finfo(float).tiny
+# A new factor is mixed with the old one if sweeps do not come closer to a fixed point.
+_DAMPINGS = (1.0, 0.5, 0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectationPropagation:
+    """A Gaussian approximation to the posterior of latent values.
+
+    The likelihood of each data point is replaced by a factor
+    ``exp(log_scale + shift x - precision x**2 / 2)``.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (n,)
+        Mean of the approximation.
+    covariance : ndarray, shape (n, n)
+        Its covariance.
+    log_evidence : float
+        Its log evidence in nats; not exact, and without an error estimate.
+    converged : bool
+        Whether a fixed point was found. If not, the numbers should not be used.
+    precisions, shifts : ndarray, shape (n,)
+        Factors of the data points.
+    log_normaliser : float
+        Log of the integral of the prior times ``exp(shift x - precision x**2 / 2)`` of all points.
+    n_sweeps : int
+        Number of visits to all factors.
+    """
+
+    mean: Floats
+    covariance: Floats
+    log_evidence: float
+    converged: bool
+    precisions: Floats
+    shifts: Floats
+    log_normaliser: float
+    n_sweeps: int
+
+    def __repr__(self) -> str:
+        return (
+            f"ExpectationPropagation({len(self.mean)} points, log_evidence={self.log_evidence:.6g},"
+            f" converged={self.converged})"
+        )
+
+
+def expectation_propagation(covariance: Floats, signs: NDArray[np.int8]) -> ExpectationPropagation:
+    """Return a fixed point of expectation propagation with the probit likelihood.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (n, n)
+        Prior covariance ``K`` of the latent values; it may be singular.
+    signs : ndarray, shape (n,)
+        Labels -1 and +1.
+
+    Raises
+    ------
+    NumericalError
+        If the approximation is not finite: ``K`` is too large or too close to singular.
+
+    Notes
+    -----
+    Rasmussen and Williams (2006), Algorithm 3.5 and Eq. 3.65: factors are updated one after the
+    other, and the covariance is computed anew from the factors after every sweep. The probit is
+    log-concave, so that all factors have positive precisions.
+    """
+    y = signs.astype(np.float64)
+    for damping in _DAMPINGS:
+        found = _sweeps(covariance, y, damping)
+        if found.converged:
+            return found
+    return found
+
+
+def _sweeps(covariance: Floats, y: Floats, damping: float) -> ExpectationPropagation:
+    n = len(y)
+    precisions, shifts = np.zeros(n), np.zeros(n)
+    approximation, log_normaliser = covariance.copy(), 0.0
+    mean, before, converged, n_sweeps = np.zeros(n), -np.inf, False, 0
+    while n_sweeps < _MOST_SWEEPS and not converged:
+        old = precisions.copy()
+        _update_all(approximation, mean, y, (precisions, shifts), damping, 1.0, _NODES)
+        mean, approximation, log_normaliser = _combined(covariance, precisions, shifts)
+        log_evidence = log_normaliser + _log_scales(
+            mean, approximation.diagonal(), y, precisions, shifts
+        )
+        if not np.isfinite(log_evidence):
+            raise NumericalError(
+                "expectation propagation needs a covariance whose entries and eigenvalues doubles "
+                "can hold, got an approximation that is not finite; use a smaller amplitude, or "
+                "name a jitter."
+            )
+        moved = np.abs(precisions - old).max() / max(precisions.max(), _TINY)
+        n_sweeps += 1
+        converged = moved < _TOLERANCE and abs(log_evidence - before) < _TOLERANCE * max(
+            1.0, abs(log_evidence)
+        )
+        before = log_evidence
+    return ExpectationPropagation(
+        mean, approximation, log_evidence, bool(converged), precisions, shifts, log_normaliser,
+        n_sweeps,
+    )  # fmt: skip
+
+
+def approximate_power(
+    covariance: Floats, signs: NDArray[np.int8], power: float, start: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Return Gaussian factors for a power of the likelihood, near a fixed point only.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (n, n)
+        Prior covariance of the latent values.
+    signs : ndarray, shape (n,)
+        Labels -1 and +1.
+    power : float
+        The power, between 0 and 1.
+    start : tuple of two ndarray, each of shape (n,)
+        Precisions and shifts of factors for another power.
+
+    Returns
+    -------
+    precisions, shifts : ndarray, shape (n,)
+        The factors.
+    """
+    precisions, shifts = power * start[0], power * start[1]
+    y = signs.astype(np.float64)
+    for _ in range(_SWEEPS_OF_POWER):
+        mean, approximation, _ = _combined(covariance, precisions, shifts)
+        _update_all(approximation, mean, y, (precisions, shifts), _DAMPING_OF_POWER, power, _NODES)
+    return precisions, shifts
+
+
+def _combined(
+    covariance: Floats, precisions: Floats, shifts: Floats
+) -> tuple[Floats, Floats, float]:
+    """Return mean, covariance and log normaliser of the prior times all factors."""
+    roots = np.sqrt(precisions)
+    factor = np.linalg.cholesky(np.eye(len(roots)) + roots[:, None] * covariance * roots)
+    reduced = np.linalg.solve(factor, roots[:, None] * covariance)
+    approximation = covariance - reduced.T @ reduced
+    mean = approximation @ shifts
+    log_normaliser = 0.5 * float(shifts @ mean) - float(np.log(factor.diagonal()).sum())
+    return mean, approximation, log_normaliser
+
+
+def _log_scales(
+    mean: Floats, variance: Floats, y: Floats, precisions: Floats, shifts: Floats
+) -> float:
+    """Return the sum of the logs of the factors' scales, in nats."""
+    out = 0.0
+    for i in range(len(y)):
+        out += _log_scale(mean[i], variance[i], y[i], precisions[i], shifts[i])
+    return out
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _log_scale(mean, variance, y, precision, shift):
+    """Return the log of the scale with which a factor has the integral of the likelihood.
+
+    Both are integrated over the approximation without this factor.
+    """
+    rest = 1.0 / variance - precision
+    rest_shift = mean / variance - shift
+    bound = y * rest_shift / rest / sqrt(1.0 + 1.0 / rest)
+    log_integral = 0.5 * (mean * mean / variance + log(variance))
+    log_integral -= 0.5 * (rest_shift * rest_shift / rest - log(rest))
+    return log_ndtr_and_slope(bound)[0] - log_integral
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _update_all(covariance, mean, y, factors, damping, power, nodes):
+    """Update the factors one after the other, with the approximation, in place."""
+    n = y.size
+    column = np.empty(n)
+    precisions, shifts = factors
+    for i in range(n):
+        variance = covariance[i, i]
+        rest = 1.0 / variance - precisions[i]
+        rest_shift = mean[i] / variance - shifts[i]
+        if not rest > 0.0:
+            continue
+        rest_variance, rest_mean = 1.0 / rest, rest_shift / rest
+        spread = sqrt(1.0 + rest_variance)
+        if power == 1.0:
+            bound = y[i] * rest_mean / spread
+            _, slope = log_ndtr_and_slope(bound)
+            # Eq. 3.58: moments of the approximation without the factor times the likelihood
+            new_mean = rest_mean + y[i] * rest_variance * slope / spread
+            curvature = slope * (bound + slope) / (1.0 + rest_variance)
+            new_variance = rest_variance - rest_variance * rest_variance * curvature
+        else:
+            new_mean, new_variance = _moments(rest_mean, rest_variance, y[i], power, nodes)
+        # rounding may make the precision negative where the likelihood is 1 everywhere
+        change = damping * (max(1.0 / new_variance - rest, 0.0) - precisions[i])
+        shift = damping * (new_mean / new_variance - rest_shift - shifts[i])
+        precisions[i] += change
+        shifts[i] += shift
+        for j in range(n):
+            column[j] = covariance[i, j]
+        share = change / (1.0 + change * variance)
+        move = (shift - change * mean[i]) / (1.0 + change * variance)
+        for j in range(n):
+            mean[j] += move * column[j]
+            part = share * column[j]
+            for m in range(n):
+                covariance[j, m] -= part * column[m]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _moments(centre, variance, y, power, nodes):
+    """Return mean and variance of a normal times a power of the likelihood, by quadrature."""
+    deviation = sqrt(variance)
+    top = log_ndtr_and_slope(y * centre + deviation * nodes[0, -1])[0]
+    total, first, second = 0.0, 0.0, 0.0
+    for t, weight in zip(nodes[0], nodes[1]):  # noqa: B905
+        share = weight * exp(power * (log_ndtr_and_slope(y * (centre + deviation * t))[0] - top))
+        total += share
+        first += share * t
+        second += share * t * t
+    mean = first / total
+    return centre + deviation * mean, variance * (second / total - mean * mean)
