@@ -13,6 +13,7 @@ from pm_evidence.estimators.verdicts import (
     of_noise,
     of_uncovered,
     short_of,
+    short_of_trial,
     times,
     unbounded,
     unfinished,
@@ -60,6 +61,17 @@ def test_importance_sampling_that_finds_more_tells_of_missed_mass():
     assert short_of(estimate(-8.0), drawn) == estimate(-8.0)
     for status in ("unbounded", "missed_mass"):
         assert short_of(estimate(-10.0, status=status), drawn).message == ""
+
+
+@pytest.mark.parametrize(
+    ("log_z", "mcse", "status"),
+    [(2.9, 1.0, "ok"), (3.2, 1.0, "missed_mass"), (0.4, 0.05, "missed_mass"), (-9.0, 0.1, "ok")],
+)
+def test_a_trial_that_finds_more_tells_of_missed_mass(log_z, mcse, status):
+    """A mode that no path of the run has seen would stay unknown."""
+    found = short_of_trial(LogEvidence(0.0, 0.01, "bar"), log_z, mcse)
+    assert found.status == status
+    assert ("only 0.00" in found.message) == (status != "ok")
 
 
 @pytest.mark.parametrize(("share", "status"), [(1.49, "ok"), (1.51, "missed_mass")])

@@ -84,8 +84,8 @@ def test_values_of_another_kind():
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("5", r"schema_version 4 or an earlier one, got 5: a later version .* Update pm_evidence"),
-        (7, r"schema_version 4 or an earlier one, got 7"),
+        ("6", r"schema_version 5 or an earlier one, got 6: a later version .* Update pm_evidence"),
+        (7, r"schema_version 5 or an earlier one, got 7"),
         ("new", r"a whole number as 'schema_version', got 'new'"),
     ],
 )

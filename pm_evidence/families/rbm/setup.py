@@ -85,9 +85,9 @@ def trial_of(target: Any) -> Trial:
     ]
     draws = np.concatenate([np.asarray(part.draws) for part in parts]).astype(float)
     log_weight = -np.concatenate([part.work for part in parts])
-    weight = normalised(log_weight)
+    weight: Floats = normalised(log_weight)
     rates = 0.5 * draws.mean(axis=0) + 0.5 * (weight @ draws)
-    error = float(np.sqrt(max(weight @ weight - 1.0 / len(weight), 0.0)))
+    error = max(float(weight @ weight) - 1.0 / len(weight), 0.0) ** 0.5
     return Trial(smoothed(rates), log_mean_exp(log_weight), error)
 
 
@@ -117,7 +117,7 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
             f"kernel must be 'auto', {name!r} or a {kind.__name__} for latent={target.latent!r}, "
             f"got {described(kernel)}."
         )
-    _ = target.base_rates, target.layers, target.trial  # before several threads ask for them
+    _ = target.base_rates, target.layers  # before several threads ask for them
     per_unit, least, most = _STAGES[kind]
     return AnnealingSetup(
         BaseRatePath(target),
@@ -127,8 +127,15 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
         n_paths=_PATHS,
         even_share=_EVEN_SHARE,
         most_draws=_MOST_DRAWS,
-        facts={"trial_log_z": target.trial.log_z, "trial_mcse": target.trial.mcse},
+        facts=_of_trial(target),
     )
+
+
+def _of_trial(target: Any) -> dict[str, float]:
+    """Return what the trial found; nothing for a run from the trial's own reference."""
+    if isinstance(target.base, str) and target.base == "uniform":
+        return {}
+    return {"trial_log_z": target.trial.log_z, "trial_mcse": target.trial.mcse}
 
 
 def rbm_along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
