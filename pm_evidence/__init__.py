@@ -16,6 +16,7 @@ from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.gp_classification.target import GPClassification
 from pm_evidence.families.lattice.path import DetouredPath
 from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.mixture.target import GaussianMixture
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.families.rbm.conservative import RaiseLikelihood
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
@@ -73,6 +74,7 @@ __all__ = [
     "EvidenceWarning",
     "GPClassification",
     "Gaussian",
+    "GaussianMixture",
     "IntegerWalk",
     "Ising",
     "Linear",
