@@ -20,6 +20,8 @@ __all__ = [
     "draw_weights",
     "log_gamma_draw",
     "log_terms",
+    "pick",
+    "predict",
 ]
 
 # Rows of working space for each component: log densities, sums of points and of squares, numbers of
@@ -91,26 +93,73 @@ def draw_component(y, mean, variance, room, stream):
     -------
     component : int
     log_density : float
-        Log of the mixture's density at ``y``. Without components of positive weight it is -inf.
+        Log of the mixture's density at ``y``.
     """
     k = mean.size
-    largest = -np.inf
     for j in range(k):
         deviation = y - mean[j]
         own = variance[min(j, variance.size - 1)]
         room[_LOG_TERM, j] = room[_CONSTANT, j] - 0.5 * deviation * deviation / own
+    log_density = _add_up(room, k)
+    return pick(room, k, stream), log_density
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def predict(new, y, component, prior, variance, k, room):
+    """Return the log density of a new point given variances and components of the points so far.
+
+    Means and weights are integrated out: those of each component given its points are normal and
+    Dirichlet. ``pick`` then draws the component of the new point.
+    """
+    room[_COUNT, :k] = 0.0
+    room[_SUM, :k] = 0.0
+    n = _count(y, component, room)
+    for j in range(k):
+        own = variance[min(j, variance.size - 1)]
+        precision = prior.precision + room[_COUNT, j] / own
+        centre = (prior.precision * prior.mean + room[_SUM, j] / own) / precision
+        spread = own + 1.0 / precision
+        share = (room[_COUNT, j] + prior.concentration) / (n + k * prior.concentration)
+        deviation = new - centre
+        room[_LOG_TERM, j] = (
+            log(share) - 0.5 * (_LOG_2_PI + log(spread)) - 0.5 * deviation * deviation / spread
+        )
+    return _add_up(room, k)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _count(y, component, room):
+    """Add up points and their number for every component; return the number of all of them."""
+    n = 0
+    for i in range(y.size):
+        if component[i] >= 0:
+            room[_COUNT, component[i]] += 1.0
+            room[_SUM, component[i]] += y[i]
+            n += 1
+    return n
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _add_up(room, k):
+    """Replace log terms by cumulative sums up to a factor; return the log of the sum of all."""
+    largest = -np.inf
+    for j in range(k):
         largest = max(largest, room[_LOG_TERM, j])
-    if largest == -np.inf:
-        return 0, -np.inf
     total = 0.0
     for j in range(k):
         total += exp(room[_LOG_TERM, j] - largest)
         room[_LOG_TERM, j] = total
-    threshold = uniform(stream) * total
+    return largest + log(total)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def pick(room, k, stream):
+    """Return a component, drawn in proportion to the terms that were added up last."""
+    threshold = uniform(stream) * room[_LOG_TERM, k - 1]
     chosen = 0
     while chosen < k - 1 and room[_LOG_TERM, chosen] <= threshold:
         chosen += 1
-    return chosen, largest + log(total)
+    return chosen
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -143,10 +192,7 @@ def draw_means(y, component, prior, mean, variance, room, stream):
     k = mean.size
     room[_COUNT, :k] = 0.0
     room[_SUM, :k] = 0.0
-    for i in range(y.size):
-        if component[i] >= 0:
-            room[_COUNT, component[i]] += 1.0
-            room[_SUM, component[i]] += y[i]
+    _count(y, component, room)
     for j in range(k):
         own = variance[min(j, variance.size - 1)]
         precision = prior.precision + room[_COUNT, j] / own

@@ -1,6 +1,6 @@
-"""Gibbs sampling of a mixture: components given parameters, and parameters given components."""
+"""Gibbs sampling of a mixture: parameters given components, and components given parameters."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numba as nb
@@ -19,12 +19,12 @@ from pm_evidence.families.mixture.draws import (
 from pm_evidence.families.mixture.state import MixtureStates
 from pm_evidence.families.sweep_settings import SweepSettings
 
-__all__ = ["MixtureGibbs", "add_point", "fill_parameters", "log_densities"]
+__all__ = ["MixtureGibbs", "fill_parameters"]
 
 
 @dataclass(frozen=True)
 class MixtureGibbs(SweepSettings):
-    """Draws the components of all points, then weights, means and variances given these.
+    """Draws means and weights, then the components of all points, and then the variances.
 
     Parameters
     ----------
@@ -32,6 +32,12 @@ class MixtureGibbs(SweepSettings):
         Number of times that all of them are drawn in a move.
     backwards : bool
         Whether they are drawn in the opposite order, which is the time reversal.
+
+    Notes
+    -----
+    Where means and weights are integrated out of the densities of the path, they do not belong to
+    the state: each sweep draws them first and leaves them behind. Its reversal draws them first as
+    well, and then the variances and the components.
     """
 
     def advance(
@@ -39,29 +45,33 @@ class MixtureGibbs(SweepSettings):
     ) -> tuple[MixtureStates, MoveInfo]:
         """Move every member, with the points that it has; see ``contracts.Kernel``."""
         target = path.target
-        moved = replace(state, **{name: rows.copy() for name, rows in state.arrays.items()})
-        _sweep(target.y, target.prior, self.n_sweeps, self.backwards, *moved.arrays.values(), streams)
+        moved = state.with_arrays({name: rows.copy() for name, rows in state.arrays.items()})
+        order = (path.collapsed, self.backwards)
+        _sweep(target.y, target.prior, self.n_sweeps, order, *moved.arrays.values(), streams)
         return moved, MoveInfo(1.0, len(state) * self.n_sweeps)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _sweep(y, prior, n_sweeps, backwards, mean, variance, weight, component, streams):
+def _sweep(y, prior, n_sweeps, order, mean, variance, weight, component, streams):
+    collapsed, backwards = order
     room = np.empty((ROOM, mean.shape[1]))
     for m in range(len(mean)):
         stream, z = streams[m], component[m]
         for _ in range(n_sweeps):
-            if backwards:
-                draw_variances(y, z, prior, mean[m], variance[m], room, stream)
+            if collapsed or not backwards:
                 draw_means(y, z, prior, mean[m], variance[m], room, stream)
                 draw_weights(z, prior, weight[m], room, stream)
+            if backwards:
+                draw_variances(y, z, prior, mean[m], variance[m], room, stream)
             log_terms(variance[m], weight[m], room)
             for i in range(y.size):
                 if z[i] >= 0:
                     z[i], _ = draw_component(y[i], mean[m], variance[m], room, stream)
             if not backwards:
+                draw_variances(y, z, prior, mean[m], variance[m], room, stream)
+            elif not collapsed:
                 draw_weights(z, prior, weight[m], room, stream)
                 draw_means(y, z, prior, mean[m], variance[m], room, stream)
-                draw_variances(y, z, prior, mean[m], variance[m], room, stream)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -73,23 +83,3 @@ def fill_parameters(prior, mean, variance, weight, streams):
         draw_weights(nowhere, prior, weight[m], room, streams[m])
         draw_variances(nothing, nowhere, prior, mean[m], variance[m], room, streams[m])
         draw_means(nothing, nowhere, prior, mean[m], variance[m], room, streams[m])
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def add_point(y, point, mean, variance, weight, component, streams):
-    """Draw the component of the point with index ``point`` given the parameters."""
-    room = np.empty((ROOM, mean.shape[1]))
-    for m in range(len(mean)):
-        log_terms(variance[m], weight[m], room)
-        drawn = draw_component(y[point], mean[m], variance[m], room, streams[m])
-        component[m, point] = drawn[0]
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def log_densities(y, mean, variance, weight, out):
-    """Compute the log of the mixture's density at ``y`` for the parameters of every member."""
-    room = np.empty((ROOM, mean.shape[1]))
-    unused = np.ones(4, np.uint64)
-    for m in range(len(mean)):
-        log_terms(variance[m], weight[m], room)
-        out[m] = draw_component(y, mean[m], variance[m], room, unused)[1]

@@ -49,14 +49,19 @@ class MixtureStates:
 
     def take(self, index: NDArray[np.int64]) -> Self:
         """Return the members at ``index`` as a new population."""
-        return replace(self, **{name: rows[index] for name, rows in self.arrays.items()})
+        return self.with_arrays({name: rows[index] for name, rows in self.arrays.items()})
 
     def join(self, others: Sequence[Self]) -> Self:
         """Return this population followed by ``others``."""
         parts = [self.arrays, *(other.arrays for other in others)]
-        return replace(
-            self, **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return self.with_arrays(
+            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         )
+
+    def with_arrays(self, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return a population with other arrays; see ``arrays``."""
+        found: Self = replace(self, **arrays)  # type: ignore[arg-type]
+        return found
 
     def to_draws(self) -> Floats:
         """Return means, variances, weights and components, shape ``(n, n_dim)``."""
