@@ -22,6 +22,7 @@ from pm_evidence.families.rbm.conservative import RaiseLikelihood
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.families.rbm.tracking import TrackLogZ, TrainingHistory
+from pm_evidence.families.rbm.unit_path import UnitByUnitPath
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
@@ -94,6 +95,7 @@ __all__ = [
     "StateSpace",
     "TrackLogZ",
     "TrainingHistory",
+    "UnitByUnitPath",
     "VarOpt",
     "attach_evidence",
     "bayes_factor",
