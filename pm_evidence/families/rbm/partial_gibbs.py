@@ -45,7 +45,7 @@ class PartialGibbs:
         n, layers = len(state), path.layers_at(state.step)
         n_words = layers[0].there.size
         visible, hidden = np.zeros_like(state.visible), state.hidden.copy()
-        some = np.ascontiguousarray(state.visible[:, :n_words])
+        some = state.visible[:, :n_words].copy()
         settings, beta_of_all = SweepSettings(self.n_sweeps), np.ones((1, 1))
         for first in range(0, n, _TOGETHER):
             part = slice(first, first + _TOGETHER)

@@ -89,8 +89,8 @@ class UnitByUnitPath(GrowingPath):
         found, n = whole_array("unit_order", units), self.target.n_visible
         if found.shape != (n,) or not np.array_equal(np.sort(found), np.arange(n)):
             raise ValueError(
-                f"unit_order must name each of the {n} visible units once, by indices from 0 to {n - 1},"
-                f" got {described(units)}; pass 'variable' or 'given'."
+                f"unit_order must name each of the {n} visible units once, by indices from 0 to "
+                f"{n - 1}, got {described(units)}; pass 'variable' or 'given'."
             )
 
     def __repr__(self) -> str:
