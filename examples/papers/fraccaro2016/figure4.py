@@ -139,6 +139,8 @@ def figure(found: pd.DataFrame, path: Path) -> None:
     for column, name in enumerate(MACHINES):
         for method, colour in COLOURS.items():
             rows = found[(found["machine"] == name) & (found["method"] == method)]
+            if rows.empty:
+                continue
             look = {"color": colour, "marker": "o", "label": method}
             axes[0, column].errorbar(
                 rows["seconds"], rows["log_mean"], yerr=rows["sd"], capsize=3, **look
@@ -151,7 +153,8 @@ def figure(found: pd.DataFrame, path: Path) -> None:
             xlabel="processor seconds of a run",
             ylabel="sd of log Z (nats)",
         )
-    axes[0, 0].legend()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     drawn.savefig(path, dpi=100)
     plt.close(drawn)
 
