@@ -16,11 +16,13 @@ from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.gp_classification.target import GPClassification
 from pm_evidence.families.lattice.path import DetouredPath
 from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.mixture.target import GaussianMixture
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.families.rbm.conservative import RaiseLikelihood
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.families.rbm.tracking import TrackLogZ, TrainingHistory
+from pm_evidence.families.rbm.unit_path import UnitByUnitPath
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
@@ -73,6 +75,7 @@ __all__ = [
     "EvidenceWarning",
     "GPClassification",
     "Gaussian",
+    "GaussianMixture",
     "IntegerWalk",
     "Ising",
     "Linear",
@@ -92,6 +95,7 @@ __all__ = [
     "StateSpace",
     "TrackLogZ",
     "TrainingHistory",
+    "UnitByUnitPath",
     "VarOpt",
     "attach_evidence",
     "bayes_factor",

@@ -105,11 +105,12 @@ def sample_evidence(
     path : str or path
         The family of densities between reference and target. ``"geometric"`` raises the likelihood
         to the power beta. ``"data_points"``, or a `pe.DataPoints`, adds the data of a model one
-        after the other. Lattices also have ``"detour"``, and
-        restricted Boltzmann machines and `Gaussian` ``"moment_average"``; an object such as
+        after the other. Lattices also have ``"detour"``, restricted Boltzmann machines and
+        `Gaussian` ``"moment_average"``, and machines ``"units"``; an object such as
         ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path;
-        ``"geometric"`` for tempering, which needs a log density that is linear in beta; and
-        ``"data_points"`` for models with ``"resample_move"`` and ``"arm"``.
+        ``"geometric"`` for tempering, which needs a log density that is linear in beta;
+        ``"data_points"`` for models, and ``"units"`` for machines, with ``"resample_move"`` and
+        ``"arm"``.
     potentials : {"likelihood", "prior"}
         Whether a ``pm.Potential`` counts as data, or as a part of the prior: then its normalising
         constant is estimated by a second run and taken off, with its error.

@@ -1,6 +1,6 @@
-"""Log evidences of several models, best on top."""
+"""Log evidences, or posterior probabilities, of several models, best on top."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_choice
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.plots import layout
@@ -20,6 +21,14 @@ __all__ = ["plot_compare"]
 
 Floats = NDArray[np.float64]
 
+_COLUMNS = {
+    "evidence": ("log_evidence", "mcse", "log_bf", "log_bf_mcse", "status"),
+    "probability": ("log_evidence", "prob", "prob_mcse", "status"),
+}
+_TITLES = {
+    "evidence": ("Log evidence", "log evidence (nats)"),
+    "probability": ("Posterior probability", "posterior probability"),
+}
 _VISUALS = (
     "error_bar",
     "point_estimate",
@@ -47,21 +56,26 @@ _LOOKS: dict[str, dict[str, dict[str, Any]]] = {
 def plot_compare(
     models: pd.DataFrame | Mapping[str, xr.DataTree | LogEvidence],
     *,
+    quantity: str = "evidence",
     backend: str | None = None,
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> "PlotCollection":
-    """Plot the log evidence of each model with its 95 % interval, best on top.
+    """Plot the log evidence, or the probability, of each model with its 95 % interval.
 
-    The log evidence and its difference to the best model are written above each point, in nats,
-    with their standard errors in parentheses, because many intervals are too short to be seen.
+    The best model is on top. The log evidence and its difference to the best model are written
+    above each point, in nats, with their standard errors in parentheses, because many intervals are
+    too short to be seen; or the posterior probability of the model.
     Models whose status is not ``"ok"`` have open points and dashed bars.
 
     Parameters
     ----------
     models : DataFrame, or mapping of str to DataTree or LogEvidence
         A table from ``compare``, or what ``compare`` takes.
+    quantity : {"evidence", "probability"}
+        What is drawn; probabilities are those of the table, which depend on ``prior_probs`` of
+        ``compare``.
     backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
         ArviZ's ``rcParams["plot.backend"]`` by default.
     visuals : mapping of str to mapping or bool, optional
@@ -81,8 +95,8 @@ def plot_compare(
     Raises
     ------
     ValueError
-        If ``visuals`` names an unknown part, a table lacks a column, or ``compare`` refuses the
-        models.
+        If ``visuals`` names an unknown part, ``quantity`` is unknown, a table lacks a column, or
+        ``compare`` refuses the models.
 
     Notes
     -----
@@ -91,7 +105,11 @@ def plot_compare(
     model whose evidence is not finite has a label, but no point.
     """
     visuals = layout.checked_visuals(visuals, _VISUALS)
-    table = _checked(models) if isinstance(models, pd.DataFrame) else compare(models)
+    check_choice("quantity", quantity, _TITLES)
+    columns = _COLUMNS[quantity]
+    given = models if isinstance(models, pd.DataFrame) else compare(models)
+    table = _checked(given, columns)
+    table.attrs["quantity"] = quantity
     backend = layout.backend_name(backend)
     n_models = len(table)
     height = np.arange(n_models, 0, -1, dtype=np.float64)
@@ -110,8 +128,7 @@ def plot_compare(
     return collection
 
 
-def _checked(table: pd.DataFrame) -> pd.DataFrame:
-    needed = ["log_evidence", "mcse", "log_bf", "log_bf_mcse", "status"]
+def _checked(table: pd.DataFrame, needed: Sequence[str]) -> pd.DataFrame:
     missing = [name for name in needed if name not in table.columns]
     if missing or not len(table):
         raise ValueError(
@@ -123,12 +140,16 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
 
 def _drawn(table: pd.DataFrame) -> xr.Dataset:
     """Return point and interval of each model, NaN where there is nothing to draw."""
-    value = table["log_evidence"].to_numpy(dtype=np.float64, copy=True)
+    probable = table.attrs["quantity"] == "probability"
+    column, error = ("prob", "prob_mcse") if probable else ("log_evidence", "mcse")
+    value = table[column].to_numpy(dtype=np.float64, copy=True)
     value[~np.isfinite(value)] = np.nan
-    known = table.attrs.get("dof", {})
-    half = layout.half_widths(table["mcse"], [known.get(name, np.inf) for name in table.index])
+    known = {} if probable else table.attrs.get("dof", {})
+    half = layout.half_widths(table[error], [known.get(name, np.inf) for name in table.index])
     half[~np.isfinite(half)] = np.nan
     interval = np.stack([value - half, value + half], axis=1)
+    if probable:
+        interval = np.clip(interval, 0.0, 1.0)
     return xr.Dataset(
         {"log_evidence": ("model", value), "interval": (("model", "ci_bound"), interval)},
         coords={"model": _names(table), "ci_bound": ["lower", "upper"]},
@@ -174,7 +195,7 @@ def _draw_differences(collection: Any, table: pd.DataFrame, visuals: layout.Visu
             f"difference_{row}",
             data=point + shift * width,
             store_artist=False,
-            text=_difference(table.iloc[row], best=row == 0),
+            text=_text(table, row),
             horizontal_align=align,
             **arguments,
         )
@@ -193,6 +214,13 @@ def _alignment(place: float, *, best: bool) -> tuple[str, float]:
 
 def _text_above(da: Any, target: Any, y: Any, **arguments: Any) -> Any:
     return layout.draw().annotate_xy(da, target, y=np.asarray(y) + 0.28, **arguments)
+
+
+def _text(table: pd.DataFrame, row: int) -> str:
+    if table.attrs["quantity"] == "evidence":
+        return _difference(table.iloc[row], best=row == 0)
+    value, error = (float(table.iloc[row][name]) for name in ("prob", "prob_mcse"))
+    return layout.with_error(value, error)
 
 
 def _difference(row: "pd.Series[Any]", *, best: bool) -> str:
@@ -215,12 +243,13 @@ def _draw_frame(
         line["linestyle"] = linestyles[1] if line["linestyle"] == "--" else line["linestyle"]
         collection.map(draw.vline, "ref_line", data=best, ignore_aes="all", **line)
     frame = layout.frame_of("log_evidence")
+    title, xlabel = _TITLES[table.attrs["quantity"]]
     layout.draw_labels(
         collection,
         "log_evidence",
         visuals,
-        title="Log evidence with 95 % interval\n(in parentheses: error of the last digits)",
-        xlabel="log evidence (nats)",
+        title=f"{title} with 95 % interval\n(in parentheses: error of the last digits)",
+        xlabel=xlabel,
     )
     ticks = layout.visual_arguments(visuals, "ticklabels")
     if ticks is not None:

@@ -120,6 +120,26 @@ def test_compare_marks_what_is_not_to_be_trusted():
     assert not sound.get_viz("figure").legends
 
 
+def test_compare_draws_posterior_probabilities():
+    """Points and labels are those of the table; intervals stay within 0 and 1."""
+    table = compare(MODELS)
+    target = compare_target(plot_compare(table, quantity="probability", backend="none"))
+    points = [float(point["x"][0]) for point in drawn(target, "scatter")]
+    np.testing.assert_allclose(points, table["prob"])
+    ends = np.array([bar["x"] for bar in drawn(target, "line")])
+    assert (ends >= 0.0).all()
+    assert (ends <= 1.0).all()
+    half = 1.959964 * table["prob_mcse"].iloc[1]
+    np.testing.assert_allclose(ends[1], table["prob"].iloc[1] + half * np.array([-1.0, 1.0]))
+    assert drawn(target, "xlabel")[0]["string"] == "posterior probability"
+    assert "log" not in str(drawn(target, "text"))
+    assert "quantity" not in table.attrs
+    with pytest.raises(ValueError, match="quantity must be one of 'evidence', 'probability'"):
+        plot_compare(table, quantity="bayes_factor", backend="none")
+    with pytest.raises(ValueError, match=r"no column \['prob'\]"):
+        plot_compare(table.drop(columns="prob"), quantity="probability", backend="none")
+
+
 def test_compare_takes_the_table_as_well():
     table = compare(MODELS)
     from_table = compare_target(plot_compare(table.iloc[::-1], backend="none"))

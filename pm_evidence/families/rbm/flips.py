@@ -60,7 +60,7 @@ def gains_of(summed: Layer) -> tuple[Singles32, Singles32, Singles32]:
             f"W must have weights whose absolute values sum to at most {_LARGEST_LOG:g} nats for "
             f"each unit, and to {_LARGEST_PARTIAL_LOG:g} in each part of them, if a layer is "
             f"summed out, got {sizes.sum(axis=1).max():.4g} and {partial.max():.4g}; pass "
-            "latent='full'."
+            "latent='full', and leave path out."
         )
     on, off = aligned(sizes.shape), aligned(sizes.shape)
     on[:], off[:] = np.expm1(summed.weights), np.expm1(-summed.weights)

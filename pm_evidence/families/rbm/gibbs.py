@@ -13,7 +13,8 @@ from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lan
 from pm_evidence.families.rbm.layers import Layer
 from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
 from pm_evidence.families.rbm.state import WORD, LogDensities, Units
-from pm_evidence.families.rbm.sweeps import Sweeps, SweepSettings
+from pm_evidence.families.rbm.sweeps import Sweeps
+from pm_evidence.families.sweep_settings import SweepSettings
 
 __all__ = ["BlockGibbs", "draw_layers", "log_densities"]
 

@@ -16,7 +16,7 @@ from pm_evidence.families.rbm.knots import Machine, averaged_machines
 from pm_evidence.families.rbm.layers import Layer, blended
 from pm_evidence.families.rbm.path import BaseRatePath
 from pm_evidence.families.rbm.state import LogDensities, Units
-from pm_evidence.families.rbm.sweeps import SweepSettings
+from pm_evidence.families.sweep_settings import SweepSettings
 
 __all__ = ["MomentAveragedPath", "SegmentGibbs"]
 

@@ -20,7 +20,7 @@ __all__ = ["COLUMNS", "ENTRIES", "TABLES", "multiply"]
 COLUMNS = 32  # of the matrix that are multiplied at a time
 _ROWS = 32  # of the matrix whose tables fit into the fastest cache
 TABLES, ENTRIES = _ROWS // 4, 16  # of four rows each, and sums in a table
-_VECTOR = 16  # numbers of single precision
+_VECTOR, _BYTES = 16, 4  # numbers of single precision, and bytes of each
 
 _SINGLES = ir.VectorType(ir.FloatType(), _VECTOR)
 _INDEX = ir.IntType(64)
@@ -35,7 +35,8 @@ def multiply(words, weights, bias, tables, out):
     words : uint64 array, shape (n, n_rows / 64)
         States, one bit for each unit.
     weights : float32 array, shape (n_rows, n_columns)
-        Numbers of rows and columns are multiples of 64.
+        Numbers of rows and columns are multiples of 64. It may be a part of the columns of an
+        array, whose rows are further apart.
     bias : float32 array, shape (n_columns,)
     tables : float32 array, shape (n_tables, 16, COLUMNS)
         Room for sums of rows.
@@ -63,10 +64,11 @@ def _tabulate(typingctx: Any, weights: Any, row: Any, first: Any, tables: Any) -
         matrix, entries = (
             context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3)
         )
-        n_columns = builder.extract_value(matrix.shape, 1)
+        # numbers from the start of one row to the next
+        apart = builder.sdiv(builder.extract_value(matrix.strides, 0), _INDEX(_BYTES))
         for table in range(TABLES):
             rows = [builder.add(args[1], _INDEX(4 * table + k)) for k in range(4)]
-            places = [builder.add(builder.mul(row, n_columns), args[2]) for row in rows]
+            places = [builder.add(builder.mul(row, apart), args[2]) for row in rows]
             pointers = [builder.gep(matrix.data, [place]) for place in places]
             for offset in range(0, COLUMNS, _VECTOR):
                 sums = [ir.Constant(_SINGLES, [0.0] * _VECTOR)]

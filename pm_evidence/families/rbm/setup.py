@@ -15,7 +15,10 @@ from pm_evidence.families.native import checked_path
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.metropolis import UnitMetropolis
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
+from pm_evidence.families.rbm.partial_gibbs import PartialGibbs
 from pm_evidence.families.rbm.path import BaseRatePath
+from pm_evidence.families.rbm.unit_path import UnitByUnitPath
+from pm_evidence.kernels.growing import Grows
 from pm_evidence.samplers.ais import AIS
 
 __all__ = ["KERNELS", "Trial", "rbm_along", "rbm_setup", "smoothed", "trial_of"]
@@ -27,6 +30,10 @@ KERNELS: Mapping[str, tuple[str, type[BlockGibbs] | type[UnitMetropolis]]] = {
     "full": ("block_gibbs", BlockGibbs),
     "marginal": ("metropolis", UnitMetropolis),
     "visible": ("metropolis", UnitMetropolis),
+}
+_PATHS_BY_NAME: Mapping[str, Any] = {
+    "moment_average": MomentAveragedPath,
+    "units": UnitByUnitPath,
 }
 _PATHS = 256
 # Paths in each direction at which a run for the default error ends: on a machine of 784 x 500 units
@@ -148,23 +155,27 @@ def rbm_along(target: Any, setup: AnnealingSetup, path: str | Path) -> Annealing
     setup : AnnealingSetup
         Its usual setup.
     path : str or Path
-        ``"auto"``, ``"geometric"``, ``"moment_average"``, or a path object of this machine.
+        ``"auto"``, ``"geometric"``, ``"moment_average"``, ``"units"``, or a path object of this
+        machine.
 
     Raises
     ------
     ValueError
-        If the name is unknown, or a layer is summed out on a moment-averaged path.
+        If the name is unknown, or the path is not one for the layers that are annealed.
     TypeError
         If it is no path.
     """
     if isinstance(path, str):
-        check_choice("path", path, ("auto", "geometric", "moment_average"))
-        if path != "moment_average":
+        check_choice("path", path, ("auto", "geometric", *_PATHS_BY_NAME))
+        if path not in _PATHS_BY_NAME:
             return setup
-        path = MomentAveragedPath(target)
+        path = _PATHS_BY_NAME[path](target)
     found = checked_path(path, target)
-    if not isinstance(found, MomentAveragedPath):
+    if not isinstance(found, MomentAveragedPath | UnitByUnitPath):
         return replace(setup, path=found)
     found.learn()
+    if isinstance(found, UnitByUnitPath):
+        grows: Any = Grows(PartialGibbs(found.n_sweeps))  # its reversal is of another class
+        return replace(setup, path=found, kernel=grows, n_stages=found.n_steps, stepwise=True)
     n_sweeps = int(setup.kernel.settings()["n_sweeps"])
     return replace(setup, path=found, kernel=SegmentGibbs(n_sweeps))

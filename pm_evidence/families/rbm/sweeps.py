@@ -1,49 +1,19 @@
-"""What the kernels of restricted Boltzmann machines share: sweeps, and their order."""
+"""What the kernels of restricted Boltzmann machines share: sweeps through many stages."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_flag
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.families.rbm.state import Units
+from pm_evidence.families.sweep_settings import SweepSettings
 
-__all__ = ["SweepSettings", "Sweeps"]
+__all__ = ["Sweeps"]
 
 Floats = NDArray[np.float64]
-
-_MOST_SWEEPS = 1_000_000
-
-
-@dataclass(frozen=True)
-class SweepSettings:
-    """The base of kernels that visit all units in an order, and are reversed by the opposite one.
-
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that all units are visited at every inverse temperature.
-    backwards : bool
-        Whether they are visited in the opposite order.
-    """
-
-    n_sweeps: int = 1
-    backwards: bool = False
-
-    def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        check_flag("backwards", self.backwards)
-
-    def reversed(self) -> Self:
-        """Return the kernel that visits units in the opposite order."""
-        return replace(self, backwards=not self.backwards)
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of sweeps."""
-        return {"n_sweeps": float(self.n_sweeps)}
 
 
 @dataclass(frozen=True)

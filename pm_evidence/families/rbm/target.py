@@ -92,6 +92,7 @@ class RBM(NativeTarget):
     data: Bits | None = None
     latent: str = "full"
     history: Any = None
+    growing_path = "units"
 
     def __post_init__(self) -> None:
         parameters = checked_parameters(self.W, self.visible_bias, self.hidden_bias)

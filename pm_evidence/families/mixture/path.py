@@ -1,0 +1,107 @@
+"""The path of a mixture along which data points are added one by one."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.random import streams as streams_of
+from pm_evidence.families.mixture.draws import ROOM, draw_component, log_terms, pick, predict
+from pm_evidence.families.mixture.gibbs import fill_parameters
+from pm_evidence.families.mixture.state import ABSENT, MixtureStates, states_of
+from pm_evidence.paths.growing import GrowingPath
+
+__all__ = ["DataAnnealingPath"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DataAnnealingPath(GrowingPath):
+    """Densities of the first ``n`` points, for ``n`` from 0 to the number of all points.
+
+    ``f_n`` is the joint density of the variances, of the components ``z_i`` of the first ``n``
+    points and of these points, from which means and weights are integrated out. The weight of a new
+    point is its density given variances and components, and its component is then drawn.
+
+    Parameters
+    ----------
+    target : GaussianMixture
+        Data, prior, and the order of the points.
+    collapsed : bool
+        If False, means and weights belong to the state, and the weight of a new point is the
+        density of the mixture given all parameters, as in the paper. The work then has a larger
+        variance.
+
+    Notes
+    -----
+    Habeck (2017), section 6.4; Chopin (2002), "A sequential particle filter method for static
+    models".
+    """
+
+    target: Any
+    collapsed: bool = True
+
+    @property
+    def n_steps(self) -> int:
+        """Number of points."""
+        return len(self.target.y)
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> MixtureStates:
+        """Return ``n`` independent draws from the prior, without points."""
+        target, k = self.target, self.target.n_components
+        mean, weight = np.empty((n, k)), np.empty((n, k))
+        variance = np.empty((n, target.n_variances))
+        fill_parameters(target.prior, mean, variance, weight, streams_of(seed, n))
+        component = np.full((n, len(target.y)), ABSENT, np.int8)
+        return MixtureStates(0, mean, variance, weight, component)
+
+    def at(self, draws: NDArray[Any]) -> MixtureStates:
+        """Return the population of some draws; see ``GaussianMixture.check``."""
+        return states_of(draws, self.target.n_components, self.target.n_variances)
+
+    def smoothed(self, state: MixtureStates) -> Floats:
+        """Return the log density of the next point, shape ``(n,)``, in nats."""
+        nowhere, unused = np.empty((0, 0), np.int8), np.empty((0, 4), np.uint64)
+        return self._next(state, nowhere, unused)
+
+    def extended(self, state: MixtureStates, streams: NDArray[np.uint64]) -> MixtureStates:
+        """Return the states with the next point, whose component is drawn given the rest."""
+        component = state.component.copy()
+        self._next(state, component, streams)
+        return replace(state, step=state.step + 1, component=component)
+
+    def shrunk(self, state: MixtureStates) -> MixtureStates:
+        """Return the states without the point that was added last."""
+        component = state.component.copy()
+        component[:, self.target.point_order[state.step - 1]] = ABSENT
+        return replace(state, step=state.step - 1, component=component)
+
+    def _next(
+        self, state: MixtureStates, out: NDArray[np.int8], streams: NDArray[np.uint64]
+    ) -> Floats:
+        """Return log densities of the next point; draw its components if there is room for them."""
+        target, log_density = self.target, np.empty(len(state))
+        place = int(target.point_order[state.step]), self.collapsed
+        _next_point(
+            target.y, place, target.prior, *state.arrays.values(), out, streams, log_density
+        )
+        return log_density
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _next_point(y, place, prior, mean, variance, weight, component, out, streams, log_density):
+    """Compute the log density of a point for every member, and draw its component into ``out``."""
+    point, collapsed = place
+    k = mean.shape[1]
+    room, nothing = np.empty((ROOM, k)), np.ones(4, np.uint64)
+    for m in range(len(mean)):
+        if collapsed:
+            log_density[m] = predict(y[point], y, component[m], prior, variance[m], k, room)
+        else:
+            log_terms(variance[m], weight[m], room)
+            log_density[m] = draw_component(y[point], mean[m], variance[m], room, nothing)[1]
+        if len(out):
+            out[m, point] = pick(room, k, streams[m])
