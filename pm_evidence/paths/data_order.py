@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, described
+from pm_evidence.core.checks import check_choice, check_count, described, plain_array
 from pm_evidence.targets.model.data_points import (
     DataPointsTarget,
     data_points_target,
@@ -71,7 +71,7 @@ class DataPoints:
             check_choice("order", self.order, _ORDERS)
         check_count("seed", self.seed, 0)
         if self.batches is not None:
-            for size in np.atleast_1d(np.asarray(self.batches, dtype=object)):
+            for size in np.atleast_1d(plain_array("batches", self.batches)).tolist():
                 check_count("batches", size, 1)
 
     def of(self, target: PyMCTarget) -> DataPointsTarget:

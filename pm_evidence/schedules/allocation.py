@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import float_array
+from pm_evidence.core.checks import check_positive, float_array
 
 __all__ = ["Allocation", "optimal_allocation"]
 
@@ -67,11 +67,7 @@ def optimal_allocation(variance: ArrayLike, n_particles: float) -> Allocation:
             f"{values.tolist() if values.size < 10 else values.shape}; look for stages whose "
             "weights are all zero."
         )
-    if not n_particles > 0.0:
-        raise ValueError(
-            f"n_particles must be positive, got {n_particles}; pass the number of all stages "
-            "together."
-        )
+    check_positive("n_particles", n_particles)
     root = np.sqrt(values)
     total = float(root.sum())
     if total == 0.0:

@@ -227,6 +227,36 @@ GOOD = {
             "n_stages": 10,
         },
     ),
+    "ResampleMove": (
+        pe.ResampleMove,
+        {
+            "islands": 2,
+            "chain_length": 1,
+            "ess": 0.5,
+            "resampling": "residual",
+            "resample_below": 0.9,
+            "allocation": "optimal",
+            "n_stages": 10,
+        },
+    ),
+    "ARM": (
+        pe.ARM,
+        {
+            "islands": 2,
+            "generate": "copy",
+            "decide": "first_pass",
+            "ess_threshold": 0.7,
+            "max_rounds": 2,
+            "reseed_moves": 2,
+            "resampling": "residual",
+            "resample_below": 0.9,
+            "allocation": "equal",
+            "ess": 0.5,
+            "n_stages": 10,
+            "chain_length": 1,
+        },
+    ),
+    "DataPoints": (pe.DataPoints, {"order": "random", "seed": 0, "batches": None}),
     "HMC": (
         pe.HMC,
         {"step_size": 0.5, "path_length": 1.0, "shape": None, "dense": None, "exploring": False},
@@ -242,6 +272,21 @@ GOOD = {
     "Gaussian": (
         pe.Gaussian,
         {"start_mean": 1.0, "start_sd": 1.0, "mean": 0.0, "sd": 1.0, "tau": 0.5},
+    ),
+    "GPClassification": (
+        pe.GPClassification,
+        {
+            "inputs": np.array([0.0, 1.0, 3.0]),
+            "labels": np.array([0, 1, 1]),
+            "length_scale": 1.0,
+            "amplitude": 1.0,
+            "covariance": "squared_exponential",
+            "representation": "sequence",
+            "order": "informative",
+            "order_seed": 0,
+            "reference": "prior",
+            "jitter": 0.0,
+        },
     ),
     "GaussianMixture": (
         pe.GaussianMixture,
@@ -490,6 +535,10 @@ GOOD = {
         {"work": WORK, "blocks": None, "name": "jarzynski"},
     ),
     "estimators.jarzynski_reverse": (estimators.jarzynski_reverse, {"work": WORK, "blocks": None}),
+    "estimators.optimal_allocation": (
+        estimators.optimal_allocation,
+        {"variance": np.array([0.1, 0.4]), "n_particles": 100.0},
+    ),
     "estimators.lower_bound": (estimators.lower_bound, {"work": WORK, "blocks": None}),
     "estimators.upper_bound": (
         estimators.upper_bound,
