@@ -1,7 +1,8 @@
 """What a target, a path, a kernel or a sampler of your own is made of.
 
 Targets and paths: `NativeTarget`, or `ModelTarget` for a PyMC model on another path;
-`AnnealingSetup`, `Path`, `GeometricPath`, and the populations `Points` and `Particles`. Kernels:
+`AnnealingSetup`, `Path`, `GeometricPath`, `GrowingPath` with `Grows` where states grow, and the
+populations `Points` and `Particles`. Kernels:
 `Kernel`, `Tunable`, `MoveInfo`, and random numbers from streams, for NumPy (`normals`,
 `uniforms`) and for compiled loops (`fill_normal`, `fill_uniform`, `uniform`). Samplers:
 `Annealer`, `Plan`, `BlockRecord`, `Tracer`, `Phase`, `Report`, and the streams of a block
@@ -23,7 +24,9 @@ from pm_evidence.core.random import (
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.families.model import ModelTarget
 from pm_evidence.families.native import NativeTarget
+from pm_evidence.kernels.growing import Grows
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.growing import GrowingPath
 from pm_evidence.samplers.sampler import Annealer
 from pm_evidence.samplers.trace import Tracer
 from pm_evidence.targets.points import Particles, Points
@@ -33,6 +36,8 @@ __all__ = [
     "AnnealingSetup",
     "BlockRecord",
     "GeometricPath",
+    "GrowingPath",
+    "Grows",
     "Kernel",
     "ModelTarget",
     "MoveInfo",
