@@ -20,7 +20,13 @@ from pm_evidence.estimators.histogram import histogram, histogram_posterior
 from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
-from pm_evidence.estimators.verdicts import of_noise, short_of_trial, unbounded, unfinished
+from pm_evidence.estimators.verdicts import (
+    of_noise,
+    short_of_trial,
+    unbounded,
+    unfinished,
+    with_stage,
+)
 
 __all__ = ["applicable", "estimates"]
 
@@ -87,6 +93,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         found = two_sided(record)
     if info.get("unbounded"):
         found = [unbounded(estimate) for estimate in found]
+    if info.get("stepwise"):
+        found = [with_stage(estimate, record.of(Role.FORWARD)) for estimate in found]
     if "trial_log_z" in info:
         found = [
             short_of_trial(estimate, info["trial_log_z"], info["trial_mcse"]) for estimate in found

@@ -1,6 +1,6 @@
 """Verdicts on estimates: comparisons with each other, and facts of the run that rule them out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import NOISY_VARIANCE
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.intervals import widened
 from pm_evidence.estimators.pareto import unseen_tail
@@ -27,6 +27,7 @@ __all__ = [
     "times",
     "unbounded",
     "unfinished",
+    "with_stage",
     "with_tail",
 ]
 
@@ -62,6 +63,18 @@ def agreeing(
         f"{times(distance, error)} combined standard errors: {remedy}"
     )
     return tuple(replace(e, status=Status.INCONSISTENT, message=message) for e in (one, other))  # type: ignore[return-value]
+
+
+def with_stage(estimate: LogEvidence, blocks: Sequence[BlockRecord]) -> LogEvidence:
+    """Return an estimate whose message says at which stage no particle was left."""
+    if estimate.status != Status.NO_SUPPORT:
+        return estimate
+    ess = np.array([block.trace.ess for block in blocks])
+    stage, n = int(np.isfinite(ess).sum(axis=1).max()), ess.shape[1]
+    if stage == n:
+        return estimate
+    message = f"{estimate.message} No particle was left at stage {stage + 1} of {n}."
+    return replace(estimate, message=message)
 
 
 def short_of_trial(estimate: LogEvidence, log_z: float, mcse: float) -> LogEvidence:

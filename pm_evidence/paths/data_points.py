@@ -16,7 +16,7 @@ from pm_evidence.targets.points import Particles
 __all__ = ["DataPointsPath", "Placed"]
 
 Floats = NDArray[np.float64]
-_BISECTIONS = 40
+_LEAST_PART = 1e-6  # of a data point, in a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class DataPointsPath:
         """Return the number of data points at ``beta``; that of whole ones is exact."""
         place = beta * self.target.n_points
         whole = round(place)
-        return float(whole) if abs(place - whole) < 1e-9 * self.target.n_points else place
+        return float(whole) if abs(place - whole) < 0.1 * _LEAST_PART else place
 
     def at_place(self, beta: float) -> GeometricPath:
         """Return the path whose end is the density at ``beta``."""
@@ -100,6 +100,12 @@ class DataPointsPath:
     def reached(self, state: Placed, beta: float, streams: NDArray[np.uint64]) -> Placed:
         """Return the population with the log likelihood at ``beta``; see ``contracts.Growing``."""
         return self.placed(state, beta)
+
+    def part(self, start: float, stop: float) -> str:
+        """Return the data points that a step adds, numbered as in the model, for messages."""
+        first, last = int(self.place(start)), int(np.ceil(self.place(stop)))
+        names = [self.target.name_of(index) for index in self.target.order[first:last]]
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Placed:
         """Return ``n`` independent prior draws."""
@@ -128,8 +134,8 @@ class DataPointsPath:
         bad = np.isnan(found) | (found == np.inf)
         if bad.any():
             raise NumericalError(
-                f"the log likelihood must be finite or -inf, got {found[bad][0]} for the data "
-                f"points {first:g} to {last:g} of {self.target.n_points}, in their order, at "
+                f"the log likelihood must be finite or -inf, got {found[bad][0]} for "
+                f"{self.part(start, stop)} at "
                 f"{part.describe(state.particles.x[np.flatnonzero(bad)[0]])}; look for NaN in the "
                 "data, or for an overflow in the model at such values."
             )
@@ -165,28 +171,27 @@ class DataPointsPath:
         ess : float
             Wanted effective sample size, as a share of the particles.
         """
-        n = self.target.n_points
-        low, ratio, portion = self.place(beta), np.zeros(len(state)), 1.0
+        n, start = self.target.n_points, self.place(beta)
+        # where the likelihood is zero for some particles, no step is so short that it keeps them
+        alive = ess_share(self.log_ratio(state, beta, (start + _LEAST_PART) / n))
+        if alive == 0.0:
+            return (start + _LEAST_PART) / n
+        low, ratio, portion = start, np.zeros(len(state)), 1.0
         while low < n:
             high = min(np.floor(low) + portion, n)
             further = ratio + self.log_ratio(state, low / n, high / n)
-            if ess_share(further) < ess:
+            if ess_share(further) < ess * alive:
                 break
             low, ratio, portion = high, further, 2.0 * portion
         else:
             return 1.0
-        start = self.place(beta)
-        for _ in range(_BISECTIONS):
+        while high - low > (1.0 if low > start else _LEAST_PART):
             middle = 0.5 * (low + high)
-            if high - low > 1.0:
-                middle = np.floor(middle) if np.floor(middle) > low else np.ceil(middle)
-            elif low > start:  # whole data points, if there is at least one
-                break
+            if high - low > 1.0:  # whole data points, if there is at least one
+                middle = np.floor(middle)
             further = ratio + self.log_ratio(state, low / n, middle / n)
-            if ess_share(further) >= ess:
+            if ess_share(further) >= ess * alive:
                 low, ratio = middle, further
             else:
                 high = middle
-            if high <= low or (high - low) < 1e-6 * max(low - start, 1e-8):
-                break
-        return float(low / n) if low > start else float(high / n)
+        return float(low if low > start else start + _LEAST_PART) / n

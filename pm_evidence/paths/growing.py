@@ -68,6 +68,10 @@ class GrowingPath(ABC):
         """Return the population at the step of ``beta``, extended if it is one step behind."""
         return self.extended(state, streams) if state.step < self.step_of(beta) else state
 
+    def part(self, start: float, stop: float) -> str:
+        """Return the step in words, for messages."""
+        return f"step {self.step_of(stop)} of {self.n_steps}"
+
     def log_ratio(self, state: Any, start: float, stop: float) -> Floats:
         """Return the smoothed log ratio of the step from ``start`` to ``stop``, shape ``(n,)``.
 

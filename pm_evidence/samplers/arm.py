@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, described
-from pm_evidence.core.contracts import Path, Plan, Reseedable
+from pm_evidence.core.contracts import Path, Plan
+from pm_evidence.core.growing import Reseedable
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.random import streams
 from pm_evidence.samplers.resample_move import Pool, ResampleMove

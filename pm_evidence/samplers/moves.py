@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Growing, Kernel, MoveInfo, Path
+from pm_evidence.core.contracts import Kernel, MoveInfo, Path
+from pm_evidence.core.growing import Growing
 
 __all__ = ["grow_chains", "summed"]
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pm_evidence.core.contracts import Bridgeable, Growing, Kernel, MoveInfo, Path, Plan, Tunable
+from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan, Tunable
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.growing import Growing
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
@@ -80,7 +81,7 @@ class Pilot:
             log_weight = path.log_ratio(state, betas[-1], beta)
             log_z += log_mean_exp(log_weight)
             if log_z == -np.inf:
-                raise no_support(self.n)
+                raise no_support(self.n, _part(path, betas[-1], beta))
             weight = normalised(log_weight)
             population = state.take(resample(weight, self.n, rng, "systematic"))
             first = state.take(resample(weight, n_chains, rng, "systematic"))
@@ -125,6 +126,11 @@ class Pilot:
         if self.schedule is not None:
             return float(self.schedule[stage + 1])
         return next_beta(path, state, beta, self.ess)
+
+
+def _part(path: Path, start: float, stop: float) -> str:
+    """Return which data a step adds, if the path adds data."""
+    return path.part(start, stop) if isinstance(path, Growing) else ""
 
 
 def _settled(kernel: Kernel) -> Kernel:

@@ -7,15 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.contracts import (
-    Bridgeable,
-    Growing,
-    HasPosterior,
-    Kernel,
-    MoveInfo,
-    Path,
-    Plan,
-)
+from pm_evidence.core.contracts import Bridgeable, HasPosterior, Kernel, MoveInfo, Path, Plan
+from pm_evidence.core.growing import Growing
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams

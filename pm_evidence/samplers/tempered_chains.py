@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Growing, Kernel, MoveInfo, Path, PerMemberKernel, Plan
+from pm_evidence.core.contracts import Kernel, MoveInfo, Path, PerMemberKernel, Plan
+from pm_evidence.core.growing import Growing
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import streams
 from pm_evidence.core.records import StageTrace, TemperedChains

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from pm_evidence.core.contracts import FindsSteps, Path, State
+from pm_evidence.core.contracts import Path, State
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.growing import FindsSteps
 from pm_evidence.core.numerics import ess_share
 
 __all__ = ["next_beta", "no_support"]
@@ -12,8 +13,22 @@ _SMALLEST_STEP = 1e-14
 _BISECTIONS = 60
 
 
-def no_support(n: int) -> NumericalError:
-    """Return the error for a population of ``n`` members whose weights are all zero."""
+def no_support(n: int, part: str = "") -> NumericalError:
+    """Return the error for a population of ``n`` members whose weights are all zero.
+
+    Parameters
+    ----------
+    n : int
+        Number of members.
+    part : str
+        The part of the data that gave them the weight zero, if it is not all data.
+    """
+    if part:
+        return NumericalError(
+            f"the log likelihood must be finite somewhere, but that of {part} is -inf at all {n} "
+            "particles that are left. Look for data outside the likelihood's support, or use more "
+            "draws, or another order."
+        )
     return NumericalError(
         f"the log likelihood must be finite somewhere, but it is -inf at all {n} draws from the "
         "prior. Look for data outside the likelihood's support, or use more draws or a prior "

@@ -76,7 +76,7 @@ def test_undefined_likelihoods_are_errors():
         mu = pm.Normal("mu", 0, 1)
         pm.Normal("y", mu, 1.0, observed=Y[:3])
         pm.Potential("root", pm.math.sqrt(mu))
-    with pytest.raises(NumericalError, match="the log likelihood must be finite or -inf, got nan"):
+    with pytest.raises(NumericalError, match="finite or -inf, got nan for potentials at"):
         pe.sample_evidence(model, path="data_points", random_seed=1, progressbar=False)
 
 
@@ -125,3 +125,13 @@ def test_same_numbers_on_any_number_of_cores(model):
     )
     assert pe.log_evidence(one) == pe.log_evidence(two)
     assert np.array_equal(one["posterior"]["mu"].values, two["posterior"]["mu"].values)
+
+
+def test_a_data_point_that_no_particle_survives_is_named():
+    """A user with thousands of data points could not find the one that is impossible."""
+    with pm.Model() as model:
+        upper = pm.Uniform("upper", 0, 1)
+        pm.Normal("x", upper, 1.0, observed=Y[:3])
+        pm.Uniform("y", 0, upper, observed=[0.1, 0.2, 7.0, 0.1])
+    with pytest.raises(NumericalError, match=r"but that of y\[2\] is -inf at all"):
+        pe.sample_evidence(model, path="data_points", random_seed=1, progressbar=False)

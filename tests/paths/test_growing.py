@@ -1,10 +1,12 @@
 """Paths whose states grow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.contracts import Growing
+from pm_evidence.core.growing import Growing
 from pm_evidence.core.random import streams
 from pm_evidence.paths.growing import GrowingPath
 from tests.paths.chain import ChainPath, chain
@@ -87,3 +89,18 @@ def test_tempering_is_refused():
     """Chains would change to temperatures that have no density."""
     with pytest.raises(ValueError, match="method must not be tempering along a path whose states"):
         run(chain(), "parallel_tempering")
+
+
+def test_a_step_that_no_particle_survives_is_named():
+    """A user with hundreds of variables could not find the one that is impossible."""
+    target = chain()
+
+    class Impossible(ChainPath):
+        def smoothed(self, state):
+            return np.full(len(state), -np.inf) if state.step == 4 else super().smoothed(state)
+
+    setup = target.annealing_setup("auto")
+    target.annealing_setup = lambda kernel: replace(setup, path=Impossible(target))
+    with pytest.warns(pe.EvidenceWarning, match=r"No particle was left at stage 5 of 12\."):
+        dt = run(target, "resample_move")
+    assert pe.log_evidence(dt).status == "no_support"

@@ -150,6 +150,14 @@ class DataPointsTarget(PyMCTarget):
         part._arrays = self._arrays_between(first, last)
         return part
 
+    def name_of(self, point: int) -> str:
+        """Return a data point as ``y[3]``: its observed variable, and its position in that."""
+        for term in self.terms:
+            if point < term.n_points:
+                return term.name if term.graph.ndim == 0 else f"{term.name}[{point}]"
+            point -= term.n_points
+        raise IndexError(f"point must be below {self.n_points}")
+
     def _arrays_between(self, first: float, last: float) -> list[NDArray[Any]]:
         """Return, for all terms, the ranges of their points, and for each term, its weights."""
         low, high = np.floor(first), np.ceil(last)
