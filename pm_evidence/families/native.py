@@ -33,9 +33,9 @@ class NativeTarget(ABC):
         Method that ``method="auto"`` stands for, such as ``"ais"`` or ``"smc"``. The default is
         ``"ais"``, because native kernels are so fast that resampling would take longer than the
         moves.
-    growing_path : str
-        Name of the path that ``path="auto"`` stands for in resample-move; the default is the usual
-        path.
+    growing_path : str, optional
+        Name of the path that ``path="auto"`` stands for in resample-move; the usual path if left
+        out.
     log_prior_mass : float
         Log of the mass of the reference within the constraints, in nats.
     variables : tuple of str
@@ -51,7 +51,6 @@ class NativeTarget(ABC):
 
     n_dim: int
     method: ClassVar[str] = "ais"
-    growing_path: ClassVar[str] = "auto"
     log_prior_mass: float = 0.0
     variables: tuple[str, ...] = ("x",)
 

@@ -116,7 +116,7 @@ def with_path(target: Any, sampler: Sampler, path: Any) -> tuple[Any, Any]:
     if isinstance(path, str) and path == "auto":
         path = sampler.usual_path
     if isinstance(path, str) and path == "growing":
-        path = getattr(target, "growing_path", "data_points")
+        path = getattr(target, "growing_path", "auto" if is_native(target) else "data_points")
     if isinstance(path, str) and path == "data_points":
         path = DataPoints()
     if not isinstance(path, DataPoints):

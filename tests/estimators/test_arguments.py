@@ -69,7 +69,8 @@ OF_CHAINS = {(name, "energy") for name in ("rts", "rts_curve", "ti_rb")}
 
 def test_every_estimator_is_here():
     """A new estimator has to be checked, too."""
-    assert set(ARRAYS) | {"difference", "recommend"} == set(estimators.__all__)
+    others = {"difference", "optimal_allocation", "recommend"}
+    assert set(ARRAYS) | others == set(estimators.__all__)
 
 
 @pytest.mark.parametrize("wrong", WRONG_ARRAYS)
