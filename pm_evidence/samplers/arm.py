@@ -132,19 +132,22 @@ class ARM(ResampleMove):
             The source of further streams.
         """
         wanted = None if plan.shares is None else int(plan.shares[stage]) - 1
-        rounds, base = 0, pool
-        while rounds < self.max_rounds:
-            if rounds == wanted or (wanted is None and pool.ess >= self.ess_threshold):
+        states, base, weighed = [pool.state], pool, pool
+        while len(states) <= self.max_rounds:
+            if len(states) - 1 == wanted:
                 break
-            base, new = self._generated(base, pool, path, plan, stage, seed.spawn(1)[0])
-            rounds += 1
-            pool = _together(pool, new, rounds)
-        return pool
+            if wanted is None and weighed.ess >= self.ess_threshold:
+                break
+            base, new = self._generated(base, weighed.ess, path, plan, stage, seed.spawn(1)[0])
+            weighed = _together(weighed, new, len(states))
+            states.append(new.state)
+        # joined once, because the states of a stage may take much memory
+        return replace(weighed, state=states[0].join(states[1:])) if states[1:] else pool
 
     def _generated(
         self,
         base: Pool,
-        pool: Pool,
+        ess: float,
         path: Any,
         plan: Plan,
         stage: int,
@@ -155,7 +158,7 @@ class ARM(ResampleMove):
         if self.generate == "reseed" or stage == 0:
             n_new = n
             if self.generate == "reseed" and plan.shares is None:
-                lacking = (1.0 - pool.ess / self.ess_threshold) * n
+                lacking = (1.0 - ess / self.ess_threshold) * n
                 n_new = max(int(lacking), _LEAST_RESEEDED)
             state = (
                 path.draw(n_new, seed)
@@ -181,16 +184,15 @@ class ARM(ResampleMove):
 
 
 def _together(pool: Pool, new: Pool, rounds: int) -> Pool:
-    """Return the particles with those of the latest of some rounds, of equal weight by round.
+    """Return the weights of particles and those of the latest of some rounds, equal by round.
 
     Fraccaro, Paquet and Winther (2016), Proposition 1, with a share of the weight that does not
-    depend on how many copies were made.
+    depend on how many copies were made. The states are those of the first particles alone.
     """
     share = 1.0 / (rounds + 1.0)
-    log_share = np.concatenate([pool.log_share + np.log1p(-share), new.log_share + np.log(share)])
     return Pool(
-        pool.state.join([new.state]),
-        log_share,
+        pool.state,
+        np.concatenate([pool.log_share + np.log1p(-share), new.log_share + np.log(share)]),
         np.concatenate([pool.ratio, new.ratio]),
         pool.n_evaluations + new.n_evaluations,
     )
