@@ -162,7 +162,8 @@ class ResampleMove(SMC):
             start, beta = float(plan.beta[k]), float(plan.beta[k + 1])
             pool = Pool(state, log_share, path.log_ratio(state, start, beta))
             pool = self.enlarged(pool, path, plan, k, chain_seed)
-            log_z += log_sum_exp(pool.log_weight)
+            step = log_sum_exp(pool.log_weight)
+            log_z += step
             if not np.isfinite(log_z):
                 break
             energy, n = path.energy(pool.state, start), int(sizes[k + 1])
@@ -171,7 +172,7 @@ class ResampleMove(SMC):
                 index = resample(normalised(pool.log_weight), n, rng, self.resampling)
                 state, log_share = pool.state.take(index), np.full(n, -np.log(n))
             else:
-                state, log_share = pool.state, np.log(normalised(pool.log_weight))
+                state, log_share = pool.state, pool.log_weight - step
             state, info = plan.kernels[k].advance(path, state, beta, chains[:n])
             info = replace(info, n_evaluations=info.n_evaluations + pool.n_evaluations)
             tracer.add(beta, energy, pool.ratio, info, log_z, pool.log_share, counted=True)

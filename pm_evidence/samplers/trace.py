@@ -75,11 +75,10 @@ class Tracer:
         batch = StageBatch(None, None, None, rate, info.n_evaluations, info.n_nan)
         if carried is not None and np.ptp(carried) > 0.0:
             weight = normalised(carried)
-            mean = np.average(energy, weights=weight)
-            var = np.average((energy - mean) ** 2, weights=weight)
-            found = np.array([mean]), np.array([var])
-            ratio = np.exp(log_weight - log_weight.max())
-            shares[0] = (weight @ ratio) ** 2 / (weight @ ratio**2)
+            found = _weighted_moments(energy, weight)
+            alive = weight > 0.0
+            ratio = np.exp(log_weight[alive] - log_weight[alive].max())
+            shares[0] = (weight[alive] @ ratio) ** 2 / (weight[alive] @ ratio**2)
             shares[1] = ess_share(carried + log_weight)
         else:
             found = moments(energy[None])
@@ -121,6 +120,19 @@ class Tracer:
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
         return StageTrace(*(columns[:, ::-1] if backwards else columns))
+
+
+def _weighted_moments(energy: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of the finite energies of positive weight, each of shape ``(1,)``.
+
+    Both are NaN if there are none, as in ``numerics.moments``.
+    """
+    counted = (weight > 0.0) & np.isfinite(energy)
+    if not counted.any():
+        return np.full(1, np.nan), np.full(1, np.nan)
+    energy, weight = energy[counted], weight[counted]
+    mean = np.average(energy, weights=weight)
+    return np.array([mean]), np.array([np.average((energy - mean) ** 2, weights=weight)])
 
 
 def kernel_settings(plan: Plan) -> Mapping[str, Floats]:

@@ -1,6 +1,7 @@
 """Resample-move, with equal and with optimal numbers of particles."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pm_evidence as pe
@@ -8,6 +9,8 @@ from pm_evidence.kernels.growing import Grows
 from pm_evidence.samplers.planning import untuned
 from pm_evidence.samplers.resample_move import ResampleMove
 from tests.paths.chain import Gibbs, chain
+
+SMALL = {"draws": 3200, "target_mcse": None, "random_seed": 1, "progressbar": False}
 
 
 def run(target, method, **options):
@@ -90,3 +93,15 @@ def test_wrong_options_are_refused():
         pe.ResampleMove(allocation="best")
     with pytest.raises(ValueError, match="resample_below must"):
         pe.ResampleMove(resample_below=1.5)
+
+
+def test_particles_of_weight_zero():
+    """A few dead particles are kept with weight zero, not with a weight of NaN or a warning."""
+    with pm.Model() as model:
+        upper = pm.Uniform("upper", 0, 1)
+        pm.Uniform("y", 0, upper, observed=[0.05, 0.06])
+    dt = pe.sample_evidence(model, method=pe.ResampleMove(resample_below=0.5), **SMALL)
+    exact = np.log(1.0 / 0.06 - 1.0)  # the integral of upper**-2 from 0.06 to 1
+    found = pe.log_evidence(dt, estimator="smc")
+    assert found.mcse < 0.1
+    assert abs(found.value - exact) < 4.0 * found.mcse

@@ -36,6 +36,13 @@ def many_kinds():
         pm.Normal("table", (x @ b)[:, None], s, observed=x[:, :3])
         pm.Normal("latent", each, 1.0, observed=y)
         pm.Normal("running", pt.cumsum(each), 1.0, observed=y)
+        both = pm.Normal("both", 0, 1, shape=(5, 3))
+        pm.Normal("two_indices", both[group, count % 3], s, observed=y)
+        pm.Normal("index_of_rows", (both[group] * x[:, :3]).sum(-1), s, observed=y)
+        pm.Censored("censored", pm.Normal.dist(x @ b, s), -1, 1, observed=np.clip(y, -1, 1))
+        pm.Multinomial("shares", 5, pm.math.softmax(a), observed=rng.multinomial(5, [0.2] * 5, N))
+        pm.Normal("backwards", (x @ b)[::-1], s, observed=y)
+        pm.Normal("square", pm.Normal("matrix", 0, 1, shape=(N, N)) @ y, 1.0, observed=y)
     return model
 
 
@@ -55,7 +62,12 @@ def test_rows_are_those_of_the_whole(many_kinds):
         for rv, part, whole in zip(model.observed_RVs, found, found[len(graphs) :], strict=False):
             assert np.allclose(part, whole[order][slice(*span)], rtol=1e-12), rv.name
     whole = {rv.name for rv, some in zip(model.observed_RVs, rows, strict=True) if some.n_whole}
-    assert whole == {"latent", "running"}  # all others cost as much as their rows
+    assert whole == {
+        "latent",
+        "running",
+        "square",
+        "backwards",
+    }  # all others cost as much as their rows
 
 
 def test_rows_in_the_wrong_order_are_seen(many_kinds):
