@@ -37,6 +37,27 @@ class Shape:
         """Whether correlations are part of the shape."""
         return bool(self.factor.shape[1] == self.factor.shape[0])
 
+    @property
+    def log_volume(self) -> float:
+        """Log determinant of the factor: the sum of the logs of the scales."""
+        scales = np.diag(self.factor) if self.is_dense else self.factor[:, 0]
+        return float(np.log(np.abs(scales)).sum())
+
+    def whitened(self, x: Floats) -> Floats:
+        """Return every row of ``x``, shape ``(n, d)``, in coordinates of mean 0 and scale 1."""
+        from scipy.linalg import solve_triangular  # importing SciPy takes as long as the package
+
+        apart = x - self.mean
+        if not self.is_dense:
+            return apart / self.factor[:, 0]
+        solved: Floats = solve_triangular(self.factor, apart.T, lower=True, check_finite=False).T
+        return solved
+
+    def scaled(self, noise: Floats) -> Floats:
+        """Return every row of ``noise``, shape ``(n, d)``, multiplied by the factor."""
+        scaled: Floats = noise @ self.factor.T if self.is_dense else noise * self.factor[:, 0]
+        return scaled
+
 
 def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
     """Estimate mean and covariance of a population, robustly for the use in proposals.

@@ -13,8 +13,10 @@ Floats = NDArray[np.float64]
 
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
-# A moment of the islands contradicts importance sampling beyond this number of standard errors.
-MOMENTS_EXCLUDED = 5.0
+# A moment of the islands contradicts importance sampling beyond this number of standard errors, or
+# more if there are so many moments, or so few islands, that one of them is as far off by chance
+# with this probability.
+MOMENTS_EXCLUDED, _BY_CHANCE = 5.0, 0.003
 
 
 def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
@@ -68,7 +70,8 @@ def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floa
     -------
     float
         The largest distance, in standard errors, of any coordinate; `MOMENTS_EXCLUDED` or more says
-        that the two exclude each other.
+        that the two exclude each other. Where chance alone may lead to such a distance, because
+        there are many coordinates or few islands, it is reduced in proportion.
     """
     weight = normalised(log_weight)
     centre = weight @ fit_draws
@@ -80,7 +83,15 @@ def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floa
     distance = np.abs(mean - islands.mean(axis=0))
     with np.errstate(divide="ignore", invalid="ignore"):  # a coordinate may have no error
         standardised = distance / np.hypot(error, island_error)
-    return float(np.max(standardised, where=standardised > 0.0, initial=0.0))
+    largest = float(np.max(standardised, where=standardised > 0.0, initial=0.0))
+    return largest / max(_by_chance(mean.size, len(islands)) / MOMENTS_EXCLUDED, 1.0)
+
+
+def _by_chance(n_moments: int, n_islands: int) -> float:
+    """Return how many standard errors the largest of some moments may be off by chance."""
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(n_islands - 1, 0.5 * _BY_CHANCE / n_moments))
 
 
 def _moments(x: Floats, centre: Floats) -> Floats:

@@ -36,26 +36,18 @@ class StudentFit:
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, d)``."""
-        mean, factor = self.shape.mean, self.shape.factor
-        noise = rng.standard_normal((n, mean.size))
+        noise = rng.standard_normal((n, self.shape.mean.size))
         noise *= np.sqrt(self.dof / rng.chisquare(self.dof, n))[:, None]
-        scaled = noise @ factor.T if self.shape.is_dense else noise * factor[:, 0]
-        draws: Floats = mean + scaled
+        draws: Floats = self.shape.mean + self.shape.scaled(noise)
         return draws
 
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
-        mean, factor = self.shape.mean, self.shape.factor
-        d, dof = mean.size, self.dof
-        if self.shape.is_dense:
-            scaled = np.linalg.solve(factor, (x - mean).T).T
-            log_volume = np.log(np.diag(factor)).sum()
-        else:
-            scaled = (x - mean) / factor[:, 0]
-            log_volume = np.log(factor).sum()
+        d, dof = self.shape.mean.size, self.dof
+        scaled = self.shape.whitened(x)
         constant = lgamma(0.5 * (dof + d)) - lgamma(0.5 * dof) - 0.5 * d * log(dof * pi)
         tails: Floats = -0.5 * (dof + d) * np.log1p((scaled * scaled).sum(axis=1) / dof)
-        return constant - log_volume + tails
+        return constant - self.shape.log_volume + tails
 
 
 def student_dof(d: int) -> int:

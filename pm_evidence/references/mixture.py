@@ -109,7 +109,7 @@ def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> li
     n, d = x.shape
     dof = student_dof(d)
     whole = learn_shape(x, dense=True)
-    y = np.linalg.solve(whole.factor, (x - whole.mean).T).T
+    y = whole.whitened(x)
     means = y[_spread_out(y, n_components, rng)]
     factors = np.array([np.eye(d)] * n_components)
     weight = np.full(n_components, 1.0 / n_components)
@@ -120,7 +120,7 @@ def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> li
         share = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0))
         count = share.sum(axis=1)
         for k in range(n_components):
-            scaled = np.linalg.solve(factors[k], (y - means[k]).T).T
+            scaled = Shape(means[k], factors[k]).whitened(y)
             pull = share[k] * (dof + d) / (dof + (scaled * scaled).sum(axis=1))
             means[k] = pull @ y / max(pull.sum(), 1e-300)
             apart = y - means[k]

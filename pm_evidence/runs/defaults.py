@@ -22,8 +22,9 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["along", "annealing_setup", "default_method", "with_path"]
 
-# The pilot needs enough particles per dimension to estimate a covariance.
-_PILOT_PARTICLES_PER_DIMENSION = 10
+# The pilot needs enough particles per dimension to estimate a covariance. Largest number of their
+# coordinates: in very many dimensions, standard deviations have to be enough.
+_PILOT_PARTICLES_PER_DIMENSION, _MOST_COORDINATES = 10, 1_600_000
 _NOISY_PILOT, _NOISY_PATHS = 200, 16
 
 
@@ -63,7 +64,7 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
 @annealing_setup.register
 def _(target: PyMCTarget, kernel: str | Kernel) -> AnnealingSetup:
     path, chosen = GeometricPath(target), choose_kernel(target, kernel)
-    return AnnealingSetup(path, chosen, n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim)
+    return AnnealingSetup(path, chosen, n_pilot=_n_pilot(target.n_dim))
 
 
 @annealing_setup.register
@@ -71,7 +72,7 @@ def _(target: DataPointsTarget, kernel: str | Kernel) -> AnnealingSetup:
     return AnnealingSetup(
         DataPointsPath(target),
         OnDataPoints(choose_kernel(target, kernel)),
-        n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim,
+        n_pilot=_n_pilot(target.n_dim),
         facts={"stepwise": True},
     )
 
@@ -94,6 +95,10 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
         n_paths=_NOISY_PATHS,
         facts={"estimated_likelihood": True},
     )
+
+
+def _n_pilot(n_dim: int) -> int:
+    return min(_PILOT_PARTICLES_PER_DIMENSION * n_dim, _MOST_COORDINATES // n_dim)
 
 
 def with_path(target: Any, sampler: Sampler, path: Any) -> tuple[Any, Any]:

@@ -29,6 +29,8 @@ _SHARE_OF_COST, _LEAST_BUDGET = 0.1, 30_000
 # share of its evaluations if that is more, between these bounds. (A value costs about a third of a
 # gradient.)
 _SHARE_OF_ISLAND, _DRAWS = 0.1, (250, 4000)
+# Largest number of coordinates of these draws, which bounds the memory in very many dimensions.
+_MOST_COORDINATES = 400_000
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ def _one_by_one(tasks: Sequence[Any]) -> list[Any]:
 
 def _n_draws(block: BlockRecord) -> int:
     """Return the number of draws from the fitted density for the bridge of an island."""
-    affordable = int(_SHARE_OF_ISLAND * block.n_evaluations)
-    return int(np.clip(max(len(np.asarray(block.draws)), affordable), *_DRAWS))
+    n, d = np.asarray(block.draws).shape
+    affordable = min(int(_SHARE_OF_ISLAND * block.n_evaluations), _MOST_COORDINATES // d)
+    return int(np.clip(max(n, affordable), *_DRAWS))
 
 
 @dataclass

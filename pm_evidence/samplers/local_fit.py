@@ -41,14 +41,13 @@ class Local:
 
     def predicted(self, x: Floats) -> Floats:
         """Return the log density that the curvature predicts at every row of ``x``."""
-        scaled = np.linalg.solve(self.fit.shape.factor, (x - self.fit.shape.mean).T)
-        squares: Floats = (scaled * scaled).sum(axis=0)
+        squares: Floats = (self.fit.shape.whitened(x) ** 2).sum(axis=1)
         return self.height - 0.5 * squares
 
     def covers(self, points: Floats, heights: Floats) -> NDArray[np.bool_]:
         """Return which of the peaks at ``points``, shape ``(n, d)``, coincide with this one."""
-        scaled = np.linalg.solve(self.fit.shape.factor, (points - self.fit.shape.mean).T)
-        near: NDArray[np.bool_] = (scaled * scaled).sum(axis=0) < _SAME**2
+        squares = (self.fit.shape.whitened(points) ** 2).sum(axis=1)
+        near: NDArray[np.bool_] = squares < _SAME**2
         return near & (heights <= self.height + _SAME)
 
 

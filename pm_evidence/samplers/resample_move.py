@@ -22,9 +22,10 @@ __all__ = ["Pool", "ResampleMove"]
 
 Floats = NDArray[np.float64]
 
-# No stage has fewer particles than this share of the mean, nor fewer than this number: the
-# variances that an allocation is computed from are estimates.
-_LEAST_SHARE, _LEAST_PARTICLES = 0.2, 10
+# No stage has fewer particles than this share of the mean, nor fewer than this number. The
+# variances that an allocation is computed from are estimates, and where particles depend on each
+# other, many at one stage cannot make up for few at those before it.
+_LEAST_SHARE, _LEAST_PARTICLES = 0.5, 10
 _FIRST_PASS = 4  # islands
 
 
@@ -90,7 +91,9 @@ class ResampleMove(SMC):
     -----
     Fraccaro, Paquet and Winther (2016), Algorithm 1. Stages along a PyMC model add data
     (``path="data_points"``), unless another ``path`` is asked for. With the optimal allocation,
-    particles are resampled at every stage (their Theorem 1, Eq. 6).
+    particles are resampled at every stage (their Theorem 1, Eq. 6), and no stage has less than half
+    of its equal share. The theorem assumes independent particles. Where one move leaves the copies
+    of a particle alike, the optimal allocation may be no better than the equal one.
 
     Examples
     --------

@@ -24,6 +24,8 @@ __all__ = ["SMC", "island", "some_of"]
 # Number of states of every stage that are kept for a survey of the posterior: more of early
 # stages, from which modes can be reached that later stages have lost.
 _VISITED, _VISITED_LATER = 16, 2
+# Largest number of coordinates of these states.
+_MOST_COORDINATES = 8000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +209,8 @@ def some_of(path: Path, state: Any, early: bool, rng: np.random.Generator) -> li
     if isinstance(path, Growing) and not isinstance(path, HasPosterior):
         return []
     index = rng.integers(len(state), size=_VISITED if early else _VISITED_LATER)
-    return [state.take(index).to_draws()]
+    draws = state.take(index).to_draws()
+    return [draws[: max(_MOST_COORDINATES // draws[0].size, 1)]]
 
 
 def _variance_of_mean(log_weight: NDArray[np.float64], n_units: int) -> float:

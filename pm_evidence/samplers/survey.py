@@ -26,6 +26,9 @@ _FIRST, _LONG = 60, 600
 # Shares of the budget for ascents, and for the scan and the probes each; cost of a value in
 # gradients.
 _SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
+# Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
+# where there are very many dimensions.
+_MOST_COORDINATES = 4_000_000
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
 # independent, and some lie in basins of attraction that populations lose early.
 _BATCH = 96
@@ -116,6 +119,7 @@ def survey(
     """
     scout = _Scout(posterior, shape)
     n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
+    n_values = min(n_values, _MOST_COORDINATES // draws.shape[1])
     starts = draws[rng.permutation(len(draws))[:_FOLLOWED]]
     followed = scout.climb(starts, _LONG)
     scout.scan(draws, visited, n_values, rng)
@@ -164,7 +168,7 @@ class _Scout:
 
     def _note(self, x: Floats, height: Floats) -> None:
         """Add the peaks that are not known yet."""
-        y, places = _whitened(self.shape, x), _whitened(self.shape, self.points)
+        y, places = self.shape.whitened(x), self.shape.whitened(self.points)
         new = np.ones(len(x), bool)
         for place, known in zip(places, self.heights, strict=True):
             new &= ~_same(y, height, place, known)
@@ -259,7 +263,7 @@ class _Scout:
         Each step finds the maximum in the hyperplane orthogonal to ``direction``, and fits a
         density there.
         """
-        x, step = self.shape.mean, _unwhitened(self.shape, direction)
+        x, step = self.shape.mean, self.shape.scaled(direction[None])[0]
         found: list[Local] = []
         for k in range(_RIDGE_STEPS):
             there = self.climb(x[None], _LONG, direction)
@@ -280,13 +284,8 @@ def _is_known(local: Local, shape: Shape, log_evidence: float) -> bool:
 
     A separate spike is narrower than the population, or has more mass.
     """
-    narrower = _log_volume(shape) - _log_volume(local.fit.shape)
+    narrower = shape.log_volume - local.fit.shape.log_volume
     return narrower < _NARROWER * local.fit.shape.mean.size and local.log_mass < log_evidence + 1.0
-
-
-def _log_volume(shape: Shape) -> float:
-    scales = np.diag(shape.factor) if shape.is_dense else shape.factor[:, 0]
-    return float(np.log(np.abs(scales)).sum())
 
 
 def _grows(ridge: list[Local], log_evidence: float) -> bool:
@@ -302,24 +301,12 @@ def _directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
     found: list[tuple[Floats, float]] = []
     endless = ~followed.settled & np.isfinite(followed.log_density)
     for x in followed.x[endless]:
-        along = _whitened(shape, x)
+        along = shape.whitened(x)
         reach = float(np.linalg.norm(along))
         along = along / max(reach, 1e-300)
         if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
             found.append((along, reach))
     return found[:_RIDGES]
-
-
-def _whitened(shape: Shape, x: Floats) -> Floats:
-    if shape.is_dense:
-        solved: Floats = np.linalg.solve(shape.factor, (x - shape.mean).T).T
-        return solved
-    return (x - shape.mean) / shape.factor[:, 0]
-
-
-def _unwhitened(shape: Shape, step: Floats) -> Floats:
-    moved: Floats = shape.factor @ step if shape.is_dense else shape.factor[:, 0] * step
-    return moved
 
 
 def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
@@ -331,7 +318,7 @@ def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[n
 
 def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArray[np.bool_]:
     """Return which draws are nearer to one centre than to the others."""
-    y, places = _whitened(shape, draws), _whitened(shape, centres)
+    y, places = shape.whitened(draws), shape.whitened(centres)
     squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
     nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
     return nearest

@@ -64,6 +64,17 @@ def test_islands_that_hold_modes_in_wrong_shares(share, differ, apart):
     assert (moment_distance(islands, x, log_f) > MOMENTS_EXCLUDED) == differ
 
 
+def test_many_coordinates_are_not_off_by_chance():
+    """The largest of a thousand distances, each with the error of 16 islands, is seldom small."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((4000, 500))
+    for _ in range(10):
+        islands = [rng.standard_normal((100, 500)) for _ in range(16)]
+        assert moment_distance(islands, x, np.zeros(4000)) < MOMENTS_EXCLUDED
+    islands = [draws + 1.0 for draws in islands]
+    assert moment_distance(islands, x, np.zeros(4000)) > MOMENTS_EXCLUDED
+
+
 def test_moments_that_never_vary_have_no_distance():
     """A coordinate at one value in all draws divides by nothing."""
     x = np.ones((50, 1))
