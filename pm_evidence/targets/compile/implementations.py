@@ -15,6 +15,7 @@ from pm_evidence.core.interrupts import uninterrupted
 __all__ = [
     "implement_by",
     "implement_in_python",
+    "implement_scalar_by",
     "numba_implementations",
     "provide_folder",
 ]
@@ -70,6 +71,27 @@ def implement_by(op_type: type, function: Callable[..., Any], version: int) -> N
     @table.register_funcify_default_op_cache_key(op_type)
     def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
         return function, version
+
+
+def implement_scalar_by(op_type: type, function: Callable[..., Any], version: int) -> None:
+    """Enter the compiled function of an operation on scalars into the table.
+
+    Parameters
+    ----------
+    op_type : type
+        Class of the operation, whose results are of float64.
+    function : callable
+        A function compiled by numba, of the operation's inputs.
+    version : int
+        Part of the key of code on disk: raise it if the function, or one that it calls, changes.
+    """
+    table = numba_implementations()
+    if op_type in table.numba_funcify_and_cache_key.registry:
+        return
+
+    @table.register_funcify_and_cache_key(op_type)
+    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        return function, f"{op_type.__module__}.{op_type.__name__} {version}"
 
 
 def implement_in_python(op_type: type) -> None:

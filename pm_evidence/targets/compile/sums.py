@@ -18,6 +18,7 @@ from pytensor.tensor.math import Sum, true_div
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pm_evidence.core.sums import total
+from pm_evidence.targets.compile.elementary import replace_elementary
 from pm_evidence.targets.compile.implementations import implement_by
 from pm_evidence.targets.compile.products import replace_product
 
@@ -50,6 +51,7 @@ def with_ordered_sums(mode: Mode) -> Mode:
     implement_by(OrderedSum, _ordered_sum, version=1)
     return mode.register(
         (dfs_rewriter(_multiply_by_reciprocal), _BEFORE_OPERATIONS_MERGE),
+        (dfs_rewriter(replace_elementary), _BEFORE_OPERATIONS_MERGE),
         (dfs_rewriter(_order_sum), _BEFORE_LOOPS_MERGE),
         (dfs_rewriter(replace_product), _BEFORE_LOOPS_MERGE),
     )
