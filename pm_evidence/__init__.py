@@ -3,7 +3,7 @@
 ``sample_evidence(model)`` estimates the log evidence of a model; ``compare`` ranks models.
 """
 
-from pm_evidence import estimators, extending
+from pm_evidence import estimators, extending, references
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.likelihood import raise_log_likelihood
@@ -112,6 +112,7 @@ __all__ = [
     "plot_temperatures",
     "plot_work",
     "raise_log_likelihood",
+    "references",
     "sample_evidence",
     "sample_latent",
     "simulate_and_certify",

@@ -31,6 +31,7 @@ NOT_CALLED = {
     "TrainingHistory",
     "estimators",
     "extending",
+    "references",
 }
 LONGEST = 1500.0  # seconds; two minutes are usual, and without compiled code on disk some more
 MOST_UNNAMED = 0.01

@@ -33,6 +33,7 @@ from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import default_method, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.references import check_reference_argument, with_reference
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.starts import starts_from
@@ -54,7 +55,7 @@ def sample_evidence(
     draws: int | None = None,
     schedule: str | Schedule | Sequence[float] | Floats = "adaptive",
     kernel: str | Kernel = "auto",
-    reference: str = "prior",
+    reference: Any = "prior",
     path: str | Path = "auto",
     potentials: str = "likelihood",
     cores: int | None = None,
@@ -100,8 +101,15 @@ def sample_evidence(
         What moves the continuous variables: ``"auto"`` (HMC where there is a gradient),
         ``"hmc"``, ``"random_walk"``, or a kernel object. Discrete variables with small support
         are drawn exactly, others walked.
-    reference : {"prior"}
-        Where annealing starts.
+    reference : str, DataTree or reference
+        The density that annealing of a model starts from. ``"prior"``; ``"laplace"``, normal
+        densities at the peaks that ascents from prior draws end at; ``"fit"``, a mixture of
+        Student-t densities fitted to a small annealing from the prior; posterior draws of the same
+        model and data, to which such a mixture is fitted; or a density of the unconstrained values
+        of the continuous variables, such as ``pe.references.Normal(mean, covariance)``, or any
+        object with ``draw(n, rng)`` and ``log_density(x)``. Weights are exact however bad it is.
+        Discrete variables keep their prior, circular ones are uniform. Every such run is checked by
+        a small annealing from the prior, whose evaluations are counted.
     path : str or path
         The family of densities between reference and target. ``"geometric"`` raises the likelihood
         to the power beta. ``"data_points"``, or a `pe.DataPoints`, adds the data of a model one
@@ -194,8 +202,8 @@ def sample_evidence(
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         starts = starts_from(main, chosen.annealer.reverse_start)
-        main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
-        record, evidence = anneal(run, main, moves, display, starts, path)
+        main, moves, annealed = _annealed(run, main, kernel, chosen, reference, display)
+        record, evidence = anneal(run, annealed, moves, display, starts, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             record = _over_prior(run, prior, kernel_of_prior(main, kernel), display, record)
@@ -209,9 +217,17 @@ def _check_size(target: Target, n_draws: int, options: dict[str, Any]) -> None:
     check_groups(target, options)
 
 
-def _check_choices(reference: str, potentials: str) -> None:
-    check_choice("reference", reference, ["prior"])
+def _check_choices(reference: Any, potentials: str) -> None:
+    check_reference_argument(reference)
     check_choice("potentials", potentials, ["likelihood", "prior"])
+
+
+def _annealed(
+    run: Run, main: Target, kernel: str | Kernel, chosen: Sampler, reference: Any, display: Display
+) -> tuple[Target, str | Kernel, Any]:
+    """Return the target with its particles, the kernel, and the target from its reference."""
+    main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
+    return main, moves, with_reference(run, main, reference, moves, display)
 
 
 def _over_prior(

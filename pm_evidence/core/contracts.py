@@ -25,6 +25,7 @@ __all__ = [
     "Path",
     "PerMemberKernel",
     "Plan",
+    "Reference",
     "StageBatch",
     "State",
     "Target",
@@ -132,6 +133,19 @@ class MoveInfo:
     n_nan: int = 0
     reach: float = 0.0
     parts: tuple["MoveInfo", ...] = ()
+
+
+@runtime_checkable
+class Reference(Protocol):
+    """A normalised density that annealing may start from, over some coordinates of R^d."""
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent exact draws, shape ``(n, d)``."""
+        ...
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x``, shape ``(n,)``, in nats."""
+        ...
 
 
 class Kernel(Protocol):
@@ -302,6 +316,9 @@ class AnnealingSetup:
     most_draws : int, optional
         Number of paths at which annealing ends that aims at the default error. None for ten times
         the draws of the first round.
+    n_evaluations : int
+        Density (or gradient) evaluations that the setup itself cost, such as those of the fit of a
+        reference.
     facts : mapping
         Facts about the target that estimators read from the record: ``estimated_likelihood`` is
         true if the likelihood is estimated.
@@ -316,6 +333,7 @@ class AnnealingSetup:
     n_paths: int = 128
     even_share: float = 0.1
     most_draws: int | None = None
+    n_evaluations: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -90,6 +90,7 @@ class Phase(IntEnum):
     SURVEY = 11
     FIT = 12
     BRIDGE = 13
+    REFERENCE = 14  # the fit of a density that annealing starts from
 
 
 def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:

@@ -96,9 +96,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     if info.get("stepwise"):
         found = [with_stage(estimate, record.of(Role.FORWARD)) for estimate in found]
     if "trial_log_z" in info:
-        found = [
-            short_of_trial(estimate, info["trial_log_z"], info["trial_mcse"]) for estimate in found
-        ]
+        trial = info["trial_log_z"], info["trial_mcse"], info.get("reference", "base rates")
+        found = [short_of_trial(estimate, *trial) for estimate in found]
     if "stopped_by" in info:
         found[0] = unfinished(found[0], info["stopped_by"], info["target_mcse"])
     return [_of_noise(estimate, record) for estimate in found]

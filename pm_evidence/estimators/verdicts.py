@@ -77,7 +77,9 @@ def with_stage(estimate: LogEvidence, blocks: Sequence[BlockRecord]) -> LogEvide
     return replace(estimate, message=message)
 
 
-def short_of_trial(estimate: LogEvidence, log_z: float, mcse: float) -> LogEvidence:
+def short_of_trial(
+    estimate: LogEvidence, log_z: float, mcse: float, reference: str = "base rates"
+) -> LogEvidence:
     """Return an estimate, as ``"missed_mass"`` if a trial run from another reference finds more.
 
     Parameters
@@ -87,15 +89,23 @@ def short_of_trial(estimate: LogEvidence, log_z: float, mcse: float) -> LogEvide
     log_z, mcse : float
         What the trial found, and its error, in nats. It is unbiased for Z, so that it exceeds Z by
         a factor of 20 with a probability of at most 1/20, however heavy the tail of its weights.
+    reference : str
+        What the run was annealed from: ``"base rates"`` of a machine, whose trial began with units
+        of rate 1/2, or the name of a reference of a model, whose trial began with the prior.
     """
     excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
     if estimate.status in _BROKEN or not excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
         return estimate
+    start, remedy = "the prior", "Use reference='prior', or more draws."
+    if reference == "base rates":
+        start = "independent units of rate 1/2"
+        remedy = (
+            "Pass base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
+            "method='simulated_tempering'."
+        )
     message = (
-        f"a short annealing from independent units of rate 1/2 gives {log_z:.2f}, and "
-        f"{estimate.estimator} only {estimate.value:.2f}: the paths have missed a mode. Pass "
-        "base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
-        "method='simulated_tempering'."
+        f"a short annealing from {start} gives {log_z:.2f}, and {estimate.estimator} only "
+        f"{estimate.value:.2f}: the paths have missed a mode. {remedy}"
     )
     return replace(estimate, status=Status.MISSED_MASS, message=message)
 

@@ -1,1 +1,5 @@
-"""Densities fitted to a population, from which importance sampling and bridges start."""
+"""Densities that annealing, importance sampling and bridges start from."""
+
+from pm_evidence.references.given import Mixture, Normal, StudentT
+
+__all__ = ["Mixture", "Normal", "StudentT"]

@@ -1,7 +1,7 @@
 """A density fitted to a population: exact draws, and its own log density."""
 
 from dataclasses import dataclass
-from math import lgamma, log, pi
+from math import inf, lgamma, log, pi
 from typing import Self
 
 import numpy as np
@@ -22,12 +22,12 @@ class StudentFit:
     ----------
     shape : Shape
         Location and scale.
-    dof : int
-        Degrees of freedom.
+    dof : float
+        Degrees of freedom; infinite for a normal density.
     """
 
     shape: Shape
-    dof: int
+    dof: float
 
     @classmethod
     def to(cls, x: Floats) -> Self:
@@ -37,17 +37,27 @@ class StudentFit:
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, d)``."""
         noise = rng.standard_normal((n, self.shape.mean.size))
-        noise *= np.sqrt(self.dof / rng.chisquare(self.dof, n))[:, None]
+        if self.dof < inf:
+            noise *= np.sqrt(self.dof / rng.chisquare(self.dof, n))[:, None]
         draws: Floats = self.shape.mean + self.shape.scaled(noise)
         return draws
 
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
         d, dof = self.shape.mean.size, self.dof
-        scaled = self.shape.whitened(x)
+        squares: Floats = (self.shape.whitened(x) ** 2).sum(axis=1)
+        if dof == inf:
+            return self.log_constant - 0.5 * squares
+        return self.log_constant - 0.5 * (dof + d) * np.log1p(squares / dof)
+
+    @property
+    def log_constant(self) -> float:
+        """The log density at the location, in nats."""
+        dof, d = self.dof, self.shape.mean.size
+        if dof == inf:
+            return -0.5 * d * log(2.0 * pi) - self.shape.log_volume
         constant = lgamma(0.5 * (dof + d)) - lgamma(0.5 * dof) - 0.5 * d * log(dof * pi)
-        tails: Floats = -0.5 * (dof + d) * np.log1p((scaled * scaled).sum(axis=1) / dof)
-        return constant - self.shape.log_volume + tails
+        return constant - self.shape.log_volume
 
 
 def student_dof(d: int) -> int:

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.references.fitted import StudentFit, student_dof
 
-__all__ = ["Component", "StudentMixture", "fit_components"]
+__all__ = ["Component", "StudentMixture", "fit_components", "widened", "with_wide"]
 
 Floats = NDArray[np.float64]
 
 _ITERATIONS = 30
 # Weight of the population's own covariance in that of a component, as so many draws a dimension.
 _PRIOR_DRAWS, _PRIOR_SCALE = 1.0, 0.05
+# Share of a wide component, its scale relative to that of a population, and its degrees of freedom.
+_WIDE, _SCALE_OF_WIDE, _DOF_OF_WIDE = 0.05, 1.5, 4
 # Components of less weight than this are left out.
 _LEAST_WEIGHT = 1e-4
 
@@ -81,6 +83,31 @@ class StudentMixture:
         log_weight = np.log(weight[kept] / weight[kept].sum())
         components = tuple(self.components[k] for k in kept)
         return replace(self, components=components, log_weight=log_weight)
+
+
+def with_wide(fits: Sequence[Component], log_mass: Floats, wide: Component) -> StudentMixture:
+    """Return a mixture of densities with a wide one of 5 %, which bounds importance weights.
+
+    Parameters
+    ----------
+    fits : sequence of Component, length K
+        The densities.
+    log_mass : ndarray, shape (K,)
+        Logs of their weights, up to a constant.
+    wide : Component
+        The wide density, see `widened`.
+
+    Notes
+    -----
+    A defensive mixture (Hesterberg 1995).
+    """
+    log_mass = log_mass - np.logaddexp.reduce(log_mass) + np.log1p(-_WIDE)
+    return StudentMixture.of([*fits, wide], np.append(log_mass, np.log(_WIDE)))
+
+
+def widened(fit: StudentFit) -> StudentFit:
+    """Return a density of the same location that is wider and has heavy tails."""
+    return StudentFit(replace(fit.shape, factor=_SCALE_OF_WIDE * fit.shape.factor), _DOF_OF_WIDE)
 
 
 def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> list[StudentFit]:

@@ -379,6 +379,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "trial_log_z": (_is_number, "a number"),
     "trial_mcse": (_is_number, "a number"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
+    "reference": (lambda value: isinstance(value, str), "a text"),
     "reverse_start": (lambda value: isinstance(value, str), "a text"),
     _LADDERS: (lambda value: type(value) is int and value > 0, "a whole number of at least 1"),
     _OF_TEMPERATURES[0]: (_are_numbers, "a list of numbers"),

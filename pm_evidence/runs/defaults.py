@@ -14,6 +14,8 @@ from pm_evidence.paths.data_order import DataPoints
 from pm_evidence.paths.data_points import DataPointsPath
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.referenced import ReferencedPath
+from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
@@ -65,6 +67,17 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
 def _(target: PyMCTarget, kernel: str | Kernel) -> AnnealingSetup:
     path, chosen = GeometricPath(target), choose_kernel(target, kernel)
     return AnnealingSetup(path, chosen, n_pilot=_n_pilot(target.n_dim))
+
+
+@annealing_setup.register
+def _(target: ReferencedTarget, kernel: str | Kernel) -> AnnealingSetup:
+    return AnnealingSetup(
+        ReferencedPath(target),
+        choose_kernel(target, kernel),
+        n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim,
+        n_evaluations=target.n_evaluations,
+        facts=target.facts,
+    )
 
 
 @annealing_setup.register

@@ -14,6 +14,7 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.version import VERSION
+from pm_evidence.families.native import is_native
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
@@ -93,7 +94,7 @@ def result_of(
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
     dt = to_datatree(
-        replace(record, info={**record.info, "potentials": potentials}),
+        replace(record, info={**_start(target), **record.info, "potentials": potentials}),
         evidence,
         recommended=evidence[0].estimator,
         posterior=posterior,
@@ -112,6 +113,11 @@ def result_of(
     if posterior and groups:
         _adder(target)(dt, groups)
     return dt
+
+
+def _start(target: Target) -> dict[str, str]:
+    """Return what a model is annealed from, unless the record says otherwise."""
+    return {} if is_native(target) else {"reference": "prior"}
 
 
 def check_groups(target: Any, options: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ class Run:
         started = time.perf_counter()
         schedule = within_steps(self.schedule, setup)
         plans = schedule.plan(setup, self.sampler, self.size, self.seed, display.pilot)
-        context = RunContext(setup, *plans, self.size, self.seed, starts, self._shown_on(display))
+        context = RunContext(setup, *plans, self.size, self.seed, starts, self.shown_on(display))
         context = self.sampler.prepared(context)
         planned = time.perf_counter()
         bridging = Bridging(setup.path, self.seed)
@@ -115,7 +115,8 @@ class Run:
         info = {
             "tuning_time": planned - started,
             "sampling_time": time.perf_counter() - planned,
-            "n_evaluations": context.coarse.n_evaluations
+            "n_evaluations": setup.n_evaluations
+            + context.coarse.n_evaluations
             + bridging.n_evaluations
             + sum(block.n_evaluations for block in blocks),
             "n_nan": sum(block.n_nan for block in blocks),
@@ -153,7 +154,7 @@ class Run:
             },
         )
 
-    def _shown_on(self, display: Display) -> Any:
+    def shown_on(self, display: Display) -> Any:
         """Return a function that runs blocks and shows progress; see ``RunContext.execute``."""
 
         def execute(title: str, tasks: Sequence[Task], plan: Plan) -> tuple[Any, ...]:

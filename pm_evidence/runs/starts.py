@@ -16,7 +16,7 @@ from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["starts_from"]
+__all__ = ["given_rows", "starts_from"]
 
 # Number of groups of neighbouring draws of the user's chains; groups count as independent.
 _GROUPS = 16
@@ -61,11 +61,9 @@ def _starts(target: Any, given: Any) -> ReverseStarts:
 
 @_starts.register
 def _(target: PyMCTarget, given: Any) -> ReverseStarts:
-    draws = posterior_of(given, target.observed_data())
-    x = target.rows_of(draws, "reverse_start")
-    _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs})
-    n_chains, n_draws = next(iter(draws.values())).shape[:2]
-    return ReverseStarts(x, _groups(n_chains, n_draws), kind="given")
+    x = given_rows(target, given, "reverse_start")
+    sizes = given["posterior"].sizes
+    return ReverseStarts(x, _groups(sizes["chain"], sizes["draw"]), kind="given")
 
 
 @_starts.register
@@ -81,6 +79,34 @@ def _(target: ModelTarget, given: Any) -> ReverseStarts:
     return _starts(target.compiled, given)
 
 
+def given_rows(target: PyMCTarget, given: Any, parameter: str) -> NDArray[np.float64]:
+    """Return the posterior draws of a DataTree as points, shape ``(n, n_dim)``.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        The target that they are draws of.
+    given : DataTree
+        With the groups ``posterior`` and ``observed_data``.
+    parameter : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If they do not belong to this target.
+
+    Warns
+    -----
+    EvidenceWarning
+        If the draws show divergences or have not converged.
+    """
+    draws = posterior_of(given, target.observed_data(), parameter)
+    x = target.rows_of(draws, parameter)
+    _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs}, parameter)
+    return x
+
+
 def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:
     """Return the group of each draw: neighbouring draws of a chain share a group."""
     parts = max(_GROUPS // n_chains, 1)
@@ -89,13 +115,14 @@ def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:
     return groups
 
 
-def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]]) -> None:
+def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]], parameter: str) -> None:
     doubt = doubt_of_draws(given, draws)
     if doubt:
+        follows = "reverse paths" if parameter == "reverse_start" else "annealing"
         warn(
-            f"reverse_start must hold draws from the posterior, but {doubt}: these draws, and the "
-            "reverse paths from them, may miss a part of it. Sample again with a non-centred "
-            "model, a higher target_accept or longer chains, or leave reverse_start out."
+            f"{parameter} must hold draws from the posterior, but {doubt}: these draws, and the "
+            f"{follows} from them, may miss a part of it. Sample again with a non-centred "
+            f"model, a higher target_accept or longer chains, or leave {parameter} out."
         )
 
 

@@ -179,13 +179,22 @@ class Bridging:
                     rng,
                 )
                 self.n_evaluations += self.found.n_evaluations
+        found = self._with_known(self.found, log_evidence)
         proposals = []
         for half in (0, 1):
             mine = np.concatenate(
                 [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
             )
             rng = generator(self.seed, Phase.FIT, 2 * n_blocks + half)
-            proposal, spent = fit_proposal(posterior, mine, self.found, log_evidence, rng)
+            proposal, spent = fit_proposal(posterior, mine, found, log_evidence, rng)
             self.n_evaluations += spent
             proposals.append(proposal)
         return proposals
+
+    def _with_known(self, found: Survey, log_evidence: float) -> Survey:
+        """Return a survey's findings with the density that is known of the path."""
+        known = getattr(self.path, "known", None)
+        if known is None:
+            return found
+        log_mass = np.append(found.log_mass, log_evidence + known.log_weight)
+        return replace(found, components=[*found.components, *known.components], log_mass=log_mass)

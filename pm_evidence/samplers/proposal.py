@@ -1,7 +1,6 @@
 """The density that importance sampling and the bridge draw from."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture, fit_components
+from pm_evidence.references.mixture import StudentMixture, fit_components, widened
 from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch
 from pm_evidence.samplers.survey import Survey
 
@@ -31,7 +30,6 @@ _ROUNDS, _DRAWS, _LARGEST_SHARE = 3, 1000, 0.02
 # Share of the weight that is spread evenly, so that no component is lost by chance, and that of a
 # wide component with heavy tails, which bounds the importance weights (Hesterberg 1995).
 _EVEN, _WIDE = 0.02, 0.05
-_SCALE_OF_WIDE, _DOF_OF_WIDE = 1.5, 4
 
 
 def fit_proposal(
@@ -75,9 +73,7 @@ def fit_proposal(
     whole = StudentFit.to(inward)
     if d > _MOST_DIMENSIONS and not found.components:
         return _outward([whole], stretch)[0], 0
-    wide = StudentFit(
-        replace(whole.shape, factor=_SCALE_OF_WIDE * whole.shape.factor), _DOF_OF_WIDE
-    )
+    wide = widened(whole)
     judges = draws[rng.permutation(n)[:_JUDGES]]
     at_judges = posterior.log_density(judges)
     best, best_share, spent = None, -1.0, len(judges)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.ascent import Climbs, climb
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import Component
 from pm_evidence.samplers.local_fit import Local, fit_locally
 
 __all__ = ["Survey", "survey"]
@@ -70,7 +70,7 @@ class Survey:
 
     Parameters
     ----------
-    components : list of StudentFit
+    components : list of Component
         Densities at peaks and along ridges.
     log_mass : ndarray
         Approximate log evidence of the region that each of them covers, in nats.
@@ -82,7 +82,7 @@ class Survey:
         Evaluations of the density and of its gradient.
     """
 
-    components: list[StudentFit] = field(default_factory=list)
+    components: list[Component] = field(default_factory=list)
     log_mass: Floats = field(default_factory=lambda: np.empty(0))
     n_peaks: int = 0
     unbounded: bool = False

@@ -74,6 +74,14 @@ def test_a_trial_that_finds_more_tells_of_missed_mass(log_z, mcse, status):
     assert ("only 0.00" in found.message) == (status != "ok")
 
 
+def test_the_message_names_where_the_trial_began():
+    """The remedy for a machine does not exist for a model."""
+    of_model = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "laplace").message
+    assert "annealing from the prior" in of_model and "reference='prior'" in of_model
+    of_machine = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1).message
+    assert "units of rate 1/2" in of_machine and "base='uniform'" in of_machine
+
+
 @pytest.mark.parametrize(("share", "status"), [(1.49, "ok"), (1.51, "missed_mass")])
 def test_draws_beyond_the_fitted_density(share, status):
     found = of_uncovered(estimate(-7.0, name="importance"), share)

@@ -49,3 +49,14 @@ def test_shape_is_found():
     np.testing.assert_allclose(
         fit.shape.factor @ fit.shape.factor.T, covariance, rtol=0.1, atol=0.1
     )
+
+
+def test_infinite_degrees_of_freedom_are_a_normal_density():
+    """The reference of Laplace's method would have another density than its draws."""
+    shape = Shape(np.array([1.0, -1.0]), np.array([[1.0, 0.0], [0.5, 2.0]]))
+    fit = StudentFit(shape, np.inf)
+    exact = stats.multivariate_normal(shape.mean, shape.factor @ shape.factor.T)
+    x = fit.draw(20_000, np.random.default_rng(5))
+    np.testing.assert_allclose(fit.log_density(x[:50]), exact.logpdf(x[:50]), rtol=1e-12)
+    assert fit.log_constant == pytest.approx(exact.logpdf(shape.mean))
+    np.testing.assert_allclose(np.cov(x.T), exact.cov, atol=0.2)

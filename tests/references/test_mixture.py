@@ -6,7 +6,7 @@ from scipy import stats
 
 from pm_evidence.core.shape import Shape
 from pm_evidence.references.fitted import StudentFit, student_dof
-from pm_evidence.references.mixture import StudentMixture, fit_components
+from pm_evidence.references.mixture import StudentMixture, fit_components, widened, with_wide
 
 
 def two_parts():
@@ -57,3 +57,15 @@ def test_components_fit_what_one_cannot():
     centres = sorted(part.shape.mean.mean() for part in parts)
     np.testing.assert_allclose(centres, [-5.0, 5.0], atol=0.3)
     assert all(part.dof == student_dof(3) for part in parts)
+
+
+def test_a_wide_component_bounds_the_weights():
+    """A density with lighter tails than the target has weights without a variance."""
+    near, far = two_parts().components
+    mixture = with_wide([near, far], np.log([3.0, 1.0]), widened(near))
+    np.testing.assert_allclose(np.exp(mixture.log_weight), [0.7125, 0.2375, 0.05])
+    wide = mixture.components[-1]
+    assert wide.dof < near.dof
+    np.testing.assert_allclose(wide.shape.factor, 1.5 * near.shape.factor)
+    x = np.random.default_rng(3).normal(size=(20, 2), scale=5.0)
+    assert (mixture.log_density(x) >= wide.log_density(x) + np.log(0.05) - 1e-12).all()

@@ -29,7 +29,7 @@ from pm_evidence.targets.compile.graph import (
 from pm_evidence.targets.compile.source import assignments, views_of_arrays
 from pm_evidence.targets.layout import Layout
 
-__all__ = ["CompiledDensity", "compile_density"]
+__all__ = ["CompiledDensity", "compile_density", "log_densities"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,28 @@ class CompiledDensity:
         new = {id(old): np.ascontiguousarray(other, old.dtype) for old, other in others}
         arrays = [new.get(id(array), array) for array in arrays]
         return replace(self, data=addresses_of(arrays), _keep_alive=(function, arrays))
+
+
+def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return both log densities of a target at the rows of ``x``, shape ``(n, 2)``, in nats.
+
+    Parameters
+    ----------
+    target : object
+        With ``discrete``, ``density`` and ``differentiable``. The function with gradients is used
+        if all coordinates are continuous and there is one.
+    x : ndarray, shape (n, n_dim)
+        Points.
+    """
+    if target.discrete.size or target.differentiable is None:
+        values: NDArray[np.float64] = target.density.values(x)
+        return values
+    values = target.differentiable.values(x)
+    # the value may be defined where the gradient cannot be computed
+    failed = np.isnan(values).any(axis=1)
+    if failed.any():
+        values[failed] = target.density.values(x[failed])
+    return values
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

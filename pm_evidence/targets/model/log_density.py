@@ -12,6 +12,7 @@ from pymc.logprob.transforms import CircularTransform
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.precision import in_double_precision
@@ -20,7 +21,7 @@ from pm_evidence.targets.model.car import missing_constant
 from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
 from pm_evidence.targets.model.quiet import quietly
 
-__all__ = ["DensityGraphs", "density_graphs", "gradient_graphs"]
+__all__ = ["DensityGraphs", "density_graphs", "discrete_prior_graph", "gradient_graphs"]
 
 # Below and above these, the exponential in double precision is 0 and infinite.
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384
@@ -99,6 +100,47 @@ def density_graphs(
     graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
     graphs, guards = with_guarded_indices(graphs)
     return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
+
+
+def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable], Variable]:
+    """Return the log prior of the discrete variables as a graph of all free variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model, with a discrete free variable.
+    layout : Layout
+        Shapes of the free variables' unconstrained values.
+
+    Returns
+    -------
+    parts : list of TensorVariable
+        Inputs, see ``DensityGraphs``.
+    log_prior : scalar TensorVariable
+        In nats.
+
+    Raises
+    ------
+    ModelError
+        If the prior of a discrete variable depends on a continuous one.
+    """
+    discrete = [rv for rv in model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
+    continuous = set(model.free_RVs) - set(discrete)
+    for rv in discrete:
+        parents = [other.name for other in ancestors([rv]) if other in continuous]
+        if parents:
+            raise ModelError(
+                "reference must be 'prior' where the prior of a discrete variable depends on a "
+                f"continuous one, got a model in which that of {rv.name!r} depends on "
+                f"{parents[0]!r}: discrete variables keep their prior. Sum {rv.name!r} out, for "
+                "example by pm.Mixture, or leave reference out."
+            )
+    with quietly():
+        log_prior = _sum_of(model, discrete, ())
+    graphs = density_graphs(
+        model, layout, potentials_only=False, left_out=(), log_likelihood=log_prior
+    )
+    return graphs.parts, graphs.log_density[1]
 
 
 def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:

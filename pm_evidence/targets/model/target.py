@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.backends.arviz import (
     coords_and_dims_for_inferencedata,
@@ -17,9 +18,14 @@ from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.targets.compile.density import CompiledDensity, compile_density
+from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
 from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs, gradient_graphs
+from pm_evidence.targets.model.log_density import (
+    DensityGraphs,
+    density_graphs,
+    discrete_prior_graph,
+    gradient_graphs,
+)
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.prior_checks import (
     refuse_low_acceptance,
@@ -144,14 +150,7 @@ class PyMCTarget:
         need: the gradients cost less than compiling a second function. The choice depends on the
         model alone, so that the same seed gives the same digits.
         """
-        if self.discrete.size or self.differentiable is None:
-            return self.density.values(x)
-        log_density = self.differentiable.values(x)
-        # the value may be defined where the gradient cannot be computed
-        failed = np.isnan(log_density).any(axis=1)
-        if failed.any():
-            log_density[failed] = self.density.values(x[failed])
-        return log_density
+        return log_densities(self, x)
 
     def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
         """Return posterior draws as points, shape ``(n_chains * n_draws, n_dim)``.
@@ -194,7 +193,23 @@ class PyMCTarget:
             )
         return compiled
 
+    @cached_property
+    def discrete_prior(self) -> CompiledDensity:
+        """Log prior of the discrete variables, with a log likelihood of 0 beside it.
+
+        Raises
+        ------
+        ModelError
+            If this prior depends on continuous variables.
+        """
+        parts, log_prior = discrete_prior_graph(self.model, self.layout)
+        return compile_density(parts, [log_prior, pt.constant(0.0)], None, self.compile_kwargs)
+
     # draws ----------------------------------------------------------------------------------
+
+    def prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        """Return ``n`` prior draws as points, also those outside of transforms (NaN there)."""
+        return self._prior.draw(n, seed)
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
         """Return ``n`` independent draws from the normalised prior.

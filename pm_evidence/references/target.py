@@ -1,0 +1,168 @@
+"""A PyMC model that is annealed from another density than its prior."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.exceptions import ModelError, NumericalError
+from pm_evidence.references.compiled import annealed_from
+from pm_evidence.references.in_python import density_in_python
+from pm_evidence.references.mixture import StudentMixture
+from pm_evidence.references.packed import Packed, packed
+from pm_evidence.targets.compile.density import CompiledDensity, log_densities
+from pm_evidence.targets.points import Particles
+
+__all__ = ["ReferencedTarget", "coordinates_of"]
+
+Floats = NDArray[np.float64]
+
+
+def coordinates_of(model: Any) -> NDArray[np.int64]:
+    """Return the positions of the coordinates that a reference is a density of.
+
+    They are the continuous ones that are not circular.
+    """
+    positions: NDArray[np.int64] = model.continuous[model.period[model.continuous] == 0.0]
+    return positions
+
+
+class ReferencedTarget:
+    """A model whose two log densities are ``log q`` and ``log prior + log likelihood - log q``.
+
+    The reference ``q`` is that of the continuous coordinates; circular ones are uniform on the
+    circle, and discrete ones have their prior, which must not depend on the continuous ones.
+
+    Parameters
+    ----------
+    model : PyMCTarget
+        The target.
+    reference : Reference or None
+        A normalised density of the coordinates that `coordinates_of` returns; None if there are
+        none.
+    facts : mapping, optional
+        Facts about the reference, for the record of a run.
+    n_evaluations : int
+        Density (or gradient) evaluations that the reference cost.
+    known : StudentMixture, optional
+        A density of the same coordinates, fitted to a population that was annealed from the prior.
+        Importance sampling includes it, so that it finds modes that the reference misses.
+
+    Raises
+    ------
+    ModelError
+        If the mass of the prior is not known exactly, or that of discrete variables depends on
+        continuous ones.
+
+    Notes
+    -----
+    The log prior is normalised by the mass of ordered transforms, so that the evidence is that of
+    the normalised prior. It is exact for any reference that is positive where the posterior is.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        reference: Any,
+        facts: Mapping[str, Any] | None = None,
+        n_evaluations: int = 0,
+        known: StudentMixture | None = None,
+    ) -> None:
+        self.model, self.reference, self.known = model, reference, known
+        self.facts, self.n_evaluations = dict(facts or {}), n_evaluations
+        self.n_dim, self.layout = model.n_dim, model.layout
+        self.continuous, self.discrete = model.continuous, model.discrete
+        self.lower, self.upper, self.period = model.lower, model.upper, model.period
+        self.positions = coordinates_of(model)
+        if model.prior_acceptance < 1.0:
+            raise ModelError(
+                "reference must be 'prior' where a transform cuts off a part of the prior, whose "
+                f"mass is known only approximately, got a prior of which {model.prior_acceptance:g}"
+                " lies inside the transforms. Write the prior with pm.Truncated, or leave "
+                "reference out."
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self.model, self.reference, self.facts, self.n_evaluations, self.known)
+        return type(self), fields
+
+    # the mass of the prior is a part of the second log density
+    prior_acceptance, log_order_mass = 1.0, 0.0
+
+    @property
+    def log_prior_mass(self) -> float:
+        """Log of the prior mass within the constraints, in nats."""
+        mass: float = self.model.log_prior_mass
+        return mass
+
+    # densities ------------------------------------------------------------------------------
+
+    @cached_property
+    def density(self) -> CompiledDensity:
+        """Both log densities, without gradients."""
+        return self._wrapped(self.model.density)
+
+    @cached_property
+    def differentiable(self) -> CompiledDensity | None:
+        """Both log densities with gradients; None if the model or the reference has none."""
+        model = self.model.differentiable
+        return None if model is None or self._packed is None else self._wrapped(model)
+
+    @cached_property
+    def _packed(self) -> Packed | None:
+        """The reference as arrays; None if it is an object of the user's."""
+        return packed(self.reference, self.positions, int(np.count_nonzero(self.period)))
+
+    def _wrapped(self, model: CompiledDensity) -> CompiledDensity:
+        factors = [self.model.discrete_prior] if self.discrete.size else []
+        arrays = self._packed
+        if arrays is None:
+            arrays = packed(None, self.positions, int(np.count_nonzero(self.period)))
+            factors.append(density_in_python(self.reference, self.positions, self.n_dim))
+        assert arrays is not None
+        return annealed_from(model, arrays, factors, self.n_dim, self.model.log_order_mass)
+
+    def evaluate(self, x: Floats) -> Particles:
+        """Return the points ``x``, shape ``(n, n_dim)``, with both log densities."""
+        return Particles(x, log_densities(self, x), None)
+
+    # draws ----------------------------------------------------------------------------------
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
+        """Return ``n`` independent draws from the reference.
+
+        Where the density of the model is NaN it counts as zero.
+
+        Raises
+        ------
+        NumericalError
+            If the density of the model is infinite at a draw.
+        """
+        of_reference, of_prior = seed.spawn(2)
+        rng = np.random.default_rng(of_reference)
+        x = np.zeros((n, self.n_dim))
+        if self.positions.size:
+            x[:, self.positions] = self.reference.draw(n, rng)
+        circular = np.flatnonzero(self.period)
+        x[:, circular] = self.period[circular] * (rng.uniform(size=(n, circular.size)) - 0.5)
+        if self.discrete.size:
+            x[:, self.discrete] = self.model.prior_points(n, of_prior)[:, self.discrete]
+        log_density = self.evaluate(x).log_density
+        infinite = np.flatnonzero((log_density == np.inf).any(axis=1))
+        if infinite.size:
+            raise NumericalError(
+                "the log density must be a number below infinity, got infinity at "
+                f"{infinite.size} of {n} draws from the reference, first at "
+                f"{self.model.describe(x[infinite[0]])}. Look for an overflow in the model."
+            )
+        failed = np.isnan(log_density[:, 1])
+        log_density[failed, 1] = -np.inf
+        log_density[np.isnan(log_density[:, 0]), 0] = -np.inf
+        return Particles(x, log_density)
+
+    def wrap(self, x: Floats) -> Floats:
+        """Return ``x`` with circular coordinates brought back to one period."""
+        wrapped: Floats = self.model.wrap(x)
+        return wrapped

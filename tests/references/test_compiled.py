@@ -1,0 +1,110 @@
+"""A reference and a model in one compiled density, against NumPy and finite differences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pm_evidence.references.compiled import annealed_from
+from pm_evidence.references.in_python import density_in_python
+from pm_evidence.references.packed import packed
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.testing import exact_systems
+from tests.references.densities import references
+
+STEP = 1e-6
+
+
+@pytest.fixture(scope="module")
+def model():
+    return target_of(exact_systems()["mvnormal_mean"].build())
+
+
+def check_columns(compiled, model, reference, x):
+    """Assert that a density has the two columns of a reference, and their gradients."""
+    log_density, gradient = compiled.evaluate(x)
+    log_reference = reference.log_density(x)
+    target = model.evaluate(x).log_density.sum(axis=1)
+    np.testing.assert_allclose(log_density[:, 0], log_reference, rtol=1e-10)
+    np.testing.assert_allclose(log_density[:, 1], target - log_reference, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(compiled.values(x), log_density)
+    for j in range(x.shape[1]):
+        step = STEP * np.eye(x.shape[1])[j]
+        change = (compiled.values(x + step) - compiled.values(x - step)) / (2.0 * STEP)
+        np.testing.assert_allclose(gradient[:, :, j], change, rtol=1e-4, atol=1e-5)
+
+
+def points(model, n=30):
+    return np.random.default_rng(4).normal(size=(n, model.n_dim), scale=2.0)
+
+
+@pytest.mark.parametrize("name", references(2))
+def test_columns_and_gradients(model, name):
+    """A wrong weight biases the evidence, and a wrong gradient makes every move fail."""
+    reference = references(model.n_dim)[name]
+    arrays = packed(reference, np.arange(model.n_dim))
+    compiled = annealed_from(model.differentiable, arrays, [], model.n_dim, 0.0)
+    check_columns(compiled, model, reference, points(model))
+
+
+def test_planted_errors_are_found(model):
+    """The checks would not find a reference that is not subtracted, or a gradient of wrong sign."""
+    reference, x = references(model.n_dim)["mixture"], points(model)
+    arrays = packed(reference, np.arange(model.n_dim))
+    right = annealed_from(model.differentiable, arrays, [], model.n_dim, 0.0)
+
+    class Wrong:
+        def __init__(self, sign, subtracted):
+            self.sign, self.subtracted = sign, subtracted
+
+        def values(self, x):
+            found = right.values(x)
+            found[:, 1] += 0.0 if self.subtracted else found[:, 0]
+            return found
+
+        def evaluate(self, x):
+            gradient = right.evaluate(x)[1].copy()
+            gradient[:, 0] *= self.sign
+            return self.values(x), gradient
+
+    check_columns(Wrong(1.0, True), model, reference, x)
+    for wrong in (Wrong(-1.0, True), Wrong(1.0, False)):
+        with pytest.raises(AssertionError):
+            check_columns(wrong, model, reference, x)
+
+
+def test_some_coordinates_further_factors_and_the_mass(model):
+    """Discrete and circular coordinates, and ordered transforms, need these parts."""
+    reference = references(1)["normal"]
+    arrays = packed(reference, np.array([1]), n_circular=1)
+    other = references(1)["student_t"]
+    factor = density_in_python(other, np.array([0]), model.n_dim)
+    compiled = annealed_from(model.density, arrays, [factor], model.n_dim, -0.5)
+    x = points(model)
+    log_density = compiled.values(x)
+    expected = reference.log_density(x[:, 1:2]) + other.log_density(x[:, :1]) - np.log(2 * np.pi)
+    np.testing.assert_allclose(log_density[:, 0], expected, rtol=1e-10)
+    target = model.evaluate(x).log_density.sum(axis=1) + 0.5
+    np.testing.assert_allclose(log_density.sum(axis=1), target, rtol=1e-10)
+    assert not compiled.has_gradient and "StudentT" in compiled.slow_ops
+
+
+def test_what_is_pointed_to_is_kept(model):
+    """Machine code would read arrays that are freed."""
+    compiled = annealed_from(
+        model.density, packed(references(2)["dense"], np.arange(2)), [], model.n_dim, 0.0
+    )
+    before = compiled.values(points(model))
+    alive = replace(compiled)
+    del compiled
+    junk = [np.random.default_rng(0).normal(size=50) for _ in range(2000)]
+    np.testing.assert_array_equal(alive.values(points(model)), before)
+    assert len(junk) == 2000
+
+
+def test_failures_of_the_model_are_passed_on(model):
+    """A point where the model fails would otherwise have the densities of the point before."""
+    arrays = packed(references(2)["dense"], np.arange(2))
+    failing = density_in_python(None, np.arange(2), 2)
+    compiled = annealed_from(failing, arrays, [], 2, 0.0)
+    assert np.isnan(compiled.values(points(model))).all()

@@ -1,0 +1,80 @@
+"""Densities that users write down: checked when they are made, and the densities they say."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pm_evidence as pe
+
+COVARIANCE = np.array([[2.0, 0.6], [0.6, 0.5]])
+POINTS = np.random.default_rng(1).normal(size=(20, 2))
+
+
+def test_normal_is_that_of_scipy():
+    """A wrong constant would shift the evidence of every run that starts from the density."""
+    normal = pe.references.Normal([1.0, -2.0], COVARIANCE)
+    exact = stats.multivariate_normal([1.0, -2.0], COVARIANCE).logpdf(POINTS)
+    np.testing.assert_allclose(normal.log_density(POINTS), exact, rtol=1e-12)
+    plain = pe.references.Normal([0.0, 0.0], [2.0, 0.5])
+    exact = stats.multivariate_normal([0.0, 0.0], [2.0, 0.5]).logpdf(POINTS)
+    np.testing.assert_allclose(plain.log_density(POINTS), exact, rtol=1e-12)
+
+
+def test_student_t_is_that_of_scipy():
+    """A wrong constant would shift the evidence of every run that starts from the density."""
+    student = pe.references.StudentT([1.0, -2.0], COVARIANCE, dof=3.5)
+    exact = stats.multivariate_t([1.0, -2.0], COVARIANCE, df=3.5).logpdf(POINTS)
+    np.testing.assert_allclose(student.log_density(POINTS), exact, rtol=1e-12)
+
+
+def test_mixture_weighs_its_components():
+    """Wrong weights would make the mixture another density than its draws have."""
+    parts = [pe.references.Normal([-3.0], [1.0]), pe.references.StudentT([3.0], [0.5], dof=4)]
+    mixture = pe.references.Mixture(parts, [1.0, 3.0])
+    x = np.linspace(-6.0, 6.0, 9)
+    exact = 0.25 * stats.norm(-3.0).pdf(x) + 0.75 * stats.t(4, 3.0, np.sqrt(0.5)).pdf(x)
+    np.testing.assert_allclose(np.exp(mixture.log_density(x[:, None])), exact, rtol=1e-12)
+    draws = mixture.draw(20_000, np.random.default_rng(2))
+    assert abs((draws > 0.0).mean() - 0.75) < 0.02  # six standard errors
+
+
+def test_draws_have_the_moments_of_the_density():
+    """Draws of another density than the stated one would bias the evidence."""
+    normal = pe.references.Normal([1.0, -2.0], COVARIANCE)
+    draws = normal.draw(40_000, np.random.default_rng(3))
+    np.testing.assert_allclose(draws.mean(axis=0), [1.0, -2.0], atol=0.04)
+    np.testing.assert_allclose(np.cov(draws.T), COVARIANCE, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("mean", "covariance", "problem"),
+    [
+        ([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], "positive definite, got a least eigenvalue of -1"),
+        ([0.0, 0.0], [[1.0, 0.5], [0.4, 1.0]], "symmetric"),
+        ([0.0, 0.0], np.eye(3), r"shape \(2, 2\) or \(2,\)"),
+        ([0.0, 0.0], [1.0, 0.0], "diagonal entries above 0"),
+        ([0.0, 0.0], [[1.0, np.nan], [np.nan, 1.0]], "finite, got nan"),
+        ([0.0, np.inf], np.eye(2), "finite, got inf"),
+        ([], np.eye(2), "at least one number"),
+        (["a"], [[1.0]], "mean"),
+    ],
+)
+def test_improper_densities_are_refused(mean, covariance, problem):
+    """Compiled code would divide by zero, or read beyond the factor."""
+    with pytest.raises((ValueError, TypeError), match=problem):
+        pe.references.Normal(mean, covariance)
+
+
+def test_other_fields_are_checked():
+    """A wrong field would be found only inside of a run, without its name."""
+    one = pe.references.Normal([0.0], [1.0])
+    with pytest.raises(ValueError, match="dof must be a finite number above 0, got -1"):
+        pe.references.StudentT([0.0], [1.0], dof=-1)
+    with pytest.raises(ValueError, match="components must be a list of densities"):
+        pe.references.Mixture([])
+    with pytest.raises(TypeError, match=r"components\[1\] must be a density, got 3"):
+        pe.references.Mixture([one, 3])
+    with pytest.raises(ValueError, match="same dimension"):
+        pe.references.Mixture([one, pe.references.Normal([0.0, 0.0], [1.0, 1.0])])
+    with pytest.raises(ValueError, match="weights must be 2 finite numbers"):
+        pe.references.Mixture([one, one], [1.0])

@@ -1,0 +1,54 @@
+"""The small annealing from the prior: cheap, near the posterior, and the same on any workers."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.execution.display import Display
+from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.trial import Trial, small_annealing
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.testing import exact_systems
+
+SYSTEMS = exact_systems()
+
+
+def run_trial(name, cores=1, executor=None, seed=1):
+    run = Run(pe.SMC(), 200, cores, executor, seed)
+    with Display(False) as display:
+        return small_annealing(run, target_of(SYSTEMS[name].build()), "auto", display)
+
+
+@pytest.mark.parametrize("name", ["bimodal_10", "normal_inverse_gamma"])
+def test_its_evidence_is_right_within_its_error(name):
+    """It is what tells of a mode that a reference misses."""
+    found = run_trial(name)
+    assert abs(found.evidence.value - SYSTEMS[name].log_evidence) < 5.0 * found.evidence.mcse
+    assert found.evidence.mcse < 1.0 and found.draws.shape == (512, found.draws.shape[1])
+    assert found.n_evaluations > 512
+
+
+def test_both_modes_have_draws():
+    """A density fitted to one mode would be a reference that misses the other."""
+    x = run_trial("bimodal_10").draws[:, 0]
+    assert 0.1 < (x > 0.0).mean() < 0.9
+
+
+def test_workers_do_not_change_it():
+    """The reference of a run would depend on the machine."""
+    alone = run_trial("normal_mean")
+    with ThreadPoolExecutor(2) as executor:
+        for other in (run_trial("normal_mean", cores=3), run_trial("normal_mean", 1, executor)):
+            np.testing.assert_array_equal(other.draws, alone.draws)
+            assert other.evidence == alone.evidence
+
+
+def test_an_unknown_error_is_no_fact():
+    """A comparison with an error that is not a number would never tell anything."""
+    known = Trial(np.zeros((1, 1)), LogEvidence(-1.0, 0.1, "smc"), 1)
+    assert known.facts() == {"trial_log_z": -1.0, "trial_mcse": 0.1}
+    unknown = Trial(np.zeros((1, 1)), LogEvidence(-1.0, float("nan"), "smc"), 1)
+    assert unknown.facts() == {}
