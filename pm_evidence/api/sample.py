@@ -21,23 +21,25 @@ from pm_evidence.api.arguments import (
     idata_options,
     limits,
 )
-from pm_evidence.core.checks import check_choice
+from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
-from pm_evidence.core.records import RunRecord
+from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
-from pm_evidence.runs.defaults import default_method, with_path
+from pm_evidence.runs.defaults import adds_data_points, default_method, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
-from pm_evidence.runs.references import check_reference_argument, with_reference
+from pm_evidence.runs.references import check_reference_argument, is_prior, with_reference
+from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.starts import starts_from
 from pm_evidence.samplers.planning import Schedule
+from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.model.cache import target_of
 
@@ -58,6 +60,7 @@ def sample_evidence(
     reference: Any = "prior",
     path: str | Path = "auto",
     potentials: str = "likelihood",
+    reparameterise: bool = False,
     cores: int | None = None,
     executor: Executor | None = None,
     target_mcse: float | None = TARGET_MCSE,
@@ -122,6 +125,12 @@ def sample_evidence(
     potentials : {"likelihood", "prior"}
         Whether a ``pm.Potential`` counts as data, or as a part of the prior: then its normalising
         constant is estimated by a second run and taken off, with its error.
+    reparameterise : bool
+        Whether variables of a model whose scale is a free variable, such as group effects, are
+        sampled in the coordinates that a pilot finds best: centred, non-centred or between. Log
+        evidence and posterior draws are those of the model as it is written. The model keeps its
+        coordinates if ``kernel`` is an object, if data points are added one by one, and if a
+        likelihood is estimated.
     cores : int, optional
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
@@ -181,11 +190,11 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
-    given = find_target(target, model)
-    chosen = chosen_sampler(method, default_method(given))
+    chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
-    _check_choices(reference, potentials)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
+    _check_choices(reference, potentials)
+    moved = _is_moved(reparameterise, kernel, chosen, path) and is_prior(reference)
     run = Run(
         sampler=chosen.annealer,
         name=chosen.name,
@@ -198,16 +207,15 @@ def sample_evidence(
     )
     with Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler)
+            main, prior = _targets(given, potentials, for_compiler, reparameterise=moved)
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         starts = starts_from(main, chosen.annealer.reverse_start)
-        main, moves, annealed = _annealed(run, main, kernel, chosen, reference, display)
-        record, evidence = anneal(run, annealed, moves, display, starts, path)
+        main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
+        main, record, evidence = _annealed(run, main, moves, reference, display, starts, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
-            record = _over_prior(run, prior, kernel_of_prior(main, kernel), display, record)
-            evidence = estimates(record)
+            record, evidence = _over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
 
@@ -223,24 +231,49 @@ def _check_choices(reference: Any, potentials: str) -> None:
 
 
 def _annealed(
-    run: Run, main: Target, kernel: str | Kernel, chosen: Sampler, reference: Any, display: Display
-) -> tuple[Target, str | Kernel, Any]:
-    """Return the target with its particles, the kernel, and the target from its reference."""
-    main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
-    return main, moves, with_reference(run, main, reference, moves, display)
+    run: Run,
+    main: Target,
+    moves: str | Kernel,
+    reference: Any,
+    display: Display,
+    starts: ReverseStarts | None,
+    path: str | Path,
+) -> tuple[Target, RunRecord, list[LogEvidence]]:
+    """Return the target in the coordinates of the draws, the record and its estimates."""
+    if is_prior(reference):
+        return anneal_moved(run, main, moves, display, starts, path)
+    referenced = with_reference(run, main, reference, moves, display)
+    return main, *anneal(run, referenced, moves, display, starts, path)
 
 
 def _over_prior(
-    run: Run, prior: Target, kernel: str | Kernel, display: Display, record: RunRecord
-) -> RunRecord:
-    """Return the record with the constant that normalises a prior with potentials."""
+    run: Run,
+    main: Target,
+    prior: Target,
+    kernel: str | Kernel,
+    display: Display,
+    record: RunRecord,
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with the constant that normalises a prior with potentials."""
     prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
-    _, of_prior = anneal(prior_run, prior, kernel, display)
-    return replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
+    _, of_prior = anneal(prior_run, prior, kernel_of_prior(main, kernel), display)
+    record = replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
+    return record, estimates(record)
+
+
+def _is_moved(reparameterise: bool, kernel: str | Kernel, chosen: Sampler, path: Any) -> bool:
+    """Return whether a model is annealed in other coordinates than its own.
+
+    The shape of a kernel object belongs to the model's own coordinates, and so does the target
+    along data points.
+    """
+    check_flag("reparameterise", reparameterise)
+    own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
+    return reparameterise and not own
 
 
 def _targets(
-    given: Any, potentials: str, compile_kwargs: dict[str, Any]
+    given: Any, potentials: str, compile_kwargs: dict[str, Any], *, reparameterise: bool
 ) -> tuple[Target, Target | None]:
     """Return what to anneal, and what normalises the prior where potentials belong to it."""
     if is_native(given):
@@ -250,7 +283,7 @@ def _targets(
             "potentials='prior' needs an observed variable, got a model with none: a potential "
             "that belongs to the prior leaves no data. Pass potentials='likelihood'."
         )
-    main = target_of(given, compile_kwargs=compile_kwargs)
+    main = target_of(given, compile_kwargs=compile_kwargs, reparameterise=reparameterise)
     if potentials == "likelihood" or not given.potentials:
         return main, None
     return main, target_of(given, potentials_only=True, compile_kwargs=compile_kwargs)

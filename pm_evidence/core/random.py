@@ -91,6 +91,7 @@ class Phase(IntEnum):
     FIT = 12
     BRIDGE = 13
     REFERENCE = 14  # the fit of a density that annealing starts from
+    COORDINATES = 15  # the pilot by which they are chosen
 
 
 def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:

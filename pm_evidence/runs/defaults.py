@@ -22,7 +22,7 @@ from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["along", "annealing_setup", "default_method", "with_path"]
+__all__ = ["adds_data_points", "along", "annealing_setup", "default_method", "with_path"]
 
 # The pilot needs enough particles per dimension to estimate a covariance. Largest number of their
 # coordinates: in very many dimensions, standard deviations have to be enough.
@@ -150,6 +150,13 @@ def with_path(target: Any, sampler: Sampler, path: Any) -> tuple[Any, Any]:
             f"path='data_points' needs a pymc.Model, got {described(target)}; leave path out."
         )
     return (path.of(target), "auto") if target.n_dim else (target, "auto")
+
+
+def adds_data_points(sampler: Sampler, path: Any) -> bool:
+    """Return whether the data of a model are added one by one, by the path or by the sampler."""
+    if isinstance(path, str) and path == "auto":
+        path = sampler.usual_path
+    return isinstance(path, DataPoints) or path in ("growing", "data_points")
 
 
 def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:

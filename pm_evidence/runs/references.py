@@ -23,7 +23,7 @@ from pm_evidence.samplers.laplace import fit_laplace
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["check_reference_argument", "with_reference"]
+__all__ = ["check_reference_argument", "is_prior", "with_reference"]
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +53,11 @@ def check_reference_argument(reference: Any) -> None:
             "an object with the methods draw(n, rng) and log_density(x), got "
             f"{described(reference)}; pass for example pe.references.Normal(mean, covariance)."
         )
+
+
+def is_prior(reference: Any) -> bool:
+    """Return whether the user asks for the prior."""
+    return isinstance(reference, str) and reference == _PRIOR
 
 
 def with_reference(
@@ -88,7 +93,7 @@ def with_reference(
     EvidenceWarning
         If the small annealing from the prior that checks a reference does not reach the posterior.
     """
-    if isinstance(reference, str) and reference == _PRIOR:
+    if is_prior(reference):
         return target
     if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
         raise ValueError(

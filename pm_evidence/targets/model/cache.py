@@ -20,6 +20,8 @@ from pytensor.graph.traversal import ancestors
 
 from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model.location_scale import location_scale_variables
+from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["find_model", "target_of"]
@@ -60,17 +62,24 @@ def target_of(
     *,
     potentials_only: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
+    reparameterise: bool = False,
 ) -> CompiledTarget:
     """Return the target of a model: the one that was kept, if the model and its data are the same.
 
-    Otherwise the model is compiled.
+    Otherwise the model is compiled. With ``reparameterise``, a model with variables whose scale is
+    a free variable becomes a ``ReparameterisedTarget``.
     """
     content = _content(model), dict(compile_kwargs or {})
-    key = (id(model), potentials_only)
+    key = (id(model), potentials_only, reparameterise)
     kept = _KEPT.get(key)
     # the target keeps its model alive, so that no other model has the same id
     if kept is None or kept[1].model is not model or kept[0] != content:
-        target = _build(model, potentials_only=potentials_only, compile_kwargs=compile_kwargs)
+        target = _build(
+            model,
+            potentials_only=potentials_only,
+            compile_kwargs=compile_kwargs,
+            reparameterise=reparameterise,
+        )
         return _keep(key, content, target)
     return _keep(key, content, kept[1])
 
@@ -111,11 +120,17 @@ def _keep(key: Any, content: Any, target: CompiledTarget) -> CompiledTarget:
 
 
 def _build(
-    model: pm.Model, *, potentials_only: bool, compile_kwargs: Mapping[str, Any] | None
+    model: pm.Model,
+    *,
+    potentials_only: bool,
+    compile_kwargs: Mapping[str, Any] | None,
+    reparameterise: bool = False,
 ) -> CompiledTarget:
     estimated = estimated_variables(model)
     if estimated and not potentials_only:
         return EstimatedTarget.of_model(model, compile_kwargs)
+    if reparameterise and not potentials_only and location_scale_variables(model):
+        return ReparameterisedTarget(model, compile_kwargs=compile_kwargs)
     return PyMCTarget(
         model, potentials_only=potentials_only, compile_kwargs=compile_kwargs, left_out=estimated
     )
@@ -125,12 +140,15 @@ def _reduce(target: Any) -> tuple[Any, ...]:
     settings = None
     if isinstance(target, EstimatedTarget):
         target, settings = target.evaluated, target.settings()
+    elif isinstance(target, ReparameterisedTarget):
+        settings = target.settings()
     # blocks are sent one at a time; the data that they share are pickled once
     if "_pickled" not in vars(target):
         model = target.model
         options = {
             "potentials_only": target.potentials_only,
             "compile_kwargs": target.compile_kwargs,
+            "reparameterise": isinstance(target, ReparameterisedTarget),
         }
         vars(target)["_pickled"] = cloudpickle.dumps((model, options, _registered(model)))
     return _rebuild, (vars(target)["_pickled"], settings)
@@ -145,12 +163,14 @@ def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
         for position, kind, function in registered:
             _DISPATCHERS[position].register(kind, function)
         target = _keep(key, None, _build(model, **options))
+    if isinstance(target, ReparameterisedTarget):
+        return target.with_settings(settings)
     if not isinstance(target, EstimatedTarget):
         return target
     return target.evaluated if settings is None else target.with_settings(settings)
 
 
-for _kind in (PyMCTarget, EstimatedTarget):
+for _kind in (PyMCTarget, ReparameterisedTarget, EstimatedTarget):
     copyreg.pickle(_kind, _reduce)
 
 

@@ -1,6 +1,6 @@
 """The log densities of a PyMC model as graphs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,17 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.precision import in_double_precision
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.car import missing_constant
+from pm_evidence.targets.model.coordinates import PartlyCentred
 from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
 from pm_evidence.targets.model.quiet import quietly
 
-__all__ = ["DensityGraphs", "density_graphs", "discrete_prior_graph", "gradient_graphs"]
+__all__ = ["Change", "DensityGraphs", "density_graphs", "discrete_prior_graph", "gradient_graphs"]
 
 # Below and above these, the exponential in double precision is 0 and infinite.
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384
+
+# Returns the graphs of a model's values, given the inputs that hold other coordinates.
+Change = Callable[[Mapping[Variable, Variable]], PartlyCentred]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,7 @@ def density_graphs(
     potentials_only: bool,
     left_out: Collection[Variable],
     log_likelihood: Variable | None = None,
+    coordinates: Change | None = None,
 ) -> DensityGraphs:
     """Return the graphs of a model's log prior and log likelihood.
 
@@ -73,22 +78,14 @@ def density_graphs(
         Observed variables whose density cannot be evaluated.
     log_likelihood : Variable, optional
         Graph of the model's value variables to use instead of the whole log likelihood.
+    coordinates : callable, optional
+        Returns the model's values as graphs of other coordinates, given the inputs that hold these.
 
     Raises
     ------
     ModelError
         If a variable has no density that PyMC knows.
     """
-    try:
-        with quietly():
-            log_prior = _sum_of(model, model.free_RVs, left_out)
-            if log_likelihood is None:
-                log_likelihood = (
-                    model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
-                )
-    except NotImplementedError as error:
-        _refuse_without_density(model, error)
-        raise
     # one input per variable: slices of a single input would take seconds to compile
     parts, values = [], {}
     for value_var, variable in zip(model.value_vars, layout.variables, strict=True):
@@ -96,8 +93,25 @@ def density_graphs(
         parts.append(part)
         values[value_var] = part.astype(value_var.dtype)
         values[value_var].name = part.name
+    changed = None if coordinates is None else coordinates(values)
+    replaced = () if changed is None else changed.replaced
+    try:
+        with quietly():
+            log_prior = _sum_of(model, [v for v in model.free_RVs if v not in replaced], left_out)
+            if log_likelihood is None:
+                log_likelihood = (
+                    model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
+                )
+    except NotImplementedError as error:
+        _refuse_without_density(model, error)
+        raise
     graphs = [pt.as_tensor(g).sum() for g in (log_prior, log_likelihood)]
-    graphs = in_double_precision(clone_replace(graphs, values, rebuild_strict=False))
+    if changed is not None:
+        values = changed.values
+    graphs = clone_replace(graphs, values, rebuild_strict=False)
+    if changed is not None:
+        graphs[0] = graphs[0] + changed.log_prior
+    graphs = in_double_precision(graphs)
     graphs, guards = with_guarded_indices(graphs)
     return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
 

@@ -21,6 +21,7 @@ from pm_evidence.targets.compile.draws import compile_draws
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.index_checks import with_asserted_indices
+from pm_evidence.targets.model.location_scale import LocationScale
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["PriorSampler", "prior_sampler"]
@@ -105,12 +106,20 @@ def _drawing() -> Iterator[None]:
         ) from error
 
 
-def prior_sampler(model: pm.Model) -> PriorSampler:
+def prior_sampler(model: pm.Model, noises: Sequence[LocationScale] = ()) -> PriorSampler:
     """Compile the prior of a model.
 
     Initial values are not used. Variables that depend on observed ones are drawn given the data.
     Exchangeable variables with an ordered transform are sorted, which draws from their normalised
     ordered prior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    noises : sequence of LocationScale
+        Variables, parents first, that are drawn as their noise, which is what they are in
+        non-centred coordinates of unit 1.
 
     Raises
     ------
@@ -122,6 +131,12 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
         transform = model.rvs_to_transforms[rv]
         unconstrained.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    for found in noises:
+        at = model.free_RVs.index(found.rv)
+        noise, value = _noise_of(found, unconstrained[at])
+        unconstrained[at] = noise
+        if value is not None:
+            data[found.rv] = value
     # the free variables are cloned as well, so that those to be sorted can be found again
     cloned = clone_replace([*unconstrained, *model.free_RVs], data, rebuild_strict=False)
     fgraph = FunctionGraph(outputs=with_exact_car(cloned), clone=False)
@@ -146,6 +161,19 @@ def prior_sampler(model: pm.Model) -> PriorSampler:
             f"failed: {reason}. Look for parameters out of range, give a pm.CustomDist its random= "
             "function, or use a distribution that can be drawn."
         ) from error
+
+
+def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, Variable | None]:
+    """Return the noise of a variable, and the graph of it that takes the variable's place."""
+    if not found.is_elementwise:
+        if not found.is_walk:
+            return unconstrained / found.scale, None
+        start, steps = unconstrained[:1], pt.diff(unconstrained) / found.scale
+        start = start if found.anchored else start / found.scale
+        return pt.concatenate([start, steps]), None
+    noise = found.standard(found.parameters)
+    value = found.location + found.scale * noise
+    return noise, value if found.transform is None else found.transform.backward(value)
 
 
 def _culprit(model: pm.Model) -> str:

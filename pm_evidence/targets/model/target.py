@@ -26,7 +26,7 @@ from pm_evidence.targets.model.log_density import (
     discrete_prior_graph,
     gradient_graphs,
 )
-from pm_evidence.targets.model.prior import prior_sampler
+from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
 from pm_evidence.targets.model.prior_checks import (
     refuse_low_acceptance,
     refuse_ties,
@@ -94,11 +94,18 @@ class PyMCTarget:
         self.potentials_only = potentials_only
         self.compile_kwargs = dict(compile_kwargs or {})
         self._left_out = tuple(left_out)
-        self._prior = prior_sampler(model)
+        self._prior = self._prior_sampler()
         self.log_order_mass = self._prior.log_order_mass
         self.layout = self._prior.layout
         self.n_dim = self.layout.size
         self._describe_coordinates()
+
+    def _prior_sampler(self) -> PriorSampler:
+        return prior_sampler(self.model)
+
+    def _prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        """Return ``n`` prior draws in the target's own coordinates, shape ``(n, n_dim)``."""
+        return self._prior.draw(n, seed)
 
     def _describe_coordinates(self) -> None:
         continuous, lower, upper, period = [], [], [], []
@@ -225,7 +232,7 @@ class PyMCTarget:
         kept: list[Particles] = []
         n_kept = n_tried = 0
         while n_kept < n or not kept:
-            x = self._prior.draw(n - n_kept, seed.spawn(1)[0])
+            x = self._prior_points(n - n_kept, seed.spawn(1)[0])
             n_tried += len(x)
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
             self._refuse_undefined(particles)
@@ -255,7 +262,7 @@ class PyMCTarget:
     @cached_property
     def prior_acceptance(self) -> float:
         """Share of raw prior draws that lie inside the transforms, from 1,000 draws."""
-        x = self._prior.draw(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
+        x = self._prior_points(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
         inside = np.isfinite(x).all(axis=1)
         inside[inside] = self._log_densities(x[inside])[:, 0] > -np.inf
         return float(inside.mean())

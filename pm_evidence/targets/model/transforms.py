@@ -7,10 +7,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import clone_replace
 
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.model.vectorised import vectorised
 
 __all__ = ["ConstrainedSpace", "UnconstrainedSpace"]
 
@@ -38,16 +39,7 @@ class ConstrainedSpace:
             self._single = pm.compile(
                 inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore"
             )
-            self._batched = self._vectorised(inputs, outputs)
-
-    def _vectorised(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """Return one function for all draws, or None for a graph that cannot be vectorised."""
-        batched = [pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
-        try:
-            graphs = vectorize_graph(outputs, dict(zip(inputs, batched, strict=True)))
-            return pm.compile(batched, graphs, mode="FAST_COMPILE", on_unused_input="ignore")
-        except (NotImplementedError, ValueError, TypeError):
-            return None
+            self._batched = vectorised(inputs, outputs)
 
     def values(self, x: Floats) -> dict[str, NDArray[Any]]:
         """Return every variable for every row of ``x``.

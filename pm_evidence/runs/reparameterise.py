@@ -1,0 +1,134 @@
+"""The coordinates in which a model is annealed, chosen from the draws of a small pilot."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pm_evidence.core.contracts import Kernel, Path
+from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.random import Phase, seed_of_run
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.execution.display import Display
+from pm_evidence.runs.anneal import anneal
+from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.targets.model.centring import best_centring
+from pm_evidence.targets.model.coordinates import Centring
+from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+
+__all__ = ["Choice", "anneal_moved", "with_coordinates"]
+
+_PILOT_PARTICLES = 200
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The coordinates of a run, and what choosing them cost.
+
+    Parameters
+    ----------
+    amounts : dict of str to float, optional
+        Of each partly centred variable: 0 if it is non-centred, 1 if it is centred. None if the
+        run has the coordinates of the model.
+    n_evaluations : int
+        Density (or gradient) evaluations of the pilot.
+    seconds : float
+        Duration of the pilot.
+    """
+
+    amounts: dict[str, float] | None = None
+    n_evaluations: int = 0
+    seconds: float = 0.0
+
+    def added_to(self, record: RunRecord) -> RunRecord:
+        """Return the record of the run with the choice and its cost."""
+        if self.amounts is None:
+            return record
+        added = {
+            "n_evaluations": record.info.get("n_evaluations", 0) + self.n_evaluations,
+            "tuning_time": record.info.get("tuning_time", 0.0) + self.seconds,
+            "centring": self.amounts,
+        }
+        return replace(record, info={**record.info, **added})
+
+
+def anneal_moved(
+    run: Run,
+    target: Any,
+    kernel: str | Kernel,
+    display: Display,
+    starts: ReverseStarts | None,
+    path: str | Path,
+) -> tuple[Any, RunRecord, list[LogEvidence]]:
+    """Anneal a target in the coordinates that a pilot finds best; see ``anneal``.
+
+    Returns
+    -------
+    target : Target
+        The target in these coordinates, to which the draws of the record belong.
+    record : RunRecord
+        The record of the run, with the cost of the pilot.
+    evidence : list of LogEvidence
+        Its estimates, the recommended one first.
+    """
+    target, starts, choice = with_coordinates(run, target, kernel, display, starts)
+    limits = replace(run.limits, max_time=max(run.limits.max_time - choice.seconds, 0.0))
+    record, evidence = anneal(replace(run, limits=limits), target, kernel, display, starts, path)
+    return target, choice.added_to(record), evidence
+
+
+def with_coordinates(
+    run: Run,
+    target: Any,
+    kernel: str | Kernel,
+    display: Display,
+    starts: ReverseStarts | None,
+) -> tuple[Any, ReverseStarts | None, Choice]:
+    """Return the target in the coordinates that a pilot finds best.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    target : Target
+        What is annealed. Any target but a ``ReparameterisedTarget`` is returned unchanged.
+    kernel : str or Kernel
+        The kernel that the user asks for.
+    display : Display
+        Shows progress.
+    starts : ReverseStarts, optional
+        Where reverse paths start, in the coordinates of ``target``.
+
+    Returns
+    -------
+    target : Target
+        The target in the chosen coordinates. If the pilot fails, they are those of the model, in
+        which the run will report what is wrong.
+    starts : ReverseStarts or None
+        The same draws in these coordinates.
+    choice : Choice
+        The coordinates, and what choosing them cost.
+    """
+    if not isinstance(target, ReparameterisedTarget):
+        return target, starts, Choice()
+    started = time.perf_counter()
+    with display.compiling():
+        setup = annealing_setup(target, kernel)
+    size = _PILOT_PARTICLES
+    pilot = Pilot(size, run.sampler.chain_length, run.sampler.ess)
+    seed = seed_of_run(run.seed, Phase.COORDINATES)
+    try:
+        plan = pilot.run(setup.path, setup.kernel, seed, display.pilot)
+        found = best_centring(target.effects(plan.population.x))
+        n_evaluations = plan.n_evaluations
+    except NumericalError:
+        found, n_evaluations = Centring.common(1.0, len(target.variables)), size
+    chosen = target.centred_by(found)
+    if starts is not None:
+        x = target.coordinates.converted(starts.draws, target.centring, found)
+        starts = replace(starts, draws=x)
+    names = [str(variable.rv.name) for variable in target.variables]
+    amounts = dict(zip(names, found.amount, strict=True))
+    return chosen, starts, Choice(amounts, n_evaluations, time.perf_counter() - started)

@@ -1,0 +1,292 @@
+"""Coordinates of a model in which group effects are centred, non-centred, or something between.
+
+A variable with unconstrained value ``x = location + scale * noise`` is sampled as
+
+    z = c * location + unit * (scale / unit)**c * noise,
+    x = location + (scale / unit)**(1 - c) * (z - c * location).
+
+With a centring ``c`` of 1, ``z`` is ``x`` itself; with 0 it is the noise times ``unit``, which is
+independent of location and scale. A random walk is sampled by its steps, each of which is such a
+variable of location 0; its start is left as it is unless it has the same scale.
+
+This is the transformation of Gorinova, Moore and Hoffman (2020), "Automatic reparameterisation of
+probabilistic programs", section 4, whose ``lambda`` is ``c``, with scales counted in units of a
+typical scale: otherwise ``c`` would depend on the units of the data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.location_scale import LocationScale
+from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.model.vectorised import RowFunction
+
+__all__ = ["Centring", "Coordinates", "Effects", "PartlyCentred", "partly_centred"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Centring:
+    """How far each variable is centred, and the unit of its scale.
+
+    Parameters
+    ----------
+    amount : tuple of float
+        Of each variable: 0 if it is non-centred, 1 if it is centred, or between.
+    log_unit : tuple of float
+        Log of the typical scale of each variable.
+    """
+
+    amount: tuple[float, ...]
+    log_unit: tuple[float, ...]
+
+    @classmethod
+    def common(cls, amount: float, n: int) -> "Centring":
+        """Return the same amount for ``n`` variables, in units of 1."""
+        return cls((amount,) * n, (0.0,) * n)
+
+    def arrays(self) -> tuple[Floats, Floats]:
+        """Return amounts and log units as new arrays, each of shape ``(n_variables,)``."""
+        return np.array(self.amount, float), np.array(self.log_unit, float)
+
+
+@dataclass(frozen=True, eq=False)
+class PartlyCentred:
+    """Graphs of a model's density in partly centred coordinates.
+
+    Parameters
+    ----------
+    values : dict of TensorVariable to TensorVariable
+        For every value variable of the model, its graph of the new coordinates.
+    log_prior : TensorVariable
+        Terms of the log prior that take the place of those of ``replaced``, in nats: of the noise,
+        and log Jacobians. A scalar.
+    replaced : tuple of TensorVariable
+        Random variables whose own log densities do not belong to the log prior.
+    log_scale, location : tuple of TensorVariable
+        Of each partly centred variable.
+    """
+
+    values: dict[Variable, Variable]
+    log_prior: Variable
+    replaced: tuple[Variable, ...]
+    log_scale: tuple[Variable, ...]
+    location: tuple[Variable, ...]
+
+
+def partly_centred(
+    model: pm.Model,
+    variables: Sequence[LocationScale],
+    values: Mapping[Variable, Variable],
+    amount: Variable,
+    log_unit: Variable,
+) -> PartlyCentred:
+    """Return the graphs of a density in partly centred coordinates.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    variables : sequence of LocationScale
+        Variables to be transformed, parents first.
+    values : mapping of TensorVariable to TensorVariable
+        For every value variable of the model, the input that holds its value, or that of ``z``.
+    amount, log_unit : TensorVariable, shape (n_variables,)
+        See ``Centring``.
+
+    Notes
+    -----
+    The density of an elementwise variable is written as that of its noise, because the difference
+    ``x - location`` loses all digits where the scale is tiny beside the location.
+    """
+    values = dict(values)
+    terms, replaced, log_scales, locations = [pt.constant(0.0)], [], [], []
+    for i, found in enumerate(variables):
+        graphs = model.replace_rvs_by_values([found.location, found.scale, *found.parameters])
+        location, scale, *parameters = clone_replace(graphs, values, rebuild_strict=False)
+        value_var = model.rvs_to_values[found.rv]
+        z, c = values[value_var], amount[i]
+        log_scale = pt.log(scale)
+        ratio = log_scale - log_unit[i]
+        shift = z - c * location
+        value = location + pt.exp((1.0 - c) * ratio) * shift
+        if found.is_walk:
+            value, location = _walk(found, z, pt.exp((1.0 - c) * ratio))
+        values[value_var] = value.astype(value_var.dtype)
+        if found.is_elementwise:
+            noise = shift * pt.exp(-(log_unit[i] + c * ratio))
+            of_noise = pm.logp(found.standard(parameters), noise, warn_rvs=False)
+            terms += [of_noise.sum(), -_summed(log_unit[i] + c * ratio, found)]
+            replaced.append(found.rv)
+        else:
+            terms.append(_summed((1.0 - c) * ratio, found))
+        log_scales.append(log_scale)
+        locations.append(location)
+    return PartlyCentred(
+        values, sum(terms[1:], terms[0]), tuple(replaced), tuple(log_scales), tuple(locations)
+    )
+
+
+def _walk(found: LocationScale, z: Variable, spread: Variable) -> tuple[Variable, Variable]:
+    """Return a random walk whose steps are ``z`` times ``spread``, and the origin of ``z``."""
+    steps = spread * z
+    if not found.anchored:
+        return pt.cumsum(steps), pt.zeros(found.shape)
+    start = z[:1]
+    origin = pt.concatenate([start, pt.zeros(found.size - 1)])
+    return pt.cumsum(pt.concatenate([start, steps[1:]])), origin
+
+
+def _summed(graph: Variable, found: LocationScale) -> Variable:
+    """Return the sum over the elements of a variable of a graph that broadcasts to its shape."""
+    if graph.type.ndim == 0:
+        return found.n_scaled * graph
+    return pt.broadcast_to(graph, found.shape).sum()
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Draws of a partly centred variable, with what they depend on.
+
+    Parameters
+    ----------
+    noise : ndarray, shape (n, size)
+        ``(x - location) / scale`` of every element; of a series, its increments.
+    location, log_scale : ndarray, shape (n, size)
+        Location and log scale of every element.
+    """
+
+    noise: Floats
+    location: Floats
+    log_scale: Floats
+
+
+class Coordinates:
+    """The maps between flat vectors in partly centred coordinates and in those of the model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    variables : sequence of LocationScale
+        Variables to be transformed, parents first.
+    layout : Layout
+        Position of the unconstrained value of every free variable in a flat vector.
+    """
+
+    def __init__(self, model: pm.Model, variables: Sequence[LocationScale], layout: Layout) -> None:
+        self.variables, self._layout = tuple(variables), layout
+        order = {rv.name: i for i, rv in enumerate(model.free_RVs)}
+        self._at = [order[found.rv.name] for found in variables]
+        inputs = [pt.tensor(v.name, dtype="float64", shape=v.shape) for v in layout.variables]
+        amount, log_unit = pt.vectors("amount", "log_unit")
+        values = {
+            value: part.astype(value.dtype)
+            for value, part in zip(model.value_vars, inputs, strict=True)
+        }
+        with quietly():
+            graphs = partly_centred(model, self.variables, values, amount, log_unit)
+        of_variables = [graphs.values[model.rvs_to_values[found.rv]] for found in variables]
+        outputs = [*of_variables, *graphs.location, *graphs.log_scale]
+        self._function = RowFunction(inputs, outputs, [amount, log_unit])
+
+    def _evaluated(self, z: Floats, centring: Centring) -> tuple[list[Floats], ...]:
+        """Return ``x``, location and log scale of every variable, each of shape ``(n, ...)``."""
+        found = self._function(self._layout.split(z), list(centring.arrays()))
+        n = len(self.variables)
+        shaped = [
+            np.broadcast_to(_aligned(value, len(v.shape)), (len(z), *v.shape))
+            for value, v in zip(found, [*self.variables] * 3, strict=True)
+        ]
+        return shaped[:n], shaped[n : 2 * n], shaped[2 * n :]
+
+    def to_model(self, z: Floats, centring: Centring) -> Floats:
+        """Return points in the coordinates of the model, shape ``(n, n_dim)``."""
+        x = z.copy()
+        for at, value in zip(self._at, self._evaluated(z, centring)[0], strict=True):
+            x[:, self._layout.variables[at].positions] = value.reshape(len(z), -1)
+        return x
+
+    def log_jacobian(self, z: Floats, centring: Centring) -> Floats:
+        """Return ``log |dx / dz|`` at every row, shape ``(n,)``, in nats."""
+        total = np.zeros(len(z))
+        log_scales = self._evaluated(z, centring)[2]
+        settings = zip(self.variables, log_scales, centring.amount, centring.log_unit, strict=True)
+        for found, log_scale, c, log_unit in settings:
+            ratio = (log_scale - log_unit).reshape(len(z), -1)
+            total += (1.0 - c) * ratio[:, int(found.anchored) :].sum(axis=1)
+        return total
+
+    def from_model(self, x: Floats, centring: Centring) -> Floats:
+        """Return points in the coordinates of the model in those of a centring."""
+        centred = x.copy()
+        for at, variable in zip(self._at, self.variables, strict=True):
+            if variable.is_walk:
+                positions = self._layout.variables[at].positions
+                centred[:, positions] = np.diff(x[:, positions], axis=1, prepend=0.0)
+        return self.converted(centred, Centring.common(1.0, len(self.variables)), centring)
+
+    def converted(self, z: Floats, old: Centring, new: Centring) -> Floats:
+        """Return points of one centring in the coordinates of another, shape ``(n, n_dim)``."""
+        _, locations, log_scales = self._evaluated(z, old)
+        out = z.copy()
+        for i, at in enumerate(self._at):
+            positions = self._layout.variables[at].positions
+            location, log_scale = (a[i].reshape(len(z), -1) for a in (locations, log_scales))
+            anchored = self.variables[i].anchored
+            was, log_spread = _origin_and_log_spread(location, log_scale, old, i, anchored=anchored)
+            noise = (z[:, positions] - was) * np.exp(-log_spread)
+            origin, log_spread = _origin_and_log_spread(
+                location, log_scale, new, i, anchored=anchored
+            )
+            out[:, positions] = origin + np.exp(log_spread) * noise
+        return out
+
+    def effects(self, z: Floats, centring: Centring) -> list[Effects]:
+        """Return the noise, the location and the scale of every variable at points ``z``."""
+        _, locations, log_scales = self._evaluated(z, centring)
+        found = []
+        for i, at in enumerate(self._at):
+            own = z[:, self._layout.variables[at].positions]
+            location, log_scale = (a[i].reshape(len(z), -1) for a in (locations, log_scales))
+            variable = self.variables[i]
+            origin, log_spread = _origin_and_log_spread(
+                location, log_scale, centring, i, anchored=variable.anchored
+            )
+            noise = (own - origin) * np.exp(-log_spread)
+            found.append(_effects_of(variable, noise, location, log_scale))
+        return found
+
+
+def _aligned(value: Floats, ndim: int) -> Floats:
+    """Return an array of shape ``(n, ...)`` with ``ndim`` dimensions after the first."""
+    missing = ndim - (value.ndim - 1)
+    return value.reshape(len(value), *(1,) * missing, *value.shape[1:])
+
+
+def _origin_and_log_spread(
+    location: Floats, log_scale: Floats, centring: Centring, i: int, *, anchored: bool
+) -> tuple[Floats, Floats]:
+    """Return what ``z`` is the sum of: an origin, and the noise times a spread."""
+    c, log_unit = centring.amount[i], centring.log_unit[i]
+    return location if anchored else c * location, log_unit + c * (log_scale - log_unit)
+
+
+def _effects_of(
+    variable: LocationScale, noise: Floats, location: Floats, log_scale: Floats
+) -> Effects:
+    """Return the effects of a variable; of a series, its increments."""
+    if variable.anchored:
+        return Effects(noise[:, 1:], location[:, 1:], log_scale[:, 1:])
+    if variable.is_autoregressive:
+        return Effects(np.diff(noise, axis=1, prepend=0.0), location, log_scale)
+    return Effects(noise, location, log_scale)

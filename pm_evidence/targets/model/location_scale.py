@@ -1,0 +1,175 @@
+"""The variables of a model whose scale is itself a free variable, such as group effects."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
+from pymc.distributions.transforms import ZeroSumTransform
+from pymc.logprob.transforms import LogTransform
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import (
+    CauchyRV,
+    LaplaceRV,
+    LogisticRV,
+    LogNormalRV,
+    NormalRV,
+    StudentTRV,
+)
+
+__all__ = ["LocationScale", "location_scale_variables"]
+
+# The distribution of location 0 and scale 1, from the other parameters of the distribution.
+_STANDARD: dict[type, Callable[..., Variable]] = {
+    NormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    LogNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    StudentTRV: lambda nu, shape: pm.StudentT.dist(nu=nu, mu=0.0, sigma=1.0, shape=shape),
+    LaplaceRV: lambda shape: pm.Laplace.dist(0.0, 1.0, shape=shape),
+    CauchyRV: lambda shape: pm.Cauchy.dist(0.0, 1.0, shape=shape),
+    LogisticRV: lambda shape: pm.Logistic.dist(0.0, 1.0, shape=shape),
+}
+# Transforms under which the unconstrained value has the location and the scale of the parameters.
+_TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
+
+
+@dataclass(frozen=True, eq=False)
+class LocationScale:
+    """A free variable whose unconstrained value is a location plus a scale times a noise.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+        The variable, of the model.
+    location, scale : TensorVariable
+        Graphs of random variables of the model. They broadcast to the shape of the unconstrained
+        value; of a time series, the location is 0 and the scale is a scalar.
+    shape : tuple of int
+        Shape of the unconstrained value.
+    parameters : tuple of TensorVariable
+        Other parameters of the distribution.
+    transform : Transform, optional
+        The transform from the variable to its unconstrained value.
+    anchored : bool
+        Whether the start of a random walk has another scale than its steps.
+    """
+
+    rv: Variable
+    location: Variable
+    scale: Variable
+    shape: tuple[int, ...] = ()
+    parameters: tuple[Variable, ...] = ()
+    transform: Any = None
+    anchored: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the unconstrained value."""
+        return int(np.prod(self.shape))
+
+    @property
+    def n_scaled(self) -> int:
+        """Number of elements that are counted in units of the scale."""
+        return self.size - int(self.anchored)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether the noise has a distribution of its own, independent for all elements."""
+        return type(self.rv.owner.op) in _STANDARD
+
+    @property
+    def is_walk(self) -> bool:
+        """Whether it is a random walk, which is sampled by its steps."""
+        return type(self.rv.owner.op) is RandomWalkRV
+
+    @property
+    def is_autoregressive(self) -> bool:
+        """Whether it is an autoregressive series, whose elements are correlated."""
+        return type(self.rv.owner.op) is AutoRegressiveRV
+
+    def standard(self, parameters: Sequence[Variable]) -> Variable:
+        """Return the noise, a random variable of location 0 and scale 1.
+
+        Parameters
+        ----------
+        parameters : sequence of TensorVariable
+            ``self.parameters``, or graphs that replace them.
+        """
+        return _STANDARD[type(self.rv.owner.op)](*parameters, shape=self.shape)
+
+
+def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
+    """Return the free variables whose scale depends on other free variables, parents first.
+
+    These are variables of the distributions Normal, StudentT, Laplace, Cauchy, Logistic, LogNormal
+    and ZeroSumNormal, and the series GaussianRandomWalk and AR. Variables with another transform
+    than their usual one are left out, and those whose location or scale depends on a discrete
+    variable.
+    """
+    free = set(model.free_RVs)
+    found = []
+    for rv in model.free_RVs:
+        described = _described(rv, free)
+        if described is None or not _has_usual_transform(model, rv):
+            continue
+        graphs = [described.location, described.scale, *described.parameters]
+        if not _depends(described.scale, free) or _depends_on_discrete(graphs, free):
+            continue
+        transform = model.rvs_to_transforms[rv]
+        value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        shape = tuple(int(n) for n in value.shape.eval())
+        found.append(replace(described, shape=shape, transform=transform))
+    return tuple(found)
+
+
+def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
+    """Return location and scale of a variable; None if it is of another kind."""
+    kind, inputs = type(rv.owner.op), rv.owner.inputs
+    if kind in _STANDARD:
+        *others, location, scale = rv.owner.op.dist_params(rv.owner)
+        return LocationScale(rv, location, scale, parameters=tuple(others))
+    if kind is ZeroSumNormalRV:
+        return _of_series(rv, inputs[2])
+    if kind is AutoRegressiveRV and rv.type.ndim == 1:
+        scale, start = inputs[1], inputs[2]
+        return _of_series(rv, scale) if _shares(start, scale, free) else None
+    if kind is RandomWalkRV and rv.type.ndim == 1:
+        start, innovation = inputs[:2]
+        if type(innovation.owner.op) is NormalRV:
+            scale = innovation.owner.inputs[-1]
+            return _of_series(rv, scale, anchored=not _shares(start, scale, free))
+    return None
+
+
+def _of_series(rv: Any, scale: Any, *, anchored: bool = False) -> LocationScale | None:
+    """Return the description with a scalar scale; None if the scale has several elements."""
+    if not all(scale.type.broadcastable):
+        return None
+    scalar = scale.reshape(()) if scale.type.ndim else scale
+    return LocationScale(rv, pt.constant(0.0), scalar, anchored=anchored)
+
+
+def _has_usual_transform(model: pm.Model, rv: Any) -> bool:
+    transform, usual = model.rvs_to_transforms[rv], _TRANSFORM.get(type(rv.owner.op))
+    return transform is None if usual is None else type(transform) is usual
+
+
+def _shares(graph: Variable, other: Variable, free: set[Variable]) -> bool:
+    """Return whether two graphs depend on a common free variable directly."""
+    parents = free.intersection(ancestors([graph], blockers=free))
+    return not parents.isdisjoint(ancestors([other], blockers=free))
+
+
+def _depends(graph: Variable, free: set[Variable]) -> bool:
+    return any(variable in free for variable in ancestors([graph], blockers=free))
+
+
+def _depends_on_discrete(graphs: Sequence[Variable], free: set[Variable]) -> bool:
+    return any(
+        variable in free and np.dtype(variable.dtype).kind in "iub"
+        for variable in ancestors(list(graphs))
+    )

@@ -1,0 +1,146 @@
+"""A PyMC model as a target whose group effects are sampled in partly centred coordinates."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import pymc as pm
+import pytensor
+from numpy.typing import NDArray
+
+from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.model.coordinates import Centring, Coordinates, Effects, partly_centred
+from pm_evidence.targets.model.location_scale import location_scale_variables
+from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
+from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["ReparameterisedTarget"]
+
+Floats = NDArray[np.float64]
+
+
+class ReparameterisedTarget(PyMCTarget):
+    """The posterior of a PyMC model over a flat vector of partly centred coordinates.
+
+    Variables whose scale is a free variable are centred by an amount from 0 to 1, which is read by
+    the compiled densities as data: `centred_by` gives the target in other coordinates without
+    compiling again. All variables that users see are those of the model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        A model with such variables; see ``location_scale_variables``.
+    compile_kwargs : mapping, optional
+        Passed on to ``pymc.compile``.
+
+    Attributes
+    ----------
+    variables : tuple of LocationScale
+        The variables that are partly centred.
+    centring : Centring
+        How far each of them is centred.
+    coordinates : Coordinates
+        The maps between these coordinates and those of the model.
+
+    Notes
+    -----
+    The evidence is the same number in all coordinates, and so is the likelihood of prior draws.
+    """
+
+    def __init__(self, model: pm.Model, *, compile_kwargs: Mapping[str, Any] | None = None) -> None:
+        self.variables = location_scale_variables(model)
+        super().__init__(model, compile_kwargs=compile_kwargs)
+        self._base: ReparameterisedTarget | None = None
+        self.coordinates = Coordinates(model, self.variables, self.layout)
+        self._non_centred = Centring.common(0.0, len(self.variables))
+        self._set(self._non_centred)
+
+    def _set(self, centring: Centring) -> None:
+        self.centring = centring
+        self._arrays = centring.arrays()
+
+    def centred_by(self, centring: Centring) -> Self:
+        """Return the target in coordinates of another centring; nothing is compiled again."""
+        part = object.__new__(type(self))
+        own = ("density", "differentiable")
+        vars(part).update({k: v for k, v in vars(self).items() if k not in own})
+        part._base = self._base or self
+        part._set(centring)
+        return part
+
+    # a worker rebuilds the target from the model and these settings
+    def settings(self) -> Centring:
+        """Return what distinguishes this target from others of the same model."""
+        return self.centring
+
+    def with_settings(self, settings: Centring) -> Self:
+        """Return the target of the same model with other settings."""
+        return self.centred_by(settings)
+
+    def _prior_sampler(self) -> PriorSampler:
+        return prior_sampler(self.model, self.variables)
+
+    def _prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        drawn = self._prior.draw(n, seed)
+        return self.coordinates.converted(drawn, self._non_centred, self.centring)
+
+    @cached_property
+    def density(self) -> CompiledDensity:
+        """Log prior and log likelihood, without gradients."""
+        if self._base is None:
+            return self._compiled(self._graphs(), None)
+        return self._base.density.reading(self._exchanged())
+
+    @cached_property
+    def differentiable(self) -> CompiledDensity | None:
+        """Log prior and log likelihood with gradients; None if there is no gradient."""
+        if self._base is None:
+            found: CompiledDensity | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
+            return found
+        compiled = self._base.differentiable
+        return None if compiled is None else compiled.reading(self._exchanged())
+
+    def _exchanged(self) -> list[tuple[Floats, Floats]]:
+        assert self._base is not None
+        return list(zip(self._base._arrays, self._arrays, strict=True))
+
+    def _graphs(self) -> DensityGraphs:
+        amount, log_unit = (pytensor.shared(array, borrow=True) for array in self._arrays)
+        return density_graphs(
+            self.model,
+            self.layout,
+            potentials_only=False,
+            left_out=(),
+            coordinates=lambda values: partly_centred(
+                self.model, self.variables, values, amount, log_unit
+            ),
+        )
+
+    # the model's own variables ----------------------------------------------------------------
+
+    def effects(self, z: Floats) -> list[Effects]:
+        """Return the partly centred variables at points ``z``, shape ``(n, n_dim)``."""
+        return self.coordinates.effects(z, self.centring)
+
+    def from_model(self, x: Floats) -> Floats:
+        """Return points in the coordinates of the model in those of this target."""
+        return self.coordinates.from_model(x, self.centring)
+
+    def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
+        """Return posterior draws as points; see ``PyMCTarget``."""
+        return self.from_model(super().rows_of(draws, parameter))
+
+    def posterior(self, draws: Floats) -> dict[str, NDArray[Any]]:
+        """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
+        return super().posterior(self.coordinates.to_model(draws, self.centring))
+
+    def describe(self, x: Floats, limit: int = 6) -> str:
+        """Return a point as text, on the constrained scale, for messages."""
+        return super().describe(self.coordinates.to_model(x[None, :], self.centring)[0], limit)
+
+    def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
+        """Return ``lp``, the log posterior density of the model's values, shape ``(n,)``."""
+        lp = super().sample_stats(draws)["lp"]
+        return {"lp": lp - self.coordinates.log_jacobian(draws, self.centring)}

@@ -1,0 +1,92 @@
+"""Functions of many draws at once, from graphs of a single draw."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
+
+from pm_evidence.targets.model.quiet import quietly
+
+__all__ = ["RowFunction", "vectorised"]
+
+
+def vectorised(
+    inputs: Sequence[Variable], outputs: Sequence[Variable], others: Sequence[Variable] = ()
+) -> Any:
+    """Return one function for all draws, or None for a graph that cannot be vectorised.
+
+    Parameters
+    ----------
+    inputs : sequence of TensorVariable
+        Inputs that get a leading dimension of draws.
+    outputs : sequence of TensorVariable
+        The graphs; those that do not depend on ``inputs`` get no such dimension.
+    others : sequence of TensorVariable
+        Inputs that are the same for all draws.
+    """
+    batched = [pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
+    try:
+        graphs = vectorize_graph(list(outputs), dict(zip(inputs, batched, strict=True)))
+        arguments = [*batched, *others]
+        return pm.compile(arguments, graphs, mode="FAST_COMPILE", on_unused_input="ignore")
+    except (NotImplementedError, ValueError, TypeError):
+        return None
+
+
+class RowFunction:
+    """A function of many draws, which are evaluated together where PyTensor can do so.
+
+    Parameters
+    ----------
+    inputs : sequence of TensorVariable
+        Variables of a single draw.
+    outputs : sequence of TensorVariable
+        Graphs of a single draw.
+    others : sequence of TensorVariable
+        Inputs that are the same for all draws.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], others: Sequence[Variable]
+    ) -> None:
+        self._lock = threading.Lock()  # a function of PyTensor must not be called by two threads
+        self._ndim = [variable.type.ndim for variable in outputs]
+        arguments = [*inputs, *others]
+        with quietly():
+            self._single = pm.compile(
+                arguments, list(outputs), mode="FAST_COMPILE", on_unused_input="ignore"
+            )
+            self._batched = vectorised(inputs, outputs, others)
+
+    def __call__(
+        self, inputs: Sequence[NDArray[Any]], others: Sequence[NDArray[Any]]
+    ) -> list[NDArray[Any]]:
+        """Return every output for every draw, each of shape ``(n, ...)``."""
+        n = len(inputs[0])
+        if not n:
+            return [np.empty((0,) + (1,) * ndim) for ndim in self._ndim]
+        with self._lock, quietly():
+            if self._batched is not None:
+                try:
+                    found = self._batched(*inputs, *others)
+                    return [self._of_rows(v, d, n) for v, d in zip(found, self._ndim, strict=True)]
+                except (ValueError, TypeError, IndexError, NotImplementedError):
+                    pass
+            rows = [self._single(*row, *others) for row in zip(*inputs, strict=True)]
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+
+    @staticmethod
+    def _of_rows(value: NDArray[Any], ndim: int, n: int) -> NDArray[Any]:
+        """Return an output with a leading dimension of draws, also if it is the same for all."""
+        value = np.asarray(value)
+        if value.ndim == ndim:
+            return np.broadcast_to(value, (n, *value.shape))
+        if len(value) == 1:
+            return np.broadcast_to(value, (n, *value.shape[1:]))
+        return value

@@ -1,0 +1,65 @@
+"""How far group effects are centred."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.targets.model.centring import best_centring, divergences
+from pm_evidence.targets.model.coordinates import Effects
+
+N, SIZE = 400, 8
+
+
+def effects(noise_sd, seed=0, scale=1.0):
+    """Draws whose effects are known up to ``noise_sd`` beside their free scale.
+
+    Without data the noise is standard normal, whatever the scale; with precise data the effects
+    themselves are known, so that the noise is nearly the effect over the scale.
+    """
+    rng = np.random.default_rng(seed)
+    log_scale = 0.5 * rng.standard_normal(N)
+    location = rng.standard_normal(N) * 0.1
+    if noise_sd is None:
+        noise = rng.standard_normal((N, SIZE))
+    else:
+        x = rng.standard_normal(SIZE) + noise_sd * rng.standard_normal((N, SIZE))
+        noise = (x - location[:, None]) * np.exp(-log_scale)[:, None]
+    wide = np.ones((1, SIZE))
+    return Effects(
+        noise, scale * location[:, None] * wide, (np.log(scale) + log_scale)[:, None] * wide
+    )
+
+
+def test_effects_without_data_are_not_centred():
+    """Annealing would meet the funnel of the prior."""
+    assert best_centring([effects(None)]).amount == (0.0,)
+
+
+def test_effects_with_precise_data_are_centred():
+    """Each effect would be correlated with its scale, along a curve."""
+    (amount,) = best_centring([effects(0.01)]).amount
+    assert amount > 0.9
+
+
+@pytest.mark.parametrize("noise_sd", [None, 0.01, 0.5])
+def test_units_do_not_matter(noise_sd):
+    """A model would be annealed in other coordinates if its data were in other units."""
+    own, other = (best_centring([effects(noise_sd, scale=s)]) for s in (1.0, 1e6))
+    assert own.amount == other.amount
+    assert other.log_unit[0] == pytest.approx(own.log_unit[0] + np.log(1e6))
+
+
+def test_divergences_are_least_for_normal_draws():
+    """Another amount would be chosen than that in which draws are normal."""
+    rng = np.random.default_rng(1)
+    log_scale = 0.7 * rng.standard_normal((20_000, 1))
+    z = rng.standard_normal((20_000, 1))
+    normal_at = 0.4  # z = exp(0.4 * ratio) * noise is standard normal
+    found = divergences(Effects(np.exp(-normal_at * log_scale) * z, 0 * z, log_scale))
+    assert np.argmin(found[:, 0]) == 8
+
+
+def test_a_constant_location_is_no_predictor():
+    """The fit of a predictor without variation would add noise to the choice, or NaN."""
+    found = effects(0.5)
+    constant = Effects(found.noise, np.full_like(found.location, 3.0), found.log_scale)
+    assert np.isfinite(divergences(constant)).all()

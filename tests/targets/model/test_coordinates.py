@@ -1,0 +1,86 @@
+"""Partly centred coordinates of group effects."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.coordinates import Centring, Coordinates
+from pm_evidence.targets.model.location_scale import location_scale_variables
+
+UNIT = 0.4
+
+
+@pytest.fixture(scope="module")
+def coordinates():
+    """Nested effects, a walk with its own start, and a log scale; 1 + 1 + 2 + 3 + 4 values."""
+    with pm.Model() as model:
+        t, m = pm.HalfNormal("t"), pm.Normal("m", 0, 1)
+        region = pm.Normal("region", m, t, shape=2)
+        pm.LogNormal("county", region[[0, 0, 1]], 2 * t)
+        pm.GaussianRandomWalk("walk", sigma=t, init_dist=pm.Normal.dist(0, 5), steps=3)
+    shapes = [(), (), (2,), (3,), (4,)]
+    layout = Layout.of(shapes, [rv.name for rv in model.free_RVs])
+    return Coordinates(model, location_scale_variables(model), layout)
+
+
+def rows(n=6):
+    return np.random.default_rng(3).normal(size=(n, 11))
+
+
+def of(amount):
+    return Centring((amount,) * 3, (np.log(UNIT),) * 3)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
+def test_values_are_those_of_the_formula(coordinates, amount):
+    """Draws of users, and all that is computed from them, would be those of another model."""
+    z = rows()
+    x = coordinates.to_model(z, of(amount))
+    t, m = np.exp(z[:, :1]), z[:, 1:2]
+    region = m + (t / UNIT) ** (1 - amount) * (z[:, 2:4] - amount * m)
+    mean = region[:, [0, 0, 1]]
+    county = mean + (2 * t / UNIT) ** (1 - amount) * (z[:, 4:7] - amount * mean)
+    steps = (t / UNIT) ** (1 - amount) * z[:, 8:]
+    walk = np.cumsum(np.concatenate([z[:, 7:8], steps], axis=1), axis=1)
+    expected = np.concatenate([z[:, :2], region, county, walk], axis=1)
+    assert np.allclose(x, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
+def test_there_and_back(coordinates, amount):
+    """Reverse paths would start at other points than the draws that the user gave."""
+    x = rows()
+    z = coordinates.from_model(x, of(amount))
+    assert np.allclose(coordinates.to_model(z, of(amount)), x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
+def test_log_jacobian(coordinates, amount):
+    """The stored log posterior of draws would not be that of the model."""
+    z, step = rows(1), 1e-6
+    steps = step * np.eye(11)
+    plus, minus = (coordinates.to_model(z + s, of(amount)) for s in (steps, -steps))
+    _, log_determinant = np.linalg.slogdet((plus - minus) / (2 * step))
+    assert coordinates.log_jacobian(z, of(amount)) == pytest.approx(log_determinant, abs=1e-7)
+
+
+def test_conversion_keeps_digits_where_the_scale_is_tiny(coordinates):
+    """Effects of a tiny scale beside a large mean would lose their digits on the way."""
+    z = rows()
+    z[:, 0], z[:, 1] = -36.0, 1e3
+    there = coordinates.converted(z, of(0.0), of(0.5))
+    back = coordinates.converted(there, of(0.5), of(0.0))
+    assert np.allclose(back[:, 2:4], z[:, 2:4], rtol=1e-5)
+    assert np.allclose(back[:, :2], z[:, :2])
+
+
+def test_effects(coordinates):
+    """The pilot would choose coordinates from other noises than those of the draws."""
+    z = rows()
+    region, county, walk = coordinates.effects(z, Centring.common(0.0, 3))
+    assert np.allclose(region.noise, z[:, 2:4])
+    assert np.allclose(county.noise, z[:, 4:7])
+    assert np.allclose(walk.noise, z[:, 8:])
+    assert np.allclose(county.log_scale, np.log(2) + z[:, :1])
+    assert np.allclose(region.location, z[:, 1:2])
