@@ -31,7 +31,7 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
-from pm_evidence.runs.defaults import adds_data_points, default_method, with_path
+from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
 from pm_evidence.runs.references import check_reference_argument, is_prior, with_reference
 from pm_evidence.runs.reparameterise import anneal_moved
@@ -39,7 +39,6 @@ from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.starts import starts_from
 from pm_evidence.samplers.planning import Schedule
-from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.model.cache import target_of
 
@@ -60,7 +59,7 @@ def sample_evidence(
     reference: Any = "prior",
     path: str | Path = "auto",
     potentials: str = "likelihood",
-    reparameterise: bool = False,
+    reparameterise: bool = True,
     cores: int | None = None,
     executor: Executor | None = None,
     target_mcse: float | None = TARGET_MCSE,
@@ -95,7 +94,8 @@ def sample_evidence(
         tempering (500 on each of 32 ladders), 8,000 for simulated tempering. With islands each
         makes at least two chains (20 draws for the default of ``pe.SMC``), and each ladder at least
         two draws. Very long runs of tempering record one iteration of several, so that the
-        posterior has fewer draws.
+        posterior has fewer draws. The defaults are divided by up to 10 for models with more than
+        10,000 numbers of data and constants, because each evaluation takes long.
     schedule : str, schedule or array_like
         ``"adaptive"``; ``"linear"``, ``"sm08"``, ``"gms13"`` or ``"varopt"`` with the ``n_stages``
         of the sampler; a schedule with its own options, such as ``pe.VarOpt(largest_step=0.01)``;
@@ -129,8 +129,8 @@ def sample_evidence(
         Whether variables of a model whose scale is a free variable, such as group effects, are
         sampled in the coordinates that a pilot finds best: centred, non-centred or between. Log
         evidence and posterior draws are those of the model as it is written. The model keeps its
-        coordinates if ``kernel`` is an object, if data points are added one by one, and if a
-        likelihood is estimated.
+        coordinates if ``kernel`` is an object, if ``reference`` is not the prior, if data points
+        are added one by one, and if a likelihood is estimated.
     cores : int, optional
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
@@ -209,15 +209,20 @@ def sample_evidence(
         with display.compiling():
             main, prior = _targets(given, potentials, for_compiler, reparameterise=moved)
             main, path = with_path(main, chosen.annealer, path)
+        run = run if draws else _with_default_draws(run, chosen, main)
         _check_size(main, n_draws, options)
-        starts = starts_from(main, chosen.annealer.reverse_start)
-        main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
-        main, record, evidence = _annealed(run, main, moves, reference, display, starts, path)
+        main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             record, evidence = _over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
+
+
+def _with_default_draws(run: Run, chosen: Sampler, main: Target) -> Run:
+    """Return a run with the number of draws that it begins with if the user gives none."""
+    n_draws = int(chosen.default_draws * effort_of(main))
+    return replace(run, size=chosen.annealer.size(n_draws))
 
 
 def _check_size(target: Target, n_draws: int, options: dict[str, Any]) -> None:
@@ -232,14 +237,16 @@ def _check_choices(reference: Any, potentials: str) -> None:
 
 def _annealed(
     run: Run,
-    main: Target,
-    moves: str | Kernel,
+    main: Any,
+    kernel: str | Kernel,
+    chosen: Sampler,
     reference: Any,
     display: Display,
-    starts: ReverseStarts | None,
     path: str | Path,
-) -> tuple[Target, RunRecord, list[LogEvidence]]:
+) -> tuple[Any, RunRecord, list[LogEvidence]]:
     """Return the target in the coordinates of the draws, the record and its estimates."""
+    starts = starts_from(main, run.sampler.reverse_start)
+    main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
     if is_prior(reference):
         return anneal_moved(run, main, moves, display, starts, path)
     referenced = with_reference(run, main, reference, moves, display)

@@ -319,6 +319,9 @@ class AnnealingSetup:
     n_evaluations : int
         Density (or gradient) evaluations that the setup itself cost, such as those of the fit of a
         reference.
+    effort : float
+        Share of the usual number of draws, and of the usual search for modes, that a run begins
+        with, from 0 to 1; less than 1 where an evaluation is expensive.
     facts : mapping
         Facts about the target that estimators read from the record: ``estimated_likelihood`` is
         true if the likelihood is estimated.
@@ -334,6 +337,7 @@ class AnnealingSetup:
     even_share: float = 0.1
     most_draws: int | None = None
     n_evaluations: int = 0
+    effort: float = 1.0
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

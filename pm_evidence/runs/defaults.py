@@ -3,6 +3,8 @@
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from pm_evidence.core.checks import check_choice, check_kind, described, missing_members
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.native import is_native
@@ -22,11 +24,20 @@ from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["adds_data_points", "along", "annealing_setup", "default_method", "with_path"]
+__all__ = [
+    "adds_data_points",
+    "along",
+    "annealing_setup",
+    "default_method",
+    "effort_of",
+    "with_path",
+]
 
 # The pilot needs enough particles per dimension to estimate a covariance. Largest number of their
 # coordinates: in very many dimensions, standard deviations have to be enough.
 _PILOT_PARTICLES_PER_DIMENSION, _MOST_COORDINATES = 10, 1_600_000
+# A density that reads at most so many numbers is cheap; least effort where it reads many more.
+_CHEAP, _LEAST_EFFORT = 10_000, 0.1
 _NOISY_PILOT, _NOISY_PATHS = 200, 16
 
 
@@ -66,7 +77,8 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
 @annealing_setup.register
 def _(target: PyMCTarget, kernel: str | Kernel) -> AnnealingSetup:
     path, chosen = GeometricPath(target), choose_kernel(target, kernel)
-    return AnnealingSetup(path, chosen, n_pilot=_n_pilot(target.n_dim))
+    n_pilot = _n_pilot(target.n_dim)
+    return AnnealingSetup(path, chosen, n_pilot=n_pilot, effort=effort_of(target))
 
 
 @annealing_setup.register
@@ -74,7 +86,8 @@ def _(target: ReferencedTarget, kernel: str | Kernel) -> AnnealingSetup:
     return AnnealingSetup(
         ReferencedPath(target),
         choose_kernel(target, kernel),
-        n_pilot=_PILOT_PARTICLES_PER_DIMENSION * target.n_dim,
+        n_pilot=_n_pilot(target.n_dim),
+        effort=effort_of(target.model),
         n_evaluations=target.n_evaluations,
         facts=target.facts,
     )
@@ -108,6 +121,18 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
         n_paths=_NOISY_PATHS,
         facts={"estimated_likelihood": True},
     )
+
+
+def effort_of(target: Any) -> float:
+    """Return the share of the usual effort that a run begins with: little for long data.
+
+    Rounds add draws until the error is small enough, so that this changes the cost and not the
+    error. A model that is evaluated in microseconds begins with more draws than the error needs,
+    because they find more modes.
+    """
+    if not isinstance(target, PyMCTarget):
+        return 1.0
+    return float(np.clip(_CHEAP / max(target.n_numbers, 1), _LEAST_EFFORT, 1.0))
 
 
 def _n_pilot(n_dim: int) -> int:

@@ -91,7 +91,7 @@ class Run:
         context = RunContext(setup, *plans, self.size, self.seed, starts, self.shown_on(display))
         context = self.sampler.prepared(context)
         planned = time.perf_counter()
-        bridging = Bridging(setup.path, self.seed)
+        bridging = Bridging(setup.path, self.seed, setup.effort)
         record = self._empty(context)
         draws, number, done = self.sampler.first_round(self.size), 1, 0
         display.round(number, self.limits.target_mcse, None)

@@ -79,10 +79,13 @@ class Bridging:
         What was annealed.
     seed : int
         Seed of all streams.
+    effort : float
+        Share of the usual least budget of the survey.
     """
 
     path: Path
     seed: int
+    effort: float = 1.0
     found: Survey | None = None
     n_evaluations: int = 0
 
@@ -165,7 +168,7 @@ class Bridging:
             self.found = Survey()
             if posterior.has_gradient:
                 spent = sum(block.n_evaluations for block in blocks)
-                budget = max(int(_SHARE_OF_COST * spent), _LEAST_BUDGET)
+                budget = int(max(_SHARE_OF_COST * spent, self.effort * _LEAST_BUDGET))
                 everyone = np.concatenate(draws)
                 visited = [block.visited for block in blocks if block.visited is not None]
                 rng = generator(self.seed, Phase.SURVEY, 0)

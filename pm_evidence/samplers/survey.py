@@ -51,9 +51,6 @@ _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components whose log mass is this many nats below the largest are left out, as are those beyond
 # this number.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
-# A peak is only a part of the population if the geometric mean of its standard deviations is
-# smaller than that of the population by a factor of exp(0.2).
-_NARROWER = 0.2
 # Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
 # numbers of ridges, and of steps along each.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
@@ -135,8 +132,6 @@ def survey(
     peaks = scout.components()
     ridges = [scout.ridge(direction, reach) for direction, reach in endless]
     found = [*peaks, *(local for ridge in ridges for local in ridge)]
-    if len(found) == 1 and _is_known(found[0], shape, log_evidence):
-        found = []
     log_mass = np.array([local.log_mass for local in found])
     return Survey(
         [local.fit for local in found],
@@ -277,15 +272,6 @@ class _Scout:
                 break
             x = there.x[0] + step
         return found
-
-
-def _is_known(local: Local, shape: Shape, log_evidence: float) -> bool:
-    """Return whether a peak is the population's own, whose draws give its shape more precisely.
-
-    A separate spike is narrower than the population, or has more mass.
-    """
-    narrower = shape.log_volume - local.fit.shape.log_volume
-    return narrower < _NARROWER * local.fit.shape.mean.size and local.log_mass < log_evidence + 1.0
 
 
 def _grows(ridge: list[Local], log_evidence: float) -> bool:

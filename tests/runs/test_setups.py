@@ -10,7 +10,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.anneal import anneal, warn_of
-from pm_evidence.runs.defaults import annealing_setup, default_method
+from pm_evidence.runs.defaults import annealing_setup, default_method, effort_of
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
 from pm_evidence.runs.limits import ONE_ROUND, Limits
 from pm_evidence.runs.rounds import Run
@@ -37,6 +37,36 @@ def test_setups_of_models_and_lattices(model):
     assert lattice.starts(3, np.random.default_rng(1)).shape == (3, 4, 4)
     straight = annealing_setup(pe.Ising(4, 0.4, field=0.1), "auto")
     assert type(straight.path) is LatticePath
+
+
+def regression(n):
+    """A regression with ``n`` rows of two predictors; its evidence is exact."""
+    rng = np.random.default_rng(3)
+    design = rng.normal(size=(n, 2))
+    y = design @ [0.5, -1.0] + rng.normal(size=n)
+    with pm.Model() as model:
+        slopes = pm.Normal("slopes", 0, 1, shape=2)
+        pm.Normal("y", pm.math.dot(design, slopes), 1.0, observed=y)
+    covariance = np.linalg.inv(np.eye(2) + design.T @ design)
+    explained = y @ design @ covariance @ design.T @ y
+    determinant = np.linalg.slogdet(covariance)[1]
+    return model, 0.5 * (determinant + explained - y @ y - n * np.log(2.0 * np.pi))
+
+
+@pytest.mark.parametrize(("rows", "effort"), [(100, 1.0), (10_000, 1 / 3), (100_000, 0.1)])
+def test_long_data_take_less_effort(rows, effort):
+    """The design has two numbers in each row, and the response one."""
+    assert effort_of(target_of(regression(rows)[0])) == pytest.approx(effort, rel=0.01)
+
+
+def test_less_effort_gives_the_evidence_too():
+    """Rounds add draws, so that only the cost depends on where a run begins."""
+    model, exact = regression(60_000)
+    dt = pe.sample_evidence(model, random_seed=1, progressbar=False)
+    found = pe.log_evidence(dt)
+    assert dt.posterior.sizes["chain"] * dt.posterior.sizes["draw"] == 320
+    assert found.status == "ok" and found.mcse <= 0.02
+    assert abs(found.value - exact) < 4.0 * found.mcse
 
 
 def test_what_has_no_setup():

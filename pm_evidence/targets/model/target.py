@@ -15,7 +15,10 @@ from pymc.backends.arviz import (
     find_observations,
 )
 from pymc.logprob.transforms import CircularTransform
-from pytensor.graph.basic import Variable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
@@ -125,6 +128,20 @@ class PyMCTarget:
         self.lower = np.concatenate([np.empty(0), *lower])
         self.upper = np.concatenate([np.empty(0), *upper])
         self.period = np.array(period, dtype=float)
+
+    @cached_property
+    def n_numbers(self) -> int:
+        """Number of data and constants that an evaluation of the density reads."""
+        model = self.model
+        values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+        read = list(ancestors([*model.observed_RVs, *model.potentials, *values]))
+        sizes = [np.size(v.data) for v in read if isinstance(v, Constant)]
+        sizes += [
+            v.get_value(borrow=True).size
+            for v in read
+            if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
+        ]
+        return int(sum(sizes))
 
     # densities ------------------------------------------------------------------------------
 

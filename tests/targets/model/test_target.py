@@ -19,6 +19,15 @@ def seed(n=1):
     return np.random.SeedSequence(n)
 
 
+def test_how_many_numbers_an_evaluation_reads():
+    """Data and constants count, in whatever form they are given."""
+    with pm.Model() as model:
+        design = pm.Data("design", np.ones((7, 3)))
+        slopes = pm.Normal("slopes", 0, 1, shape=3)
+        pm.Normal("y", pm.math.dot(design, slopes), 1.0, observed=np.zeros(7))
+    assert 28 <= PyMCTarget(model).n_numbers < 40
+
+
 # --- coordinates ---
 
 
