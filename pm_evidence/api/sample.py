@@ -33,7 +33,7 @@ from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
-from pm_evidence.runs.references import check_reference_argument, is_prior, with_reference
+from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
@@ -111,6 +111,7 @@ def sample_evidence(
         model and data, to which such a mixture is fitted; or a density of the unconstrained values
         of the continuous variables, such as ``pe.references.Normal(mean, covariance)``, or any
         object with ``draw(n, rng)`` and ``log_density(x)``. Weights are exact however bad it is.
+        A tenth of every reference is the prior, so that they are bounded where the prior reaches.
         Discrete variables keep their prior, circular ones are uniform. Every such run is checked by
         a small annealing from the prior, whose evaluations are counted.
     path : str or path
@@ -129,8 +130,8 @@ def sample_evidence(
         Whether variables of a model whose scale is a free variable, such as group effects, are
         sampled in the coordinates that a pilot finds best: centred, non-centred or between. Log
         evidence and posterior draws are those of the model as it is written. The model keeps its
-        coordinates if ``kernel`` is an object, if ``reference`` is not the prior, if data points
-        are added one by one, and if a likelihood is estimated.
+        coordinates if ``kernel`` or ``reference`` is an object of one's own, if data points are
+        added one by one, and if a likelihood is estimated.
     cores : int, optional
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
@@ -194,7 +195,7 @@ def sample_evidence(
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
     _check_choices(reference, potentials)
-    moved = _is_moved(reparameterise, kernel, chosen, path) and is_prior(reference)
+    moved = _is_moved(reparameterise, kernel, chosen, path) and not in_own_coordinates(reference)
     run = Run(
         sampler=chosen.annealer,
         name=chosen.name,
@@ -247,10 +248,7 @@ def _annealed(
     """Return the target in the coordinates of the draws, the record and its estimates."""
     starts = starts_from(main, run.sampler.reverse_start)
     main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
-    if is_prior(reference):
-        return anneal_moved(run, main, moves, display, starts, path)
-    referenced = with_reference(run, main, reference, moves, display)
-    return main, *anneal(run, referenced, moves, display, starts, path)
+    return anneal_moved(run, main, moves, display, starts, path, reference)
 
 
 def _over_prior(

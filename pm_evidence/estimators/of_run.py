@@ -21,6 +21,7 @@ from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
+    beside_bridge,
     of_noise,
     short_of_trial,
     unbounded,
@@ -85,6 +86,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         found = of_tempering(record)
     elif record.of_islands:
         found = of_islands(record.of(Role.FORWARD), info.get("moment_distance"))
+        if info.get("reference"):
+            found = beside_bridge(found)
         if info.get("estimated_likelihood"):
             found += integrated(record)
     elif not record.of(Role.REVERSE):

@@ -77,6 +77,27 @@ def with_stage(estimate: LogEvidence, blocks: Sequence[BlockRecord]) -> LogEvide
     return replace(estimate, message=message)
 
 
+def beside_bridge(found: Sequence[LogEvidence]) -> list[LogEvidence]:
+    """Return the estimates of islands from a reference: ``smc`` is not ok if the bridge is not.
+
+    The weights of islands that start from the prior are bounded by the likelihood. From another
+    reference they may have a heavy tail, which the spread of a few islands does not show.
+    """
+    bridged = [estimate for estimate in found if estimate.estimator == "bridge"]
+    if not bridged or bridged[0].status == Status.OK:
+        return list(found)
+    message = (
+        "annealing from a reference may have weights with a heavy tail, and the bridge, which "
+        f"would confirm it, has the status {bridged[0].status}: {bridged[0].message}"
+    )
+    return [
+        replace(estimate, status=bridged[0].status, message=message)
+        if estimate.estimator == "smc" and estimate.status == Status.OK
+        else estimate
+        for estimate in found
+    ]
+
+
 def short_of_trial(
     estimate: LogEvidence, log_z: float, mcse: float, reference: str = "base rates"
 ) -> LogEvidence:

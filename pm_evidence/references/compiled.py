@@ -39,6 +39,7 @@ def annealed_from(
     factors: Sequence[CompiledDensity],
     n_dim: int,
     log_mass: float,
+    prior_share: float = 0.0,
 ) -> CompiledDensity:
     """Return ``(log reference, log target - log reference)`` as a compiled density.
 
@@ -55,8 +56,10 @@ def annealed_from(
         Number of coordinates of a point.
     log_mass : float
         Log of the mass of the prior of ``model``, in nats, which is taken off the log target.
+    prior_share : float
+        Share of the prior in the reference, from 0 to 1.
     """
-    packed = packed.shifted(log_mass)
+    packed = packed.beside_prior(log_mass, prior_share)
     words = [
         model.address,
         model.data.ctypes.data,
@@ -187,6 +190,18 @@ def _of_factors(words, x):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
+def _beside_prior(log_reference, log_prior, share):
+    """Return the log density of the reference with a share of the prior, and its part in that."""
+    if share == 0.0 or log_prior == -np.inf:
+        return log_reference + log1p(-share), 0.0
+    first, second = log_reference + log1p(-share), log_prior + log(share)
+    if first == -np.inf:
+        return second, 1.0
+    together = max(first, second) + log1p(exp(-abs(first - second)))
+    return together, exp(second - together)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _evaluate(words, x, out, gradient):
     data = nb.carray(view_address(words[1]), (words[2],), nb.int64)
     status = call_density(words[0], x, out, gradient, data)
@@ -198,15 +213,17 @@ def _evaluate(words, x, out, gradient):
     slope, of_part = np.empty(positions.size), np.empty(positions.size)
     log_reference = _mixture(numbers, x, positions, with_gradient, slope, of_part)
     log_reference += _of_factors(words, x)
+    log_reference, of_prior = _beside_prior(log_reference, out[0] - numbers[2], numbers[3])
     out[1] = out[0] + out[1] - numbers[2] - log_reference
     out[0] = log_reference
     if with_gradient:
         for j in range(x.size):
-            gradient[1, j] += gradient[0, j]
-            gradient[0, j] = 0.0
+            both = gradient[0, j] + gradient[1, j]
+            gradient[0, j] = of_prior * gradient[0, j] if of_prior > 0.0 else 0.0
+            gradient[1, j] = both - gradient[0, j]
         for j in range(positions.size):
-            gradient[0, positions[j]] = slope[j]
-            gradient[1, positions[j]] -= slope[j]
+            gradient[0, positions[j]] += (1.0 - of_prior) * slope[j]
+            gradient[1, positions[j]] -= (1.0 - of_prior) * slope[j]
     return status
 
 

@@ -17,9 +17,9 @@ __all__ = ["N_OF_COMPONENT", "N_OF_MIXTURE", "Packed", "packed"]
 Floats = NDArray[np.float64]
 
 # Numbers before the components (their count, a constant that is added to the log density, the log
-# of the mass that is taken off the target), and before the arrays of a component (its constant, its
-# degrees of freedom, and whether its factor is dense).
-N_OF_MIXTURE, N_OF_COMPONENT = 3, 3
+# of the mass that is taken off the target, the share of the prior), and before the arrays of a
+# component (its constant, its degrees of freedom, and whether its factor is dense).
+N_OF_MIXTURE, N_OF_COMPONENT = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Packed:
     Parameters
     ----------
     numbers : ndarray of float64
-        Three numbers of the mixture: the number of components, a constant that is added to its log
-        density, and the log mass of the prior. Then for each component: its log density at the
-        location with its log weight, in nats, its degrees of freedom, 1 if its factor is dense and
-        else 0, and arrays: location, centre and scale of the stretched coordinates, shape ``(d,)``
-        each (scales are 0 where a coordinate is not stretched), and the lower factor, shape
-        ``(d, d)``, or the scales, shape ``(d,)``.
+        Four numbers of the mixture: the number of components, a constant that is added to its log
+        density, the log mass of the prior, and its share. Then for each component: its log density
+        at the location with its log weight, in nats, its degrees of freedom, 1 if its factor is
+        dense and else 0, and arrays: location, centre and scale of the stretched coordinates, shape
+        ``(d,)`` each (scales are 0 where a coordinate is not stretched), and the lower factor,
+        shape ``(d, d)``, or the scales, shape ``(d,)``.
     positions : ndarray of int64, shape (d,)
         Positions of the coordinates in a point.
     """
@@ -42,10 +42,10 @@ class Packed:
     numbers: Floats
     positions: NDArray[np.int64]
 
-    def shifted(self, log_mass: float) -> "Packed":
-        """Return it with the log mass of the prior."""
+    def beside_prior(self, log_mass: float, share: float) -> "Packed":
+        """Return it with the log mass of the prior, and the share of the prior in the reference."""
         numbers = self.numbers.copy()
-        numbers[2] = log_mass
+        numbers[2:4] = log_mass, share
         return replace(self, numbers=numbers)
 
 
@@ -64,7 +64,7 @@ def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) ->
     constant = -n_circular * log(2.0 * pi)
     if reference is None:
         empty = np.array([], np.int64)
-        return Packed(np.array([0.0, constant, 0.0]), empty)
+        return Packed(np.array([0.0, constant, 0.0, 0.0]), empty)
     fit = reference.fitted if isinstance(reference, Normal | StudentT | Mixture) else reference
     if isinstance(fit, StudentMixture):
         parts, weights = fit.components, fit.log_weight
@@ -72,7 +72,7 @@ def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) ->
         parts, weights = (fit,), np.zeros(1)
     if not all(isinstance(part, StudentFit | StretchedFit) for part in parts):
         return None
-    rows = [np.array([len(parts), constant, 0.0])]
+    rows = [np.array([len(parts), constant, 0.0, 0.0])]
     for part, log_weight in zip(parts, weights, strict=True):
         rows += _component(part, float(log_weight))
     return Packed(np.concatenate(rows), np.ascontiguousarray(positions, np.int64))

@@ -19,6 +19,9 @@ __all__ = ["ReferencedTarget", "coordinates_of"]
 
 Floats = NDArray[np.float64]
 
+# Share of the prior in every reference.
+_PRIOR_SHARE = 0.1
+
 
 def coordinates_of(model: Any) -> NDArray[np.int64]:
     """Return the positions of the coordinates that a reference is a density of.
@@ -33,7 +36,9 @@ class ReferencedTarget:
     """A model whose two log densities are ``log q`` and ``log prior + log likelihood - log q``.
 
     The reference ``q`` is that of the continuous coordinates; circular ones are uniform on the
-    circle, and discrete ones have their prior, which must not depend on the continuous ones.
+    circle, and discrete ones have their prior, which must not depend on the continuous ones. A
+    tenth of ``q`` is the prior of the model. Without it, importance weights may be unbounded where
+    the prior reaches and the fitted density hardly does, such as in the neck of a funnel.
 
     Parameters
     ----------
@@ -122,7 +127,8 @@ class ReferencedTarget:
             arrays = packed(None, self.positions, int(np.count_nonzero(self.period)))
             factors.append(density_in_python(self.reference, self.positions, self.n_dim))
         assert arrays is not None
-        return annealed_from(model, arrays, factors, self.n_dim, self.model.log_order_mass)
+        log_mass = self.model.log_order_mass
+        return annealed_from(model, arrays, factors, self.n_dim, log_mass, _PRIOR_SHARE)
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with both log densities."""
@@ -149,6 +155,8 @@ class ReferencedTarget:
         x[:, circular] = self.period[circular] * (rng.uniform(size=(n, circular.size)) - 0.5)
         if self.discrete.size:
             x[:, self.discrete] = self.model.prior_points(n, of_prior)[:, self.discrete]
+        whole = rng.uniform(size=n) < _PRIOR_SHARE
+        x[whole] = self._prior_draws(int(whole.sum()), of_prior)
         log_density = self.evaluate(x).log_density
         infinite = np.flatnonzero((log_density == np.inf).any(axis=1))
         if infinite.size:
@@ -161,6 +169,14 @@ class ReferencedTarget:
         log_density[failed, 1] = -np.inf
         log_density[np.isnan(log_density[:, 0]), 0] = -np.inf
         return Particles(x, log_density)
+
+    def _prior_draws(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        """Return ``n`` draws from the prior, inside of ordered transforms."""
+        found = np.empty((0, self.n_dim))
+        while len(found) < n:
+            x = self.model.prior_points(n, seed.spawn(1)[0])
+            found = np.concatenate([found, x[np.isfinite(x).all(axis=1)]])
+        return found[:n]
 
     def wrap(self, x: Floats) -> Floats:
         """Return ``x`` with circular coordinates brought back to one period."""

@@ -23,7 +23,7 @@ from pm_evidence.samplers.laplace import fit_laplace
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["check_reference_argument", "is_prior", "with_reference"]
+__all__ = ["check_reference_argument", "in_own_coordinates", "with_reference"]
 
 Floats = NDArray[np.float64]
 
@@ -55,9 +55,9 @@ def check_reference_argument(reference: Any) -> None:
         )
 
 
-def is_prior(reference: Any) -> bool:
-    """Return whether the user asks for the prior."""
-    return isinstance(reference, str) and reference == _PRIOR
+def in_own_coordinates(reference: Any) -> bool:
+    """Return whether a reference is a density of the model's own coordinates: a user's object."""
+    return not isinstance(reference, str) and not hasattr(reference, "children")
 
 
 def with_reference(
@@ -93,7 +93,7 @@ def with_reference(
     EvidenceWarning
         If the small annealing from the prior that checks a reference does not reach the posterior.
     """
-    if is_prior(reference):
+    if isinstance(reference, str) and reference == _PRIOR:
         return target
     if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
         raise ValueError(

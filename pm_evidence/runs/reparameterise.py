@@ -11,6 +11,7 @@ from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.anneal import anneal
 from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.references import with_reference
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.reverse_starts import ReverseStarts
@@ -61,8 +62,11 @@ def anneal_moved(
     display: Display,
     starts: ReverseStarts | None,
     path: str | Path,
+    reference: Any = "prior",
 ) -> tuple[Any, RunRecord, list[LogEvidence]]:
-    """Anneal a target in the coordinates that a pilot finds best; see ``anneal``.
+    """Anneal a target from a reference, in the coordinates that a pilot finds best.
+
+    The arguments are those of ``anneal`` and of ``with_reference``.
 
     Returns
     -------
@@ -75,7 +79,9 @@ def anneal_moved(
     """
     target, starts, choice = with_coordinates(run, target, kernel, display, starts)
     limits = replace(run.limits, max_time=max(run.limits.max_time - choice.seconds, 0.0))
-    record, evidence = anneal(replace(run, limits=limits), target, kernel, display, starts, path)
+    run = replace(run, limits=limits)
+    annealed = with_reference(run, target, reference, kernel, display)
+    record, evidence = anneal(run, annealed, kernel, display, starts, path)
     return target, choice.added_to(record), evidence
 
 

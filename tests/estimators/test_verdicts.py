@@ -10,6 +10,7 @@ from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
     agreeing,
     apart,
+    beside_bridge,
     of_noise,
     of_uncovered,
     short_of,
@@ -22,6 +23,16 @@ from pm_evidence.estimators.verdicts import (
 
 def estimate(value, mcse=0.3, status="ok", name="smc"):
     return LogEvidence(value, mcse, name, status)
+
+
+def test_islands_from_a_reference_need_a_bridge():
+    """Weights with a heavy tail look precise as long as none of the large ones occurred."""
+    smc, bridge = estimate(-1.0, 0.02), estimate(-0.9, 0.1, "inconsistent", "bridge")
+    found = beside_bridge([smc, bridge])
+    assert [e.status for e in found] == ["inconsistent", "inconsistent"]
+    assert "heavy tail" in found[0].message
+    good = [smc, replace(bridge, status="ok")]
+    assert beside_bridge(good) == good and beside_bridge([smc]) == [smc]
 
 
 @pytest.mark.parametrize(("distance", "excluded"), [(2.49, False), (2.51, True)])

@@ -34,11 +34,13 @@ def test_kernels_leave_it_invariant_with_an_object_of_the_users_own():
 
 
 def test_densities_between():
-    """Weights at the stages would be those of another path."""
+    """Weights at the stages would be those of another path. A tenth of it begins at the prior."""
     path = path_of(WIDE)
     state = path.draw(50, np.random.SeedSequence(1))
     posterior = path.posterior().log_density(state.x)
-    expected = 0.5 * (posterior - WIDE.log_density(state.x))
+    prior = path.target.model.evaluate(state.x).log_density[:, 0]
+    reference = np.logaddexp(np.log(0.9) + WIDE.log_density(state.x), np.log(0.1) + prior)
+    expected = 0.5 * (posterior - reference)
     np.testing.assert_allclose(path.log_ratio(state, 0.25, 0.75), expected, rtol=1e-9)
 
 

@@ -47,6 +47,24 @@ def test_columns_and_gradients(model, name):
     check_columns(compiled, model, reference, points(model))
 
 
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_a_share_of_the_prior(model, share):
+    """Without it weights are unbounded where the reference hardly reaches."""
+    reference, x = references(model.n_dim)["mixture"], points(model)
+    arrays = packed(reference, np.arange(model.n_dim))
+    compiled = annealed_from(model.differentiable, arrays, [], model.n_dim, -0.5, share)
+    prior = model.evaluate(x).log_density[:, 0] + 0.5
+    expected = np.logaddexp(np.log1p(-share) + reference.log_density(x), np.log(share) + prior)
+    np.testing.assert_allclose(compiled.values(x)[:, 0], expected, rtol=1e-10)
+    target = model.evaluate(x).log_density.sum(axis=1) + 0.5
+    log_density, gradient = compiled.evaluate(x)
+    np.testing.assert_allclose(log_density.sum(axis=1), target, rtol=1e-10)
+    for j in range(x.shape[1]):
+        step = STEP * np.eye(x.shape[1])[j]
+        change = (compiled.values(x + step) - compiled.values(x - step)) / (2.0 * STEP)
+        np.testing.assert_allclose(gradient[:, :, j], change, rtol=1e-4, atol=1e-5)
+
+
 def test_planted_errors_are_found(model):
     """The checks would not find a reference that is not subtracted, or a gradient of wrong sign."""
     reference, x = references(model.n_dim)["mixture"], points(model)

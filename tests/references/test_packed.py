@@ -34,4 +34,5 @@ def test_no_reference_is_a_constant():
 def test_the_mass_of_the_prior_is_a_part():
     """Without it the evidence under ordered transforms would be off by the log of a factorial."""
     found = packed(references(3)["dense"], POSITIONS)
-    assert found.shifted(-0.7).numbers[2] == -0.7 and found.numbers[2] == 0.0
+    assert list(found.beside_prior(-0.7, 0.1).numbers[2:4]) == [-0.7, 0.1]
+    assert list(found.numbers[2:4]) == [0.0, 0.0]

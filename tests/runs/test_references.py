@@ -3,10 +3,15 @@
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.references import check_reference_argument, with_reference
+from pm_evidence.runs.references import (
+    check_reference_argument,
+    in_own_coordinates,
+    with_reference,
+)
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
@@ -38,6 +43,12 @@ def test_other_values_are_refused(value):
     """Something else would fail deep inside of a run."""
     with pytest.raises(TypeError, match=r"reference must be 'prior', 'laplace', 'fit', a DataTree"):
         check_reference_argument(value)
+
+
+def test_only_objects_belong_to_the_coordinates_of_the_model():
+    """A density that was written for group effects would be used for their noise."""
+    assert in_own_coordinates(NORMAL)
+    assert not in_own_coordinates("fit") and not in_own_coordinates(xr.DataTree())
 
 
 def test_the_prior_is_the_target_itself():

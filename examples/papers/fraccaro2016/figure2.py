@@ -105,9 +105,9 @@ METHODS = (
     Method("AIS rotations*", (50, 100, 300), (64, 64, 32), by_stages("ep", LatentHMC())),
     Method("AIS HMC*", (50,), (8,), by_stages("ep", LatentHMC(0.02, 200, "identity"))),
     Method("AIS HMC", (100,), (8,), by_stages("prior", LatentHMC(0.02, 200, "identity"))),
-    Method("AIS RMHMC*", (10,), (4,), by_stages("ep", RiemannianHMC(0.3, 3))),
     Method("ARM, random order", (100, 1000), (16, 4), by_particles(arm, "random")),
     Method("RM, random order", (100, 1000), (16, 4), by_particles(pe.ResampleMove, "random")),
+    Method("AIS RMHMC*", (5,), (2,), by_stages("ep", RiemannianHMC(0.3, 3))),
 )
 QUICK = tuple(
     Method(m.label, m.sizes[:1] if "AIS" not in m.label else (20,), (4,), m.run)
