@@ -7,8 +7,8 @@ at the Gaussian of expectation propagation (EP), the others at the prior.
 
     python examples/papers/fraccaro2016/figure2.py FOLDER [--quick]
 
-FOLDER receives the runs, which are not made again, and fraccaro2016_figure2.csv and .png. Half
-an hour on an idle core; with --quick 90 data points and a minute.
+FOLDER receives the runs, which are not made again, and fraccaro2016_figure2.csv and .png. An hour
+and a half on an idle core; with --quick 90 data points and a minute.
 """
 
 import argparse
@@ -179,6 +179,7 @@ def draw(found: pd.DataFrame, file: Path, exact: float | None) -> None:
     axes[0].set_ylim(middle - 6.0, middle + 4.0)
     axes[0].set_ylabel("log mean of Z (nats)")
     axes[1].set_yscale("log")
+    axes[1].set_ylim(top=30.0)
     axes[1].set_ylabel("standard deviation of log Z (nats)")
     for axis in axes:
         axis.set_xscale("log")
