@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from pm_evidence.core.contracts import Kernel, Path
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.random import Phase, seed_of_run
@@ -136,5 +138,5 @@ def with_coordinates(
         x = target.coordinates.converted(starts.draws, target.centring, found)
         starts = replace(starts, draws=x)
     names = [str(variable.rv.name) for variable in target.variables]
-    amounts = dict(zip(names, found.amount, strict=True))
+    amounts = dict(zip(names, np.round(found.amount, 2).tolist(), strict=True))
     return chosen, starts, Choice(amounts, n_evaluations, time.perf_counter() - started)

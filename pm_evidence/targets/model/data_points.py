@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.model.exchanged import ExchangedTarget
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.rows import Rows
@@ -77,7 +77,7 @@ def _shape(model: pm.Model, rv: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in model.rvs_to_values[rv].shape.eval())
 
 
-class DataPointsTarget(PyMCTarget):
+class DataPointsTarget(ExchangedTarget):
     """The posterior of a PyMC model for a part of its data.
 
     Its likelihood is that of the data points from ``first`` to ``last``, counted in their order;
@@ -107,7 +107,6 @@ class DataPointsTarget(PyMCTarget):
         known = {"density", "differentiable", "_pickled", "_by_data_points"}
         vars(self).update({k: v for k, v in vars(target).items() if k not in known})
         self.whole, self.order, self.batches = target, order, batches
-        self._base: DataPointsTarget | None = None
         self.terms = terms_of(target.model)
         self.n_points = len(order)
         self.first, self.last = 0.0, float(self.n_points)
@@ -121,32 +120,10 @@ class DataPointsTarget(PyMCTarget):
     def __reduce__(self) -> tuple[Any, ...]:
         return data_points_target, (self.whole, self.order, self.batches)
 
-    @cached_property
-    def density(self) -> CompiledDensity:
-        """Log prior and log likelihood of the data points, without gradients."""
-        if self._base is None:
-            return self._compiled(self._graphs(), None)
-        return self._base.density.reading(self._exchanged())
-
-    @cached_property
-    def differentiable(self) -> CompiledDensity | None:
-        """Log prior and log likelihood of the data points with gradients; None without any."""
-        if self._base is None:
-            found: CompiledDensity | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
-            return found
-        compiled = self._base.differentiable
-        return None if compiled is None else compiled.reading(self._exchanged())
-
-    def _exchanged(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        assert self._base is not None
-        return list(zip(self._base._arrays, self._arrays, strict=True))
-
     def having(self, first: float, last: float) -> "DataPointsTarget":
         """Return the target for the data points from ``first`` to ``last``."""
-        part = object.__new__(DataPointsTarget)
-        own = ("density", "differentiable")
-        vars(part).update({k: v for k, v in vars(self).items() if k not in own})
-        part._base, part.first, part.last = self._base or self, first, last
+        part = self._copy()
+        part.first, part.last = first, last
         part._arrays = self._arrays_between(first, last)
         return part
 

@@ -1,7 +1,6 @@
 """A PyMC model as a target whose group effects are sampled in partly centred coordinates."""
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -9,19 +8,18 @@ import pymc as pm
 import pytensor
 from numpy.typing import NDArray
 
-from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.model.coordinates import Centring, Coordinates, Effects, partly_centred
+from pm_evidence.targets.model.exchanged import ExchangedTarget
 from pm_evidence.targets.model.location_scale import location_scale_variables
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
-from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["ReparameterisedTarget"]
 
 Floats = NDArray[np.float64]
 
 
-class ReparameterisedTarget(PyMCTarget):
+class ReparameterisedTarget(ExchangedTarget):
     """The posterior of a PyMC model over a flat vector of partly centred coordinates.
 
     Variables whose scale is a free variable are centred by an amount from 0 to 1, which is read by
@@ -52,7 +50,6 @@ class ReparameterisedTarget(PyMCTarget):
     def __init__(self, model: pm.Model, *, compile_kwargs: Mapping[str, Any] | None = None) -> None:
         self.variables = location_scale_variables(model)
         super().__init__(model, compile_kwargs=compile_kwargs)
-        self._base: ReparameterisedTarget | None = None
         self.coordinates = Coordinates(model, self.variables, self.layout)
         self._non_centred = Centring.common(0.0, len(self.variables))
         self._set(self._non_centred)
@@ -63,12 +60,9 @@ class ReparameterisedTarget(PyMCTarget):
 
     def centred_by(self, centring: Centring) -> Self:
         """Return the target in coordinates of another centring; nothing is compiled again."""
-        part = object.__new__(type(self))
-        own = ("density", "differentiable")
-        vars(part).update({k: v for k, v in vars(self).items() if k not in own})
-        part._base = self._base or self
-        part._set(centring)
-        return part
+        copy = self._copy()
+        copy._set(centring)
+        return copy
 
     # a worker rebuilds the target from the model and these settings
     def settings(self) -> Centring:
@@ -85,26 +79,6 @@ class ReparameterisedTarget(PyMCTarget):
     def _prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         drawn = self._prior.draw(n, seed)
         return self.coordinates.converted(drawn, self._non_centred, self.centring)
-
-    @cached_property
-    def density(self) -> CompiledDensity:
-        """Log prior and log likelihood, without gradients."""
-        if self._base is None:
-            return self._compiled(self._graphs(), None)
-        return self._base.density.reading(self._exchanged())
-
-    @cached_property
-    def differentiable(self) -> CompiledDensity | None:
-        """Log prior and log likelihood with gradients; None if there is no gradient."""
-        if self._base is None:
-            found: CompiledDensity | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
-            return found
-        compiled = self._base.differentiable
-        return None if compiled is None else compiled.reading(self._exchanged())
-
-    def _exchanged(self) -> list[tuple[Floats, Floats]]:
-        assert self._base is not None
-        return list(zip(self._base._arrays, self._arrays, strict=True))
 
     def _graphs(self) -> DensityGraphs:
         amount, log_unit = (pytensor.shared(array, borrow=True) for array in self._arrays)
