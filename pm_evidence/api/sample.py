@@ -37,6 +37,7 @@ from pm_evidence.runs.references import check_reference_argument, in_own_coordin
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.routes import anneal_by_routes, has_routes
 from pm_evidence.runs.starts import starts_from
 from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
@@ -210,14 +211,29 @@ def sample_evidence(
         with display.compiling():
             main, prior = _targets(given, potentials, for_compiler, reparameterise=moved)
             main, path = with_path(main, chosen.annealer, path)
-        run = run if draws else _with_default_draws(run, chosen, main)
         _check_size(main, n_draws, options)
-        main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
+        if draws or not _by_routes(run, main, method, schedule, reference, path):
+            run = run if draws else _with_default_draws(run, chosen, main)
+            main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
+        else:
+            main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             record, evidence = _over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
     return result_of(run, main, record, evidence, posterior, potentials, options)
+
+
+def _by_routes(
+    run: Run, target: Target, method: Any, schedule: Any, reference: Any, path: Any
+) -> bool:
+    """Return whether a run may take the cheapest route: the user leaves all of it open."""
+    given = (method, schedule, reference, path)
+    usual = (("auto", "smc"), ("adaptive",), ("prior",), ("auto", "geometric"))
+    left_open = all(
+        isinstance(value, str) and value in names for value, names in zip(given, usual, strict=True)
+    )
+    return left_open and run.limits.target_mcse is not None and has_routes(target)
 
 
 def _with_default_draws(run: Run, chosen: Sampler, main: Target) -> Run:

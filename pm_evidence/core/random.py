@@ -92,6 +92,7 @@ class Phase(IntEnum):
     BRIDGE = 13
     REFERENCE = 14  # the fit of a density that annealing starts from
     COORDINATES = 15  # the pilot by which they are chosen
+    COARSE = 16  # annealing of the cheapest route
 
 
 def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:

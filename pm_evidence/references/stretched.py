@@ -7,13 +7,16 @@ from numpy.typing import NDArray
 
 from pm_evidence.references.fitted import StudentFit
 
-__all__ = ["Stretch", "StretchedFit", "learn_stretch"]
+__all__ = ["Stretch", "StretchedFit", "learn_stretch", "learn_tails"]
 
 Floats = NDArray[np.float64]
 
 # Quantiles whose distance is compared with that of the quartiles: 3.8 times that for a normal
 # density, 6 for a Student-t with four degrees of freedom, 63 for a Cauchy density.
 _TAILS, _HEAVY = (0.005, 0.995), 8.0
+# Distance of each of these quantiles from the median, compared with that of the quartile on its
+# side: 3.8 times that for a normal density, 6.6 for the tail of an exponential one.
+_LONG = 5.0
 # Coordinates are about linear within so many interquartile ranges of the median.
 _LINEAR = 1.5
 
@@ -95,3 +98,27 @@ def learn_stretch(x: Floats) -> Stretch | None:
     heavy = high - low > _HEAVY * (third - first)
     heavy &= third > first  # copies of one state have no scale
     return Stretch(heavy, centre, _LINEAR * (third - first)) if heavy.any() else None
+
+
+def learn_tails(x: Floats) -> Stretch | None:
+    """Return coordinates in which exponential tails of a population are light.
+
+    The log of a scale has an exponential tail, for example. Draws from a density that falls off
+    faster reach it too rarely to show it.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, d)
+        The population.
+
+    Returns
+    -------
+    Stretch or None
+        None if no coordinate has a long tail on either side.
+    """
+    low, first, centre, third, high = np.quantile(
+        x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
+    )
+    long = (centre - low > _LONG * (centre - first)) | (high - centre > _LONG * (third - centre))
+    long &= (third > centre) & (centre > first)
+    return Stretch(long, centre, third - first) if long.any() else None

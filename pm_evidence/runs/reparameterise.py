@@ -39,11 +39,43 @@ class Choice:
         Density (or gradient) evaluations of the pilot.
     seconds : float
         Duration of the pilot.
+    centring : Centring, optional
+        The same amounts, with the units of the scales.
     """
 
     amounts: dict[str, float] | None = None
     n_evaluations: int = 0
     seconds: float = 0.0
+    centring: Centring | None = None
+
+    @classmethod
+    def of(
+        cls,
+        target: ReparameterisedTarget,
+        centring: Centring,
+        n_evaluations: int = 0,
+        seconds: float = 0.0,
+    ) -> "Choice":
+        """Return the choice of coordinates for a target."""
+        names = [str(variable.rv.name) for variable in target.variables]
+        amounts = dict(zip(names, np.round(centring.amount, 2).tolist(), strict=True))
+        return cls(amounts, n_evaluations, seconds, centring)
+
+    def converted(self, target: ReparameterisedTarget, draws: Any) -> Any:
+        """Return draws in the coordinates of a target in the chosen ones; None if there are none.
+
+        Parameters
+        ----------
+        target : ReparameterisedTarget
+            The target before it gets the chosen coordinates.
+        draws : ndarray, shape (n, n_dim), or None
+            Draws in its coordinates.
+        """
+        if draws is None:
+            return None
+        assert self.centring is not None
+        x = np.asarray(draws)
+        return target.coordinates.converted(x, target.centring, self.centring)
 
     def added_to(self, record: RunRecord) -> RunRecord:
         """Return the record of the run with the choice and its cost."""
@@ -133,10 +165,7 @@ def with_coordinates(
         n_evaluations = plan.n_evaluations
     except NumericalError:
         found, n_evaluations = Centring.common(1.0, len(target.variables)), size
-    chosen = target.centred_by(found)
+    choice = Choice.of(target, found, n_evaluations, time.perf_counter() - started)
     if starts is not None:
-        x = target.coordinates.converted(starts.draws, target.centring, found)
-        starts = replace(starts, draws=x)
-    names = [str(variable.rv.name) for variable in target.variables]
-    amounts = dict(zip(names, np.round(found.amount, 2).tolist(), strict=True))
-    return chosen, starts, Choice(amounts, n_evaluations, time.perf_counter() - started)
+        starts = replace(starts, draws=choice.converted(target, starts.draws))
+    return target.centred_by(found), starts, choice

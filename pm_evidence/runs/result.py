@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Target
-from pm_evidence.core.numerics import normalised
+from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
 from pm_evidence.core.resampling import resample
@@ -24,6 +24,8 @@ __all__ = ["PosteriorDraws", "check_groups", "posterior_draws", "result_of"]
 
 Floats = NDArray[np.float64]
 _POINTWISE = ("log_likelihood", "log_prior")
+# Weighted draws give about as many posterior draws as they are worth, within these bounds.
+_WEIGHTED_DRAWS = (400, 4000)
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,8 @@ def posterior_draws(
     """Return posterior draws of equal weight, or None if the run has no draws.
 
     Draws of islands are resampled by the weights of the islands. If the estimates show that the
-    islands hold modes in wrong proportions but importance sampling is reliable, draws from the
-    fitted density are resampled by their importance weights instead.
+    islands hold modes in wrong proportions but importance sampling is reliable, or if the run ended
+    with draws from a fitted density, these are resampled by their importance weights instead.
     """
     blocks = [block for block in record.sources if block.draws is not None]
     if not blocks:
@@ -151,7 +153,7 @@ def posterior_draws(
         return _drawn_by_ladder(blocks, int(record.info["ladders"]), run.sampler.islands)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
-        if fitted and _islands_are_wrong(evidence):
+        if fitted and (record.info.get("route") == "importance" or _islands_are_wrong(evidence)):
             draws, origin = _drawn_by_weight(fitted, rng)
             return _in_chains(draws, origin, "importance", run.sampler.islands)
         draws, origin = _drawn_by_island(blocks, rng)
@@ -176,7 +178,8 @@ def _drawn_by_weight(
     """Return draws from the fitted densities, resampled by their importance weights."""
     x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
     log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
-    chosen = resample(normalised(log_weight), len(x), rng, "systematic")
+    n = int(np.clip(len(x) * ess_share(log_weight), *_WEIGHTED_DRAWS))
+    chosen = resample(normalised(log_weight), min(n, len(x)), rng, "systematic")
     origin = rng.permutation(chosen)
     return x[origin], origin
 

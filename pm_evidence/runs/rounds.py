@@ -1,7 +1,7 @@
 """Rounds of blocks until the error is small: from an annealing setup to a record and estimates."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import AnnealingSetup, Plan
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import LogEvidence, Role, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import Status
@@ -21,13 +21,13 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.limits import ONE_ROUND, Limits
-from pm_evidence.samplers.bridging import Bridging
+from pm_evidence.samplers.bridging import Bridging, Costs
 from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.samplers.sampler import RunContext, Sampler
 from pm_evidence.samplers.trace import kernel_settings
 
-__all__ = ["Run"]
+__all__ = ["Run", "with_bridges", "with_costs"]
 
 Floats = NDArray[np.float64]
 
@@ -60,6 +60,8 @@ class Run:
         Name of the method; that of ``sampler`` if left out.
     limits : Limits
         When rounds end.
+    effort : float
+        Share of the usual effort of the survey.
     """
 
     sampler: Sampler
@@ -70,6 +72,7 @@ class Run:
     schedule: Schedule = ADAPTIVE
     name: str = ""
     limits: Limits = ONE_ROUND
+    effort: float = 1.0
 
     def anneal(
         self, setup: AnnealingSetup, display: Display, starts: ReverseStarts | None
@@ -91,8 +94,8 @@ class Run:
         context = RunContext(setup, *plans, self.size, self.seed, starts, self.shown_on(display))
         context = self.sampler.prepared(context)
         planned = time.perf_counter()
-        bridging = Bridging(setup.path, self.seed, setup.effort)
-        record = self._empty(context)
+        bridging = Bridging(setup.path, self.seed, Costs.of(self.effort * setup.effort))
+        record = self.empty(context)
         draws, number, done = self.sampler.first_round(self.size), 1, 0
         display.round(number, self.limits.target_mcse, None)
         while True:
@@ -111,18 +114,8 @@ class Run:
             record = replace(record, info={**record.info, **ended})
             found = estimates(record)
         display.round(number, self.limits.target_mcse, found[0])
-        blocks = [block for blocks in record.blocks.values() for block in blocks]
-        info = {
-            "tuning_time": planned - started,
-            "sampling_time": time.perf_counter() - planned,
-            "n_evaluations": setup.n_evaluations
-            + context.coarse.n_evaluations
-            + bridging.n_evaluations
-            + sum(block.n_evaluations for block in blocks),
-            "n_nan": sum(block.n_nan for block in blocks),
-        }
-        kept = record.info if record.of(Role.REVERSE) else _without_start(record.info)
-        return replace(record, info={**kept, **info}), found
+        spent = setup.n_evaluations + context.coarse.n_evaluations + bridging.n_evaluations
+        return with_costs(record, spent, started, planned), found
 
     def _grown(self, record: RunRecord, before: int) -> int:
         """Return the number of particles or paths so far; raise TypeError if it has not grown."""
@@ -135,7 +128,7 @@ class Run:
             )
         return done
 
-    def _empty(self, context: RunContext) -> RunRecord:
+    def empty(self, context: RunContext) -> RunRecord:
         """Return the record before the first round."""
         # islands of kernels without settings to tune follow a schedule like that of the paths
         kind = "islands" if context.setup.n_stages is None else "annealed"
@@ -159,11 +152,12 @@ class Run:
 
         def execute(title: str, tasks: Sequence[Task], plan: Plan) -> tuple[Any, ...]:
             display.begin(title, len(tasks), plan.n_stages)
-            return tuple(self._run(tasks, report=display.block, done=display.done))
+            return tuple(self.execute(tasks, report=display.block, done=display.done))
 
         return execute
 
-    def _run(self, tasks: Sequence[Task], **shown: Any) -> list[Any]:
+    def execute(self, tasks: Sequence[Task], **shown: Any) -> list[Any]:
+        """Run blocks where the user asks for it, and return their results in order."""
         return run_blocks(tasks, cores=self.cores, executor=self.executor, **shown)
 
     def _bridged(self, record: RunRecord, bridging: Bridging) -> RunRecord:
@@ -173,12 +167,8 @@ class Run:
         if not record.of(Role.ISLAND) and not record.of_islands:
             return self._checked(record, bridging)
         role = Role.ISLAND if record.of(Role.ISLAND) else Role.FORWARD
-        islands = bridging.extend(record.of(role), self._run)
-        info = {**record.info, **bridging.facts()}
-        distance = distance_from_fit(islands) if role == Role.FORWARD else None
-        if distance is not None:
-            info["moment_distance"] = distance
-        return replace(record.updated(role, islands), info=info)
+        islands = bridging.extend(record.of(role), self.execute)
+        return with_bridges(record, role, islands, bridging)
 
     def _beside_ladders(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record of tempered chains with a bridge for every block."""
@@ -188,7 +178,7 @@ class Run:
         thinned = [replace(block, draws=_thinned(np.asarray(block.draws))) for block in blocks]
         made = [
             replace(block, draws=whole.draws)
-            for block, whole in zip(bridging.extend(thinned, self._run), blocks, strict=True)
+            for block, whole in zip(bridging.extend(thinned, self.execute), blocks, strict=True)
         ]
         info = {**record.info, **bridging.facts()}
         return replace(record.updated(Role.FORWARD, made), info=info)
@@ -237,5 +227,37 @@ def _thinned(draws: NDArray[Any]) -> NDArray[Any]:
     return draws[:: -(-len(draws) // _MOST_FITTED)]
 
 
-def _without_start(info: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fact for name, fact in info.items() if name != "reverse_start"}
+def with_bridges(
+    record: RunRecord, role: Role, islands: Sequence[BlockRecord], bridging: Bridging
+) -> RunRecord:
+    """Return a record with islands that have a bridge, and with what the survey found."""
+    info = {**record.info, **bridging.facts()}
+    distance = distance_from_fit(islands) if role == Role.FORWARD else None
+    if distance is not None:
+        info["moment_distance"] = distance
+    return replace(record.updated(role, islands), info=info)
+
+
+def with_costs(record: RunRecord, spent: int, started: float, planned: float) -> RunRecord:
+    """Return a finished record with its costs.
+
+    Parameters
+    ----------
+    record : RunRecord
+        The record.
+    spent : int
+        Evaluations beside those of the blocks.
+    started, planned : float
+        When the run started, and when its plan was known (``time.perf_counter``).
+    """
+    blocks = [block for blocks in record.blocks.values() for block in blocks]
+    info = {
+        "tuning_time": planned - started,
+        "sampling_time": time.perf_counter() - planned,
+        "n_evaluations": spent + sum(block.n_evaluations for block in blocks),
+        "n_nan": sum(block.n_nan for block in blocks),
+    }
+    kept = dict(record.info)
+    if not record.of(Role.REVERSE):
+        kept.pop("reverse_start", None)
+    return replace(record, info={**kept, **info})

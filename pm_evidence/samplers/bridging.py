@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.contracts import HasPosterior, Path
-from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, StageTrace
+from pm_evidence.core.resampling import resample
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.samplers.proposal import Proposal, fit_proposal
+from pm_evidence.samplers.proposal import TRIAL_DRAWS, Proposal, fit_proposal
 from pm_evidence.samplers.survey import Survey, survey
 
-__all__ = ["Bridging"]
+__all__ = ["Bridging", "Costs"]
 
 Floats = NDArray[np.float64]
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
@@ -28,9 +29,36 @@ _SHARE_OF_COST, _LEAST_BUDGET = 0.1, 30_000
 # Number of draws from the fitted density for each island: the number of its own draws, or this
 # share of its evaluations if that is more, between these bounds. (A value costs about a third of a
 # gradient.)
-_SHARE_OF_ISLAND, _DRAWS = 0.1, (250, 4000)
+_SHARE_OF_ISLAND, _LEAST_DRAWS, _MOST_DRAWS = 0.1, 250, 4000
 # Largest number of coordinates of these draws, which bounds the memory in very many dimensions.
 _MOST_COORDINATES = 400_000
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a bridge may cost.
+
+    Parameters
+    ----------
+    survey : float
+        Least budget of the survey, in gradients.
+    share : float
+        Its budget as a share of the evaluations so far, if that is more.
+    trial : int
+        Draws in each round of fitting a density.
+    draws : int
+        Least number of draws from the fitted density for each island.
+    """
+
+    survey: float = _LEAST_BUDGET
+    share: float = _SHARE_OF_COST
+    trial: int = TRIAL_DRAWS
+    draws: int = _LEAST_DRAWS
+
+    @classmethod
+    def of(cls, effort: float) -> "Costs":
+        """Return the costs of a run that begins with a share of the usual effort."""
+        return cls(survey=effort * _LEAST_BUDGET)
 
 
 @dataclass(frozen=True)
@@ -43,9 +71,10 @@ class _Bridge:
     draws: Floats
     n: int
     seed: int
+    stream: int
 
     def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats]:
-        rng = generator(self.seed, Phase.BRIDGE, self.block)
+        rng = generator(self.seed, Phase.BRIDGE, self.stream, self.block)
         x = self.proposal.draw(self.n, rng)
         posterior = self.posterior
         log_proposal = self.proposal.log_density(x)
@@ -59,11 +88,27 @@ def _one_by_one(tasks: Sequence[Any]) -> list[Any]:
     return [task() for task in tasks]
 
 
-def _n_draws(block: BlockRecord) -> int:
-    """Return the number of draws from the fitted density for the bridge of an island."""
-    n, d = np.asarray(block.draws).shape
-    affordable = min(int(_SHARE_OF_ISLAND * block.n_evaluations), _MOST_COORDINATES // d)
-    return int(np.clip(max(n, affordable), *_DRAWS))
+def _forward(block: BlockRecord) -> Floats:
+    """Return the work at the draws from the fitted density, shape ``(n,)``."""
+    assert block.bridge is not None
+    return block.bridge[0]
+
+
+def _reverse(block: BlockRecord) -> Floats:
+    """Return the work at the draws of an island, shape ``(n,)``."""
+    assert block.bridge is not None
+    return block.bridge[1]
+
+
+def _resampled(block: BlockRecord, rng: np.random.Generator) -> BlockRecord:
+    """Return an island whose draws are joined by those from the fitted density, resampled."""
+    log_weight = -_forward(block)
+    if not np.isfinite(log_weight.max()):
+        return block
+    n = int(ess_share(log_weight) * len(log_weight)) + 1
+    chosen = resample(normalised(log_weight), n, rng, "systematic")
+    draws = np.concatenate([np.asarray(block.draws), np.asarray(block.fit_draws)[chosen]])
+    return replace(block, draws=draws)
 
 
 @dataclass
@@ -79,15 +124,17 @@ class Bridging:
         What was annealed.
     seed : int
         Seed of all streams.
-    effort : float
-        Share of the usual least budget of the survey.
+    costs : Costs
+        What it may cost.
     """
 
     path: Path
     seed: int
-    effort: float = 1.0
+    costs: Costs = Costs()
     found: Survey | None = None
+    proposals: Sequence[Proposal] = ()
     n_evaluations: int = 0
+    _used: int = 0
 
     def extend(self, blocks: Sequence[BlockRecord], run: Runner) -> tuple[BlockRecord, ...]:
         """Return the islands with the work of the bridge, if a density can be fitted.
@@ -102,16 +149,67 @@ class Bridging:
         if not self.possible or any(block.draws is None for block in blocks):
             return tuple(blocks)
         with threadpool_limits(limits=1):
-            proposals = self._proposals(self._posterior, blocks)
+            self._fit(self._posterior, blocks)
         new = [block for block in blocks if block.bridge is None]
+        searched = self.n_evaluations / len(blocks)
+        return self._bridged(blocks, new, lambda block: self._n_draws(block, searched), run)
+
+    def refitted(
+        self, blocks: Sequence[BlockRecord], growth: float, run: Runner
+    ) -> tuple[BlockRecord, ...]:
+        """Return islands with new bridges from densities fitted to the draws of the present ones.
+
+        Parameters
+        ----------
+        blocks : sequence of BlockRecord
+            Islands with a bridge. The draws from the fitted density are resampled by their weights,
+            and join those of the island.
+        growth : float
+            Number of new draws for each of the present ones.
+        run : callable
+            Runs tasks and returns their results in order.
+        """
+        rng = generator(self.seed, Phase.FIT, self._stream())
+        with threadpool_limits(limits=1):
+            self._fit(self._posterior, [_resampled(block, rng) for block in blocks])
+        bare = [replace(block, bridge=None, fit_draws=None) for block in blocks]
+        sizes = {block.block: int(growth * len(_forward(block))) for block in blocks}
+        return self._bridged(bare, bare, lambda block: sizes[block.block], run)
+
+    def drawn_further(
+        self, blocks: Sequence[BlockRecord], n: int, run: Runner
+    ) -> tuple[BlockRecord, ...]:
+        """Return islands with ``n`` further draws each from the densities that were fitted last."""
+        bare = [replace(block, draws=np.asarray(block.draws)[:0]) for block in blocks]
+        further = self._bridged(bare, bare, lambda block: n, run)
+        return tuple(
+            replace(
+                block,
+                bridge=(np.append(*map(_forward, (block, more))), _reverse(block)),
+                fit_draws=np.concatenate([np.asarray(b.fit_draws) for b in (block, more)]),
+                n_evaluations=more.n_evaluations,
+            )
+            for block, more in zip(blocks, further, strict=True)
+        )
+
+    def _bridged(
+        self,
+        blocks: Sequence[BlockRecord],
+        new: Sequence[BlockRecord],
+        n_draws: Callable[[BlockRecord], int],
+        run: Runner,
+    ) -> tuple[BlockRecord, ...]:
+        """Return islands of which the new ones have a bridge from the fitted densities."""
+        stream = self._stream()
         tasks = [
             _Bridge(
                 self._posterior,
-                proposals[1 - block.block % 2],
+                self.proposals[1 - block.block % 2],
                 block.block,
                 np.asarray(block.draws),
-                _n_draws(block),
+                n_draws(block),
                 self.seed,
+                stream,
             )
             for block in new
         ]
@@ -126,6 +224,21 @@ class Bridging:
             for block, (forward, reverse, x) in zip(new, run(tasks), strict=True)
         }
         return tuple(made.get(block.block, block) for block in blocks)
+
+    def _stream(self) -> int:
+        """Return an index that no other random numbers of this phase have."""
+        self._used += 1
+        return self._used
+
+    def _n_draws(self, block: BlockRecord, searched: float) -> int:
+        """Return the number of draws from the fitted density for the bridge of an island.
+
+        ``searched`` is what the survey and the fit have cost for each island.
+        """
+        n, d = np.asarray(block.draws).shape
+        affordable = int(_SHARE_OF_ISLAND * (block.n_evaluations + searched))
+        affordable = min(affordable, _MOST_COORDINATES // d)
+        return int(np.clip(max(n, affordable), self.costs.draws, _MOST_DRAWS))
 
     @property
     def possible(self) -> bool:
@@ -159,16 +272,16 @@ class Bridging:
         works = [block.bridge for block in self.extend(blocks, _one_by_one)]
         return np.concatenate([work[0] for work in works if work is not None])
 
-    def _proposals(self, posterior: Any, blocks: Sequence[BlockRecord]) -> list[Proposal]:
-        """Return the densities fitted to the islands of even and of odd index."""
-        n_blocks = len(blocks)
+    def _fit(self, posterior: Any, blocks: Sequence[BlockRecord]) -> None:
+        """Fit a density to the islands of even index, and one to those of odd index."""
+        stream = self._stream()
         draws = [np.asarray(block.draws) for block in blocks]
         log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
         if self.found is None:
             self.found = Survey()
             if posterior.has_gradient:
                 spent = sum(block.n_evaluations for block in blocks)
-                budget = int(max(_SHARE_OF_COST * spent, self.effort * _LEAST_BUDGET))
+                budget = int(max(self.costs.share * spent, self.costs.survey))
                 everyone = np.concatenate(draws)
                 visited = [block.visited for block in blocks if block.visited is not None]
                 rng = generator(self.seed, Phase.SURVEY, 0)
@@ -188,11 +301,13 @@ class Bridging:
             mine = np.concatenate(
                 [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
             )
-            rng = generator(self.seed, Phase.FIT, 2 * n_blocks + half)
-            proposal, spent = fit_proposal(posterior, mine, found, log_evidence, rng)
+            rng = generator(self.seed, Phase.FIT, stream, half)
+            proposal, spent = fit_proposal(
+                posterior, mine, found, log_evidence, rng, self.costs.trial
+            )
             self.n_evaluations += spent
             proposals.append(proposal)
-        return proposals
+        self.proposals = proposals
 
     def _with_known(self, found: Survey, log_evidence: float) -> Survey:
         """Return a survey's findings with the density that is known of the path."""

@@ -51,11 +51,13 @@ class Local:
         return near & (heights <= self.height + _SAME)
 
 
-def fit_locally(posterior: Posterior, x: Floats, shape: Shape) -> Local | None:
+def fit_locally(
+    posterior: Posterior, x: Floats, shape: Shape, longest: float = 1.0
+) -> Local | None:
     """Fit a density to the curvature at a point (Laplace).
 
-    Directions in which the density falls off more slowly than the population's own scale, or
-    rises, get that scale.
+    Directions in which the density rises, or falls off much more slowly than the population's own
+    scale, get that scale.
 
     Parameters
     ----------
@@ -65,6 +67,8 @@ def fit_locally(posterior: Posterior, x: Floats, shape: Shape) -> Local | None:
         The point.
     shape : Shape
         Location and scale of the population.
+    longest : float
+        Largest standard deviation in any direction, in units of the population's.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def fit_locally(posterior: Posterior, x: Floats, shape: Shape) -> Local | None:
         inverse = np.linalg.inv(local)
         curvature = inverse.T @ (0.5 * (curvature + curvature.T)) @ inverse
         value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
-        local = vector / np.sqrt(np.maximum(value, 1.0))
+        local = vector / np.sqrt(np.where(value < longest**-2, 1.0, value))
     factor = basis @ local
     covariance = factor @ factor.T
     try:

@@ -26,8 +26,6 @@ __all__ = ["Pilot"]
 
 Floats = NDArray[np.float64]
 
-# Rounds of moves that tune the kernel: more at the first stage, where it is still untuned.
-_FIRST_ROUNDS, _ROUNDS = 4, 2
 # Further rounds after the last stage, so that the density is fitted to more draws.
 _FIT_ROUNDS = 4
 # Without a limit, a run with data in the wrong units would seem never to end.
@@ -48,12 +46,16 @@ class Pilot:
         Effective sample size at every stage, as a share (0 to 1).
     schedule : ndarray, optional
         Inverse temperatures to follow; chosen adaptively if left out.
+    rounds : tuple of two int
+        Rounds of moves that tune the kernel at the first stage, where it is still untuned, and at
+        each later one.
     """
 
     n: int
     chain_length: int
     ess: float = 0.5
     schedule: Floats | None = None
+    rounds: tuple[int, int] = (4, 2)
 
     def run(self, path: Path, kernel: Kernel, seed: int, report: Report = silent) -> Plan:
         """Learn a plan for ``path``, starting from an untuned kernel."""
@@ -87,7 +89,7 @@ class Pilot:
             first = state.take(resample(weight, n_chains, rng, "systematic"))
             if isinstance(kernel, Tunable):
                 kernel = kernel.learn(path, population)
-            rounds = _ROUNDS if kernels else _FIRST_ROUNDS
+            rounds = self.rounds[bool(kernels)]
             kernel, state, info = _tune(path, kernel, first, beta, length, chains, rounds)
             before, energy = energy, path.energy(state, beta)
             variance.add(betas[-1], beta, before, energy, log_weight)

@@ -29,11 +29,14 @@ _SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
 # Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
 # where there are very many dimensions.
 _MOST_COORDINATES = 4_000_000
+# The budget for which the numbers of ascents below are meant, and the least share of them that a
+# smaller budget leaves.
+_USUAL_BUDGET, _LEAST_SHARE = 30_000, 1 / 16
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
 # independent, and some lie in basins of attraction that populations lose early.
 _BATCH = 96
-# Number of ascents from posterior draws, to look for ridges.
-_FOLLOWED = 8
+# Number of ascents from posterior draws, to look for ridges, and the least number of them.
+_FOLLOWED, _LEAST_FOLLOWED = 8, 2
 # Powers between which the density is raised when the population is contracted towards a centre.
 _POWERS = (4.0, 40.0)
 # Ascents start from probes whose log density exceeds the prediction of the curvature by this many
@@ -43,6 +46,9 @@ _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
 # positions with similar predictions that are compared; nats added to their spread, which is zero
 # if the prediction is exact; the number of ascents, from the positions that stand out most.
 _CENTRES, _LIKE, _EVEN_SPREAD, _ASCENTS_OF_SCAN = 4, 64, 0.1, 96
+# Largest standard deviation at a peak, in those of the population; for each square root of the
+# number of dimensions if correlations are not known.
+_LONGEST = 2.0
 # Least number of probes at each centre.
 _LEAST_PROBES = 100
 # Peaks coincide if they are closer than this in height, in nats, and in position, in standard
@@ -114,17 +120,20 @@ def survey(
     rng : numpy.random.Generator
         Source of the random numbers.
     """
-    scout = _Scout(posterior, shape)
+    share = float(np.clip(budget / _USUAL_BUDGET, _LEAST_SHARE, 1.0))
+    scout = _Scout(posterior, shape, share)
     n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
     n_values = min(n_values, _MOST_COORDINATES // draws.shape[1])
-    starts = draws[rng.permutation(len(draws))[:_FOLLOWED]]
+    n_followed = max(int(share * _FOLLOWED), _LEAST_FOLLOWED)
+    starts = draws[rng.permutation(len(draws))[:n_followed]]
     followed = scout.climb(starts, _LONG)
     scout.scan(draws, visited, n_values, rng)
+    batch = int(share * _BATCH)
     while scout.climbed < _SHARE_OF_ASCENTS * budget:
         parts = [
-            draws[rng.integers(len(draws), size=_BATCH // 4)],
-            visited[rng.integers(len(visited), size=_BATCH)],
-            posterior.draw_prior(_BATCH, rng),
+            draws[rng.integers(len(draws), size=batch // 4)],
+            visited[rng.integers(len(visited), size=batch)],
+            posterior.draw_prior(batch, rng),
         ]
         scout.climb(np.concatenate(parts), _FIRST)
     scout.probe(draws, n_values, rng)
@@ -143,10 +152,13 @@ def survey(
 
 
 class _Scout:
-    """Makes ascents, and keeps account of the peaks and of the evaluations."""
+    """Makes ascents, and keeps account of the peaks and of the evaluations.
 
-    def __init__(self, posterior: Posterior, shape: Shape) -> None:
-        self.posterior, self.shape = posterior, shape
+    ``share`` is the number of ascents relative to the usual one.
+    """
+
+    def __init__(self, posterior: Posterior, shape: Shape, share: float) -> None:
+        self.posterior, self.shape, self.share = posterior, shape, share
         self.spent = self.climbed = 0
         d = shape.mean.size
         self.points, self.heights = np.empty((0, d)), np.empty(0)
@@ -195,7 +207,9 @@ class _Scout:
     def fit_at(self, x: Floats) -> Local | None:
         """Return a density fitted at a point."""
         self.spent += 6 * x.size
-        return fit_locally(self.posterior, x, self.shape)
+        # standard deviations alone are shorter than the density along its longest axis
+        longest = _LONGEST * (1.0 if self.shape.is_dense else x.size**0.5)
+        return fit_locally(self.posterior, x, self.shape, longest)
 
     def scan(self, draws: Floats, visited: Floats, n: int, rng: np.random.Generator) -> None:
         """Look between prior and population for positions in the basin of another peak.
@@ -212,7 +226,8 @@ class _Scout:
         if not fits or len(x) < _LIKE:
             return
         predicted = np.array([fit.predicted(x) for fit in fits]).max(axis=0)
-        self.climb(x[_outlying(log_density, predicted, _ASCENTS_OF_SCAN)], _FIRST)
+        n_ascents = int(self.share * _ASCENTS_OF_SCAN)
+        self.climb(x[_outlying(log_density, predicted, n_ascents)], _FIRST)
 
     def probe(self, draws: Floats, budget: int, rng: np.random.Generator) -> None:
         """Look below the population's scale for a narrow and high mode.
@@ -224,7 +239,8 @@ class _Scout:
         """
         peaks: list[Local | None] = [*self.distinct(_CENTRES)] or [None]
         centres = [self.shape.mean if peak is None else peak.fit.shape.mean for peak in peaks]
-        n = max(budget // len(centres), _LEAST_PROBES)
+        n = max(budget // len(centres), int(self.share * _LEAST_PROBES))
+        half = int(self.share * _ASCENTS_OF_PROBES / 2)
         for i, (local, centre) in enumerate(zip(peaks, centres, strict=True)):
             near = draws
             if len(centres) > 1:
@@ -238,11 +254,11 @@ class _Scout:
             x = centre + apart / np.sqrt(power)[:, None]
             log_density = self.posterior.log_density(x)
             self.spent += len(x)
-            top = np.argsort(-log_density)[: _ASCENTS_OF_PROBES // 2]
+            top = np.argsort(-log_density)[:half]
             if local is not None:
                 excess = log_density - local.predicted(x)
                 excess[~np.isfinite(excess)] = -np.inf
-                best = np.argsort(-excess)[: _ASCENTS_OF_PROBES // 2]
+                best = np.argsort(-excess)[:half]
                 top = np.union1d(top, best[excess[best] > _EXCESS])
             self.climb(x[top], _LONG)
 

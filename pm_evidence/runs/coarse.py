@@ -1,0 +1,226 @@
+"""The cheapest route to an evidence: a coarse annealing, and draws from a density fitted to it.
+
+A few hundred particles are annealed from the prior on small islands. Their own estimate is unbiased
+and coarse, and their draws show where the posterior lies. A density is fitted to these draws and
+to the peaks that a survey finds. Draws from this density, which cost one evaluation each, give the
+evidence. The coarse estimate, the bridge to the islands, and the weights of the draws check it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
+from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.random import Phase, seed_of_run
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
+from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.pareto import pareto_k
+from pm_evidence.execution.display import Display
+from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.reparameterise import Choice
+from pm_evidence.runs.rounds import Run, with_bridges, with_costs
+from pm_evidence.samplers.bridging import Bridging, Costs
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.sampler import RunContext
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.model.centring import best_centring
+from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+
+__all__ = ["Attempt", "anneal_coarsely", "share_of_effort"]
+
+# Error, in nats, that the usual effort is meant for.
+_USUAL_MCSE = 0.02
+# Particles of all islands for this error; least number for each dimension, and bounds.
+_PARTICLES, _PER_DIMENSION, _LEAST, _MOST = 320, 2, 64, 1000
+# Number of islands, and of islands of a run with few particles; length of their chains; effective
+# sample size at every stage; rounds of tuning at the first stage and at each later one.
+_ISLANDS, _FEW_ISLANDS, _LENGTH, _ESS, _ROUNDS = 16, 8, 4, 0.5, (2, 1)
+# Draws from the fitted density: least number for each island, in each round of the fit, and bounds
+# of these where a larger error is asked for. The survey may then cost this share of the annealing.
+_DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL, _SHARE_OF_SURVEY = 50, 500, 20, 100, 0.2
+# How often a density is fitted again, to the draws from the one before, with this many times as
+# many draws from the new one. A fit to draws from a fit repeats what the first has missed.
+_REFITS, _GROWTH = 2, 1.5
+# The fit is good if the effective share of the draws is larger, and the Pareto shape of their
+# weights smaller. Else, coverage was found to be too low on skewed posteriors.
+_GOOD_SHARE, _GOOD_TAIL = 0.4, 0.5
+# Most often that draws are added, and the growth beyond which a better fit is tried instead.
+_ADDITIONS, _LARGEST_GROWTH = 3, 4.0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a route found.
+
+    Parameters
+    ----------
+    name : str
+        Name of the route.
+    target : Target
+        The target in the coordinates of the draws.
+    record : RunRecord
+        Its record.
+    evidence : list of LogEvidence
+        Its estimates, the recommended one first.
+    certified : bool
+        Whether an estimate that is ok can be relied on.
+    """
+
+    name: str
+    target: Any
+    record: RunRecord
+    evidence: list[LogEvidence]
+    certified: bool = True
+
+    @property
+    def status(self) -> str:
+        """Status of the recommended estimate."""
+        return self.evidence[0].status
+
+    def reached(self, target_mcse: float) -> bool:
+        """Return whether the recommended estimate is certified, and its error small enough."""
+        best = self.evidence[0]
+        return self.certified and best.status == Status.OK and best.mcse <= target_mcse
+
+
+def share_of_effort(target_mcse: float) -> float:
+    """Return the share of the usual effort that an error needs, from 0 to 1."""
+    return min((_USUAL_MCSE / target_mcse) ** 2, 1.0)
+
+
+def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Display) -> Attempt:
+    """Take the cheapest route.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments, with a target error, which determines the number of particles.
+    target : PyMCTarget
+        What is annealed, in its first coordinates.
+    kernel : str or Kernel
+        What moves the particles.
+    display : Display
+        Shows progress.
+
+    Returns
+    -------
+    Attempt
+        In the coordinates that the draws show to be best.
+
+    Raises
+    ------
+    NumericalError
+        If the pilot does not reach the target.
+    """
+    started, target_mcse = time.perf_counter(), float(run.limits.target_mcse or _USUAL_MCSE)
+    share = share_of_effort(target_mcse)
+    with display.compiling():
+        setup = annealing_setup(target, kernel)
+    run = _small(run, target.n_dim, share)
+    pilot = Pilot(run.sampler.first_round(run.size), _LENGTH, _ESS, rounds=_ROUNDS)
+    plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
+    planned = time.perf_counter()
+    record = _annealed(run, setup, plan, display)
+    target, record = _in_best_coordinates(target, plan, record)
+    bridging = Bridging(GeometricPath(target), run.seed, _costs(share, setup.effort))
+    record, found = _refined(run, record, bridging, target_mcse)
+    record = with_costs(record, plan.n_evaluations + bridging.n_evaluations, started, planned)
+    info = {**record.info, "log_prior_mass": target.log_prior_mass}
+    good = _is_good(record.of(Role.FORWARD))
+    return Attempt("importance", target, replace(record, info=info), found, good)
+
+
+def _small(run: Run, n_dim: int, share: float) -> Run:
+    """Return the run of a few small islands."""
+    total = int(np.clip(share * _PARTICLES, max(_LEAST, _PER_DIMENSION * n_dim), _MOST))
+    n_islands = _ISLANDS if total >= 2 * _LENGTH * _ISLANDS else _FEW_ISLANDS
+    size = max(_LENGTH * round(total / n_islands / _LENGTH), 2 * _LENGTH)
+    sampler = SMC(islands=n_islands, chain_length=_LENGTH, ess=_ESS)
+    return replace(run, sampler=sampler, size=size, seed=seed_of_run(run.seed, Phase.COARSE))
+
+
+def _costs(share: float, effort: float) -> Costs:
+    """Return what survey, fit and draws may cost."""
+    usual = Costs.of(effort * share**3)
+    if share == 1.0:
+        return replace(usual, draws=_DRAWS, trial=_TRIAL)
+    trial = max(int(share * _TRIAL), _LEAST_TRIAL)
+    return replace(usual, share=_SHARE_OF_SURVEY, draws=_LEAST_DRAWS, trial=trial)
+
+
+def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> RunRecord:
+    """Return the record of the islands."""
+    plan = replace(plan, population=None)
+    context = RunContext(setup, plan, plan, run.size, run.seed, None, run.shown_on(display))
+    return run.sampler.extended(context, run.empty(context), run.sampler.first_round(run.size))
+
+
+def _in_best_coordinates(target: Any, plan: Plan, record: RunRecord) -> tuple[Any, RunRecord]:
+    """Return target and record in the coordinates that the draws show to be best."""
+    blocks = record.of(Role.FORWARD)
+    if not isinstance(target, ReparameterisedTarget) or any(b.draws is None for b in blocks):
+        return target, record
+    x = np.concatenate([plan.population.x, *(np.asarray(block.draws) for block in blocks)])
+    centring = best_centring(target.effects(x))
+    choice = Choice.of(target, centring)
+    moved = [
+        replace(
+            block,
+            draws=choice.converted(target, block.draws),
+            visited=choice.converted(target, block.visited),
+        )
+        for block in blocks
+    ]
+    record = choice.added_to(record.updated(Role.FORWARD, tuple(moved)))
+    return target.centred_by(centring), record
+
+
+def _refined(
+    run: Run, record: RunRecord, bridging: Bridging, target_mcse: float
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return the record with draws from a fitted density, and its estimates.
+
+    The density is fitted again while the fit is poor, and draws are added while it is good.
+    """
+    blocks = bridging.extend(record.of(Role.FORWARD), run.execute)
+    refits, additions = _REFITS, _ADDITIONS
+    while True:
+        record = with_bridges(record, Role.FORWARD, blocks, bridging)
+        found = estimates(record)
+        good, small = _is_good(blocks), found[0].mcse <= target_mcse
+        if any(b.bridge is None for b in blocks) or (good and small and found[0].status == "ok"):
+            return record, found
+        n = _further_draws(found[0], blocks, target_mcse) if good else 0
+        if n and additions:
+            additions -= 1
+            blocks = bridging.drawn_further(blocks, n, run.execute)
+        elif refits:
+            refits -= 1
+            blocks = bridging.refitted(blocks, _GROWTH, run.execute)
+        else:
+            return record, found
+
+
+def _is_good(blocks: Sequence[BlockRecord]) -> bool:
+    """Return whether the weights of draws from the fitted density show no sign of a heavy tail."""
+    works = [block.bridge[0] for block in blocks if block.bridge is not None]
+    if len(works) < len(blocks):
+        return False
+    log_weight = -np.concatenate(works)
+    heavy = pareto_k(log_weight) > _GOOD_TAIL
+    return bool(ess_share(log_weight) > _GOOD_SHARE and not heavy)
+
+
+def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: float) -> int:
+    """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
+    if best.status != Status.OK or best.estimator == "smc":
+        return 0
+    done = max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
+    growth = 1.3 * (best.mcse / target_mcse) ** 2 - 1.0
+    return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0

@@ -1,0 +1,147 @@
+"""Routes to an evidence, the cheapest first, until one of them certifies itself.
+
+1. ``"importance"``: a coarse annealing from the prior, and draws from a density that is fitted to
+   it; see ``runs.coarse``.
+2. ``"annealing"``: annealing from the prior with as many particles as the error needs.
+
+A route is the last one if its estimate is ok and its error small enough.
+"""
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.execution.display import Display
+from pm_evidence.runs.coarse import Attempt, anneal_coarsely, share_of_effort
+from pm_evidence.runs.reparameterise import anneal_moved
+from pm_evidence.runs.rounds import Run
+from pm_evidence.targets.model.data_points import DataPointsTarget
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["anneal_by_routes", "has_routes"]
+
+# How much longer a route takes than those before it, at least.
+_GROWTH = 2.0
+# Facts of a record that are summed over the routes.
+_SUMMED = ("n_evaluations", "n_nan", "tuning_time", "sampling_time")
+
+
+def has_routes(target: Any) -> bool:
+    """Return whether densities can be fitted to the posterior of a target: that of a PyMC model."""
+    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
+        return False
+    known = target.prior_acceptance == 1.0 and not target.discrete.size
+    return known and target.n_dim > 0
+
+
+def anneal_by_routes(
+    run: Run, target: PyMCTarget, kernel: str | Kernel, display: Display, effort: float
+) -> tuple[Any, RunRecord, list[LogEvidence]]:
+    """Take the routes in turn until the error is small enough.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments, with a target error.
+    target : PyMCTarget
+        What is annealed, with `has_routes`.
+    kernel : str or Kernel
+        What moves the particles.
+    display : Display
+        Shows progress.
+    effort : float
+        Share of the usual number of draws that annealing begins with.
+
+    Returns
+    -------
+    target : Target
+        The target in the coordinates of the draws.
+    record : RunRecord
+        The record of the last route. Its fact ``routes`` says what each route found; evaluations
+        and durations are those of all.
+    evidence : list of LogEvidence
+        Its estimates, the recommended one first.
+    """
+    routes = _Routes(run, target, kernel, display, effort)
+    for route in (routes.importance, routes.annealing):
+        if routes.ended:
+            break
+        route()
+    return routes.result()
+
+
+class _Routes:
+    """The routes of one run, and what those that were taken found."""
+
+    def __init__(
+        self, run: Run, target: PyMCTarget, kernel: str | Kernel, display: Display, effort: float
+    ) -> None:
+        self.run, self.target, self.kernel, self.display = run, target, kernel, display
+        self.target_mcse = float(run.limits.target_mcse or 0.0)
+        self.wanted = share_of_effort(self.target_mcse)
+        n_draws = int(effort * self.wanted * run.sampler.first_round(run.size))
+        self.size = run.sampler.size(n_draws)
+        self.started, self.taken = time.perf_counter(), list[Attempt]()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further route is needed, or none is expected to end in time."""
+        if not self.taken:
+            return False
+        last = self.taken[-1]
+        return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
+
+    @property
+    def too_late(self) -> bool:
+        """Whether a further route, which takes longer, is not expected to end in time."""
+        return (1.0 + _GROWTH) * self.elapsed > self.run.limits.max_time
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.started
+
+    def importance(self) -> None:
+        """Draw from a density fitted to a coarse annealing."""
+        with suppress(NumericalError):  # the last route says what is wrong
+            self.taken.append(anneal_coarsely(self.run, self.target, self.kernel, self.display))
+
+    def annealing(self) -> None:
+        """Anneal from the prior, in coordinates that a pilot finds best."""
+        found = anneal_moved(
+            self._shortened(), self.target, self.kernel, self.display, None, "auto"
+        )
+        self.taken.append(Attempt("annealing", *found))
+
+    def _shortened(self) -> Run:
+        """Return the run with the time that is left."""
+        left = max(self.run.limits.max_time - self.elapsed, 0.0)
+        limits = replace(self.run.limits, max_time=left)
+        return replace(self.run, size=self.size, limits=limits, effort=self.wanted)
+
+    def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
+        """Return target, record and estimates of the last route, with the cost of all."""
+        last = self.taken[-1]
+        found = {
+            each.name: {
+                "estimator": each.evidence[0].estimator,
+                "value": each.evidence[0].value,
+                "mcse": each.evidence[0].mcse,
+                "status": str(each.evidence[0].status),
+                "n_evaluations": each.record.info["n_evaluations"],
+            }
+            for each in self.taken
+        }
+        infos = [each.record.info for each in self.taken]
+        totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
+        info = {**last.record.info, **totals, "route": last.name, "routes": found}
+        if self.too_late and not last.reached(self.target_mcse):
+            info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
+        record = replace(last.record, info=info)
+        return last.target, record, estimates(record)
