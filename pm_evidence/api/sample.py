@@ -96,7 +96,9 @@ def sample_evidence(
         makes at least two chains (20 draws for the default of ``pe.SMC``), and each ladder at least
         two draws. Very long runs of tempering record one iteration of several, so that the
         posterior has fewer draws. The defaults are divided by up to 10 for models with more than
-        10,000 numbers of data and constants, because each evaluation takes long.
+        10,000 numbers of data and constants, because each evaluation takes long. If ``draws`` is
+        left out, a continuous model is first annealed coarsely, and a density fitted to it; this is
+        enough if draws from the fitted density give the evidence reliably (see Notes).
     schedule : str, schedule or array_like
         ``"adaptive"``; ``"linear"``, ``"sm08"``, ``"gms13"`` or ``"varopt"`` with the ``n_stages``
         of the sampler; a schedule with its own options, such as ``pe.VarOpt(largest_step=0.01)``;
@@ -139,7 +141,8 @@ def sample_evidence(
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
         Error in nats. Rounds of draws are added until the error of the recommended log evidence is
-        at most this, and its status is ``"ok"``; None for a single round.
+        at most this, and its status is ``"ok"``; None for a single round. If ``draws`` is left out,
+        a larger error than the default makes the search for missed modes smaller too.
     max_time : float, optional
         Seconds. A round is not started if it is expected to end later than this.
     max_draws : int, optional
@@ -181,6 +184,15 @@ def sample_evidence(
     -----
     EvidenceWarning
         If the estimate should not be relied on; the status in ``log_evidence`` says why.
+
+    Notes
+    -----
+    A model with continuous variables only takes the cheapest of two routes, unless ``draws``, a
+    schedule, a reference, another method or a sampler object is given, or ``target_mcse`` is None.
+    The first is a coarse annealing from the prior, with importance sampling from a density that is
+    fitted to it. It ends the run if its status is ``"ok"``, its error small enough, and its weights
+    have no heavy tail. The second is ``pe.SMC()``. The attributes ``route`` and ``routes`` of the
+    group ``log_evidence`` say what each found.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
 from pm_evidence.core.numerics import ess_share
@@ -48,8 +49,9 @@ _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL, _SHARE_OF_SURVEY = 50, 500, 20, 100,
 # many draws from the new one. A fit to draws from a fit repeats what the first has missed.
 _REFITS, _GROWTH = 2, 1.5
 # The fit is good if the effective share of the draws is larger, and the Pareto shape of their
-# weights smaller. Else, coverage was found to be too low on skewed posteriors.
-_GOOD_SHARE, _GOOD_TAIL = 0.4, 0.5
+# weights smaller. Else, coverage was found to be too low on skewed posteriors. In more than so many
+# dimensions a smaller share is enough, because small differences add up.
+_GOOD_SHARE, _GOOD_TAIL, _DIMENSIONS = 0.4, 0.5, 20
 # Most often that draws are added, and the growth beyond which a better fit is tried instead.
 _ADDITIONS, _LARGEST_GROWTH = 3, 4.0
 
@@ -202,19 +204,39 @@ def _refined(
             blocks = bridging.drawn_further(blocks, n, run.execute)
         elif refits:
             refits -= 1
-            blocks = bridging.refitted(blocks, _GROWTH, run.execute)
+            blocks = _better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
         else:
             return record, found
 
 
+def _better(
+    blocks: Sequence[BlockRecord], refitted: Sequence[BlockRecord]
+) -> tuple[BlockRecord, ...]:
+    """Return the islands with the better of two fits, and with the cost of both."""
+    if _share(refitted) > _share(blocks):
+        return tuple(refitted)
+    return tuple(
+        replace(block, n_evaluations=other.n_evaluations)
+        for block, other in zip(blocks, refitted, strict=True)
+    )
+
+
+def _share(blocks: Sequence[BlockRecord]) -> float:
+    """Return the effective share of the draws from the fitted density."""
+    return float(ess_share(_log_weight(blocks)))
+
+
+def _log_weight(blocks: Sequence[BlockRecord]) -> NDArray[np.float64]:
+    return -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
+
+
 def _is_good(blocks: Sequence[BlockRecord]) -> bool:
     """Return whether the weights of draws from the fitted density show no sign of a heavy tail."""
-    works = [block.bridge[0] for block in blocks if block.bridge is not None]
-    if len(works) < len(blocks):
+    if any(block.bridge is None for block in blocks):
         return False
-    log_weight = -np.concatenate(works)
-    heavy = pareto_k(log_weight) > _GOOD_TAIL
-    return bool(ess_share(log_weight) > _GOOD_SHARE and not heavy)
+    n_dim = np.shape(blocks[0].fit_draws)[1]
+    enough = _GOOD_SHARE * min(_DIMENSIONS / n_dim, 1.0)
+    return _share(blocks) > enough and not pareto_k(_log_weight(blocks)) > _GOOD_TAIL
 
 
 def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: float) -> int:

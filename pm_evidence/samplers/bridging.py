@@ -15,6 +15,7 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, StageTrace
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.shape import learn_shape
+from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.samplers.proposal import TRIAL_DRAWS, Proposal, fit_proposal
 from pm_evidence.samplers.survey import Survey, survey
 
@@ -163,7 +164,8 @@ class Bridging:
         ----------
         blocks : sequence of BlockRecord
             Islands with a bridge. The draws from the fitted density are resampled by their weights,
-            and join those of the island.
+            and join those of the island. The components of the old density remain, with weights
+            that are adapted again, so that no mode is lost by chance.
         growth : float
             Number of new draws for each of the present ones.
         run : callable
@@ -171,7 +173,8 @@ class Bridging:
         """
         rng = generator(self.seed, Phase.FIT, self._stream())
         with threadpool_limits(limits=1):
-            self._fit(self._posterior, [_resampled(block, rng) for block in blocks])
+            joined = [_resampled(block, rng) for block in blocks]
+            self._fit(self._posterior, joined, self.proposals)
         bare = [replace(block, bridge=None, fit_draws=None) for block in blocks]
         sizes = {block.block: int(growth * len(_forward(block))) for block in blocks}
         return self._bridged(bare, bare, lambda block: sizes[block.block], run)
@@ -272,8 +275,13 @@ class Bridging:
         works = [block.bridge for block in self.extend(blocks, _one_by_one)]
         return np.concatenate([work[0] for work in works if work is not None])
 
-    def _fit(self, posterior: Any, blocks: Sequence[BlockRecord]) -> None:
-        """Fit a density to the islands of even index, and one to those of odd index."""
+    def _fit(
+        self, posterior: Any, blocks: Sequence[BlockRecord], before: Sequence[Proposal] = ()
+    ) -> None:
+        """Fit a density to the islands of even index, and one to those of odd index.
+
+        ``before`` are the densities whose components may be a part of them.
+        """
         stream = self._stream()
         draws = [np.asarray(block.draws) for block in blocks]
         log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
@@ -302,8 +310,9 @@ class Bridging:
                 [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
             )
             rng = generator(self.seed, Phase.FIT, stream, half)
+            known = _with_components(found, before[half], log_evidence) if before else found
             proposal, spent = fit_proposal(
-                posterior, mine, found, log_evidence, rng, self.costs.trial
+                posterior, mine, known, log_evidence, rng, self.costs.trial
             )
             self.n_evaluations += spent
             proposals.append(proposal)
@@ -312,7 +321,13 @@ class Bridging:
     def _with_known(self, found: Survey, log_evidence: float) -> Survey:
         """Return a survey's findings with the density that is known of the path."""
         known = getattr(self.path, "known", None)
-        if known is None:
-            return found
-        log_mass = np.append(found.log_mass, log_evidence + known.log_weight)
-        return replace(found, components=[*found.components, *known.components], log_mass=log_mass)
+        return found if known is None else _with_components(found, known, log_evidence)
+
+
+def _with_components(found: Survey, density: Proposal, log_evidence: float) -> Survey:
+    """Return a survey's findings with the components of a density."""
+    mixture = density if isinstance(density, StudentMixture) else None
+    parts = mixture.components if mixture else (density,)
+    log_weight = mixture.log_weight if mixture else np.zeros(1)
+    log_mass = np.append(found.log_mass, log_evidence + log_weight)
+    return replace(found, components=[*found.components, *parts], log_mass=log_mass)

@@ -7,7 +7,7 @@ from scipy import stats
 from pm_evidence.core.shape import Shape
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch
+from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch, learn_tails
 
 
 def population(rng, n):
@@ -96,3 +96,30 @@ def test_a_constant_coordinate_beside_a_heavy_one():
     np.testing.assert_array_equal(z[:, 1], x[:, 1])
     np.testing.assert_allclose(stretch.outward(z), x, rtol=1e-9)
     assert np.isfinite(stretch.log_slope(x)).all()
+
+
+def test_long_tails_are_found_on_either_side():
+    """The log of an exponential variable has such a tail, a normal one has none. Seed 7."""
+    rng = np.random.default_rng(7)
+    n = 4000
+    x = np.column_stack(
+        [rng.standard_normal(n), rng.exponential(size=n), -rng.exponential(size=n), np.zeros(n)]
+    )
+    tails = learn_tails(x)
+    np.testing.assert_array_equal(tails.heavy, [False, True, True, False])
+    assert learn_tails(rng.standard_normal((n, 3))) is None
+
+
+def test_a_long_tail_bounds_the_weights_of_an_exponential_density():
+    """Far out along one of six coordinates, a plain fit falls off much faster. Seed 8."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((2000, 6))
+    x[:, 0] = rng.gumbel(size=2000)
+    tails = learn_tails(x)
+    long, plain = StretchedFit(StudentFit.to(tails.inward(x)), tails), StudentFit.to(x)
+    far = np.zeros((3, 6))
+    far[:, 0] = 9.0, 12.0, 15.0
+    exact = stats.gumbel_r.logpdf(far[:, 0]) + stats.norm.logpdf(far[:, 1:]).sum(axis=1)
+    short = [exact - fit.log_density(far) for fit in (plain, long)]
+    assert (short[0] - short[1] > 3.0).all()
+    assert short[1].max() < 3.0

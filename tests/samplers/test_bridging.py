@@ -3,11 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import pymc as pm
 import pytest
+from scipy import stats
 
+from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.samplers.bridging import Bridging
+from pm_evidence.samplers.bridging import Bridging, Costs
+from pm_evidence.samplers.survey import Survey
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive, exact_systems
 from tests.samplers.modes import draws_of_modes
@@ -41,7 +45,8 @@ def test_no_island_meets_a_density_that_was_fitted_to_it(path):
         for block in blocks
     ]
     # the survey sees all draws, so that it must be the same
-    one, two = Bridging(path, 5), Bridging(path, 5)
+    # and so must be the number of draws
+    one, two = (Bridging(path, 5, Costs(draws=4000)) for _ in range(2))
     first = one.extend(blocks, serially)
     two.found = one.found
     second = two.extend(other, serially)
@@ -65,7 +70,10 @@ def test_work_of_both_sides(path):
     bridging = Bridging(path, 5)
     for block in bridging.extend(islands_of(), serially):
         forward, reverse = block.bridge
-        assert len(forward) == len(block.fit_draws) == 900  # a tenth of the island's evaluations
+        # a tenth of the island's evaluations, and of its share of the survey and the fits
+        assert (
+            len(forward) == len(block.fit_draws) == int(0.1 * (9000 + bridging.n_evaluations / 6))
+        )
         assert len(reverse) == len(block.draws)
         assert block.n_evaluations == 9000 + len(forward)
         # the mean weight is Z, and its inverse at draws of the posterior is 1 / Z
@@ -87,3 +95,58 @@ def test_islands_that_died_have_no_bridge(path):
     blocks = islands_of()
     blocks[2] = replace(blocks[2], draws=None)
     assert all(block.bridge is None for block in Bridging(path, 5).extend(blocks, serially))
+
+
+def test_further_draws_join_those_of_the_same_density(path):
+    bridging = Bridging(path, 5)
+    first = bridging.extend(islands_of(), serially)
+    spent = bridging.n_evaluations
+    second = bridging.drawn_further(first, 70, serially)
+    for a, b in zip(first, second, strict=True):
+        n = len(a.fit_draws)
+        assert np.array_equal(b.fit_draws[:n], a.fit_draws) and len(b.fit_draws) == n + 70
+        assert np.array_equal(b.bridge[0][:n], a.bridge[0]) and len(b.bridge[0]) == n + 70
+        assert not np.isin(b.bridge[0][n:], a.bridge[0]).any()  # they are new draws
+        assert np.array_equal(b.bridge[1], a.bridge[1]) and b.draws is a.draws
+        assert b.n_evaluations == a.n_evaluations + 70
+    assert bridging.n_evaluations == spent
+
+
+def test_a_second_fit_learns_from_the_draws_of_the_first():
+    """Few draws give standard deviations; those of the first density give correlations too."""
+    d, rng = 6, np.random.default_rng(4)
+    covariance = 0.8 + 0.2 * np.eye(d)
+    with pm.Model() as model:
+        x = pm.MvNormal("x", np.zeros(d), covariance)
+        pm.Normal("y", x, 10.0, observed=np.zeros(d))
+    posterior = np.linalg.inv(np.linalg.inv(covariance) + np.eye(d) / 100.0)
+    log_z = stats.multivariate_normal.logpdf(np.zeros(d), cov=covariance + 100.0 * np.eye(d))
+    few = [
+        BlockRecord(
+            i, np.array([-log_z]), None, draws=rng.multivariate_normal(np.zeros(d), posterior, 6)
+        )
+        for i in range(6)
+    ]
+    costs = Costs(survey=0, share=0.0, trial=100, draws=400)
+    bridging = Bridging(GeometricPath(PyMCTarget(model)), 5, costs)
+    bridging.found = Survey()  # no peak is known
+    first = bridging.extend(few, serially)
+    second = bridging.refitted(first, 1.5, serially)
+    log_weights = [
+        -np.concatenate([block.bridge[0] for block in blocks]) for blocks in (first, second)
+    ]
+    assert ess_share(log_weights[1]) > 2.0 * ess_share(log_weights[0])
+    assert np.log(np.mean(np.exp(log_weights[1]))) == pytest.approx(log_z, abs=0.05)
+    for a, b in zip(first, second, strict=True):
+        assert len(b.bridge[0]) == len(b.fit_draws) == 600
+        assert np.array_equal(a.draws, b.draws) and b.n_evaluations == a.n_evaluations + 600
+
+
+def test_a_small_budget_buys_a_small_survey(path):
+    spent = []
+    for budget in (30_000, 3_000, 300):
+        bridging = Bridging(path, 5, Costs(survey=budget, share=0.0))
+        bridging.extend(islands_of(), serially)
+        spent.append(bridging.found.n_evaluations)
+    assert spent[1] < 0.2 * spent[0] and spent[2] < 0.3 * spent[1]
+    assert spent[2] > 300

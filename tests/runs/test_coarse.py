@@ -1,0 +1,87 @@
+"""The cheapest route: what it finds, what it costs, and when it does not trust itself."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pm_evidence.core.records import BlockRecord, Role
+from pm_evidence.execution.display import Display
+from pm_evidence.runs.coarse import _is_good, anneal_coarsely, share_of_effort
+from pm_evidence.runs.limits import Limits
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.testing import deceptive_systems, exact_systems
+
+SYSTEMS = {**exact_systems(), **deceptive_systems()}
+
+
+def coarse(model, target_mcse, seed=1):
+    run = Run(SMC(), 200, 1, None, seed, limits=Limits(target_mcse=target_mcse))
+    target = target_of(model, reparameterise=True)
+    return anneal_coarsely(run, target, "auto", Display(enabled=False))
+
+
+@pytest.mark.parametrize(
+    ("target_mcse", "share"), [(0.001, 1.0), (0.02, 1.0), (0.04, 0.25), (0.2, 0.01)]
+)
+def test_effort_falls_with_the_square_of_the_error(target_mcse, share):
+    assert share_of_effort(target_mcse) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("name", ["normal_mean", "gaussian_10", "student_t_groups"])
+def test_an_even_posterior_ends_here(name):
+    system = SYSTEMS[name]
+    cheap, dear = (coarse(system.build(), error) for error in (0.05, 0.01))
+    for found, error in ((cheap, 0.05), (dear, 0.01)):
+        assert found.reached(error) and found.name == "importance"
+        best = found.evidence[0]
+        assert abs(best.value - system.log_evidence) < 4.0 * best.mcse
+    assert 200 < cheap.record.info["n_evaluations"] < 8_000
+    assert dear.record.info["n_evaluations"] > 10 * cheap.record.info["n_evaluations"]
+
+
+def test_a_curved_ridge_is_not_certified():
+    """The density cannot be fitted well, so that this route must not be the last one."""
+    system = SYSTEMS["banana"]
+    for seed in range(4):
+        found = coarse(system.build(), 0.02, seed)
+        best = found.evidence[0]
+        right = abs(best.value - system.log_evidence) < 3.0 * best.mcse
+        assert right or not found.reached(0.02)
+
+
+def test_effects_that_data_determine_are_centred():
+    """The islands are annealed in non-centred coordinates, and their draws come in better ones."""
+    rng = np.random.default_rng(3)
+    y = 2.0 + rng.standard_normal((6, 1)) + 0.05 * rng.standard_normal((6, 20))
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 3)
+        effect = pm.Normal("effect", mu, tau, shape=(6, 1))
+        pm.Normal("y", effect, 0.05, observed=y)
+    found = coarse(model, 0.02)
+    assert found.record.info["centring"]["effect"] > 0.8
+    assert found.target.centring.amount[0] > 0.8
+    x = np.concatenate([block.draws for block in found.record.of(Role.FORWARD)])
+    effects = found.target.posterior(x)["effect"]
+    assert np.abs(effects.mean(axis=0) - y.mean(axis=1, keepdims=True)).max() < 0.1
+
+
+def block_of(log_weight, number, n_dim=5):
+    draws = np.zeros((len(log_weight), n_dim))
+    return BlockRecord(
+        number, np.zeros(1), None, bridge=(-log_weight, np.zeros(3)), fit_draws=draws
+    )
+
+
+def test_heavy_weights_are_no_good_fit():
+    rng = np.random.default_rng(1)
+    even = [block_of(0.3 * rng.standard_normal(300), i) for i in range(4)]
+    heavy = [block_of(rng.exponential(0.8, 300), i) for i in range(4)]
+    uneven = [block_of(1.2 * rng.standard_normal(300), i) for i in range(4)]
+    assert _is_good(even)
+    assert not _is_good(heavy)
+    assert not _is_good(uneven)
+    # small differences in each of many dimensions are no sign of a tail
+    assert _is_good([block_of(-block.bridge[0], i, 60) for i, block in enumerate(uneven)])
+    assert not _is_good([*even, BlockRecord(4, np.zeros(1), None)])  # an island that died

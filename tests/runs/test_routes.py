@@ -1,0 +1,119 @@
+"""Which routes a run takes, when it ends, and what is stored of each."""
+
+import json
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.runs.routes import has_routes
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.testing import deceptive_systems, exact_systems
+from pm_evidence.testing.deceptive import build_infinite
+
+SYSTEMS = {**exact_systems(), **deceptive_systems()}
+
+
+def sampled(model, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)
+        return pe.sample_evidence(model, random_seed=5, progressbar=False, **options)
+
+
+def facts_of(dt):
+    facts = dict(dt["log_evidence"].attrs)
+    return facts, json.loads(facts.get("routes", "{}"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SYSTEMS["gaussian_10"].build()
+
+
+@pytest.fixture(scope="module")
+def banana():
+    return SYSTEMS["banana"]
+
+
+def test_the_first_route_is_the_last_where_it_certifies_itself(model):
+    dt = sampled(model)
+    facts, routes = facts_of(dt)
+    best = pe.log_evidence(dt)
+    assert facts["route"] == "importance" and list(routes) == ["importance"]
+    assert routes["importance"]["value"] == best.value and routes["importance"]["status"] == "ok"
+    assert routes["importance"]["n_evaluations"] == facts["n_evaluations"]
+    # the draws are those from the fitted density, which are far more than those of the islands
+    assert dt.posterior.attrs["drawn_from"] == "importance"
+    assert dt.posterior.sizes["chain"] * dt.posterior.sizes["draw"] > 2_000
+
+
+def test_a_posterior_that_no_density_fits_is_annealed(banana):
+    dt = sampled(banana.build())
+    facts, routes = facts_of(dt)
+    best = pe.log_evidence(dt)
+    assert facts["route"] == "annealing" and list(routes) == ["importance", "annealing"]
+    assert facts["n_evaluations"] == sum(route["n_evaluations"] for route in routes.values())
+    assert best.status == "ok" and abs(best.value - banana.log_evidence) < 4.0 * best.mcse
+    assert routes["annealing"]["value"] == best.value
+
+
+def test_stored_runs_keep_their_routes(model):
+    dt = sampled(model)
+    assert pe.to_record(dt).info["routes"]["importance"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"draws": 320},
+        {"method": pe.SMC()},
+        {"method": "ais"},
+        {"target_mcse": None},
+        {"schedule": "linear"},
+        {"reference": "laplace"},
+    ],
+)
+def test_what_the_user_chooses_is_what_is_run(model, options):
+    assert "route" not in sampled(model, **options)["log_evidence"].attrs
+
+
+def test_targets_without_routes():
+    discrete = SYSTEMS["sprinkler"].build()
+    with pm.Model() as simple:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1, observed=[0.3])
+    assert not has_routes(pe.Gaussian())
+    assert not has_routes(target_of(discrete))
+    assert has_routes(target_of(simple))
+
+
+def test_a_larger_error_costs_less(model):
+    spent = [facts_of(sampled(model, target_mcse=e))[0]["n_evaluations"] for e in (0.02, 0.05)]
+    assert spent[1] < 0.2 * spent[0]
+
+
+def test_time_ends_the_routes(banana):
+    sampled(banana.build(), draws=320, target_mcse=None)  # compiled before it is timed
+    dt = sampled(banana.build(), max_time=0.05)
+    facts, routes = facts_of(dt)
+    best = pe.log_evidence(dt)
+    assert list(routes) == ["importance"] and facts["stopped_by"] == "max_time"
+    assert best.status != "ok"
+
+
+def test_infinite_evidence_ends_at_once():
+    dt = sampled(build_infinite())
+    routes = facts_of(dt)[1]
+    assert pe.log_evidence(dt).status != "ok"
+    if routes["importance"]["status"] == "unbounded":
+        assert list(routes) == ["importance"]
+
+
+def test_cores_do_not_change_a_bit(banana):
+    model = banana.build()
+    one, two = (sampled(model, cores=cores, target_mcse=0.1) for cores in (1, 2))
+    assert pe.log_evidence(one) == pe.log_evidence(two)
+    for name in one.posterior:
+        assert np.array_equal(one.posterior[name], two.posterior[name])
