@@ -64,3 +64,8 @@ class Case:
     form_of: str | None = None
     published: float | None = None
     nuts: Nuts | None = Nuts()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether one evaluation takes so long, or so many are made, that NUTS is cut short."""
+        return self.nuts is not None and self.nuts != Nuts()
