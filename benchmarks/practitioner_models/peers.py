@@ -60,17 +60,19 @@ def cube(model: pm.Model) -> tuple[int, Callable[[Floats], Floats], LogLikelihoo
         If the distribution of a variable has no quantile function.
     """
     free = remove_value_transforms(model)
-    sizes = [int(np.prod(free.initial_point()[rv.name].shape)) for rv in free.free_RVs]
+    # in the order in which the model was written, parents first, which a copy does not keep
+    variables = [free[rv.name] for rv in model.free_RVs]
+    point = free.initial_point()
+    sizes = [point[rv.name].size for rv in variables]
     u, x = pt.dvector("u"), pt.dvector("x")
     cuts = np.cumsum([0, *sizes])
     values, inputs = {}, {}
-    for rv, begin, end in zip(free.free_RVs, cuts[:-1], cuts[1:], strict=True):
+    for rv, begin, end in zip(variables, cuts[:-1], cuts[1:], strict=True):
         quantile = pm.icdf(rv, u[begin:end].reshape(rv.shape))
         values[rv] = _replaced(quantile, values)
         inputs[free.rvs_to_values[rv]] = x[begin:end].reshape(rv.shape)
     transform = pytensor.function([u], pt.concatenate([v.ravel() for v in values.values()]))
-    shapes = dict(zip(free.free_RVs, inputs.values(), strict=True))
-    log_likelihood = _replaced(_replaced(free.datalogp, inputs), shapes)
+    log_likelihood = _replaced(free.datalogp, inputs)
     return sum(sizes), transform, LogLikelihood(pytensor.function([x], log_likelihood))
 
 

@@ -133,7 +133,7 @@ def log_gp_latent() -> Reference:
     year, count = data.coal()
     rng = np.random.default_rng(112)
     distance = np.abs(year[:, None] - year) / 10
-    lengths, scales = np.linspace(-1.2, 4.3, 18), np.linspace(-3.5, 1.3, 18)
+    lengths, scales = np.linspace(-1.5, 5.0, 22), np.linspace(-4.5, 1.6, 22)
     step = (lengths[1] - lengths[0]) * (scales[1] - scales[0])
     values, errors = [], []
     for log_length in lengths:
@@ -141,7 +141,7 @@ def log_gp_latent() -> Reference:
         correlation = (1 + r + r**2 / 3) * np.exp(-r)
         for log_scale in scales:
             covariance = np.exp(2 * log_scale) * correlation + _JITTER * np.eye(year.size)
-            value, error = _log_counts(covariance + _LEVEL_SD**2, count.astype(float), rng, 40)
+            value, error = _log_counts(covariance + _LEVEL_SD**2, count.astype(float), rng, 100)
             prior = log_inverse_gamma(log_length, 4.0, 8.0) + log_half_normal(log_scale, 1.0)
             values.append(value + prior + np.log(step))
             errors.append(error)
@@ -171,20 +171,25 @@ def build_walk(centred: bool) -> pm.Model:
     return model
 
 
+def log_filtered(flow: Floats, step: Floats, noise: Floats) -> Floats:
+    """Return the log likelihood of both scales by the Kalman filter."""
+    total = np.zeros(np.broadcast_shapes(np.shape(step), np.shape(noise)))
+    mean, variance = np.float64(_FIRST_MEAN), np.float64(_FIRST_SD**2)
+    for y in flow:
+        spread = variance + noise**2
+        gain = variance / spread
+        total = total + log_normal(y, mean, np.sqrt(spread))
+        mean, variance = mean + gain * (y - mean), variance * (1 - gain) + step**2
+    return total
+
+
 def log_walk() -> Reference:
     """Kalman filter for each pair of scales, then quadrature over their logarithms."""
     flow = data.nile()
 
     def log_density(log_step: Floats, log_noise: Floats) -> Floats:
         total = log_half_normal(log_step, _STEP) + log_half_normal(log_noise, _NOISE)
-        q, r = np.exp(2 * log_step), np.exp(2 * log_noise)
-        mean, variance = np.float64(_FIRST_MEAN), np.float64(_FIRST_SD**2)
-        for y in flow:
-            spread = variance + r
-            gain = variance / spread
-            total = total + log_normal(y, mean, np.sqrt(spread))
-            mean, variance = mean + gain * (y - mean), variance * (1 - gain) + q
-        return total
+        return total + log_filtered(flow, np.exp(log_step), np.exp(log_noise))
 
     return Reference(log_integral(log_density, (-18.0, 1.6), (-2.5, 1.5), tolerance=1e-7))
 
