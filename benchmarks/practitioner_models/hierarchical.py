@@ -38,28 +38,36 @@ def build_radon(centred: bool) -> pm.Model:
     return model
 
 
-def log_radon() -> Reference:
-    """Normal marginal of the data given both scales, then quadrature over their logarithms."""
-    y, basement, county = data.radon()
-    columns = np.stack([np.ones(y.size), basement, y])
+def log_intercepts(
+    y: Floats, x: Floats, county: NDArray[np.int64], between: Floats, within: Floats
+) -> Floats:
+    """Return the log likelihood of both scales, with mean, slope and intercepts integrated out."""
+    columns = np.stack([np.ones(y.size), x, y])
     products = columns @ columns.T
     sums = np.stack([np.bincount(county, column) for column in columns])
     size = np.bincount(county)
     prior_precision = np.diag([_MU_SD**-2, _SLOPE_SD**-2])
+    between, within = np.broadcast_arrays(between, within)
+    # V = within^2 + between^2 inside a county; its inverse by Sherman and Morrison
+    of_mean = within[..., None] ** 2 + size * between[..., None] ** 2
+    shrunk = between[..., None] ** 2 / of_mean
+    weighted = products - np.einsum("aj,bj,...j->...ab", sums, sums, shrunk)
+    weighted = weighted / within[..., None, None] ** 2
+    precision = weighted[..., :2, :2] + prior_precision
+    linear, square = weighted[..., :2, 2], weighted[..., 2, 2]
+    fitted = np.linalg.solve(precision, linear[..., None])[..., 0]
+    log_det = 2 * (y.size - size.size) * np.log(within) + np.log(of_mean).sum(-1)
+    log_det = log_det + np.linalg.slogdet(precision)[1] - np.linalg.slogdet(prior_precision)[1]
+    return -0.5 * (y.size * LOG_2PI + log_det + square - (linear * fitted).sum(-1))
+
+
+def log_radon() -> Reference:
+    """Normal marginal of the data given both scales, then quadrature over their logarithms."""
+    y, basement, county = data.radon()
 
     def log_density(log_between: Floats, log_within: Floats) -> Floats:
-        between, within = np.broadcast_arrays(np.exp(log_between), np.exp(log_within))
-        # V = within^2 + between^2 inside a county; its inverse by Sherman and Morrison
-        of_mean = within[..., None] ** 2 + size * between[..., None] ** 2
-        shrunk = between[..., None] ** 2 / of_mean
-        weighted = products - np.einsum("aj,bj,...j->...ab", sums, sums, shrunk)
-        weighted = weighted / within[..., None, None] ** 2
-        precision = weighted[..., :2, :2] + prior_precision
-        linear, square = weighted[..., :2, 2], weighted[..., 2, 2]
-        fitted = np.linalg.solve(precision, linear[..., None])[..., 0]
-        log_det = 2 * (y.size - size.size) * np.log(within) + np.log(of_mean).sum(-1)
-        log_det = log_det + np.linalg.slogdet(precision)[1] - np.linalg.slogdet(prior_precision)[1]
-        total = -0.5 * (y.size * LOG_2PI + log_det + square - (linear * fitted).sum(-1))
+        between, within = np.exp(log_between), np.exp(log_within)
+        total = log_intercepts(y, basement, county, between, within)
         for scale, width in ((between, _BETWEEN), (within, _WITHIN)):
             total = total + np.log(2) + log_normal(scale, 0.0, width) + np.log(scale)
         return total

@@ -2,8 +2,8 @@
 
 A whole run has four chains of 1,000 tuning and 2,000 kept draws. A gradient is a step of the
 leapfrog rule, tuning included; the one at the start of each trajectory is not counted. Where a
-gradient is expensive the run is shorter, and the mean number of steps is scaled, for tuning and for
-kept draws apart.
+gradient is expensive the run is shorter. The mean number of steps of its kept draws then stands for
+those of the draws that it lacks, tuning included: tuning takes most of its steps at its beginning.
 """
 
 import csv
@@ -107,7 +107,7 @@ def _run(case: Case, nuts: Nuts, log_evidence: float) -> NutsCount:
     return NutsCount(
         name=case.name,
         log_evidence=round(log_evidence, 3),
-        gradients=round(WHOLE.chains * (WHOLE.tune * tuning + WHOLE.draws * kept)),
+        gradients=_of_whole_run(nuts.tune, tuning, kept),
         scaled=nuts != WHOLE,
         chains=nuts.chains,
         tune=nuts.tune,
@@ -117,3 +117,9 @@ def _run(case: Case, nuts: Nuts, log_evidence: float) -> NutsCount:
         divergent=int(idata["sample_stats"]["diverging"].sum()),
         cpu_seconds=round(seconds, 1),
     )
+
+
+def _of_whole_run(tune: int, tuning: float, kept: float) -> int:
+    """Return the gradients of a whole run from mean steps of tuning and of kept draws."""
+    missing = WHOLE.tune - tune
+    return round(WHOLE.chains * (tune * tuning + (missing + WHOLE.draws) * kept))

@@ -14,6 +14,7 @@ from benchmarks.practitioner_models import (
     Nuts,
     Reference,
     effects,
+    hierarchical,
     multivariate,
     processes,
     programs,
@@ -129,6 +130,18 @@ def test_the_kalman_filter_agrees_with_the_covariance_of_the_series():
     for i, j in np.ndindex(2, 2):
         cov = 25.0 + step[i, 0] ** 2 * np.minimum.outer(index, index) + noise[j] ** 2 * np.eye(50)
         assert_allclose(found[i, j], multivariate_normal.logpdf(flow, np.full(50, 10.0), cov))
+
+
+def test_intercepts_integrate_out_as_in_the_covariance_of_the_data():
+    rng = np.random.default_rng(5)
+    county = np.sort(rng.integers(7, size=40))
+    x, y = rng.random(40), rng.standard_normal(40)
+    between, within = np.array([[0.1], [1.2]]), np.array([0.4, 0.9])
+    found = hierarchical.log_intercepts(y, x, county, between, within)
+    same = county[:, None] == county
+    for i, j in np.ndindex(2, 2):
+        cov = 25.0 + 4.0 * np.outer(x, x) + between[i, 0] ** 2 * same + within[j] ** 2 * np.eye(40)
+        assert_allclose(found[i, j], multivariate_normal.logpdf(y, np.zeros(40), cov))
 
 
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")
