@@ -23,7 +23,14 @@ from common import start
 from practitioner_models import CASES, Case, Reference
 from practitioner_models.nuts import NutsCount, count, stored_counts
 from practitioner_models.peers import PEERS, Peer
-from practitioner_models.results import OursRun, markdown, picture, replace_rows, summary
+from practitioner_models.results import (
+    OursRun,
+    markdown,
+    markdown_of_peers,
+    picture,
+    replace_rows,
+    summary,
+)
 
 import pm_evidence as pe
 
@@ -136,7 +143,10 @@ def main() -> None:
         if options.peers and (found := beside(case, reference)):
             replace_rows(PEER_RUNS, found, case)
     if RUNS.is_file():
-        print(markdown(summary(pd.read_csv(RUNS), list(CASES)), stored_counts()))
+        table = summary(pd.read_csv(RUNS), list(CASES))
+        print(markdown(table, stored_counts()))
+        if PEER_RUNS.is_file():
+            print(markdown_of_peers(pd.read_csv(PEER_RUNS), dict(table["reference"])))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from .case import Case
 from .nuts import NutsCount
 from .peers import Peer
 
-__all__ = ["OursRun", "markdown", "picture", "replace_rows", "summary"]
+__all__ = ["OursRun", "markdown", "markdown_of_peers", "picture", "replace_rows", "summary"]
 
 _FIVE, _TENTH = 5.0, 0.1
 _MEDIANS = [
@@ -100,6 +100,21 @@ def markdown(table: pd.DataFrame, counts: dict[str, NutsCount]) -> str:
         f"{_FIVE:g}; near a normal density {(near <= _TENTH).sum()} of {near.size} at most "
         f"{_TENTH:g}."
     )
+    return "\n".join(lines)
+
+
+def markdown_of_peers(peers: pd.DataFrame, references: dict[str, float]) -> str:
+    """Return the table of other packages in docs/benchmarks.md."""
+    lines = [
+        "| model | package | error | its own error | likelihoods | s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in peers.itertuples():
+        calls = _thousands(row.evaluations) if row.evaluations > 0 else "-"
+        lines.append(
+            f"| {row.model} | {row.name} | {row.value - references[row.model]:+.3f} "
+            f"| {row.error:.3f} | {calls} | {row.cpu_seconds:.1f} |"
+        )
     return "\n".join(lines)
 
 
