@@ -6,6 +6,7 @@ import logging
 import pathlib
 import tempfile
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pymc as pm
@@ -23,11 +24,21 @@ def logistic_regression() -> pm.Model:
     return model
 
 
-def start(description: str | None, repeats: int = 10) -> argparse.Namespace:
-    """Read the command line, silence the libraries, and wait until no other benchmark runs."""
+def start(
+    description: str | None,
+    repeats: int = 10,
+    add: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> argparse.Namespace:
+    """Read the command line, silence the libraries, and wait until no other benchmark runs.
+
+    ``add`` adds arguments of a benchmark's own, in the place of ``--repeats``.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("names", nargs="*", help="parts of names; all by default")
-    parser.add_argument("--repeats", type=int, default=repeats)
+    if add is not None:
+        add(parser)
+    else:
+        parser.add_argument("--repeats", type=int, default=repeats)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)

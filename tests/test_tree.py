@@ -126,7 +126,7 @@ def test_names_are_followed_to_the_module_that_defines_them(tmp_path):
 
 def test_every_test_folder_mirrors_a_folder_of_the_package():
     """A test in a folder that mirrors nothing is not found by who looks for it."""
-    other = {"docs", "examples", "fuzz"}
+    other = {"benchmarks", "docs", "examples", "fuzz"}
     for path in (ROOT / "tests").rglob("test_*.py"):
         folder = path.parent.relative_to(ROOT / "tests")
         if not folder.parts or folder.parts[0] not in other:
