@@ -6,11 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import normalised
+from pm_evidence.estimators.pareto import pareto_k
 
-__all__ = ["MOMENTS_EXCLUDED", "moment_distance", "uncovered"]
+__all__ = ["MOMENTS_EXCLUDED", "moment_distance", "uncovered", "unseen_share"]
 
 Floats = NDArray[np.float64]
 
+# Numerator of the share of a region that no draw has shown.
+_UNSEEN = 3.0
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
 # A moment of the islands contradicts importance sampling beyond this number of standard errors, or
@@ -49,6 +52,31 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     error = float(share.std(ddof=1)) / len(share) ** 0.5 if len(share) > 1 else 0.0
     mean = float(share.mean())
     return mean if mean > _SIGNIFICANT * error else 0.0
+
+
+def unseen_share(works: Sequence[tuple[Floats, Floats]]) -> float:
+    """Return the share of the posterior that a fitted density may miss, although no draw shows it.
+
+    Parameters
+    ----------
+    works : sequence of tuple of two ndarray
+        As in `uncovered`.
+
+    Returns
+    -------
+    float
+        ``3 / n``, where ``n`` is the number of draws from the posterior, times twice the Pareto
+        shape of the weights within 0 and 1.
+
+    Notes
+    -----
+    If none of ``n`` independent draws lies in a region, its share is at most about ``3 / n`` with
+    a probability of 95 %. Weights whose Pareto shape is not positive are bounded: there is no such
+    region beside the fitted density.
+    """
+    n = sum(len(reverse) for _, reverse in works)
+    k = pareto_k(-np.concatenate([forward for forward, _ in works]))
+    return float(np.clip(2.0 * k, 0.0, 1.0)) * _UNSEEN / max(n, 1) if np.isfinite(k) else 0.0
 
 
 def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floats) -> float:

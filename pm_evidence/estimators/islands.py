@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
-from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
+from pm_evidence.estimators.fit_checks import (
+    MOMENTS_EXCLUDED,
+    moment_distance,
+    uncovered,
+    unseen_share,
+)
+from pm_evidence.estimators.intervals import widened
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
@@ -24,7 +30,9 @@ Floats = NDArray[np.float64]
 _UNLIKE = 4.5
 
 
-def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> list[LogEvidence]:
+def of_islands(
+    blocks: Sequence[BlockRecord], distance: float | None = None, *, coarse: bool = False
+) -> list[LogEvidence]:
     """Return the estimates of independent islands.
 
     Parameters
@@ -33,6 +41,10 @@ def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> 
         The islands.
     distance : float, optional
         What `distance_from_fit` returned for them.
+    coarse : bool
+        Whether the islands have so few draws that these can hardly show what the fitted density
+        misses. The errors of ``bridge`` and ``importance`` then include it, see
+        ``fit_checks.unseen_share``.
     """
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
@@ -46,6 +58,9 @@ def of_islands(blocks: Sequence[BlockRecord], distance: float | None = None) -> 
     drawn = importance(np.concatenate([forward for forward, _ in works]))
     bridged = bridge(works)
     drawn = of_uncovered(drawn, uncovered(works))
+    if coarse:
+        share = unseen_share(works)
+        bridged, drawn = widened(bridged, share), widened(drawn, share)
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     differ = distance is not None and distance > MOMENTS_EXCLUDED
     if drawn.status == Status.OK and differ:

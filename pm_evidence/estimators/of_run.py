@@ -85,7 +85,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     if record.tempered:
         found = of_tempering(record)
     elif record.of_islands:
-        found = of_islands(record.of(Role.FORWARD), info.get("moment_distance"))
+        coarse = bool(info.get("coarse"))
+        found = of_islands(record.of(Role.FORWARD), info.get("moment_distance"), coarse=coarse)
         if info.get("reference"):
             found = beside_bridge(found)
         if info.get("estimated_likelihood"):

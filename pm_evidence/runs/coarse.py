@@ -160,7 +160,9 @@ def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> 
     """Return the record of the islands."""
     plan = replace(plan, population=None)
     context = RunContext(setup, plan, plan, run.size, run.seed, None, run.shown_on(display))
-    return run.sampler.extended(context, run.empty(context), run.sampler.first_round(run.size))
+    record = run.empty(context)
+    record = replace(record, info={**record.info, "coarse": True})
+    return run.sampler.extended(context, record, run.sampler.first_round(run.size))
 
 
 def _in_best_coordinates(target: Any, plan: Plan, record: RunRecord) -> tuple[Any, RunRecord]:
@@ -234,7 +236,7 @@ def _is_good(blocks: Sequence[BlockRecord]) -> bool:
     """Return whether the weights of draws from the fitted density show no sign of a heavy tail."""
     if any(block.bridge is None for block in blocks):
         return False
-    n_dim = np.shape(blocks[0].fit_draws)[1]
+    n_dim = np.asarray(blocks[0].fit_draws).shape[1]
     enough = _GOOD_SHARE * min(_DIMENSIONS / n_dim, 1.0)
     return _share(blocks) > enough and not pareto_k(_log_weight(blocks)) > _GOOD_TAIL
 

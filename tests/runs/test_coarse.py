@@ -78,7 +78,7 @@ def test_heavy_weights_are_no_good_fit():
     rng = np.random.default_rng(1)
     even = [block_of(0.3 * rng.standard_normal(300), i) for i in range(4)]
     heavy = [block_of(rng.exponential(0.8, 300), i) for i in range(4)]
-    uneven = [block_of(1.2 * rng.standard_normal(300), i) for i in range(4)]
+    uneven = [block_of(1.05 * rng.standard_normal(300), i) for i in range(4)]
     assert _is_good(even)
     assert not _is_good(heavy)
     assert not _is_good(uneven)
