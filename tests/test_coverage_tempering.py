@@ -33,14 +33,14 @@ LARGEST_MCSE = 0.05
 OWN = {"parallel_tempering": "mbar", "simulated_tempering": "rts"}
 # Draws of parallel and of simulated tempering.
 DRAWS = {
-    "normal_inverse_gamma": (4000, 4000),
-    "eight_schools_pooled": (4000, 4000),
-    "label_switching": (4000, 4000),
-    "funnel": (4000, 4000),
-    "change_point": (4000, 4000),
-    "student_t_groups": (8000, 8000),
-    "gaussian_shells": (8000, 8000),
-    "bimodal_10": (24_000, 10_000),
+    "normal_inverse_gamma": (3000, 3000),
+    "eight_schools_pooled": (2000, 2000),
+    "label_switching": (2000, 2000),
+    "funnel": (2000, 2000),
+    "change_point": (3000, 2000),
+    "student_t_groups": (6000, 4000),
+    "gaussian_shells": (5000, 4000),
+    "bimodal_10": (14_000, 8000),
 }
 
 
