@@ -25,9 +25,8 @@ So a list of 33 systems fails by chance with a probability of about 8 %; seeds a
 right program that passed once passes again. All runs take about 40 minutes of one core.
 """
 
-import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,11 +35,11 @@ from scipy import stats
 import pm_evidence as pe
 from pm_evidence.testing import deceptive_systems, exact_systems
 from pm_evidence.testing.deceptive import build_infinite
+from tests.repeated_runs import FAR, HEADER, Repeated, repeat_model
 
 N_SEEDS, LEAST_SEEDS = 200, 40
 LOWEST, HIGHEST = 0.90, 0.99
 LEAST_OK = 0.90
-FAR = 5.0  # errors
 # Seconds of the processor that the runs of a system may take in all, and those of a run where 200
 # of them would take longer. What takes more than two seconds gets the least number of runs.
 BUDGET = 80.0
@@ -108,66 +107,10 @@ TWO_SIDED = [
 ]
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """Many runs: estimates relative to the exact value, errors in nats, intervals, and costs."""
-
-    error: np.ndarray
-    mcse: np.ndarray
-    covered: np.ndarray
-    ok: np.ndarray
-    seconds: np.ndarray
-
-    @property
-    def coverage(self):
-        return self.covered[self.ok].mean()
-
-    @property
-    def far(self):
-        """Share of runs that are "ok" and more than five of their errors off."""
-        return np.mean(self.ok & (np.abs(self.error) > FAR * self.mcse))
-
-    @property
-    def z(self):
-        return self.error[self.ok] / self.mcse[self.ok]
-
-    @property
-    def z_of_mean(self):
-        """Deviation of the mean of Z, in standard errors."""
-        ratio = np.exp(self.error[self.ok])
-        return (ratio.mean() - 1.0) / (ratio.std(ddof=1) / len(ratio) ** 0.5)
-
-    def row(self, name):
-        error, mcse = self.error[self.ok], self.mcse[self.ok]
-        return (
-            f"{name:38s} {np.median(self.seconds):6.2f} {self.coverage:6.1%} {self.z.mean():+6.2f} "
-            f"{self.z.std():5.2f} {mcse.mean():7.4f} {error.std():7.4f} {self.z_of_mean:+6.1f} "
-            f"{self.far:5.1%} {self.ok.mean():5.0%}"
-        )
-
-
-HEADER = f"{'system':38s}  CPU s  cover mean z  sd z    mcse      sd   z(Z)   far    ok"
-
-
 def repeat(name, seeds):
     """Run a system many times; its model is compiled once."""
     system = (exact_systems() | deceptive_systems())[name]
     return repeat_model(system.build(), system.log_evidence, seeds)
-
-
-def repeat_model(model, exact, seeds):
-    rows = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pe.EvidenceWarning)
-        for seed in seeds:
-            started = time.process_time()
-            dt = pe.sample_evidence(model, random_seed=seed, progressbar=False)
-            seconds = time.process_time() - started
-            found = pe.log_evidence(dt)
-            inside = found.lower <= exact <= found.upper
-            rows.append((found.value - exact, found.mcse, inside, found.status == "ok", seconds))
-    error, mcse, covered, ok, seconds = np.array(rows).T
-    return Repeated(error, mcse, covered.astype(bool), ok.astype(bool), seconds)
 
 
 def n_seeds(name):

@@ -24,6 +24,7 @@ from pm_evidence.families.rbm.path import BaseRatePath
 from pm_evidence.families.rbm.setup import smoothed
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.families.rbm.tempered import Ladder, TemperedChains
+from pm_evidence.families.rbm.tracking_error import TrackingError, slowest_mode
 
 __all__ = ["TrackLogZ", "Tracker", "TrainingHistory"]
 
@@ -89,7 +90,10 @@ class TrackLogZ:
     ``c_k`` is the mean over all of these sweeps.
 
     The error of log Z comes from the scatter over the chains, which are independent of each other,
-    of what each has contributed to the estimate. It does not tell of modes that no chain finds.
+    of what each has contributed to the estimate. It includes that chains take some updates to
+    respond to new estimates, in which the same error is corrected again, so that the tracked value
+    overshoots; more sweeps or a smaller ``alpha`` reduce this. The error does not tell of modes
+    that no chain finds.
 
     Examples
     --------
@@ -203,7 +207,8 @@ class Tracker:
         self._rows = data[np.sort(order)]
         self._ladder = Ladder.even(settings.n_temperatures, settings.slope)
         self._log_z = np.zeros(settings.n_temperatures)
-        self._influence = np.zeros(settings.n_chains)
+        self._mode = slowest_mode(self._ladder.log_prior)
+        self._error: TrackingError | None = None
         self._chains: TemperedChains | None = None
         self._machine: RBM | None = None
         self._points: list[tuple[float, ...]] = []
@@ -218,8 +223,8 @@ class Tracker:
     @property
     def mcse(self) -> float:
         """Standard error of ``log_z``."""
-        n = len(self._influence)
-        return float(self._influence.std(ddof=1) / np.sqrt(n))
+        assert self._error is not None
+        return self._error.mcse
 
     def visit(
         self, parameters: Parameters, update: int, rate: float = 0.0, *, last: bool = False
@@ -243,10 +248,10 @@ class Tracker:
             Whether to go on.
         """
         machine = parameters.machine(base=self._rates)
-        if self._chains is None or self._machine is None:
+        if self._chains is None or self._machine is None or self._error is None:
             self._begin(BaseRatePath(machine))
         else:
-            self._follow(machine, self._machine, self._chains, rate)
+            self._follow(machine, self._machine, self._chains, self._error, rate)
         self._machine = machine
         if last or update % self._settings.every == 0:
             self._record(machine, update)
@@ -288,20 +293,28 @@ class Tracker:
         half = _SETTLING_SWEEPS // 2
         self._chains, visits = chains.moved(path, self._log_z, half, half)
         self._log_z = self._log_z + visits.log_ratio(ladder)
-        self._influence = visits.influence()
+        self._error = TrackingError(visits.influence(), self._mode[self._chains.rung])
 
-    def _follow(self, machine: RBM, before: RBM, chains: TemperedChains, rate: float) -> None:
+    def _follow(
+        self,
+        machine: RBM,
+        before: RBM,
+        chains: TemperedChains,
+        error: TrackingError,
+        rate: float,
+    ) -> None:
         """Predict how log Z changes with the parameters, move the chains, and correct it."""
         alpha = self._settings.alpha
         if self._settings.predict:
             own = chains.own_part(Parameters.of(before), rate) if rate else 0.0
             change, influence = chains.change(_machine(machine).plus(_machine(before), -1.0), own)
             self._log_z = self._log_z + change
-            self._influence = self._influence + influence
+            error.predicted(influence)
         path, n_sweeps = BaseRatePath(machine), self._settings.n_sweeps
-        self._chains, visits = chains.moved(path, self._log_z, n_sweeps)
+        chains, visits = chains.moved(path, self._log_z, n_sweeps)
         self._log_z = self._log_z + alpha * visits.log_ratio(self._ladder)
-        self._influence = (1.0 - alpha) * self._influence + alpha * visits.influence()
+        error.corrected(alpha, visits.influence(), self._mode[chains.rung])
+        self._chains = chains
 
     def _record(self, machine: RBM, update: int) -> None:
         """Add a point to the history, and keep the machine if it is the best or to be kept."""
