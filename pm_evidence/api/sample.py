@@ -33,6 +33,7 @@ from pm_evidence.families.native import is_native
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -207,9 +208,38 @@ def sample_evidence(
     chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
-    _check_choices(reference, potentials)
-    moved = _is_moved(reparameterise, kernel, chosen, path) and not in_own_coordinates(reference)
-    run = Run(
+    check_choice("potentials", potentials, ["likelihood", "prior"])
+    moved = _is_moved(reparameterise, kernel, chosen, path, reference)
+    ends = limits(target_mcse, max_time, max_draws, n_draws)
+    run = _run_of(chosen, size, schedule, cores, executor, random_seed, ends)
+    with Display(progressbar) as display:
+        with display.compiling():
+            main, prior = _targets(given, potentials, for_compiler, reparameterise=moved)
+            main, path = with_path(main, chosen.annealer, path)
+        _check_size(main, n_draws, options)
+        if draws is None and _by_routes(run, main, method, schedule, reference, path):
+            main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
+        else:
+            run = run if draws else _with_default_draws(run, chosen, main)
+            main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
+        posterior = posterior_draws(run, record, evidence)
+        if prior is not None:
+            record, evidence = _over_prior(run, main, prior, kernel, display, record)
+    warn_of(evidence[0], record)
+    return result_of(run, main, record, evidence, posterior, potentials, options)
+
+
+def _run_of(
+    chosen: Sampler,
+    size: int,
+    schedule: Any,
+    cores: int | None,
+    executor: Executor | None,
+    random_seed: Any,
+    ends: Limits,
+) -> Run:
+    """Return the run of a sampler with checked arguments."""
+    return Run(
         sampler=chosen.annealer,
         name=chosen.name,
         size=size,
@@ -217,23 +247,8 @@ def sample_evidence(
         cores=checked_cores(cores),
         executor=checked_executor(executor),
         seed=resolve_seed(random_seed),
-        limits=limits(target_mcse, max_time, max_draws, n_draws),
+        limits=ends,
     )
-    with Display(progressbar) as display:
-        with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler, reparameterise=moved)
-            main, path = with_path(main, chosen.annealer, path)
-        _check_size(main, n_draws, options)
-        if draws or not _by_routes(run, main, method, schedule, reference, path):
-            run = run if draws else _with_default_draws(run, chosen, main)
-            main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
-        else:
-            main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
-        posterior = posterior_draws(run, record, evidence)
-        if prior is not None:
-            record, evidence = _over_prior(run, main, prior, kernel, display, record)
-    warn_of(evidence[0], record)
-    return result_of(run, main, record, evidence, posterior, potentials, options)
 
 
 def _by_routes(
@@ -257,11 +272,6 @@ def _with_default_draws(run: Run, chosen: Sampler, main: Target) -> Run:
 def _check_size(target: Target, n_draws: int, options: dict[str, Any]) -> None:
     check_memory(n_draws, target.n_dim, bytes_each=1 if is_native(target) else 8)
     check_groups(target, options)
-
-
-def _check_choices(reference: Any, potentials: str) -> None:
-    check_reference_argument(reference)
-    check_choice("potentials", potentials, ["likelihood", "prior"])
 
 
 def _annealed(
@@ -294,15 +304,18 @@ def _over_prior(
     return record, estimates(record)
 
 
-def _is_moved(reparameterise: bool, kernel: str | Kernel, chosen: Sampler, path: Any) -> bool:
+def _is_moved(
+    reparameterise: bool, kernel: str | Kernel, chosen: Sampler, path: Any, reference: Any
+) -> bool:
     """Return whether a model is annealed in other coordinates than its own.
 
-    The shape of a kernel object belongs to the model's own coordinates, and so does the target
-    along data points.
+    The shape of a kernel object belongs to the model's own coordinates, and so do the target along
+    data points and a reference object.
     """
+    check_reference_argument(reference)
     check_flag("reparameterise", reparameterise)
     own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
-    return reparameterise and not own
+    return reparameterise and not own and not in_own_coordinates(reference)
 
 
 def _targets(

@@ -91,7 +91,7 @@ def test_targets_without_routes():
 
 def test_a_larger_error_costs_less(model):
     spent = [facts_of(sampled(model, target_mcse=e))[0]["n_evaluations"] for e in (0.02, 0.05)]
-    assert spent[1] < 0.2 * spent[0]
+    assert spent[1] < 0.4 * spent[0]
 
 
 def test_time_ends_the_routes(banana):
