@@ -188,11 +188,12 @@ def sample_evidence(
 
     Notes
     -----
-    A model with continuous variables only takes the cheapest of two routes, unless ``draws``, a
+    A model with continuous variables only takes the cheapest of several routes, unless ``draws``, a
     schedule, a reference, another method or a sampler object is given, or ``target_mcse`` is None.
     The first is a coarse annealing from the prior, with importance sampling from a density that is
     fitted to it. It ends the run if its status is ``"ok"``, its error small enough, and its weights
-    have no heavy tail. The second is ``pe.SMC()``. The attributes ``route`` and ``routes`` of the
+    have no heavy tail. The second is ``pe.SMC()``, and the third the same with longer chains, if
+    those of the second hardly moved. The attributes ``route`` and ``routes`` of the
     group ``log_evidence`` say what each found.
 
     Examples

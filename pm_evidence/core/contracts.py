@@ -30,6 +30,7 @@ __all__ = [
     "State",
     "Target",
     "Tunable",
+    "UsesCurvature",
 ]
 
 Floats = NDArray[np.float64]
@@ -183,6 +184,18 @@ class Tunable(Protocol):
 
     def without_exploration(self) -> Any:
         """Return the kernel as it is used after the pilot, when it no longer tries out settings."""
+        ...
+
+
+@runtime_checkable
+class UsesCurvature(Protocol):
+    """A tunable kernel that can learn its shape from second derivatives of the density."""
+
+    def with_curvature(self, path: Any, state: Any, beta: float) -> tuple[Any, int]:
+        """Return the kernel for a population at ``beta``, after `Tunable.learn`.
+
+        The second result is the number of gradients that this took; 0 if the kernel is unchanged.
+        """
         ...
 
 

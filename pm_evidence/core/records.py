@@ -225,7 +225,8 @@ class BlockRecord:
         A few states that the block passed at lower inverse temperatures.
     origin : ndarray of int64, shape (n_paths,), or None
         Group of posterior draws that each reverse path started from. Paths of different groups are
-        independent. If the block was tempered, the ladder of each draw, shape ``(n_draws,)``.
+        independent. If the block was tempered, the ladder of each draw, and if it is a population
+        that was moved in chains, the chain of each draw, shape ``(n_draws,)``.
     tempered : TemperedChains or None
         The chains of a block that was tempered. Their first states come from
         populations, one for each ladder, of which ``work`` is minus the log evidence.

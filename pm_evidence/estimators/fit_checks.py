@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import normalised
 from pm_evidence.estimators.pareto import pareto_k
 
-__all__ = ["MOMENTS_EXCLUDED", "moment_distance", "uncovered", "unseen_share"]
+__all__ = ["MOMENTS_EXCLUDED", "chain_correlation", "moment_distance", "uncovered", "unseen_share"]
 
 Floats = NDArray[np.float64]
 
+# Chains with fewer states than this say nothing on how fast they move.
+_SHORTEST_CHAIN = 4
 # Numerator of the share of a region that no draw has shown.
 _UNSEEN = 3.0
 # Standard errors by which the share must exceed zero.
@@ -77,6 +79,43 @@ def unseen_share(works: Sequence[tuple[Floats, Floats]]) -> float:
     n = sum(len(reverse) for _, reverse in works)
     k = pareto_k(-np.concatenate([forward for forward, _ in works]))
     return float(np.clip(2.0 * k, 0.0, 1.0)) * _UNSEEN / max(n, 1) if np.isfinite(k) else 0.0
+
+
+def chain_correlation(draws: Sequence[Floats], chains: Sequence[NDArray[np.int64]]) -> float | None:
+    """Return the mean correlation between two states of a chain, in the slowest coordinate.
+
+    Islands move their particles in chains that start from resampled particles. If the states of a
+    chain are alike, the kernel has hardly moved them, and whatever the islands lost at an earlier
+    stage is still missing. All islands then miss the same, and agree with each other.
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, shape (n, d)
+        Draws of each island, with equal weights.
+    chains : sequence of ndarray, shape (n,)
+        Chain of each draw within its island, from 0.
+
+    Returns
+    -------
+    float or None
+        From 0, for independent states, to 1; None if chains have fewer than four states.
+    """
+    counts = [np.bincount(chain) for chain in chains]
+    if max(int(count.max()) for count in counts) < _SHORTEST_CHAIN:
+        return None
+    n = sum(len(x) for x in draws)
+    centre = np.sum([x.sum(axis=0) for x in draws], axis=0) / n
+    square, between = np.zeros(len(centre)), np.zeros(len(centre))
+    for x, chain, count in zip(draws, chains, counts, strict=True):
+        apart = x[np.argsort(chain, kind="stable")] - centre
+        starts = np.cumsum(count)[:-1]
+        square += np.sum(apart**2, axis=0)
+        between += sum(np.sum(part, axis=0) ** 2 for part in np.split(apart, starts))
+    pairs = sum(float(np.sum(count * (count - 1.0))) for count in counts)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a coordinate may be constant
+        correlation = (between - square) / pairs / (square / n)
+    largest = np.max(correlation, where=np.isfinite(correlation), initial=0.0)
+    return float(np.clip(largest, 0.0, 1.0))
 
 
 def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floats) -> float:

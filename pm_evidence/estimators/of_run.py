@@ -85,8 +85,12 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     if record.tempered:
         found = of_tempering(record)
     elif record.of_islands:
-        coarse = bool(info.get("coarse"))
-        found = of_islands(record.of(Role.FORWARD), info.get("moment_distance"), coarse=coarse)
+        found = of_islands(
+            record.of(Role.FORWARD),
+            info.get("moment_distance"),
+            correlation=info.get("chain_correlation"),
+            coarse=bool(info.get("coarse")),
+        )
         if info.get("reference"):
             found = beside_bridge(found)
         if info.get("estimated_likelihood"):
@@ -100,7 +104,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     if info.get("stepwise"):
         found = [with_stage(estimate, record.of(Role.FORWARD)) for estimate in found]
     if "trial_log_z" in info:
-        trial = info["trial_log_z"], info["trial_mcse"], info.get("reference", "base rates")
+        kind = info.get("trial", info.get("reference", "base rates"))
+        trial = info["trial_log_z"], info["trial_mcse"], kind
         found = [short_of_trial(estimate, *trial) for estimate in found]
     if "stopped_by" in info:
         found[0] = unfinished(found[0], info["stopped_by"], info["target_mcse"])

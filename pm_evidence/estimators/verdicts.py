@@ -99,9 +99,9 @@ def beside_bridge(found: Sequence[LogEvidence]) -> list[LogEvidence]:
 
 
 def short_of_trial(
-    estimate: LogEvidence, log_z: float, mcse: float, reference: str = "base rates"
+    estimate: LogEvidence, log_z: float, mcse: float, kind: str = "base rates"
 ) -> LogEvidence:
-    """Return an estimate, as ``"missed_mass"`` if a trial run from another reference finds more.
+    """Return an estimate, as ``"missed_mass"`` if a trial run finds more evidence.
 
     Parameters
     ----------
@@ -110,15 +110,18 @@ def short_of_trial(
     log_z, mcse : float
         What the trial found, and its error, in nats. It is unbiased for Z, so that it exceeds Z by
         a factor of 20 with a probability of at most 1/20, however heavy the tail of its weights.
-    reference : str
-        What the run was annealed from: ``"base rates"`` of a machine, whose trial began with units
-        of rate 1/2, or the name of a reference of a model, whose trial began with the prior.
+    kind : str
+        ``"coarse"`` if the trial was a coarse annealing from the prior, as was the run. Else what
+        the run was annealed from: ``"base rates"`` of a machine, whose trial began with units of
+        rate 1/2, or the name of a reference of a model, whose trial began with the prior.
     """
     excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
     if estimate.status in _BROKEN or not excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
         return estimate
     start, remedy = "the prior", "Use reference='prior', or more draws."
-    if reference == "base rates":
+    if kind == "coarse":
+        remedy = "Use more draws."
+    elif kind == "base rates":
         start = "independent units of rate 1/2"
         remedy = (
             "Pass base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
@@ -224,6 +227,11 @@ def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvid
         f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}, because a further round "
         f"would have exceeded {limit}. Pass a larger {limit}, or accept the error."
     )
+    if estimate.mcse <= target_mcse:
+        message = (
+            "the density fitted to a coarse annealing is too poor to rely on it alone, and "
+            f"annealing with more particles would have exceeded {limit}. Pass a larger {limit}."
+        )
     return replace(estimate, status=Status(limit), message=message)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
-from pm_evidence.core.contracts import Kernel, MoveInfo, Tunable
+from pm_evidence.core.contracts import Kernel, MoveInfo, Tunable, UsesCurvature
 from pm_evidence.kernels.suitability import checked_kernel
 
 __all__ = ["Cycle"]
@@ -76,6 +76,14 @@ class Cycle:
                 for part in self.parts
             )
         )
+
+    def with_curvature(self, path: Any, state: Any, beta: float) -> tuple[Self, int]:
+        """Return the cycle whose parts use the curvature where they can; see `UsesCurvature`."""
+        found = [
+            part.with_curvature(path, state, beta) if isinstance(part, UsesCurvature) else (part, 0)
+            for part in self.parts
+        ]
+        return type(self)(tuple(part for part, _ in found)), sum(spent for _, spent in found)
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the cycle with every part adjusted by its own report."""

@@ -12,6 +12,7 @@ from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.kernels.curvature import MOST_DIMENSIONS, curvature, shape_of_curvature
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
 from pm_evidence.kernels.tuning import move_towards
@@ -24,6 +25,9 @@ _MAX_LEAPFROGS = 64
 # While the path length is tuned, half of the members make more steps: one more plus this share.
 _CONTRAST = 0.2
 _PATH_LENGTHS = (0.5, 8.0)
+# The curvature is measured where steps are so short that correlations must limit them, and its
+# metric is used if steps can be this many times longer with it.
+_SHORT_STEP, _GAIN = 0.2, 4.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class HMC:
         change at all if a proposal is rejected: hence a higher rate.
     exploring : bool
         Whether members try two path lengths, which ``adjust`` compares. A frozen kernel does not.
+    curved : bool
+        Whether the shape is that of the curvature of the density, see ``kernels.curvature``.
 
     Raises
     ------
@@ -63,6 +69,7 @@ class HMC:
     dense: bool | None = None
     target_accept: float = 0.85
     exploring: bool = False
+    curved: bool = False
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
@@ -71,6 +78,7 @@ class HMC:
         check_dense(self.dense)
         check_share("target_accept", self.target_accept, 0.85)
         check_flag("exploring", self.exploring)
+        check_flag("curved", self.curved)
 
     def check(self, target: Any) -> NDArray[np.int64]:
         """Return the coordinates that it moves, all continuous ones.
@@ -138,6 +146,20 @@ class HMC:
         """Return the kernel with its metric learnt from a population."""
         shape = learn_shape(state.x[:, path.target.continuous], self.dense)
         return replace(self, shape=shape)
+
+    def with_curvature(self, path: Any, state: Particles, beta: float) -> tuple[Self, int]:
+        """Return the kernel with the metric of the curvature if this allows longer steps."""
+        x, diagonal = state.x[:, path.target.continuous], self.shape
+        wanted = self.dense is not False and (self.curved or self.step_size < _SHORT_STEP)
+        if diagonal is None or diagonal.is_dense or not wanted or x.shape[1] > MOST_DIMENSIONS:
+            return replace(self, curved=False), 0
+        found, spent = curvature(path.target, state, beta, diagonal.factor[:, 0])
+        shape, gain = shape_of_curvature(x, diagonal, found)
+        curved = shape is not None and gain > _GAIN
+        step_size = self.step_size * gain ** (int(curved) - int(self.curved))
+        step_size = min(step_size, self.path_length)
+        kernel = replace(self, shape=shape if curved else diagonal, step_size=step_size)
+        return replace(kernel, curved=curved), spent
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the kernel with step size and path length adapted to a report."""

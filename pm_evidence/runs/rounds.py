@@ -16,7 +16,7 @@ from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.islands import distance_from_fit
+from pm_evidence.estimators.islands import correlation_in_chains, distance_from_fit
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task, run_blocks
 from pm_evidence.execution.display import Display
@@ -105,7 +105,8 @@ class Run:
             done, elapsed = self._grown(record, done), time.perf_counter() - started
             most = None if record.tempered else setup.most_draws
             draws, reason = self._more(found[0], done, elapsed, most)
-            if not draws:
+            # further islands whose chains hardly move would miss the same as those before them
+            if not draws or (record.of_islands and found[0].status == Status.NOT_MIXED):
                 break
             number += 1
             display.round(number, self.limits.target_mcse, found[0])
@@ -232,9 +233,12 @@ def with_bridges(
 ) -> RunRecord:
     """Return a record with islands that have a bridge, and with what the survey found."""
     info = {**record.info, **bridging.facts()}
-    distance = distance_from_fit(islands) if role == Role.FORWARD else None
-    if distance is not None:
-        info["moment_distance"] = distance
+    if role == Role.FORWARD:
+        facts = {
+            "moment_distance": distance_from_fit(islands),
+            "chain_correlation": correlation_in_chains(islands),
+        }
+        info |= {name: value for name, value in facts.items() if value is not None}
     return replace(record.updated(role, islands), info=info)
 
 

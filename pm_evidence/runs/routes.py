@@ -3,6 +3,7 @@
 1. ``"importance"``: a coarse annealing from the prior, and draws from a density that is fitted to
    it; see ``runs.coarse``.
 2. ``"annealing"``: annealing from the prior with as many particles as the error needs.
+3. ``"long_chains"``: the same with longer chains, if those of the second route hardly moved.
 
 A route is the last one if its estimate is ok and its error small enough.
 """
@@ -11,6 +12,8 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import NumericalError
@@ -28,6 +31,8 @@ __all__ = ["anneal_by_routes", "has_routes"]
 
 # How much longer a route takes than those before it, at least.
 _GROWTH = 2.0
+# The third route: how many times longer its chains are, and the least number of each island.
+_LONGER, _CHAINS = 4, 10
 # Facts of a record that are summed over the routes.
 _SUMMED = ("n_evaluations", "n_nan", "tuning_time", "sampling_time")
 
@@ -69,7 +74,7 @@ def anneal_by_routes(
         Its estimates, the recommended one first.
     """
     routes = _Routes(run, target, kernel, display, effort)
-    for route in (routes.importance, routes.annealing):
+    for route in (routes.importance, routes.annealing, routes.long_chains):
         if routes.ended:
             break
         route()
@@ -95,6 +100,8 @@ class _Routes:
         if not self.taken:
             return False
         last = self.taken[-1]
+        if last.name != "importance" and last.status != Status.NOT_MIXED:
+            return True
         return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
 
     @property
@@ -114,16 +121,21 @@ class _Routes:
 
     def annealing(self) -> None:
         """Anneal from the prior, in coordinates that a pilot finds best."""
-        found = anneal_moved(
-            self._shortened(), self.target, self.kernel, self.display, None, "auto"
-        )
-        self.taken.append(Attempt("annealing", *found))
+        self._anneal("annealing", self.run.sampler, self.size)
 
-    def _shortened(self) -> Run:
-        """Return the run with the time that is left."""
+    def long_chains(self) -> None:
+        """Anneal from the prior with longer chains."""
+        usual: Any = self.run.sampler
+        longer = replace(usual, chain_length=_LONGER * usual.chain_length)
+        self._anneal("long_chains", longer, max(self.size, _CHAINS * longer.chain_length))
+
+    def _anneal(self, name: str, sampler: Any, size: int) -> None:
+        """Anneal islands of ``size`` particles in the time that is left."""
         left = max(self.run.limits.max_time - self.elapsed, 0.0)
         limits = replace(self.run.limits, max_time=left)
-        return replace(self.run, size=self.size, limits=limits, effort=self.wanted)
+        run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
+        found = anneal_moved(run, self.target, self.kernel, self.display, None, "auto")
+        self.taken.append(Attempt(name, *found))
 
     def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
         """Return target, record and estimates of the last route, with the cost of all."""
@@ -141,7 +153,18 @@ class _Routes:
         infos = [each.record.info for each in self.taken]
         totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
         info = {**last.record.info, **totals, "route": last.name, "routes": found}
-        if self.too_late and not last.reached(self.target_mcse):
-            info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
+        if last.name == "importance":
+            if not last.reached(self.target_mcse):
+                info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
+        elif self.taken[0].name == "importance":
+            info |= _as_trial(self.taken[0])
         record = replace(last.record, info=info)
         return last.target, record, estimates(record)
+
+
+def _as_trial(coarse: Attempt) -> dict[str, Any]:
+    """Return the facts by which the islands of the first route check the last one."""
+    found = next(each for each in coarse.evidence if each.estimator == "smc")
+    if not np.isfinite([found.value, found.mcse]).all():
+        return {}
+    return {"trial_log_z": found.value, "trial_mcse": found.mcse, "trial": "coarse"}

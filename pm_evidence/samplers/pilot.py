@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pm_evidence.core.contracts import Bridgeable, Kernel, MoveInfo, Path, Plan, Tunable
+from pm_evidence.core.contracts import (
+    Bridgeable,
+    Kernel,
+    MoveInfo,
+    Path,
+    Plan,
+    Tunable,
+    UsesCurvature,
+)
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.growing import Growing
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
@@ -87,15 +95,14 @@ class Pilot:
             weight = normalised(log_weight)
             population = state.take(resample(weight, self.n, rng, "systematic"))
             first = state.take(resample(weight, n_chains, rng, "systematic"))
-            if isinstance(kernel, Tunable):
-                kernel = kernel.learn(path, population)
+            kernel, spent = _learnt(path, kernel, population, beta)
             rounds = self.rounds[bool(kernels)]
             kernel, state, info = _tune(path, kernel, first, beta, length, chains, rounds)
             before, energy = energy, path.energy(state, beta)
             variance.add(betas[-1], beta, before, energy, log_weight)
             betas.append(beta)
             kernels.append(_settled(kernel))
-            n_evaluations += info.n_evaluations
+            n_evaluations += spent + info.n_evaluations
             ess = ess_share(log_weight)
             report(Progress(-1, len(kernels), beta, ess, info.acceptance, log_z))
         plan = Plan(
@@ -133,6 +140,15 @@ class Pilot:
 def _part(path: Path, start: float, stop: float) -> str:
     """Return which data a step adds, if the path adds data."""
     return path.part(start, stop) if isinstance(path, Growing) else ""
+
+
+def _learnt(path: Path, kernel: Kernel, population: Any, beta: float) -> tuple[Kernel, int]:
+    """Return the kernel with its shape learnt at ``beta``, and the gradients that this took."""
+    if isinstance(kernel, Tunable):
+        kernel = kernel.learn(path, population)
+    if isinstance(kernel, UsesCurvature):
+        return kernel.with_curvature(path, population, beta)
+    return kernel, 0
 
 
 def _settled(kernel: Kernel) -> Kernel:

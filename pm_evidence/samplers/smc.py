@@ -147,7 +147,8 @@ class SMC(Annealer):
         found = island(path, plan, block, log_z, tracer, state, visited, rng, n)
         if found.draws is not None:
             # states are in the order of resampling: surplus ones are dropped at random
-            found = replace(found, draws=found.draws[np.sort(rng.permutation(n)[:draws])])
+            kept = np.sort(rng.permutation(n)[:draws])
+            found = replace(found, draws=found.draws[kept], origin=kept % len(chains))
         return replace(found, relative_variance=variance)
 
     def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:

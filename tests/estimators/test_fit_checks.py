@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
-from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, moment_distance, uncovered
+from pm_evidence.estimators.fit_checks import (
+    MOMENTS_EXCLUDED,
+    chain_correlation,
+    moment_distance,
+    uncovered,
+    unseen_share,
+)
 from pm_evidence.estimators.of_run import estimates
 
 POSTERIOR = stats.norm(0, 1)
@@ -99,3 +105,36 @@ def test_importance_sampling_is_judged():
         message = found["importance"].message
     assert status == {0.0: "ok", 0.1: "missed_mass"}
     assert "of the islands' draws lie in a region where the fitted density is so low" in message
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.5, 0.9, 1.0])
+def test_the_correlation_in_chains_is_that_of_the_slowest_coordinate(lag):
+    """Chains of an autoregression beside a coordinate that is drawn anew in every state."""
+    rng = np.random.default_rng(8)
+    n_chains, length = 40, 10
+    draws, chains = [], []
+    for _ in range(16):
+        slow = [rng.standard_normal(n_chains)]
+        for _ in range(length - 1):
+            noise = rng.standard_normal(n_chains)
+            slow.append(lag * slow[-1] + np.sqrt(1 - lag**2) * noise)
+        x = np.stack([rng.standard_normal(n_chains * length), np.concatenate(slow)], axis=1)
+        draws.append(x)
+        chains.append(np.tile(np.arange(n_chains), length))
+    gap = np.abs(np.subtract.outer(np.arange(length), np.arange(length)))
+    exact = (np.sum(lag**gap) - length) / (length * (length - 1))
+    assert chain_correlation(draws, chains) == pytest.approx(exact, abs=0.03)
+
+
+def test_chains_too_short_to_judge():
+    x, chain = np.random.default_rng(9).standard_normal((30, 2)), np.repeat(np.arange(10), 3)
+    assert chain_correlation([x], [chain]) is None
+    assert chain_correlation([np.ones((30, 1))], [np.repeat(np.arange(5), 6)]) == 0.0
+
+
+def test_what_few_draws_cannot_show():
+    """A fit as wide as the posterior may miss nothing; one with a heavy tail of weights may."""
+    wide, narrow = works(np.random.default_rng(10), 2.0), works(np.random.default_rng(10), 0.6)
+    n = sum(len(reverse) for _, reverse in wide)
+    assert unseen_share(wide) == 0.0
+    assert 0.5 * 3.0 / n < unseen_share(narrow) <= 3.0 / n

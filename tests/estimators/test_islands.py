@@ -7,6 +7,7 @@ import pytest
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.estimators import jarzynski, power_posterior
+from pm_evidence.estimators.fit_checks import unseen_share
 from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.runs import block, bridged, found_of, islands_of
@@ -94,6 +95,34 @@ def test_draws_with_a_heavy_tail_that_find_far_more():
     found = found_of(heavy)
     assert found["importance"].status != "ok" or found["smc"].status == "missed_mass"
     assert found["smc"].status != "ok" and found["bridge"].status != "ok"
+
+
+def test_chains_that_hardly_move():
+    """They are not ok unless importance sampling, with draws of its own, is. Seed 9."""
+    blocks = bridged(np.random.default_rng(9))
+    heavy = bridged(np.random.default_rng(9), sd=2.5)
+    for made, correlation, confirmed in (
+        (blocks, 0.9, True),
+        (heavy, 0.3, True),
+        (heavy, 0.9, False),
+    ):
+        found = found_of(made, info={"chain_correlation": correlation})
+        statuses = {found[name].status for name in ("smc", "bridge")}
+        assert ("not_mixed" not in statuses) == confirmed
+    assert found["importance"].status != "ok"
+    assert "0.90 in one coordinate" in found["smc"].message
+
+
+def test_few_draws_widen_the_error():
+    """Where weights have a heavy tail and few draws of the posterior check them. Seed 10."""
+    blocks = bridged(np.random.default_rng(10), sd=1.0, n=40)
+    fine = {e.estimator: e for e in of_islands(blocks)}
+    coarse = {e.estimator: e for e in of_islands(blocks, coarse=True)}
+    share = unseen_share([b.bridge for b in blocks])
+    assert share > 0.0
+    for name in ("bridge", "importance"):
+        assert coarse[name].mcse == pytest.approx(np.hypot(fine[name].mcse, share))
+    assert coarse["smc"] == fine["smc"]
 
 
 def test_an_evidence_without_bound():

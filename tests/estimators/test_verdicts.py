@@ -88,6 +88,8 @@ def test_a_trial_that_finds_more_tells_of_missed_mass(log_z, mcse, status):
 def test_the_message_names_where_the_trial_began():
     """The remedy for a machine does not exist for a model."""
     of_model = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "laplace").message
+    of_routes = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "coarse").message
+    assert "annealing from the prior" in of_routes and "Use more draws" in of_routes
     assert "annealing from the prior" in of_model and "reference='prior'" in of_model
     of_machine = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1).message
     assert "units of rate 1/2" in of_machine and "base='uniform'" in of_machine
