@@ -102,7 +102,7 @@ def test_agrees_with_mbar():
         [60, 90],
         solver_protocol=({"method": "adaptive", "tol": 1e-14},),
     )
-    assert histogram(forward, reverse).value == pytest.approx(-found.f_k[1], abs=1e-7)
+    assert histogram(forward, reverse).value == pytest.approx(-float(found.f_k[1]), abs=1e-7)
     _, log_p = work_density(forward, reverse)
     np.testing.assert_allclose(np.exp(log_p), found.weights()[:, 0], rtol=1e-6)
 
