@@ -55,10 +55,11 @@ class Repeated:
         )
 
 
-def repeat_model(model, exact, seeds, estimator=None, **options):
+def repeat_model(model, exact, seeds, estimator=None, route=None, **options):
     """Run a model once for each seed, with these options; it is compiled once.
 
-    Of each run the estimate of ``estimator`` is taken, by default the recommended one.
+    Of each run the estimate of ``estimator`` is taken, by default the recommended one. With
+    ``route``, runs that ended on another route are left out.
     """
     rows = []
     with warnings.catch_warnings():
@@ -67,6 +68,8 @@ def repeat_model(model, exact, seeds, estimator=None, **options):
             started = time.process_time()
             dt = pe.sample_evidence(model, random_seed=seed, progressbar=False, **options)
             seconds = time.process_time() - started
+            if route not in (None, dt["log_evidence"].attrs.get("route")):
+                continue
             found = pe.log_evidence(dt, estimator=estimator)
             inside = found.lower <= exact <= found.upper
             rows.append((found.value - exact, found.mcse, inside, found.status == "ok", seconds))
