@@ -1,0 +1,48 @@
+"""JAX, which is an optional dependency: it is imported here alone, when a run asks for it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["device_name", "double_precision", "has_jax", "load_jax"]
+
+
+def has_jax() -> bool:
+    """Return whether JAX is installed; it is not imported."""
+    return find_spec("jax") is not None
+
+
+def load_jax() -> Any:
+    """Return the module ``jax``.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError(
+            "backend='jax' needs the package jax, which is not installed; install it with "
+            "pip install 'pm-evidence[jax]' (with a GPU: pip install 'jax[cuda]'), or leave backend "
+            "out."
+        ) from error
+    return jax
+
+
+@contextmanager
+def double_precision() -> Iterator[Any]:
+    """Compute in double precision, in this thread and context only; gives the module ``jax``.
+
+    The precision that the user has chosen for the rest of the process is left as it is.
+    """
+    jax = load_jax()
+    with jax.enable_x64(True):
+        yield jax
+
+
+def device_name() -> str:
+    """Return the kind of device on which JAX computes, such as ``"cpu"``."""
+    return str(load_jax().local_devices()[0].device_kind)
