@@ -5,12 +5,23 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["device_name", "double_precision", "has_jax", "load_jax"]
+__all__ = ["check_jax", "device_name", "double_precision", "load_jax"]
 
 
-def has_jax() -> bool:
-    """Return whether JAX is installed; it is not imported."""
-    return find_spec("jax") is not None
+def check_jax() -> None:
+    """Raise an error if JAX is not installed; it is not imported.
+
+    Raises
+    ------
+    ImportError
+        The message says how to install it.
+    """
+    if find_spec("jax") is None:
+        raise ImportError(
+            "backend='jax' needs the package jax, which is not installed; install it with "
+            "pip install 'pm-evidence[jax]' (for a GPU also pip install 'jax[cuda]'), or leave "
+            "backend out."
+        )
 
 
 def load_jax() -> Any:
@@ -21,14 +32,9 @@ def load_jax() -> Any:
     ImportError
         If it is not installed.
     """
-    try:
-        import jax
-    except ImportError as error:
-        raise ImportError(
-            "backend='jax' needs the package jax, which is not installed; install it with "
-            "pip install 'pm-evidence[jax]' (with a GPU: pip install 'jax[cuda]'), or leave backend "
-            "out."
-        ) from error
+    check_jax()
+    import jax
+
     return jax
 
 

@@ -1,6 +1,6 @@
 """A PyMC model as a target: prior draws, log densities and results."""
 
-import logging
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,7 @@ from pytensor.tensor.type import TensorType
 from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.core.jax import device_name
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
+from pm_evidence.targets.compile.hints import offer_jax
 from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_density
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.log_density import (
@@ -44,7 +45,6 @@ from pm_evidence.targets.points import Particles
 __all__ = ["PyMCTarget"]
 
 Floats = NDArray[np.float64]
-_log = logging.getLogger("pymc.pm_evidence")
 
 _ACCEPTANCE_DRAWS = 1000
 
@@ -223,13 +223,9 @@ class PyMCTarget:
             return compile_jax_density(
                 graphs.parts, graphs.log_density, gradient, self.compile_kwargs
             )
+        started = time.perf_counter()
         compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
-        if compiled.slow_ops:
-            _log.warning(
-                "There is no numba implementation of %s: this part of the model runs in Python, "
-                "which is correct but slow.",
-                ", ".join(compiled.slow_ops),
-            )
+        offer_jax(compiled.slow_ops, graphs.log_density, time.perf_counter() - started)
         return compiled
 
     @cached_property
