@@ -100,7 +100,10 @@ def check_gradient(target: Any) -> None:
     ModelError
         If there is none, or JAX has no code for the model.
     """
-    if getattr(target, "backend", None) == "jax" and target.n_dim and target.differentiable is None:
+    if getattr(target, "backend", None) != "jax" or not target.n_dim:
+        return
+    if target.differentiable is None:
+        target.density  # noqa: B018  # raises an error if JAX has no code for it either
         raise ModelError(
             "backend='jax' needs a gradient, got a model with an operation that has none; "
             f"{_REMEDY}."

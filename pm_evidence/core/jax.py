@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["check_jax", "device_name", "double_precision", "load_jax"]
+__all__ = ["check_jax", "device_name", "double_precision", "load_jax", "uses_single_precision"]
 
 
 def check_jax() -> None:
@@ -36,6 +36,16 @@ def load_jax() -> Any:
     import jax
 
     return jax
+
+
+def uses_single_precision() -> bool:
+    """Return whether this process has computed with JAX before, in single precision.
+
+    Whether JAX is imported does not tell this: ArviZ imports it where it is installed.
+    """
+    jax = load_jax()
+    started: bool = jax._src.xla_bridge.backends_are_initialized()
+    return started and not jax.config.jax_enable_x64
 
 
 @contextmanager

@@ -109,7 +109,8 @@ def _climb_together(
     """Move every row to a peak, in place, with one evaluation of all unfinished ascents at once."""
     n, d = x.shape
     point, numbers = x.copy(), np.zeros((n, _N_NUMBERS))
-    slopes, steps, changes = np.zeros((n, 3, d)), np.empty((n, _MEMORY, d)), np.empty((n, _MEMORY, d))
+    slopes = np.zeros((n, 3, d))
+    steps, changes = np.empty((n, _MEMORY, d)), np.empty((n, _MEMORY, d))
     goes_on = np.ones(n, bool)
     while goes_on.any():
         rows = np.flatnonzero(goes_on)

@@ -37,7 +37,7 @@ def move_together(
     sizes = step * (0.8 + 0.4 * draws[:, 0])
     rows = (x, log_density, gradient, momentum, sizes, n_leapfrogs)
     proposal, new_density, new_gradient, last = compiled.on_rows(
-        _leapfrog, rows, (beta, shape.factor)
+        _leapfrog, rows, (beta, shape.factor), is_long=True
     )
     start = log_density[:, 0] + beta * log_density[:, 1]
     with np.errstate(invalid="ignore", over="ignore"):

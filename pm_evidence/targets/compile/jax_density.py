@@ -20,11 +20,48 @@ __all__ = ["JaxDensity", "compile_jax_density"]
 
 Floats = NDArray[np.float64]
 
-# Rows are evaluated together in blocks of a few sizes, because JAX compiles each size anew. Least
-# and largest size; the largest results of an operation, in numbers, that fit a cache of a CPU and
-# the memory of a GPU.
-_LEAST_ROWS, _MOST_ROWS = 8, 4096
-_IN_CACHE, _IN_MEMORY = 2**19, 2**26
+# JAX compiles a function anew for every number of rows, which takes a second. Rows are therefore
+# evaluated in blocks of few sizes. By platform, in numbers that the operations for a block give:
+# what takes no longer than starting the evaluation, and the largest result of one operation that
+# is fast (the cache of a CPU) or fits (the memory of a GPU).
+_FREE, _LARGEST = {"cpu": 2**16}, {"cpu": 2**19}
+_FREE_ON_GPU, _LARGEST_ON_GPU = 2**22, 2**26
+# Least number of rows of a block, most rows that are free, and most rows.
+_LEAST, _MOST_FREE, _MOST = 8, 128, 2048
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The numbers of rows of blocks: ``least`` times a power of two, up to ``most``."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, results: Sequence[int], platform: str) -> "_Sizes":
+        """Return the sizes for a function whose operations give so many numbers for each row."""
+        free = _FREE.get(platform, _FREE_ON_GPU) // max(sum(results), 1)
+        most = _LARGEST.get(platform, _LARGEST_ON_GPU) // max(results, default=1)
+        least = _power(int(np.clip(free, _LEAST, _MOST_FREE)))
+        return cls(least, max(_power(int(np.clip(most, _LEAST, _MOST))), least))
+
+    def above(self, n: int) -> int:
+        """Return the smallest size that is not below ``n``."""
+        size = self.least
+        while size < n:
+            size *= 2
+        return size
+
+    @staticmethod
+    def just_above(n: int) -> int:
+        """Return a size of at most an eighth more than ``n``, or at most 7 more."""
+        step = max(_power(n) // 8, _LEAST)
+        return max(-(-n // step), 1) * step
+
+
+def _power(n: int) -> int:
+    """Return the largest power of two that is at most ``n``, or 1."""
+    return 1 << max(n.bit_length() - 1, 0)
 
 
 @dataclass(frozen=True)
@@ -51,15 +88,15 @@ class JaxDensity:
         Arrays, and sequences of arrays, that the function reads.
     has_gradient : bool
         Whether the function returns gradients.
-    most_rows : int
-        Largest number of points that are evaluated together.
+    sizes : _Sizes
+        How many points are evaluated together.
     """
 
     function: Callable[[Any, Any], tuple[Any, Any]]
     n_dim: int
     arrays: Sequence[Any]
     has_gradient: bool
-    most_rows: int
+    sizes: _Sizes
     slow_ops: tuple[str, ...] = ()
     _programs: _Programs = field(default_factory=_Programs, repr=False)
 
@@ -81,11 +118,9 @@ class JaxDensity:
                 traced = jax.make_jaxpr(together)(np.zeros((1, n_dim)), list(arrays))
             except (TypeError, ValueError, IndexError, NotImplementedError) as error:
                 raise no_jax_code(error) from error
-            in_cache = jax.local_devices()[0].platform == "cpu"
-        sizes = [v.aval.size for step in traced.jaxpr.eqns for v in step.outvars]
-        rows = (_IN_CACHE if in_cache else _IN_MEMORY) // max(sizes, default=1)
-        most = _block_size(int(np.clip(rows, _LEAST_ROWS, _MOST_ROWS)))
-        return cls(function, n_dim, arrays, has_gradient, most)
+            platform = jax.local_devices()[0].platform
+        results = [v.aval.size for step in traced.jaxpr.eqns for v in step.outvars]
+        return cls(function, n_dim, arrays, has_gradient, _Sizes.of(results, platform))
 
     @cached_property
     def _on_device(self) -> list[Any]:
@@ -121,6 +156,8 @@ class JaxDensity:
         function: Callable[..., tuple[Any, ...]],
         rows: Sequence[NDArray[Any]],
         shared: Sequence[Any] = (),
+        *,
+        is_long: bool = False,
     ) -> tuple[NDArray[Any], ...]:
         """Return what a function gives for every row of a population.
 
@@ -134,24 +171,31 @@ class JaxDensity:
             What differs between rows.
         shared : sequence of ndarray or float
             What all rows have in common.
+        is_long : bool
+            Whether the function evaluates the density many times, and populations have few sizes,
+            so that more sizes of blocks are worth their compilation.
         """
-        n = len(rows[0])
-        parts = [
-            self._block(function, [row[start : start + self.most_rows] for row in rows], shared)
-            for start in range(0, max(n, 1), self.most_rows)
-        ]
+        n, most = len(rows[0]), self.sizes.most
+        size_of = self.sizes.just_above if is_long else self.sizes.above
+        parts = []
+        for start in range(0, max(n, 1), most):
+            block = [row[start : start + most] for row in rows]
+            parts.append(self._block(function, block, shared, size_of(len(block[0]))))
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def _block(
-        self, function: Callable[..., Any], rows: Sequence[NDArray[Any]], shared: Sequence[Any]
+        self,
+        function: Callable[..., Any],
+        rows: Sequence[NDArray[Any]],
+        shared: Sequence[Any],
+        size: int,
     ) -> list[NDArray[Any]]:
-        n = len(rows[0])
-        arguments = [_padded(row, _block_size(n)) for row in rows], list(shared), self._on_device
+        arguments = [_padded(row, size) for row in rows], list(shared), self._on_device
         with double_precision() as jax:
             jitted = self._jitted(jax, function)
             made = self._first_or_again(jax, function, jitted, arguments)
         # a copy: what JAX returns cannot be written to
-        return [np.array(array[:n]) for array in jax.device_get(made)]
+        return [np.array(array[: len(rows[0])]) for array in jax.device_get(made)]
 
     def _jitted(self, jax: Any, function: Callable[..., Any]) -> Any:
         with self._programs.lock:
@@ -183,14 +227,6 @@ def _both(density: Any, x: Any) -> tuple[Any, ...]:
 
 def _values(density: Any, x: Any) -> tuple[Any, ...]:
     return (density(x)[0],)
-
-
-def _block_size(n: int) -> int:
-    """Return the smallest of the sizes 8, 12, 16, 24, 32, 48, ... that is not below ``n``."""
-    size = _LEAST_ROWS
-    while size < n:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
-    return size
 
 
 def _padded(row: NDArray[Any], size: int) -> NDArray[Any]:

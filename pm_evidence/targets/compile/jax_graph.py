@@ -13,16 +13,17 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.logprob.utils import CheckParameterValue
-from pytensor.compile.mode import get_mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
+from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.utils import fgraph_to_python
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scan.op import Scan
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.interrupts import uninterrupted
-from pm_evidence.core.jax import double_precision, load_jax
+from pm_evidence.core.jax import double_precision, load_jax, uses_single_precision
 from pm_evidence.targets.compile.graph import lift_constants
 from pm_evidence.targets.compile.rewrite import rewrite
 
@@ -30,29 +31,39 @@ __all__ = ["jax_function", "jax_implementations", "no_jax_code", "without_jax_co
 
 _log = logging.getLogger("pymc.pm_evidence")
 
-_LINKER = "pytensor.link.jax.dispatch"
+_TABLE = "pytensor.link.jax.dispatch"
+
+
+class _Rewriting(JAXLinker):
+    """PyTensor's linker for JAX, with all its rewrites but without the conversion."""
+
+    def fgraph_convert(self, fgraph: Any, **kwargs: Any) -> Any:
+        """Return the graph itself."""
+        return fgraph
+
+    def jit_compile(self, fn: Any) -> Any:
+        """Return the graph itself."""
+        return fn
 
 
 def jax_implementations() -> Any:
-    """Return PyTensor's table of operations that JAX has, which imports JAX.
+    """Return PyTensor's table of operations that JAX has.
 
-    PyTensor sets the precision of the whole process when the table is imported. If the user has
-    imported JAX before and chosen single precision, this is undone.
+    PyTensor sets double precision for the whole process when the table is imported. If JAX has been
+    used in single precision before, this is undone.
     """
-    if _LINKER not in sys.modules:
-        was_in_use = "jax" in sys.modules
-        config = load_jax().config
-        chosen = config.jax_enable_x64
+    if _TABLE not in sys.modules:
+        in_single = uses_single_precision()
         with uninterrupted():
-            import_module(_LINKER)
-        if was_in_use and not chosen and config.jax_enable_x64:
-            config.update("jax_enable_x64", False)
+            import_module(_TABLE)
+        if in_single:
+            load_jax().config.update("jax_enable_x64", False)
             _log.info(
                 "JAX stays in single precision outside of pm_evidence, as it was before. If PyMC's "
                 "own JAX samplers are to follow, call jax.config.update('jax_enable_x64', True): "
                 "PyTensor does so only when it is first used with JAX."
             )
-    return import_module(f"{_LINKER}.basic")
+    return import_module(f"{_TABLE}.basic")
 
 
 def jax_function(
@@ -83,9 +94,8 @@ def jax_function(
     """
     table = jax_implementations()
     outputs = _checks_to_nan(outputs)
-    function = pm.compile(
-        inputs, outputs, mode=get_mode("JAX"), on_unused_input="ignore", **kwargs
-    )
+    mode = Mode(_Rewriting(), get_mode("JAX").provided_optimizer)
+    function = pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
     fgraph, constants = lift_constants(function.maker.fgraph)
     # numbers of the graph become those of JAX here, in the precision of the context
     with double_precision(), _without_hints():
