@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 # evaluated in blocks of few sizes. By platform, in numbers that the operations for a block give:
 # what takes no longer than starting the evaluation, and the largest result of one operation that
 # is fast (the cache of a CPU) or fits (the memory of a GPU).
-_FREE, _LARGEST = {"cpu": 2**16}, {"cpu": 2**19}
+_FREE, _LARGEST = {"cpu": 2**16}, {"cpu": 2**18}
 _FREE_ON_GPU, _LARGEST_ON_GPU = 2**22, 2**26
 # Least number of rows of a block, most rows that are free, and most rows.
 _LEAST, _MOST_FREE, _MOST = 8, 128, 2048

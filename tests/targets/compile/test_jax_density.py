@@ -124,8 +124,8 @@ def test_few_sizes_are_compiled():
 
 def test_sizes():
     sizes = _Sizes.of([100, 2000], "cpu")
-    assert (sizes.least, sizes.most) == (16, 256)
-    assert [sizes.above(n) for n in (0, 1, 16, 17, 200, 256)] == [16, 16, 16, 32, 256, 256]
+    assert (sizes.least, sizes.most) == (16, 128)
+    assert [sizes.above(n) for n in (0, 1, 16, 17, 100, 128)] == [16, 16, 16, 32, 128, 128]
     assert [sizes.just_above(n) for n in (0, 1, 8, 20, 80, 100, 200)] == [8, 8, 8, 24, 80, 104, 208]
     assert _Sizes.of([10_000_000], "cpu").most == _Sizes.of([10_000_000], "cpu").least == 8
     assert _Sizes.of([], "gpu").most >= _Sizes.of([1], "cpu").most
