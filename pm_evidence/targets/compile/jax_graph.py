@@ -25,7 +25,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.interrupts import uninterrupted
 from pm_evidence.core.jax import double_precision, load_jax, uses_single_precision
 from pm_evidence.targets.compile.graph import lift_constants
-from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.compile.rewrite import loop_with, rewrite
 
 __all__ = ["jax_function", "jax_implementations", "no_jax_code", "without_jax_code"]
 
@@ -157,7 +157,8 @@ def _checks_to_nan(outputs: Sequence[Variable], *, in_loop: bool = False) -> lis
 
     def without_check(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
         if isinstance(node.op, Scan):
-            return _checked_scan(node.op).make_node(*inputs).outputs
+            op = loop_with(_in_loop, node.op)
+            return None if op is node.op else op.make_node(*inputs).outputs
         return [inputs[0]] if is_check(node) else None
 
     checks = [[n for n in io_toposort([], [graph]) if is_check(n)] for graph in outputs]
@@ -174,23 +175,8 @@ def _checks_to_nan(outputs: Sequence[Variable], *, in_loop: bool = False) -> lis
     return result
 
 
-def _checked_scan(op: Scan) -> Scan:
-    """Return a loop whose steps give NaN where a check fails."""
-    inner = op.fgraph.unfreeze()
-    if not any(isinstance(node.op, CheckAndRaise | Scan) for node in inner.apply_nodes):
-        return op
-    outputs = _checks_to_nan(inner.outputs, in_loop=True)
-    return Scan(
-        inner.inputs,
-        outputs,
-        op.info,
-        mode=op.mode,
-        truncate_gradient=op.truncate_gradient,
-        name=op.name,
-        profile=op.profile,
-        allow_gc=op.allow_gc,
-        strict=op.strict,
-    )
+def _in_loop(outputs: Sequence[Variable]) -> list[Variable]:
+    return _checks_to_nan(outputs, in_loop=True)
 
 
 @contextmanager
