@@ -142,7 +142,7 @@ def sample_evidence(
         What compiles and evaluates the log densities of a model. ``"jax"`` (extra ``jax``)
         evaluates whole populations at once, on a CPU or on a GPU, in double precision. The model
         must have continuous variables only and operations that JAX has; the kernel is HMC.
-        Estimates equal those of numba but for rounding, which depends on the number of threads.
+        Results equal those of numba but for rounding, which depends on the number of threads.
     cores : int, optional
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
@@ -160,7 +160,7 @@ def sample_evidence(
         ``target_mcse`` is the default, and at 1,000 times otherwise.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``
-        (with ``backend="jax"`` up to rounding). What a stored result holds as its ``random_seed``
+        (with ``backend="jax"`` only up to rounding). What a stored result holds as its ``random_seed``
         can be passed as it is, digits included.
     progressbar : bool
         Whether to show progress.
