@@ -160,8 +160,8 @@ def sample_evidence(
         ``target_mcse`` is the default, and at 1,000 times otherwise.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``
-        (with ``backend="jax"`` only up to rounding). What a stored result holds as its ``random_seed``
-        can be passed as it is, digits included.
+        (with ``backend="jax"`` only up to rounding). What a stored result holds as its
+        ``random_seed`` can be passed as it is, digits included.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
