@@ -21,6 +21,7 @@ from pm_evidence.api.arguments import (
     idata_options,
     limits,
 )
+from pm_evidence.api.backend import check_backend, check_gradient
 from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
@@ -62,6 +63,7 @@ def sample_evidence(
     path: str | Path = "auto",
     potentials: str = "likelihood",
     reparameterise: bool = True,
+    backend: str = "numba",
     cores: int | None = None,
     executor: Executor | None = None,
     target_mcse: float | None = TARGET_MCSE,
@@ -136,6 +138,11 @@ def sample_evidence(
         evidence and posterior draws are those of the model as it is written. The model keeps its
         coordinates if ``kernel`` or ``reference`` is an object of one's own, if data points are
         added one by one, and if a likelihood is estimated.
+    backend : {"numba", "jax"}
+        What compiles and evaluates the log densities of a model. ``"jax"`` (extra ``jax``)
+        evaluates whole populations at once, on a CPU or on a GPU, in double precision. The model
+        must have continuous variables only and operations that JAX has; the kernel is HMC.
+        Results equal those of numba but for rounding, which depends on the number of threads.
     cores : int, optional
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
@@ -152,8 +159,9 @@ def sample_evidence(
         limits a run ends at 10 times the draws of its first round (a `RBM` at 1,500 paths) if
         ``target_mcse`` is the default, and at 1,000 times otherwise.
     random_seed : int or numpy.random.Generator, optional
-        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``. What
-        a stored result holds as its ``random_seed`` can be passed as it is, digits included.
+        The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``
+        (with ``backend="jax"`` only up to rounding). What a stored result holds as its
+        ``random_seed`` can be passed as it is, digits included.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
@@ -162,8 +170,8 @@ def sample_evidence(
         ``coords``, ``dims`` to add to the model's, and ``log_likelihood=True`` or
         ``log_prior=True`` for the pointwise groups.
     compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``, ``profile`` for instance. Models are always compiled with
-        numba, so that ``mode`` may be left out or ``"NUMBA"``.
+        Passed on to ``pymc.compile``, ``profile`` for instance. ``backend`` decides what compiles
+        models, so that ``mode`` may be left out or ``"NUMBA"``.
 
     Returns
     -------
@@ -180,6 +188,8 @@ def sample_evidence(
         If a log density is NaN, or the data have no support under the prior.
     ValueError, TypeError
         If an argument is of the wrong type or out of range.
+    ImportError
+        If ``backend="jax"`` and JAX is not installed.
 
     Warns
     -----
@@ -211,11 +221,14 @@ def sample_evidence(
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
+    check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
     run = _run_of(chosen, size, schedule, cores, executor, random_seed, ends)
     with Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler, reparameterise=moved)
+            main, prior = _targets(
+                given, potentials, for_compiler, reparameterise=moved, backend=backend
+            )
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         if draws is None and _by_routes(run, main, method, schedule, reference, path):
@@ -320,7 +333,12 @@ def _is_moved(
 
 
 def _targets(
-    given: Any, potentials: str, compile_kwargs: dict[str, Any], *, reparameterise: bool
+    given: Any,
+    potentials: str,
+    compile_kwargs: dict[str, Any],
+    *,
+    reparameterise: bool,
+    backend: str,
 ) -> tuple[Target, Target | None]:
     """Return what to anneal, and what normalises the prior where potentials belong to it."""
     if is_native(given):
@@ -330,7 +348,9 @@ def _targets(
             "potentials='prior' needs an observed variable, got a model with none: a potential "
             "that belongs to the prior leaves no data. Pass potentials='likelihood'."
         )
-    main = target_of(given, compile_kwargs=compile_kwargs, reparameterise=reparameterise)
+    options: dict[str, Any] = {"compile_kwargs": compile_kwargs, "backend": backend}
+    main = target_of(given, reparameterise=reparameterise, **options)
+    check_gradient(main)
     if potentials == "likelihood" or not given.potentials:
         return main, None
-    return main, target_of(given, potentials_only=True, compile_kwargs=compile_kwargs)
+    return main, target_of(given, potentials_only=True, **options)

@@ -10,11 +10,17 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.whitening import move_along, pull_back
+from pm_evidence.targets.compile.jax_density import JaxDensity
 
 __all__ = ["Climbs", "climb"]
 
 Floats = NDArray[np.float64]
 
+# The numbers of an ascent: evaluations so far, log density at its best point, step size and
+# predicted gain of the line search, number of steps that the curvature is estimated from, and
+# whether the first point had a density and whether the ascent has converged (1 or 0).
+_USED, _HEIGHT, _SIZE, _GAIN, _KEPT, _HAS_STARTED, _IS_SETTLED = range(7)
+_N_NUMBERS = 7
 # Number of steps, with changes of the gradient, from which the curvature is estimated.
 _MEMORY = 8
 # Armijo's condition: a step must gain this share of what the gradient predicts (Nocedal and Wright
@@ -73,25 +79,47 @@ def climb(
 
     Notes
     -----
-    Limited-memory BFGS with a backtracking line search (Nocedal and Wright 2006, algorithm 7.5).
+    Limited-memory BFGS with a backtracking line search (Nocedal and Wright 2006, algorithm 7.5). An
+    ascent asks for one evaluation after the other, so that JAX can make those of all ascents at
+    once.
     """
     compiled = target.differentiable
     x = np.array(start, dtype=float, order="C")
+    level = np.zeros(x.shape[1]) if level is None else level
     log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
     settled = np.zeros(len(x), bool)
-    _climb(
-        compiled.address,
-        compiled.data,
-        x,
-        np.arange(x.shape[1]),
-        shape.factor,
-        np.zeros(x.shape[1]) if level is None else level,
-        n_evaluations,
-        log_density,
-        settled,
-        used,
-    )
+    ends = log_density, settled, used
+    if isinstance(compiled, JaxDensity):
+        _climb_together(compiled, x, shape.factor, level, n_evaluations, *ends)
+    else:
+        _climb(compiled.address, compiled.data, x, shape.factor, level, n_evaluations, *ends)
     return Climbs(x, log_density, settled, int(used.sum()))
+
+
+def _climb_together(
+    compiled: JaxDensity,
+    x: Floats,
+    factor: Floats,
+    level: Floats,
+    most: int,
+    log_density: Floats,
+    settled: NDArray[np.bool_],
+    used: NDArray[np.int64],
+) -> None:
+    """Move every row to a peak, in place, with one evaluation of all unfinished ascents at once."""
+    n, d = x.shape
+    point, numbers = x.copy(), np.zeros((n, _N_NUMBERS))
+    slopes = np.zeros((n, 3, d))
+    steps, changes = np.empty((n, _MEMORY, d)), np.empty((n, _MEMORY, d))
+    goes_on = np.ones(n, bool)
+    while goes_on.any():
+        rows = np.flatnonzero(goes_on)
+        value, gradient = compiled.evaluate(point[rows])
+        _answer_all(
+            rows, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most,
+            goes_on,
+        )  # fmt: skip
+    _read(numbers, log_density, settled, used)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
@@ -108,81 +136,125 @@ def _remember(size, direction, slope, new_slope, row, steps, changes):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _line_search(
-    address, data, start, free, factor, level, direction, height, gain, most, point, new_slope
-):
-    """Return a step size that raises the density enough or 0, the new height, and evaluations.
-
-    ``point`` and ``new_slope`` receive position and gradient after the step.
-    """
-    value, gradient = np.empty(2), np.empty((2, start.size))
-    size, new_height, n_tries = 1.0, height, 0
-    while n_tries < most:
-        point[:] = start
-        move_along(point, free, factor, size, direction)
-        n_tries += 1
-        failed = call_density(address, point, value, gradient, data) != 0
-        new_height = value[0] + value[1]
-        if not failed and new_height >= height + _SUFFICIENT * size * gain:
-            pull_back(gradient, 1.0, free, factor, new_slope)
-            _project(new_slope, level)
-            if np.isfinite(new_height) and np.isfinite(new_slope.sum()):
-                return size, new_height, n_tries
-        size *= 0.4
-        if size < 1e-10:
-            break
-    return 0.0, new_height, n_tries
+def _climb(address, data, x, factor, level, most, log_density, settled, used):
+    """Move every row to a peak, in place, one after the other."""
+    n, d = x.shape
+    point, value, gradient = np.empty(d), np.empty(2), np.empty((2, d))
+    slopes, steps, changes = np.zeros((3, d)), np.empty((_MEMORY, d)), np.empty((_MEMORY, d))
+    numbers = np.zeros((n, _N_NUMBERS))
+    for i in range(n):
+        point[:] = x[i]
+        goes_on = True
+        while goes_on:
+            failed = call_density(address, point, value, gradient, data) != 0
+            goes_on = _answer(
+                failed, value, gradient, x[i], point, slopes, steps, changes, numbers[i], factor,
+                level, most,
+            )  # fmt: skip
+    _read(numbers, log_density, settled, used)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _climb(address, data, x, free, factor, level, most, log_density, settled, used):
-    """Move every row to a peak, in place."""
-    n, d = x.shape
-    point, value, gradient = np.empty(d), np.empty(2), np.empty((2, d))
-    slope, new_slope, direction = np.empty(d), np.empty(d), np.empty(d)
-    steps, changes = np.empty((_MEMORY, d)), np.empty((_MEMORY, d))
-    for i in range(n):
-        if call_density(address, x[i], value, gradient, data) != 0:
-            continue
-        used[i] = 1
-        height = value[0] + value[1]
+def _answer_all(
+    rows, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most, goes_on
+):
+    for k in range(rows.size):
+        i = rows[k]
+        goes_on[i] = _answer(
+            False, value[k], gradient[k], x[i], point[i], slopes[i], steps[i], changes[i],
+            numbers[i], factor, level, most,
+        )  # fmt: skip
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _read(numbers, log_density, settled, used):
+    """Set what is known of every ascent at its end."""
+    for i in range(len(numbers)):
+        used[i] = int(numbers[i, _USED])
+        settled[i] = numbers[i, _IS_SETTLED] != 0.0
+        if numbers[i, _HAS_STARTED] != 0.0:
+            log_density[i] = numbers[i, _HEIGHT]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _answer(
+    failed, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most
+):
+    """Take one ascent further, given the density at ``point``.
+
+    Sets ``point`` to where it has to be evaluated next, and returns whether it has to be. The other
+    arrays are the state of the ascent: ``x`` is the best point so far, the rows of ``slopes`` are
+    the slope there, the slope at ``point`` and the direction of the line search, and ``numbers``
+    are named by the constants above.
+    """
+    slope, new_slope, direction = slopes[0], slopes[1], slopes[2]
+    free, height = np.arange(x.size), value[0] + value[1]
+    if numbers[_HAS_STARTED] == 0.0:
+        if failed:
+            return False
+        numbers[_USED] = 1.0
         pull_back(gradient, 1.0, free, factor, slope)
         _project(slope, level)
         if not (np.isfinite(height) and np.isfinite(slope.sum())):
-            continue
-        kept = 0
-        while used[i] < most:
-            _ascent_direction(slope, steps, changes, kept, direction)
-            gain = _inner(slope, direction)
-            if not gain > 0.0:  # the estimated curvature is not that of a peak
-                kept = 0
-                direction[:] = slope
-                gain = _inner(slope, slope)
-            if kept == 0:  # a step of at most one unit of the population's own scale
-                length = np.sqrt(gain)
-                scale = 1.0 / max(length, 1.0)
-                direction *= scale
-                gain *= scale
-            if gain < _SETTLED:
-                settled[i] = True
-                break
-            size, new_height, n_tries = _line_search(
-                address, data, x[i], free, factor, level, direction, height, gain, most - used[i],
-                point, new_slope,
-            )  # fmt: skip
-            used[i] += n_tries
-            accepted = size > 0.0
-            if not accepted:
-                if kept == 0:
-                    settled[i] = gain < _ROUNDING * (1.0 + abs(height))
-                    break
-                kept = 0
-                continue
-            kept += _remember(size, direction, slope, new_slope, kept % _MEMORY, steps, changes)
-            x[i] = point
-            height = new_height
+            return False
+        numbers[_HAS_STARTED], numbers[_HEIGHT], numbers[_KEPT] = 1.0, height, 0.0
+    else:
+        numbers[_USED] += 1.0
+        enough = numbers[_HEIGHT] + _SUFFICIENT * numbers[_SIZE] * numbers[_GAIN]
+        accepted = False
+        if not failed and height >= enough:
+            pull_back(gradient, 1.0, free, factor, new_slope)
+            _project(new_slope, level)
+            accepted = np.isfinite(height) and np.isfinite(new_slope.sum())
+        if accepted:
+            kept, size = int(numbers[_KEPT]), numbers[_SIZE]
+            numbers[_KEPT] += _remember(
+                size, direction, slope, new_slope, kept % _MEMORY, steps, changes
+            )
+            x[:] = point
             slope[:] = new_slope
-        log_density[i] = height
+            numbers[_HEIGHT] = height
+        else:
+            numbers[_SIZE] *= 0.4
+            if numbers[_SIZE] >= 1e-10 and numbers[_USED] < most:
+                _step_to(x, free, factor, numbers[_SIZE], direction, point)
+                return True
+            if numbers[_KEPT] == 0.0:
+                rounding = _ROUNDING * (1.0 + abs(numbers[_HEIGHT]))
+                numbers[_IS_SETTLED] = 1.0 if numbers[_GAIN] < rounding else 0.0
+                return False
+            numbers[_KEPT] = 0.0
+    if numbers[_USED] >= most:
+        return False
+    numbers[_GAIN] = _search_direction(slope, steps, changes, numbers, direction)
+    if numbers[_GAIN] < _SETTLED:
+        numbers[_IS_SETTLED] = 1.0
+        return False
+    numbers[_SIZE] = 1.0
+    _step_to(x, free, factor, 1.0, direction, point)
+    return True
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _search_direction(slope, steps, changes, numbers, direction):
+    """Set the direction of the next line search, and return the gain that the slope predicts."""
+    _ascent_direction(slope, steps, changes, int(numbers[_KEPT]), direction)
+    gain = _inner(slope, direction)
+    if not gain > 0.0:  # the estimated curvature is not that of a peak
+        numbers[_KEPT] = 0.0
+        direction[:] = slope
+        gain = _inner(slope, slope)
+    if numbers[_KEPT] == 0.0:  # a step of at most one unit of the population's own scale
+        scale = 1.0 / max(np.sqrt(gain), 1.0)
+        direction *= scale
+        gain *= scale
+    return gain
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _step_to(x, free, factor, size, direction, point):
+    point[:] = x
+    move_along(point, free, factor, size, direction)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

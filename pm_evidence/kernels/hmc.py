@@ -13,10 +13,12 @@ from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.curvature import MOST_DIMENSIONS, curvature, shape_of_curvature
+from pm_evidence.kernels.jax_trajectories import move_together
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
 from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
+from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.points import Particles
 
 __all__ = ["HMC"]
@@ -110,22 +112,14 @@ class HMC:
         gradient = compiled.evaluate(x)[1] if gradient is None else gradient.copy()
         n_leapfrogs = self._n_leapfrogs(len(x))
         report = np.zeros((len(x), 4))
-        _trajectories(
-            compiled.address,
-            compiled.data,
-            x,
-            log_density,
-            gradient,
-            beta,
-            target.continuous,
-            shape.mean,
-            shape.factor,
-            self.step_size,
-            n_leapfrogs,
-            streams,
-            self.exploring,
-            report,
-        )
+        how = self.step_size, n_leapfrogs, streams, self.exploring, report
+        if isinstance(compiled, JaxDensity):
+            move_together(compiled, x, log_density, gradient, beta, shape, *how)
+        else:
+            where = target.continuous, shape.mean, shape.factor
+            _trajectories(
+                compiled.address, compiled.data, x, log_density, gradient, beta, *where, *how
+            )
         info = MoveInfo(
             acceptance=float(report[:, 0].mean()),
             n_evaluations=int(n_leapfrogs.sum()),

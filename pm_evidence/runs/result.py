@@ -96,7 +96,7 @@ def result_of(
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
     dt = to_datatree(
-        replace(record, info={**_start(target), **record.info, "potentials": potentials}),
+        replace(record, info={**_of_model(target), **record.info, "potentials": potentials}),
         evidence,
         recommended=evidence[0].estimator,
         posterior=posterior,
@@ -117,9 +117,12 @@ def result_of(
     return dt
 
 
-def _start(target: Target) -> dict[str, str]:
-    """Return what a model is annealed from, unless the record says otherwise."""
-    return {} if is_native(target) else {"reference": "prior"}
+def _of_model(target: Any) -> dict[str, str]:
+    """Return what a model is annealed from, unless the record says otherwise, and evaluated by."""
+    if is_native(target):
+        return {}
+    compiled_for = getattr(target, "compiled_for", None)
+    return {"reference": "prior", **(compiled_for() if compiled_for else {"backend": "numba"})}
 
 
 def check_groups(target: Any, options: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numba as nb
@@ -20,6 +20,7 @@ from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.points import Particles
 
@@ -79,7 +80,7 @@ NOISE, Y = 0.9, np.array([1.5, 0.3, -1.1, 2.0])
 
 
 @cache
-def gaussian():
+def gaussian(backend="numba"):
     """Three correlated normal coordinates, as a PyMC model."""
     with pm.Model() as model:
         x = pm.Normal("x", 0, PRIOR_SD, shape=3)
@@ -93,14 +94,14 @@ def gaussian():
 
     marginal = DESIGN @ np.diag(PRIOR_SD**2) @ DESIGN.T + NOISE**2 * np.eye(len(Y))
     log_evidence = float(stats.multivariate_normal.logpdf(Y, cov=marginal))
-    return System(GeometricPath(PyMCTarget(model)), draw, log_evidence)
+    return System(GeometricPath(PyMCTarget(model, backend=backend)), draw, log_evidence)
 
 
 ANGLE, CONCENTRATION, OBSERVED_ANGLE, PULL = 3.0, 1.5, 2.2, 2.0
 
 
 @cache
-def circle():
+def circle(backend="numba"):
     """An angle whose mode is near the cut at pi, and a normal coordinate, as a PyMC model."""
     with pm.Model() as model:
         angle = pm.VonMises("angle", mu=ANGLE, kappa=CONCENTRATION)
@@ -114,7 +115,7 @@ def circle():
         mu = rng.normal(beta * 1.2 / (1 + beta), (1 + beta) ** -0.5, size=n)
         return np.column_stack([angle, mu])
 
-    return System(GeometricPath(PyMCTarget(model)), draw)
+    return System(GeometricPath(PyMCTarget(model, backend=backend)), draw)
 
 
 def circle_functions(x):
@@ -168,10 +169,27 @@ def _holes(x, out, gradient):
 def holes():
     """A likelihood that is NaN, or fails, on one side: the density is what is defined."""
 
-    def draw(beta, n, rng):
-        return np.sqrt(2.0 * rng.gamma(beta + 0.5, size=(n, 1)))
+    return System(GeometricPath(native(_holes, 1)), _draw_beside_holes)
 
-    return System(GeometricPath(native(_holes, 1)), draw)
+
+def _draw_beside_holes(beta, n, rng):
+    return np.sqrt(2.0 * rng.gamma(beta + 0.5, size=(n, 1)))
+
+
+def _holes_by_jax(x, arrays):
+    import jax.numpy as jnp
+
+    log = jnp.where(x[0] < 0.0, jnp.nan, jnp.log(jnp.abs(x[0])))
+    slope = jnp.where(x[0] < 0.0, jnp.nan, 2.0 / x[0])
+    return jnp.stack([-0.5 * x[0] ** 2, 2.0 * log]), jnp.stack([-x, slope[None]])
+
+
+@cache
+def holes_by_jax():
+    """The same density, where JAX evaluates it."""
+    target = native(_holes, 1)
+    target.differentiable = JaxDensity.of(_holes_by_jax, 1, [], has_gradient=True)
+    return System(GeometricPath(target), _draw_beside_holes)
 
 
 def _tails(x, out, gradient):
@@ -306,13 +324,25 @@ SYSTEMS = {
     "tails": tails,
     "table": table,
     "mixed": mixed,
+    "gaussian by jax": partial(gaussian, "jax"),
+    "circle by jax": partial(circle, "jax"),
+    "holes by jax": holes_by_jax,
 }
-FUNCTIONS = {"circle": circle_functions, "table": table_functions}
+FUNCTIONS = {
+    "circle": circle_functions,
+    "circle by jax": circle_functions,
+    "table": table_functions,
+}
 N_PAIRS = 200_000  # a walk that is not reversed differs by 10 standard errors with so many
 KERNELS = {
     **dict.fromkeys(["gaussian", "circle", "wall", "holes", "tails"], MOVERS),
     "table": SWEEPS,
     "mixed": {f"{name}-and-discrete": _mixture(mover) for name, mover in MOVERS.items()},
+}
+KERNELS |= {
+    system: {name: mover for name, mover in MOVERS.items() if isinstance(mover, HMC)}
+    for system in SYSTEMS
+    if system.endswith("by jax")
 }
 CASES = [(system, kernel) for system in SYSTEMS for kernel in KERNELS[system]]
 

@@ -7,7 +7,7 @@ import pytest
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.ascent import climb
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import deceptive_systems
+from pm_evidence.testing import deceptive_systems, exact_systems
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +65,20 @@ def test_starts_without_density_are_left():
     assert found.log_density[0] == -np.inf and not found.settled[0]
     assert found.settled[1]
     np.testing.assert_allclose(found.x[1], 3.0, atol=0.1)
+
+
+@pytest.mark.parametrize("most", [5, 600])
+def test_jax_climbs_all_at_once_to_the_same_points(most):
+    """Each ascent asks for its own evaluations: what the others do must not matter."""
+    system = exact_systems()["eight_schools_half_normal_noncentred"]
+    target, by_jax = (PyMCTarget(system.build(), backend=name) for name in ("numba", "jax"))
+    start = target.draw(30, np.random.SeedSequence(6)).x
+    start[3] = np.nan
+    shape = learn_shape(start[4:])
+    found, other = (climb(each, start, shape, most) for each in (target, by_jax))
+    np.testing.assert_allclose(other.x, found.x, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(other.log_density, found.log_density, rtol=1e-9)
+    assert np.array_equal(other.settled, found.settled)
+    assert other.n_evaluations == found.n_evaluations
+    alone = climb(by_jax, start[7:8], shape, most)
+    np.testing.assert_allclose(alone.x[0], other.x[7], rtol=1e-9, atol=1e-9)

@@ -49,7 +49,7 @@ def test_members_of_weight_zero_stay(system, name):
         before, (state, info) = state, kernel.advance(exact.path, state, 0.5, chains)
         assert np.array_equal(state.x[::2], before.x[::2])
         assert np.array_equal(state.log_density[::2], before.log_density[::2])
-    if system != "holes":
+    if not system.startswith("holes"):
         assert info.n_nan == 0
     assert not np.array_equal(state.x[1::2], exact.population(0.5, 30, seed=3).x[1::2])
 

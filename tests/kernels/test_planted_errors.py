@@ -61,7 +61,10 @@ def run(system, kernel, n):
     return state, infos, chains
 
 
-@pytest.mark.parametrize(("system", "name"), CASES)
+COMPILED_CASES = [case for case in CASES if not case[0].endswith("by jax")]
+
+
+@pytest.mark.parametrize(("system", "name"), COMPILED_CASES)
 def test_compiled_equals_interpreted(system, name, request):
     """What is tested in Python would otherwise say nothing of what runs."""
     kernel = fitted(system, name, 0.6)

@@ -38,6 +38,7 @@ __all__ = [
     "compile_graph",
     "function_from_source",
     "jit",
+    "lift_constants",
     "shared_to_inputs",
     "without_numba_hints",
 ]
@@ -139,7 +140,7 @@ def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:
         Values of these inputs.
     """
     table = numba_implementations()
-    fgraph, lifted = _lift_constants(function.maker.fgraph)
+    fgraph, lifted = lift_constants(function.maker.fgraph)
     with warnings.catch_warnings(record=True) as caught, _operations_in_order():
         warnings.simplefilter("always")
         jitable, key = table.numba_funcify_and_cache_key(fgraph)
@@ -184,7 +185,7 @@ def shared_to_inputs(
     return clone_replace(list(outputs), replacements), inputs, values
 
 
-def _lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
+def lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
     """Turn large constants of an optimised graph into inputs, and return their values."""
     fgraph = fgraph.clone(check_integrity=False)
     lifted = []

@@ -5,8 +5,9 @@ from typing import Any
 
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
+from pytensor.scan.op import Scan
 
-__all__ = ["rewrite"]
+__all__ = ["loop_with", "rewrite"]
 
 
 def rewrite(
@@ -40,3 +41,30 @@ def rewrite(
             new = node.clone_with_new_inputs(inputs, strict=False).outputs
         replacements.update(zip(node.outputs, new, strict=True))
     return [replacements.get(v, v) for v in outputs]
+
+
+def loop_with(change: Callable[[list[Variable]], list[Variable]], op: Scan) -> Scan:
+    """Return a loop whose steps have other results; the same loop if nothing has changed.
+
+    Parameters
+    ----------
+    change : callable
+        Returns the graphs that replace the outputs of a step.
+    op : Scan
+        The loop.
+    """
+    inner = op.fgraph.unfreeze()
+    outputs = change(inner.outputs)
+    if all(new is old for new, old in zip(outputs, inner.outputs, strict=True)):
+        return op
+    return Scan(
+        inner.inputs,
+        outputs,
+        op.info,
+        mode=op.mode,
+        truncate_gradient=op.truncate_gradient,
+        name=op.name,
+        profile=op.profile,
+        allow_gc=op.allow_gc,
+        strict=op.strict,
+    )

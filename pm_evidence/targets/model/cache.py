@@ -63,6 +63,7 @@ def target_of(
     potentials_only: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
     reparameterise: bool = False,
+    backend: str = "numba",
 ) -> CompiledTarget:
     """Return the target of a model: the one that was kept, if the model and its data are the same.
 
@@ -70,7 +71,7 @@ def target_of(
     a free variable becomes a ``ReparameterisedTarget``.
     """
     content = _content(model), dict(compile_kwargs or {})
-    key = (id(model), potentials_only, reparameterise)
+    key = (id(model), potentials_only, reparameterise, backend)
     kept = _KEPT.get(key)
     # the target keeps its model alive, so that no other model has the same id
     if kept is None or kept[1].model is not model or kept[0] != content:
@@ -79,6 +80,7 @@ def target_of(
             potentials_only=potentials_only,
             compile_kwargs=compile_kwargs,
             reparameterise=reparameterise,
+            backend=backend,
         )
         return _keep(key, content, target)
     return _keep(key, content, kept[1])
@@ -125,14 +127,19 @@ def _build(
     potentials_only: bool,
     compile_kwargs: Mapping[str, Any] | None,
     reparameterise: bool = False,
+    backend: str = "numba",
 ) -> CompiledTarget:
     estimated = estimated_variables(model)
     if estimated and not potentials_only:
         return EstimatedTarget.of_model(model, compile_kwargs)
     if reparameterise and not potentials_only and location_scale_variables(model):
-        return ReparameterisedTarget(model, compile_kwargs=compile_kwargs)
+        return ReparameterisedTarget(model, compile_kwargs=compile_kwargs, backend=backend)
     return PyMCTarget(
-        model, potentials_only=potentials_only, compile_kwargs=compile_kwargs, left_out=estimated
+        model,
+        potentials_only=potentials_only,
+        compile_kwargs=compile_kwargs,
+        left_out=estimated,
+        backend=backend,
     )
 
 
@@ -149,6 +156,7 @@ def _reduce(target: Any) -> tuple[Any, ...]:
             "potentials_only": target.potentials_only,
             "compile_kwargs": target.compile_kwargs,
             "reparameterise": isinstance(target, ReparameterisedTarget),
+            "backend": target.backend,
         }
         vars(target)["_pickled"] = cloudpickle.dumps((model, options, _registered(model)))
     return _rebuild, (vars(target)["_pickled"], settings)

@@ -7,6 +7,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["ExchangedTarget"]
@@ -24,17 +25,17 @@ class ExchangedTarget(PyMCTarget):
     _arrays: Sequence[NDArray[Any]]
 
     @cached_property
-    def density(self) -> CompiledDensity:
+    def density(self) -> CompiledDensity | JaxDensity:
         """Log prior and log likelihood, without gradients."""
         if self._base is None:
             return self._compiled(self._graphs(), None)
         return self._base.density.reading(self._exchanged())
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | None:
+    def differentiable(self) -> CompiledDensity | JaxDensity | None:
         """Log prior and log likelihood with gradients; None if there is no gradient."""
         if self._base is None:
-            found: CompiledDensity | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
+            found: CompiledDensity | JaxDensity | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
             return found
         compiled = self._base.differentiable
         return None if compiled is None else compiled.reading(self._exchanged())

@@ -33,7 +33,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.compile.rewrite import loop_with, rewrite
 
 __all__ = ["Guard", "check_known_indices", "with_asserted_indices", "with_guarded_indices"]
 
@@ -184,7 +184,7 @@ def _replace_indices(
 
     def bounded(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
         if isinstance(node.op, Scan):
-            op = _asserted_scan(node.op)
+            op = loop_with(with_asserted_indices, node.op)
             return None if op is node.op else op.make_node(*inputs).outputs
         for indexing in _of_node(node, inputs):
             if _check_known(indexing) or _is_bounded(indexing):
@@ -200,25 +200,6 @@ def _replace_indices(
         return None
 
     return rewrite(graphs, bounded)
-
-
-def _asserted_scan(op: Scan) -> Scan:
-    """Return a loop whose steps raise an error if an index lies outside of its array."""
-    inner = op.fgraph.unfreeze()
-    outputs = with_asserted_indices(inner.outputs)
-    if all(new is old for new, old in zip(outputs, inner.outputs, strict=True)):
-        return op
-    return Scan(
-        inner.inputs,
-        outputs,
-        op.info,
-        mode=op.mode,
-        truncate_gradient=op.truncate_gradient,
-        name=op.name,
-        profile=op.profile,
-        allow_gc=op.allow_gc,
-        strict=op.strict,
-    )
 
 
 def _of_node(

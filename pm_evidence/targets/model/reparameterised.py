@@ -32,6 +32,8 @@ class ReparameterisedTarget(ExchangedTarget):
         A model with such variables; see ``location_scale_variables``.
     compile_kwargs : mapping, optional
         Passed on to ``pymc.compile``.
+    backend : {"numba", "jax"}
+        What compiles and evaluates the densities.
 
     Attributes
     ----------
@@ -47,9 +49,15 @@ class ReparameterisedTarget(ExchangedTarget):
     The evidence is the same number in all coordinates, and so is the likelihood of prior draws.
     """
 
-    def __init__(self, model: pm.Model, *, compile_kwargs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: pm.Model,
+        *,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        backend: str = "numba",
+    ) -> None:
         self.variables = location_scale_variables(model)
-        super().__init__(model, compile_kwargs=compile_kwargs)
+        super().__init__(model, compile_kwargs=compile_kwargs, backend=backend)
         self.coordinates = Coordinates(model, self.variables, self.layout)
         self._non_centred = Centring.common(0.0, len(self.variables))
         self._set(self._non_centred)

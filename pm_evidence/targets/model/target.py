@@ -1,6 +1,6 @@
 """A PyMC model as a target: prior draws, log densities and results."""
 
-import logging
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
+from pm_evidence.core.jax import device_name
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
+from pm_evidence.targets.compile.hints import offer_jax
+from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_density
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.log_density import (
     DensityGraphs,
@@ -42,7 +45,6 @@ from pm_evidence.targets.points import Particles
 __all__ = ["PyMCTarget"]
 
 Floats = NDArray[np.float64]
-_log = logging.getLogger("pymc.pm_evidence")
 
 _ACCEPTANCE_DRAWS = 1000
 
@@ -62,6 +64,8 @@ class PyMCTarget:
     left_out : sequence of TensorVariable
         Observed variables whose density is left out of the likelihood, because it is estimated
         elsewhere.
+    backend : {"numba", "jax"}
+        What compiles and evaluates the densities.
 
     Attributes
     ----------
@@ -91,8 +95,10 @@ class PyMCTarget:
         potentials_only: bool = False,
         compile_kwargs: Mapping[str, Any] | None = None,
         left_out: Sequence[Variable] = (),
+        backend: str = "numba",
     ) -> None:
         check_model(model)
+        self.backend = backend
         self.model = model
         self.potentials_only = potentials_only
         self.compile_kwargs = dict(compile_kwargs or {})
@@ -146,12 +152,12 @@ class PyMCTarget:
     # densities ------------------------------------------------------------------------------
 
     @cached_property
-    def density(self) -> CompiledDensity:
+    def density(self) -> CompiledDensity | JaxDensity:
         """Log prior and log likelihood, without gradients."""
         return self._compiled(self._graphs(), None)
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | None:
+    def differentiable(self) -> CompiledDensity | JaxDensity | None:
         """Log prior and log likelihood with gradients; None if there is no gradient.
 
         It is also None if observed variables are left out, because no MCMC step then uses it.
@@ -162,6 +168,11 @@ class PyMCTarget:
         graphs = self._graphs()
         gradient = gradient_graphs(graphs)
         return None if gradient is None else self._compiled(graphs, gradient)
+
+    def compiled_for(self) -> dict[str, str]:
+        """Return what evaluates the densities, and on which device if that is not this CPU."""
+        facts = {"backend": self.backend}
+        return facts | {"device": device_name()} if self.backend == "jax" else facts
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
@@ -207,14 +218,14 @@ class PyMCTarget:
 
     def _compiled(
         self, graphs: DensityGraphs, gradient: list[list[Variable]] | None
-    ) -> CompiledDensity:
-        compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
-        if compiled.slow_ops:
-            _log.warning(
-                "There is no numba implementation of %s: this part of the model runs in Python, "
-                "which is correct but slow.",
-                ", ".join(compiled.slow_ops),
+    ) -> CompiledDensity | JaxDensity:
+        if self.backend == "jax":
+            return compile_jax_density(
+                graphs.parts, graphs.log_density, gradient, self.compile_kwargs
             )
+        started = time.perf_counter()
+        compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
+        offer_jax(compiled.slow_ops, graphs.log_density, time.perf_counter() - started)
         return compiled
 
     @cached_property

@@ -1,0 +1,282 @@
+"""Log densities that JAX evaluates for a whole population at once, on a CPU or a GPU."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import RLock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+
+from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.jax import double_precision, load_jax
+from pm_evidence.targets.compile.graph import shared_to_inputs
+from pm_evidence.targets.compile.jax_graph import jax_function, no_jax_code
+from pm_evidence.targets.layout import Layout
+
+__all__ = ["JaxDensity", "compile_jax_density"]
+
+Floats = NDArray[np.float64]
+
+# JAX compiles a function anew for every number of rows, which takes a second. Rows are therefore
+# evaluated in blocks of few sizes. By platform, in numbers that the operations for a block give:
+# what takes no longer than starting the evaluation, and the largest result of one operation that
+# is fast (the cache of a CPU) or fits (the memory of a GPU).
+_FREE, _LARGEST = {"cpu": 2**16}, {"cpu": 2**18}
+_FREE_ON_GPU, _LARGEST_ON_GPU = 2**22, 2**26
+# Least number of rows of a block, most rows that are free, and most rows.
+_LEAST, _MOST_FREE, _MOST = 8, 128, 2048
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The numbers of rows of blocks: ``least`` times a power of two, up to ``most``."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, results: Sequence[int], platform: str) -> "_Sizes":
+        """Return the sizes for a function whose operations give so many numbers for each row."""
+        free = _FREE.get(platform, _FREE_ON_GPU) // max(sum(results), 1)
+        most = _LARGEST.get(platform, _LARGEST_ON_GPU) // max(results, default=1)
+        least = _power(int(np.clip(free, _LEAST, _MOST_FREE)))
+        return cls(least, max(_power(int(np.clip(most, _LEAST, _MOST))), least))
+
+    def above(self, n: int) -> int:
+        """Return the smallest size that is not below ``n``."""
+        size = self.least
+        while size < n:
+            size *= 2
+        return size
+
+    @staticmethod
+    def just_above(n: int) -> int:
+        """Return a size of at most an eighth more than ``n``, or at most 7 more."""
+        step = max(_power(n) // 8, _LEAST)
+        return max(-(-n // step), 1) * step
+
+
+def _power(n: int) -> int:
+    """Return the largest power of two that is at most ``n``, or 1."""
+    return 1 << max(n.bit_length() - 1, 0)
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """Compiled functions of a density, and the shapes that each was compiled for."""
+
+    jitted: dict[Any, Any] = field(default_factory=dict)
+    known: set[Any] = field(default_factory=set)
+    lock: Any = field(default_factory=RLock)
+
+
+@dataclass(frozen=True, eq=False)
+class JaxDensity:
+    """Two log densities, and their gradients, as a function that JAX compiles.
+
+    Parameters
+    ----------
+    function : callable
+        Function of a point, shape ``(n_dim,)``, and of ``arrays``, that JAX can trace. Returns both
+        log densities, shape ``(2,)``, and their gradients, shape ``(2, n_dim)``, or None.
+    n_dim : int
+        Number of coordinates of a point.
+    arrays : sequence
+        Arrays, and sequences of arrays, that the function reads.
+    has_gradient : bool
+        Whether the function returns gradients.
+    sizes : _Sizes
+        How many points are evaluated together.
+    """
+
+    function: Callable[[Any, Any], tuple[Any, Any]]
+    n_dim: int
+    arrays: Sequence[Any]
+    has_gradient: bool
+    sizes: _Sizes
+    slow_ops: tuple[str, ...] = ()
+    _programs: _Programs = field(default_factory=_Programs, repr=False)
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any], n_dim: int, arrays: Sequence[Any], *, has_gradient: bool
+    ) -> "JaxDensity":
+        """Return the density, after tracing it.
+
+        Raises
+        ------
+        ModelError
+            If JAX cannot trace the function.
+        """
+        with double_precision() as jax:
+            # the exceptions of JAX about shapes and values that are not known are of these types
+            try:
+                together = jax.vmap(function, in_axes=(0, None))
+                traced = jax.make_jaxpr(together)(np.zeros((1, n_dim)), list(arrays))
+            except (TypeError, ValueError, IndexError, NotImplementedError) as error:
+                raise no_jax_code(error) from error
+            platform = jax.local_devices()[0].platform
+        results = [v.aval.size for step in traced.jaxpr.eqns for v in step.outvars]
+        return cls(function, n_dim, arrays, has_gradient, _Sizes.of(results, platform))
+
+    @cached_property
+    def _on_device(self) -> list[Any]:
+        with double_precision() as jax:
+            arrays: list[Any] = jax.device_put(list(self.arrays))
+        return arrays
+
+    def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
+        """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
+        if not self.has_gradient:
+            return self.values(x), None
+        log_density, gradient = self.on_rows(_both, (x,))
+        return log_density, gradient
+
+    def values(self, x: Floats) -> Floats:
+        """Return log densities ``(n, 2)`` at ``x``."""
+        (log_density,) = self.on_rows(_values, (x,))
+        return log_density
+
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "JaxDensity":
+        """Return the density with other arrays in the place of some that it reads.
+
+        Parameters
+        ----------
+        others : sequence of pairs of ndarray
+            An array that was the value of a shared variable, and one of its shape and dtype.
+        """
+        new = {id(old): other for old, other in others}
+        return replace(self, arrays=[new.get(id(array), array) for array in self.arrays])
+
+    def on_rows(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        rows: Sequence[NDArray[Any]],
+        shared: Sequence[Any] = (),
+        *,
+        is_long: bool = False,
+    ) -> tuple[NDArray[Any], ...]:
+        """Return what a function gives for every row of a population.
+
+        Parameters
+        ----------
+        function : callable
+            A function at the level of a module, that JAX can trace. Its arguments are the density
+            of a population, which returns log densities and gradients, then ``rows`` and
+            ``shared``. It returns a tuple of arrays with a row for each row that it gets.
+        rows : sequence of ndarray, shape (n, ...)
+            What differs between rows.
+        shared : sequence of ndarray or float
+            What all rows have in common.
+        is_long : bool
+            Whether the function evaluates the density many times, and populations have few sizes,
+            so that more sizes of blocks are worth their compilation.
+        """
+        n, most = len(rows[0]), self.sizes.most
+        size_of = self.sizes.just_above if is_long else self.sizes.above
+        parts = []
+        for start in range(0, max(n, 1), most):
+            block = [row[start : start + most] for row in rows]
+            parts.append(self._block(function, block, shared, size_of(len(block[0]))))
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def _block(
+        self,
+        function: Callable[..., Any],
+        rows: Sequence[NDArray[Any]],
+        shared: Sequence[Any],
+        size: int,
+    ) -> list[NDArray[Any]]:
+        arguments = [_padded(row, size) for row in rows], list(shared), self._on_device
+        with double_precision() as jax:
+            jitted = self._jitted(jax, function)
+            made = self._first_or_again(jax, function, jitted, arguments)
+        # a copy: what JAX returns cannot be written to
+        return [np.array(array[: len(rows[0])]) for array in jax.device_get(made)]
+
+    def _jitted(self, jax: Any, function: Callable[..., Any]) -> Any:
+        with self._programs.lock:
+            if function not in self._programs.jitted:
+                together = jax.vmap(self.function, in_axes=(0, None))
+
+                def program(rows: Any, shared: Any, arrays: Any) -> Any:
+                    return function(lambda x: together(x, arrays), *rows, *shared)
+
+                self._programs.jitted[function] = jax.jit(program)
+            return self._programs.jitted[function]
+
+    def _first_or_again(
+        self, jax: Any, function: Callable[..., Any], jitted: Any, arguments: Any
+    ) -> Any:
+        """Call a jitted function; other threads wait while it is compiled for new shapes."""
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(arguments))
+        if (function, shapes) in self._programs.known:
+            return jitted(*arguments)
+        with self._programs.lock:
+            made = jitted(*arguments)
+            self._programs.known.add((function, shapes))
+        return made
+
+
+def _both(density: Any, x: Any) -> tuple[Any, ...]:
+    return tuple(density(x))
+
+
+def _values(density: Any, x: Any) -> tuple[Any, ...]:
+    return (density(x)[0],)
+
+
+def _padded(row: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return rows with copies of the last one up to a size."""
+    padded = np.zeros((size, *row.shape[1:]), row.dtype)
+    padded[: len(row)] = row
+    if len(row):
+        padded[len(row) :] = row[-1:]
+    return padded
+
+
+@interruptible()
+def compile_jax_density(
+    parts: Sequence[Variable],
+    log_density: Sequence[Variable],
+    gradient: Sequence[Sequence[Variable]] | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> JaxDensity:
+    """Compile log prior and log likelihood of a flat vector for JAX.
+
+    The arguments are those of ``compile_density``.
+
+    Raises
+    ------
+    ModelError
+        If JAX has no code for the model.
+    """
+    terms = [g for of_term in gradient or () for g in of_term]
+    outputs, data_inputs, values = shared_to_inputs([*log_density, *terms])
+    function, constants = jax_function([*parts, *data_inputs], outputs, **(compile_kwargs or {}))
+    layout = Layout.of([part.type.shape for part in parts])
+    arrays = [np.asarray(value) for value in (*values, *constants)]
+    flat = _of_flat_vector(function, layout, with_gradient=gradient is not None)
+    return JaxDensity.of(flat, layout.size, arrays, has_gradient=gradient is not None)
+
+
+def _of_flat_vector(
+    function: Callable[..., Any], layout: Layout, *, with_gradient: bool
+) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Return a function of parts and arrays as one of a flat vector and arrays."""
+    n_parts = len(layout.variables)
+
+    def flat(x: Any, arrays: Any) -> tuple[Any, Any]:
+        jnp = load_jax().numpy
+        parts = [x[v.start : v.start + v.size].reshape(v.shape) for v in layout.variables]
+        outputs = [jnp.asarray(output, float) for output in function(*parts, *arrays)]
+        values = jnp.stack([jnp.reshape(output, ()) for output in outputs[:2]])
+        if not with_gradient:
+            return values, None
+        rows = [outputs[2 + k * n_parts : 2 + (k + 1) * n_parts] for k in range(2)]
+        return values, jnp.stack([jnp.concatenate([g.ravel() for g in row]) for row in rows])
+
+    return flat

@@ -1,0 +1,94 @@
+"""JAX is optional, imported late, and its settings belong to the user."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from pm_evidence.core import jax as core_jax
+from pm_evidence.core.jax import check_jax, device_name, double_precision, load_jax
+
+
+def run(code):
+    """The output of a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+MODEL = """
+    import logging
+    import pymc as pm
+    heard = []
+    logging.getLogger("pymc").setLevel("INFO")
+    logging.getLogger("pymc.pm_evidence").addFilter(heard.append)
+    from pm_evidence.targets.model.cache import target_of
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", x, 1, observed=[1.0])
+    target_of(model, backend="jax").differentiable
+"""
+
+
+def test_a_run_without_jax_does_not_load_it():
+    """PyTensor's part of it takes a second, and settles the precision of the process.
+
+    That JAX itself is not imported is a contract of import-linter: ArviZ imports it where it is.
+    """
+    assert run("""
+        import sys, pymc as pm, pm_evidence as pe
+        with pm.Model() as model:
+            x = pm.Normal("x")
+            pm.Normal("y", x, 1, observed=[1.0])
+        pe.sample_evidence(model, draws=40, target_mcse=None, progressbar=False, random_seed=1)
+        print("pytensor.link.jax.dispatch" in sys.modules)
+        from pm_evidence.core.jax import load_jax, uses_single_precision
+        print(uses_single_precision(), load_jax().config.jax_enable_x64)
+    """) == ["False", "False", "False"]
+
+
+def test_single_precision_of_the_user_is_kept():
+    """The results of the user's own JAX code must not change; PyTensor would change them."""
+    answer = run(f"""
+    import jax
+    jax.numpy.ones(2)
+    {MODEL}
+    print(jax.config.jax_enable_x64, jax.numpy.ones(2).dtype, len(heard))
+    """)
+    assert answer == ["False", "float32", "1"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["", "import jax", "import jax; jax.config.update('jax_enable_x64', True); jax.numpy.ones(2)"],
+)
+def test_double_precision_of_pytensor_is_kept(first):
+    """PyMC's own JAX samplers rely on it, and PyTensor sets it only once."""
+    answer = run(f"""
+    {first}
+    {MODEL}
+    import jax
+    print(jax.config.jax_enable_x64, len(heard))
+    """)
+    assert answer == ["True", "0"]
+
+
+def test_double_precision_is_that_of_a_context():
+    before = load_jax().config.jax_enable_x64
+    with double_precision() as jax:
+        assert jax.numpy.ones(2).dtype == "float64"
+    assert load_jax().config.jax_enable_x64 == before
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(core_jax, "find_spec", lambda name: None)
+    for use in (check_jax, load_jax, device_name):
+        with pytest.raises(ImportError, match=r"pip install 'pm-evidence\[jax\]'"):
+            use()
+
+
+def test_the_device_has_a_name():
+    assert device_name()
