@@ -20,7 +20,14 @@ from pm_evidence.estimators.cumulant import (
 from pm_evidence.estimators.fit_checks import uncovered
 from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse
-from pm_evidence.estimators.verdicts import ROUNDING, agreeing, of_uncovered, short_of, times
+from pm_evidence.estimators.verdicts import (
+    ROUNDING,
+    agreeing,
+    of_uncovered,
+    of_unmixed,
+    short_of,
+    times,
+)
 
 __all__ = ["first_of", "one_sided", "two_sided", "with_check"]
 
@@ -48,6 +55,10 @@ _SAME_MODES = (
     "a few forward paths carry nearly all of the weight, and the islands that reverse paths start "
     "from were annealed in the same way: both may lack the same modes. Use more stages, or pass "
     "reverse_start (data, for a restricted Boltzmann machine)."
+)
+_OTHER_STARTS = (
+    "Pass posterior draws for reverse paths to start from (reverse_start=idata), use "
+    "method=pe.SMC(chain_length=50)"
 )
 
 
@@ -80,6 +91,8 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
         if annealed and both.status == Status.OK and there.status == Status.DOMINATED:
             both = replace(both, status=Status.DOMINATED, message=_SAME_MODES)
     both, drawn = with_check(both, record)
+    if drawn and Status.OK not in (drawn[-1].status, there.status):
+        both = of_unmixed(both, record.info.get("chain_correlation"), drawn[-1], _OTHER_STARTS)
     if Status.INCONSISTENT in (there.status, back.status) and both.status == Status.OK:
         both = replace(both, status=Status.INCONSISTENT, message=there.message)
     others = [histogram(forward, reverse, reverse_blocks=origin), there, back]

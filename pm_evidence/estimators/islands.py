@@ -20,7 +20,7 @@ from pm_evidence.estimators.intervals import widened
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
-from pm_evidence.estimators.verdicts import agreeing, apart, of_uncovered, short_of
+from pm_evidence.estimators.verdicts import agreeing, apart, of_uncovered, of_unmixed, short_of
 
 __all__ = ["correlation_in_chains", "distance_from_fit", "integrated", "of_islands"]
 
@@ -29,10 +29,6 @@ Floats = NDArray[np.float64]
 # The islands differ if the variance of their log evidences is more than this number of times the
 # variance that is estimated from the draws within each island.
 _UNLIKE = 4.5
-# Without importance sampling to confirm them, estimates of islands are not ok if the states of a
-# chain are more correlated than this. A random walk of 100 states was 0.1 to 0.4 too low at 0.7,
-# and right within its errors at 0.5.
-_UNMIXED = 0.6
 
 
 def of_islands(
@@ -76,8 +72,8 @@ def of_islands(
     differ = distance is not None and distance > MOMENTS_EXCLUDED
     if drawn.status == Status.OK and differ:
         smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
-    if drawn.status != Status.OK and correlation is not None and correlation > _UNMIXED:
-        smc, bridged = (_of_unmixed(each, correlation, drawn) for each in (smc, bridged))
+    if drawn.status != Status.OK:
+        smc, bridged = (of_unmixed(each, correlation, drawn) for each in (smc, bridged))
     smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
     if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
@@ -178,18 +174,6 @@ def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
         "parametrisation of the model."
     )
     return replace(estimate, status=Status.ISLANDS_DIFFER, message=message)
-
-
-def _of_unmixed(estimate: LogEvidence, correlation: float, drawn: LogEvidence) -> LogEvidence:
-    if estimate.status != Status.OK:
-        return estimate
-    message = (
-        f"the states of a chain have a correlation of {correlation:.2f} in one coordinate: the "
-        "islands may all miss the same part of the posterior. Importance sampling, which would "
-        f"show it, has the status {drawn.status}. Use longer chains (pe.SMC(chain_length=50)), or "
-        "another parametrisation of the model."
-    )
-    return replace(estimate, status=Status.NOT_MIXED, message=message)
 
 
 def _of_other_shares(estimate: LogEvidence) -> LogEvidence:

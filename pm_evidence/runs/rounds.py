@@ -106,7 +106,7 @@ class Run:
             most = None if record.tempered else setup.most_draws
             draws, reason = self._more(found[0], done, elapsed, most)
             # further islands whose chains hardly move would miss the same as those before them
-            if not draws or (record.of_islands and found[0].status == Status.NOT_MIXED):
+            if not draws or (found[0].status == Status.NOT_MIXED and not record.tempered):
                 break
             number += 1
             display.round(number, self.limits.target_mcse, found[0])
@@ -233,12 +233,11 @@ def with_bridges(
 ) -> RunRecord:
     """Return a record with islands that have a bridge, and with what the survey found."""
     info = {**record.info, **bridging.facts()}
-    if role == Role.FORWARD:
-        facts = {
-            "moment_distance": distance_from_fit(islands),
-            "chain_correlation": correlation_in_chains(islands),
-        }
-        info |= {name: value for name, value in facts.items() if value is not None}
+    facts = {
+        "moment_distance": distance_from_fit(islands) if role == Role.FORWARD else None,
+        "chain_correlation": correlation_in_chains(islands),
+    }
+    info |= {name: value for name, value in facts.items() if value is not None}
     return replace(record.updated(role, islands), info=info)
 
 
