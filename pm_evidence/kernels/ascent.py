@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.native import call_density
+from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.whitening import move_along, pull_back
 
@@ -75,23 +76,38 @@ def climb(
     -----
     Limited-memory BFGS with a backtracking line search (Nocedal and Wright 2006, algorithm 7.5).
     """
-    compiled = target.differentiable
     x = np.array(start, dtype=float, order="C")
     log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
     settled = np.zeros(len(x), bool)
-    _climb(
-        compiled.address,
-        compiled.data,
-        x,
-        np.arange(x.shape[1]),
-        shape.factor,
-        np.zeros(x.shape[1]) if level is None else level,
-        n_evaluations,
-        log_density,
-        settled,
-        used,
-    )
+    work = _Ascents(target, shape, np.zeros(x.shape[1]) if level is None else level, n_evaluations)
+    over_rows(work, (), (x, log_density, settled, used))
     return Climbs(x, log_density, settled, int(used.sum()))
+
+
+@dataclass(frozen=True)
+class _Ascents:
+    """Work on rows: the ascent from every row."""
+
+    target: Any
+    shape: Shape
+    level: Floats
+    most: int
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        x, log_density, settled, used = rows
+        compiled = self.target.differentiable
+        _climb(
+            compiled.address,
+            compiled.data,
+            x,
+            np.arange(x.shape[1]),
+            self.shape.factor,
+            self.level,
+            self.most,
+            log_density,
+            settled,
+            used,
+        )
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
