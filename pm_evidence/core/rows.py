@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-__all__ = ["Divide", "RowWork", "divided_by", "over_rows"]
+__all__ = ["Divide", "RowWork", "divided_by", "dividing", "over_rows"]
 
 
 class RowWork(Protocol):
@@ -52,6 +52,11 @@ def over_rows(work: RowWork, read: Sequence[NDArray[Any]], written: Sequence[NDA
         return
     with divided_by(None):
         divide(work, read, written)
+
+
+def dividing() -> Divide | None:
+    """Return what carries out the work on rows that this thread asks for, if anything does."""
+    return _DIVIDE.get()
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.progress import Report, silent
-from pm_evidence.core.rows import RowWork, divided_by
-from pm_evidence.execution.blocks import run_blocks
+from pm_evidence.core.rows import RowWork, divided_by, dividing
+from pm_evidence.execution.blocks import Task, run_blocks
 
-__all__ = ["DividedRows", "dividing_rows"]
+__all__ = ["DividedRows", "dividing_rows", "run_divided"]
 
 Arrays = Sequence[NDArray[Any]]
 
@@ -28,7 +28,13 @@ Arrays = Sequence[NDArray[Any]]
 _WORTH_A_THREAD, _PART = 4e-4, 1e-4
 # Seconds of work for each thread above which rows are sent to an executor, and least seconds of a
 # part that is sent: sending takes some 10 milliseconds.
-_WORTH_SENDING, _PART_SENT = 0.4, 0.1
+_WORTH_SENDING, _PART_SENT = 0.15, 0.05
+# So often is work of one kind sent before it is judged whether sending is faster; the first time,
+# workers compile the model.
+_TRIALS = 3
+# Seconds for a single row above which the rows of blocks are sent, instead of whole blocks, so that
+# there can be more workers than blocks.
+_WORTH_DIVIDING_BLOCKS = 0.5
 # Share of the rows that is worked on first, if it is not known how long a row takes.
 _FIRST = 1 / 64
 # Bytes above which an object, such as the data of a model, is sent to a worker only once, and the
@@ -58,6 +64,33 @@ def dividing_rows(cores: int, executor: Executor | None) -> Iterator[None]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def run_divided(
+    tasks: Sequence[Task], *, cores: int, executor: Executor | None, **shown: Any
+) -> Any:
+    """Run blocks where the user asks for it; see ``run_blocks``.
+
+    If a single row of their populations takes seconds, the blocks run in threads of this process,
+    and their rows on the executor.
+    """
+    divide = dividing()
+    if isinstance(divide, DividedRows) and divide.divides_blocks and len(tasks) > 1:
+        within = [_Within(task, divide) for task in tasks]
+        return run_blocks(within, cores=len(tasks), **shown)
+    return run_blocks(tasks, cores=cores, executor=executor, **shown)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """A block in a thread of this process, whose rows are divided."""
+
+    task: Task
+    divide: Any
+
+    def __call__(self, report: Report) -> Any:
+        with divided_by(self.divide):
+            return self.task(report)
+
+
 class DividedRows:
     """Carries out work on rows in parts.
 
@@ -77,7 +110,8 @@ class DividedRows:
     def __init__(self, cores: int, pool: Executor, executor: Executor | None) -> None:
         self.cores, self.pool, self.executor = cores, pool, executor
         self._seconds: dict[Any, float] = {}
-        self._known: set[str] = set()
+        # seconds of work that workers did in a second, each time that work was sent
+        self._speeds: dict[Any, list[float]] = {}
 
     def __call__(self, work: RowWork, read: Arrays, written: Arrays) -> None:
         """Do the work on all rows; see ``core.rows.over_rows``."""
@@ -90,9 +124,12 @@ class DividedRows:
             return
         started, divisor = perf_counter(), 1
         left = (n - done) * seconds
-        if self.executor is not None and left > self.cores * _WORTH_SENDING:
+        if left > self.cores * _WORTH_SENDING and self._sends(key):
             parts = _parts(done, n, max(int(_PART_SENT / seconds), 1), None)
             if self._sent(work, read, written, parts):
+                self._seconds.setdefault(key, seconds)
+                speed = left / (perf_counter() - started)
+                self._speeds.setdefault(key, []).append(speed)
                 return
         if left < _WORTH_A_THREAD or self.cores == 1:
             work(*(array[done:] for array in arrays))
@@ -101,6 +138,17 @@ class DividedRows:
             self._in_threads(work, arrays, _parts(done, n, int(_PART / seconds) + 1, self.cores))
         measured = divisor * (perf_counter() - started) / (n - done)
         self._seconds[key] = measured if not done else min(seconds, measured)
+
+    def _sends(self, key: Any) -> bool:
+        """Return whether the executor may be faster than the threads of this process."""
+        speeds = self._speeds.get(key, [])
+        return self.executor is not None and (len(speeds) < _TRIALS or max(speeds) > self.cores)
+
+    @property
+    def divides_blocks(self) -> bool:
+        """Whether rows take so long that those of blocks should be sent one by one."""
+        longest = max(self._seconds.values(), default=0.0)
+        return self.executor is not None and longest > _WORTH_DIVIDING_BLOCKS
 
     def _in_threads(self, work: RowWork, arrays: Arrays, parts: deque[slice]) -> None:
         def take() -> None:

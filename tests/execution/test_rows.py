@@ -95,6 +95,17 @@ def test_work_that_cannot_be_pickled_stays_here(monkeypatch):
     assert executor.n_tasks == 0
 
 
+def test_sending_ends_where_threads_are_faster(monkeypatch):
+    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
+    executor = Here()  # which works on one part after the other
+    with dividing_rows(4, executor):
+        for _ in range(3):
+            assert_right(Cumulate(3.0, 1e-4))
+        sent = executor.n_tasks
+        assert_right(Cumulate(3.0, 1e-4))
+    assert executor.n_tasks == sent > 0
+
+
 def test_large_data_are_sent_once(monkeypatch):
     """Workers keep the pickled model, which can be much larger than the rows."""
     monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
@@ -119,8 +130,8 @@ def test_large_data_are_sent_once(monkeypatch):
 def slow_model():
     """A likelihood that is long enough for rows to be divided."""
     rng = np.random.default_rng(4)
-    x = rng.normal(size=(3000, 4))
-    y = rng.random(3000) < 1 / (1 + np.exp(-x @ [0.5, -1.0, 0.2, 0.0]))
+    x = rng.normal(size=(1000, 4))
+    y = rng.random(1000) < 1 / (1 + np.exp(-x @ [0.5, -1.0, 0.2, 0.0]))
     with pm.Model() as model:
         slope = pm.Normal("slope", 0, 1, shape=4)
         pm.Bernoulli("y", logit_p=x @ slope, observed=y.astype(int))
@@ -141,6 +152,11 @@ def test_same_bits_however_rows_are_divided(monkeypatch, kernel):
     assert_same_bits(run(cores=3), reference)
     monkeypatch.setattr(rows, "_WORTH_SENDING", 0.002)
     monkeypatch.setattr(rows, "_PART_SENT", 0.002)
+    monkeypatch.setattr(rows, "_TRIALS", 1000)
     executor = Here()
     assert_same_bits(run(cores=2, executor=executor), reference)
-    assert executor.n_tasks > 100
+    assert executor.n_tasks > 50
+    monkeypatch.setattr(rows, "_WORTH_DIVIDING_BLOCKS", 0.0)
+    divided = Here()
+    assert_same_bits(run(cores=2, executor=divided), reference)
+    assert divided.n_tasks > executor.n_tasks
