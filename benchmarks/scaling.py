@@ -2,16 +2,26 @@
 
 The cost of an error of 0.01 nats is ``(what the run took) * (mcse / 0.01)**2``. It is computed with
 the stated error, which is less noisy than the root mean square error next to it. A run is one round
-of 16,000 draws in all, 1,000 on each of 16 islands.
-``python benchmarks/scaling.py``
+of 16,000 draws in all, 1,000 on each of 16 islands. ``python benchmarks/scaling.py``
+
+With ``--cores``, the efficiency of whole default runs on two cores, and over two Dask workers: the
+time on one core over twice the time on two. Runs on one core, on two and over Dask follow each
+other, and the best and the median ratio are printed. Beside them stands the efficiency that the
+processor time of the serial parts allows, which other processes on the machine do not change.
+``python benchmarks/scaling.py --cores [model ...]``
 """
 
 import argparse
+import logging
 import time
+from concurrent.futures import Executor
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from common import start
+from practitioner_models import CASES
+from workers import recorded
 
 import pm_evidence as pe
 from pm_evidence.testing import gaussian
@@ -19,6 +29,7 @@ from pm_evidence.testing import gaussian
 TARGET_ERROR = 0.01
 DRAWS = 16_000
 ESTIMATORS = ("smc", "bridge")
+PARALLEL = ("eight_schools_half_normal_noncentred", "german_credit", "lkj_covariance")
 
 
 def run(model: pm.Model, seed: int) -> xr.DataTree:
@@ -59,11 +70,62 @@ def measure(n_dims: int, repeats: int) -> dict[str, dict[str, float]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def timed(model: pm.Model, cores: int, executor: Executor | None = None) -> float:
+    """Return the seconds of a default run."""
+    started = time.perf_counter()
+    pe.sample_evidence(model, random_seed=1, progressbar=False, cores=cores, executor=executor)
+    return time.perf_counter() - started
+
+
+def allowed(name: str) -> float:
+    """Return the efficiency on two cores that the serial share of processor time allows."""
+    parts = recorded(name).parts
+    total = sum(part.seconds.sum() for part in parts)
+    serial = sum(part.seconds.sum() for part in parts if part.kind == "serial")
+    return float(1.0 / (1.0 + serial / total))
+
+
+def efficiencies(names: list[str], repeats: int) -> None:
+    """Print a table of the efficiency of whole runs on two cores and over two workers."""
+    from dask.distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    print("| model | one core | two cores | two Dask workers | from processor time |")
+    print("|---|---|---|---|---|")
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        executor = client.get_executor()
+        for name in names:
+            model = CASES[name].build()
+            timed(model, 2)
+            timed(model, 2, executor)
+            one, two, dask = np.array(
+                [
+                    (timed(model, 1), timed(model, 2), timed(model, 2, executor))
+                    for _ in range(repeats)
+                ]
+            ).T
+            cells = [f"{one.min():.2f} s"]
+            for other in (two, dask):
+                ratio = one / (2 * other)
+                cells.append(f"{ratio.max():.2f} (median {np.median(ratio):.2f})")
+            print(f"| {name} | {' | '.join(cells)} | {allowed(name):.2f} |", flush=True)
+
+
+def options_of(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this benchmark."""
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--dims", type=int, nargs="+", default=[10, 20, 50, 100, 200])
-    options = parser.parse_args()
+    parser.add_argument("--cores", action="store_true")
+
+
+def main() -> None:
+    options = start(__doc__, add=options_of)
+    if options.cores:
+        efficiencies(options.names or list(PARALLEL), options.repeats)
+        return
     results = {}
     for d in options.dims:
         results[d] = measure(d, options.repeats)

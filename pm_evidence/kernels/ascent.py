@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.native import call_density
+from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.whitening import move_along, pull_back
 from pm_evidence.targets.compile.jax_density import JaxDensity
@@ -83,17 +84,33 @@ def climb(
     ascent asks for one evaluation after the other, so that JAX can make those of all ascents at
     once.
     """
-    compiled = target.differentiable
     x = np.array(start, dtype=float, order="C")
     level = np.zeros(x.shape[1]) if level is None else level
     log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
     settled = np.zeros(len(x), bool)
     ends = log_density, settled, used
-    if isinstance(compiled, JaxDensity):
-        _climb_together(compiled, x, shape.factor, level, n_evaluations, *ends)
+    if isinstance(target.differentiable, JaxDensity):
+        _climb_together(target.differentiable, x, shape.factor, level, n_evaluations, *ends)
     else:
-        _climb(compiled.address, compiled.data, x, shape.factor, level, n_evaluations, *ends)
+        over_rows(_Ascents(target, shape, level, n_evaluations), (), (x, *ends))
     return Climbs(x, log_density, settled, int(used.sum()))
+
+
+@dataclass(frozen=True)
+class _Ascents:
+    """Work on rows: the ascent from every row."""
+
+    target: Any
+    shape: Shape
+    level: Floats
+    most: int
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        x, log_density, settled, used = rows
+        compiled = self.target.differentiable
+        ends = log_density, settled, used
+        factor = self.shape.factor
+        _climb(compiled.address, compiled.data, x, factor, self.level, self.most, *ends)
 
 
 def _climb_together(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
+from pm_evidence.targets.compile.density import densities_with_gradients
 from pm_evidence.targets.points import Particles
 
 __all__ = ["MOST_DIMENSIONS", "curvature", "shape_of_curvature"]
@@ -55,7 +56,7 @@ def curvature(target: Any, state: Particles, beta: float, scale: Floats) -> tupl
     for x in state.x[chosen]:
         around = np.repeat(x[None], d + 1, axis=0)
         around[np.arange(d), free] += _DIFFERENCE * scale
-        gradient = target.differentiable.evaluate(around)[1][:, :, free]
+        gradient = densities_with_gradients(target, around)[1][:, :, free]
         slope = gradient[:, 0] + beta * gradient[:, 1]
         total -= (slope[:d] - slope[d]) / _DIFFERENCE * scale
     total /= len(chosen)

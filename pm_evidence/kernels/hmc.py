@@ -11,6 +11,7 @@ from pm_evidence.core.checks import check_flag, check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
+from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.curvature import MOST_DIMENSIONS, curvature, shape_of_curvature
 from pm_evidence.kernels.jax_trajectories import move_together
@@ -18,6 +19,7 @@ from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
 from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
+from pm_evidence.targets.compile.density import densities_with_gradients
 from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.points import Particles
 
@@ -105,21 +107,18 @@ class HMC:
     ) -> tuple[Particles, MoveInfo]:
         """Move every member along one trajectory at ``beta``; see ``contracts.Kernel``."""
         target = path.target
-        compiled = target.differentiable
         shape = self.shape or learn_shape(state.x[:, target.continuous], self.dense)
         x, log_density = state.x.copy(), state.log_density.copy()
-        gradient = state.gradient
-        gradient = compiled.evaluate(x)[1] if gradient is None else gradient.copy()
+        known = state.gradient
+        gradient = densities_with_gradients(target, x)[1] if known is None else known.copy()
         n_leapfrogs = self._n_leapfrogs(len(x))
         report = np.zeros((len(x), 4))
-        how = self.step_size, n_leapfrogs, streams, self.exploring, report
-        if isinstance(compiled, JaxDensity):
-            move_together(compiled, x, log_density, gradient, beta, shape, *how)
+        if isinstance(target.differentiable, JaxDensity):
+            how = self.step_size, n_leapfrogs, streams, self.exploring, report
+            move_together(target.differentiable, x, log_density, gradient, beta, shape, *how)
         else:
-            where = target.continuous, shape.mean, shape.factor
-            _trajectories(
-                compiled.address, compiled.data, x, log_density, gradient, beta, *where, *how
-            )
+            work = _Trajectories(target, beta, shape, self.step_size, self.exploring)
+            over_rows(work, (n_leapfrogs,), (x, log_density, gradient, streams, report))
         info = MoveInfo(
             acceptance=float(report[:, 0].mean()),
             n_evaluations=int(n_leapfrogs.sum()),
@@ -188,6 +187,37 @@ def _reach(report: NDArray[np.float64], n_leapfrogs: NDArray[np.int64]) -> float
         loss = min(report[start::2, 2].mean() / spread, 1.9) if spread > 0 else 0.0
         gains.append(loss / (2.0 - loss) / n_leapfrogs[start])
     return float(np.sign(gains[0] - gains[1]))
+
+
+@dataclass(frozen=True)
+class _Trajectories:
+    """Work on rows: one trajectory of every member."""
+
+    target: Any
+    beta: float
+    shape: Shape
+    step_size: float
+    exploring: bool
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        n_leapfrogs, x, log_density, gradient, streams, report = rows
+        compiled = self.target.differentiable
+        _trajectories(
+            compiled.address,
+            compiled.data,
+            x,
+            log_density,
+            gradient,
+            self.beta,
+            self.target.continuous,
+            self.shape.mean,
+            self.shape.factor,
+            self.step_size,
+            n_leapfrogs,
+            streams,
+            self.exploring,
+            report,
+        )
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -11,6 +11,7 @@ from pm_evidence.core.checks import check_count, check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal
+from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
@@ -82,23 +83,15 @@ class RandomWalk:
     ) -> tuple[Particles, MoveInfo]:
         """Make ``n_steps`` proposals for every member at ``beta``; see ``contracts.Kernel``."""
         target = path.target
-        compiled = target.density
         shape = self.shape or learn_shape(state.x[:, target.continuous], self.dense)
         x, log_density = state.x.copy(), state.log_density.copy()
         factor = self.scale * _OPTIMAL_SCALE / np.sqrt(target.continuous.size) * shape.factor
-        acceptance, n_nan = _walk(
-            compiled.address,
-            compiled.data,
-            x,
-            log_density,
-            beta,
-            target.continuous,
-            factor,
-            self.n_steps,
-            streams,
-        )
+        acceptance, n_nan = np.zeros(len(x)), np.zeros(len(x), np.int64)
+        work = _Walk(target, beta, factor, self.n_steps)
+        over_rows(work, (), (x, log_density, streams, acceptance, n_nan))
         n_evaluations = self.n_steps * len(x)
-        info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
+        rate = float(acceptance.sum()) / max(n_evaluations, 1)
+        info = MoveInfo(rate, n_evaluations, int(n_nan.sum()))
         return Particles(target.wrap(x), log_density), info
 
     def learn(self, path: Any, state: Particles) -> Self:
@@ -123,16 +116,44 @@ class RandomWalk:
         return {"scale": self.scale}
 
 
+@dataclass(frozen=True)
+class _Walk:
+    """Work on rows: the proposals of every member."""
+
+    target: Any
+    beta: float
+    factor: NDArray[np.float64]
+    n_steps: int
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        x, log_density, streams, acceptance, n_nan = rows
+        compiled = self.target.density
+        _walk(
+            compiled.address,
+            compiled.data,
+            x,
+            log_density,
+            self.beta,
+            self.target.continuous,
+            self.factor,
+            self.n_steps,
+            streams,
+            acceptance,
+            n_nan,
+        )
+
+
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _walk(address, data, x, log_density, beta, free, factor, n_steps, streams):
-    """Move every row in place; return summed acceptance probabilities and the count of NaN."""
+def _walk(
+    address, data, x, log_density, beta, free, factor, n_steps, streams, acceptance, n_nan
+):  # fmt: skip
+    """Move every row in place; add up its acceptance probabilities and densities of NaN."""
     n, n_dim = x.shape
     d = free.size
     dense = factor.shape[1] == d
     noise, proposal = np.empty(d), np.empty(n_dim)
     new_density = np.empty(2)
     no_gradient = np.empty((2, n_dim))
-    acceptance, n_nan = 0.0, 0
     for i in range(n):
         for _ in range(n_steps):
             start = log_density[i, 0] + beta * log_density[i, 1]
@@ -149,10 +170,9 @@ def _walk(address, data, x, log_density, beta, free, factor, n_steps, streams):
             failed = call_density(address, proposal, new_density, no_gradient, data) != 0
             log_ratio = new_density[0] + beta * new_density[1] - start
             if failed or np.isnan(log_ratio) or log_ratio == np.inf:
-                n_nan += 1
+                n_nan[i] += 1
                 continue
-            acceptance += acceptance_probability(log_ratio)
+            acceptance[i] += acceptance_probability(log_ratio)
             if accepts(log_ratio, streams[i]):
                 x[i] = proposal
                 log_density[i] = new_density
-    return acceptance, n_nan

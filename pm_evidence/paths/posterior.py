@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.targets.compile.density import densities_with_gradients
+
 __all__ = ["Posterior"]
 
 Floats = NDArray[np.float64]
@@ -45,5 +47,5 @@ class Posterior:
 
     def gradient(self, x: Floats) -> Floats:
         """Return the gradient of the log density at every row of ``x``, shape ``(n, d)``."""
-        gradient: Floats = self.target.differentiable.evaluate(x)[1].sum(axis=1)
+        gradient: Floats = densities_with_gradients(self.target, x)[1].sum(axis=1)
         return gradient

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -107,14 +108,19 @@ def result_of(
         dims={**dims, **options["dims"]},
         fingerprint=fingerprint(observed),
         random_seed=run.seed,
-        versions={"pm_evidence": VERSION}
-        | {name: version(name) for name in ("pymc", "pytensor", "numba")},
+        versions={"pm_evidence": VERSION} | _versions(),
         sample_attrs=attrs,
     )
     groups = [name for name in _POINTWISE if options.get(name)]
     if posterior and groups:
         _adder(target)(dt, groups)
     return dt
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return versions of the libraries; finding them takes as long as a small run."""
+    return {name: version(name) for name in ("pymc", "pytensor", "numba")}
 
 
 def _of_model(target: Any) -> dict[str, str]:

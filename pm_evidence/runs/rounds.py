@@ -18,8 +18,9 @@ from pm_evidence.core.schedule import UsedSchedule
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.islands import correlation_in_chains, distance_from_fit
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.execution.blocks import Task, run_blocks
+from pm_evidence.execution.blocks import Task
 from pm_evidence.execution.display import Display
+from pm_evidence.execution.rows import run_divided
 from pm_evidence.runs.limits import ONE_ROUND, Limits
 from pm_evidence.samplers.bridging import Bridging, Costs
 from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
@@ -159,7 +160,8 @@ class Run:
 
     def execute(self, tasks: Sequence[Task], **shown: Any) -> list[Any]:
         """Run blocks where the user asks for it, and return their results in order."""
-        return run_blocks(tasks, cores=self.cores, executor=self.executor, **shown)
+        made: list[Any] = run_divided(tasks, cores=self.cores, executor=self.executor, **shown)
+        return made
 
     def _bridged(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return the record with a bridge for every island and the findings of the survey."""

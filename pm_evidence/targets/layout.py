@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
-__all__ = ["FlatVariable", "Layout"]
+__all__ = ["FlatVariable", "Layout", "shape_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +101,13 @@ class Layout:
     def join(self, values: Sequence[Any]) -> NDArray[np.float64]:
         """Return the values of all variables as one flat vector, shape ``(size,)``."""
         return np.concatenate([np.empty(0), *(np.ravel(value) for value in values)], dtype=float)
+
+
+def shape_of(variable: Variable) -> tuple[int, ...]:
+    """Return the shape of a variable of a model, which does not depend on other free variables.
+
+    PyTensor is asked to compute it only where the graph does not state it, because it compiles code
+    for this.
+    """
+    known = variable.type.shape
+    return tuple(int(n) for n in (variable.shape.eval() if None in known else known))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_info
 
 from pm_evidence.core.exceptions import NumericalError
@@ -143,3 +144,24 @@ class Announces(Wrapped):
 
 
 _moves = {"pilot": 0, "blocks": 0}
+
+
+@dataclass
+class Cumulate:
+    """Work on rows: sums along each row, which take some time."""
+
+    factor: float
+    seconds: float = 0.0
+    large: Any = b""
+    fails: bool = False  # in another thread than the main one
+
+    def __post_init__(self):
+        self.threads = []
+
+    def __call__(self, x, total, count):
+        self.threads.append(threading.get_ident())
+        time.sleep(self.seconds * len(x))
+        total[:] = self.factor * np.cumsum(x, axis=1)
+        count += 1
+        if self.fails and threading.current_thread() is not threading.main_thread():
+            raise ZeroDivisionError("as planned")

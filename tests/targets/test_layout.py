@@ -1,9 +1,12 @@
 """Where variables lie in a flat vector: splitting and joining are each other's inverse."""
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Variable
 
-from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.layout import Layout, shape_of
 
 LAYOUT = Layout.of([(2, 3), (), (0,), (4,)], list("abcd"), ["float64", "int64", "float64", "bool"])
 
@@ -44,3 +47,20 @@ def test_nothing_at_all():
     empty = Layout.of([])
     assert empty.size == 0 and empty.split(np.empty((2, 0))) == []
     assert empty.join([]).shape == (0,)
+
+
+def test_shapes_that_the_graph_states_are_not_computed(monkeypatch):
+    """PyTensor would compile code for each of them, in every process."""
+    monkeypatch.setattr(Variable, "eval", lambda *_, **__: pytest.fail("computed"))
+    with pm.Model():
+        assert shape_of(pm.Normal("x", 0, 1, shape=(2, 3))) == (2, 3)
+        assert shape_of(pm.Normal("y", 0, 1)) == ()
+
+
+def test_shapes_of_data_are_computed():
+    with pm.Model() as model:
+        size = pm.Data("size", np.zeros(4))
+        variable = pm.Normal("x", size, 1)
+        assert shape_of(variable) == (4,)
+        model.set_data("size", np.zeros(6))
+        assert shape_of(variable) == (6,)

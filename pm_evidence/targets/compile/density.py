@@ -17,6 +17,7 @@ from pm_evidence.core.codegen.native import (
     skip_doubles,
 )
 from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.rows import RowWork, over_rows
 from pm_evidence.targets.compile.graph import (
     Jitted,
     addresses_of,
@@ -29,7 +30,7 @@ from pm_evidence.targets.compile.graph import (
 from pm_evidence.targets.compile.source import assignments, views_of_arrays
 from pm_evidence.targets.layout import Layout
 
-__all__ = ["CompiledDensity", "compile_density", "log_densities"]
+__all__ = ["CompiledDensity", "compile_density", "densities_with_gradients", "log_densities"]
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,28 @@ class CompiledDensity:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
         x = np.ascontiguousarray(x)
-        n, n_dim = x.shape
-        log_density = np.empty((n, 2))
-        gradient = np.empty((n if self.has_gradient else 1, 2, n_dim))
-        _evaluate(self.address, self.data, x, log_density, gradient, self.has_gradient)
-        return log_density, gradient if self.has_gradient else None
+        log_density = np.empty((len(x), 2))
+        gradient = np.empty((len(x), 2, x.shape[1])) if self.has_gradient else None
+        self.write(x, log_density, gradient)
+        return log_density, gradient
 
     def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return log densities ``(n, 2)`` at ``x``; gradients are not kept."""
         x = np.ascontiguousarray(x)
         log_density = np.empty((len(x), 2))
-        not_kept = np.empty((1, 2, x.shape[1]))
-        _evaluate(self.address, self.data, x, log_density, not_kept, False)
+        self.write(x, log_density)
         return log_density
+
+    def write(
+        self,
+        x: NDArray[np.float64],
+        log_density: NDArray[np.float64],
+        gradient: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
+        kept = gradient is not None
+        into = gradient if gradient is not None else np.empty((1, 2, x.shape[1]))
+        _evaluate(self.address, self.data, x, log_density, into, kept)
 
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "CompiledDensity":
         """Return the density with other arrays in the place of some that it reads.
@@ -98,15 +108,72 @@ def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
     x : ndarray, shape (n, n_dim)
         Points.
     """
+    x = np.ascontiguousarray(x)
+    values = np.empty((len(x), 2))
     if target.discrete.size or target.differentiable is None:
-        values: NDArray[np.float64] = target.density.values(x)
+        _work(target.density, _Values(target, with_gradient=False), (x,), (values,))
         return values
-    values = target.differentiable.values(x)
+    _work(target.differentiable, _Values(target, with_gradient=True), (x,), (values,))
     # the value may be defined where the gradient cannot be computed
     failed = np.isnan(values).any(axis=1)
     if failed.any():
         values[failed] = target.density.values(x[failed])
     return values
+
+
+def densities_with_gradients(
+    target: Any, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``.
+
+    Parameters
+    ----------
+    target : object
+        With ``differentiable``, which is compiled.
+    x : ndarray, shape (n, n_dim)
+        Points.
+    """
+    x = np.ascontiguousarray(x)
+    values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
+    _work(target.differentiable, _Gradients(target), (x,), (values, gradients))
+    return values, gradients
+
+
+def _work(
+    compiled: Any,
+    work: RowWork,
+    read: Sequence[NDArray[Any]],
+    written: Sequence[NDArray[Any]],
+) -> None:
+    """Do work on rows: in parts, unless JAX evaluates the density at all of them together."""
+    if isinstance(compiled, CompiledDensity):
+        over_rows(work, read, written)
+    else:
+        work(*read, *written)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Work on rows: log densities, by the function of a target with or without gradients."""
+
+    target: Any
+    with_gradient: bool
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        x, log_density = rows
+        compiled = self.target.differentiable if self.with_gradient else self.target.density
+        compiled.write(x, log_density)
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """Work on rows: log densities with gradients."""
+
+    target: Any
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        x, log_density, gradient = rows
+        self.target.differentiable.write(x, log_density, gradient)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

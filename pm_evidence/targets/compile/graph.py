@@ -25,6 +25,9 @@ from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
+from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from pm_evidence.core import random, sums
 from pm_evidence.core.codegen import native
@@ -43,8 +46,14 @@ __all__ = [
     "without_numba_hints",
 ]
 
-# A constant smaller than this is cheaper if it is embedded in the code than read by a pointer.
-_LIFT_SIZE = 32
+# Operations that read whole numbers, such as counts or the groups of observations, as data.
+_READ_NUMBERS = (
+    Elemwise,
+    FusedElemwise,
+    ScalarizedElemwise,
+    AdvancedSubtensor,
+    AdvancedIncSubtensor,
+)
 
 # Part of the key of code on disk. The order of operations is fixed, and the code refers to modules
 # of this package, which may be different ones in another version.
@@ -186,7 +195,11 @@ def shared_to_inputs(
 
 
 def lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
-    """Turn large constants of an optimised graph into inputs, and return their values."""
+    """Turn constant arrays of an optimised graph into inputs, and return their values.
+
+    The same model with other data of the same shapes then has the same machine code. Whole numbers
+    may be shapes, which have to be known when the code is compiled.
+    """
     fgraph = fgraph.clone(check_integrity=False)
     lifted = []
     # in the order of the graph, not of a set, so that the code on disk is found again
@@ -194,12 +207,12 @@ def lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
     for variable in inputs:
         if not isinstance(variable, Constant) or getattr(variable.type, "ndim", 0) == 0:
             continue
-        elementwise = all(
-            isinstance(getattr(client, "op", None), Elemwise)
+        are_data = all(
+            isinstance(getattr(client, "op", None), _READ_NUMBERS)
             for client, _ in fgraph.clients[variable]
         )
         value = variable.data
-        if value.size >= _LIFT_SIZE and (elementwise or value.dtype == np.float64):
+        if value.size > 1 and (are_data or value.dtype == np.float64):
             new_input = variable.type()
             fgraph.add_input(new_input)
             fgraph.replace(variable, new_input, import_missing=True)

@@ -140,6 +140,13 @@ class JaxDensity:
         (log_density,) = self.on_rows(_values, (x,))
         return log_density
 
+    def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
+        """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
+        if gradient is None:
+            log_density[:] = self.values(x)
+        else:
+            log_density[:], gradient[:] = self.on_rows(_both, (x,))
+
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "JaxDensity":
         """Return the density with other arrays in the place of some that it reads.
 

@@ -16,6 +16,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.rows import over_rows
 from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.estimated.contract import LikelihoodEstimator
@@ -169,10 +170,8 @@ class EstimatedTarget:
 
         The likelihood is not estimated where the rest of the density is already 0 or NaN.
         """
-        log_density = self.density.evaluate(x)[0]
-        alive = np.flatnonzero(np.isfinite(log_density.sum(axis=1)))
-        for estimator, own in zip(self.estimators, self.split_seeds(seeds[alive]), strict=True):
-            log_density[alive, 1] += estimator.estimate(x[alive], own)
+        log_density = np.empty((len(x), 2))
+        over_rows(_Estimates(self), (x, seeds), (log_density,))
         return EstimatedParticles(x, log_density, seeds)
 
     def at(self, draws: Floats) -> EstimatedParticles:
@@ -263,6 +262,22 @@ class EstimatedTarget:
         """Return the model's coordinates and the dimensions of its variables."""
         coords, dims = self.evaluated.coords_and_dims()
         return coords, {**dims, WORDS: ["estimate_word"]}
+
+
+@dataclass(frozen=True)
+class _Estimates:
+    """Work on rows: log prior and estimated log likelihood."""
+
+    target: EstimatedTarget
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        x, seeds, log_density = rows
+        target = self.target
+        target.density.write(np.ascontiguousarray(x), log_density)
+        alive = np.flatnonzero(np.isfinite(log_density.sum(axis=1)))
+        own_seeds = target.split_seeds(seeds[alive])
+        for estimator, own in zip(target.estimators, own_seeds, strict=True):
+            log_density[alive, 1] += estimator.estimate(x[alive], own)
 
 
 # the targets that a PyMC model is compiled to

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.layout import shape_of
 from pm_evidence.targets.model.exchanged import ExchangedTarget
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.quiet import quietly
@@ -74,7 +75,7 @@ def terms_of(model: pm.Model) -> list[Term]:
 
 
 def _shape(model: pm.Model, rv: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in model.rvs_to_values[rv].shape.eval())
+    return shape_of(model.rvs_to_values[rv])
 
 
 class DataPointsTarget(ExchangedTarget):

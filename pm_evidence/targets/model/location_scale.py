@@ -22,6 +22,8 @@ from pytensor.tensor.random.basic import (
     StudentTRV,
 )
 
+from pm_evidence.targets.layout import shape_of
+
 __all__ = ["LocationScale", "location_scale_variables"]
 
 # The distribution of location 0 and scale 1, from the other parameters of the distribution.
@@ -121,7 +123,7 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
             continue
         transform = model.rvs_to_transforms[rv]
         value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
-        shape = tuple(int(n) for n in value.shape.eval())
+        shape = shape_of(value)
         found.append(replace(described, shape=shape, transform=transform))
     return tuple(found)
 

@@ -18,7 +18,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.draws import compile_draws
-from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 from pm_evidence.targets.model.location_scale import LocationScale
@@ -145,7 +145,7 @@ def prior_sampler(model: pm.Model, noises: Sequence[LocationScale] = ()) -> Prio
         transform = model.rvs_to_transforms[rv]
         if isinstance(transform, Ordered) and _is_exchangeable(rv):
             _sort(fgraph, clone, ascending=transform.ascending)
-            *batch, n = rv.shape.eval()
+            *batch, n = shape_of(rv)
             log_order_mass -= float(np.prod(batch)) * lgamma(n + 1)
     try:
         outputs = with_asserted_indices(fgraph.outputs[: len(unconstrained)])

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.replace import clone_replace
 
-from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.vectorised import vectorised
 
@@ -140,7 +140,7 @@ class UnconstrainedSpace:
         """
         columns = []
         for rv in self._free:
-            shape = tuple(int(n) for n in rv.shape.eval())
+            shape = shape_of(rv)
             if rv.name not in draws or draws[rv.name].shape[2:] != shape:
                 found = f"shape {draws[rv.name].shape[2:]}" if rv.name in draws else "none"
                 raise ValueError(

@@ -68,7 +68,14 @@ PRIVATE = {
     "pytensor.tensor.math": ["Prod", "Sum"],
     "pytensor.tensor.random.op": ["RNGConsumerOp"],
     "pytensor.tensor.random.type": ["RandomGeneratorType", "random_generator_type"],
-    "pytensor.tensor.subtensor": ["AdvancedIncSubtensor", "Subtensor", "indices_from_subtensor"],
+    "pytensor.tensor.rewriting.fused_elemwise": ["FusedElemwise"],
+    "pytensor.tensor.rewriting.scalarize": ["ScalarizedElemwise"],
+    "pytensor.tensor.subtensor": [
+        "AdvancedIncSubtensor",
+        "AdvancedSubtensor",
+        "Subtensor",
+        "indices_from_subtensor",
+    ],
 }
 
 
@@ -126,3 +133,29 @@ def test_compiling_is_quiet():
         warnings.warn("Numba will use object mode to run X's perform method.", stacklevel=1)
         with pytest.warns(UserWarning, match="mine"):
             warnings.warn("mine", stacklevel=1)
+
+
+def counts(rng, mu):
+    return pm.Poisson("y", pt.exp(mu), observed=rng.poisson(3.0, size=8))
+
+
+def grouped(rng, mu):
+    effect = pm.Normal("effect", 0, 1, shape=3)
+    group = rng.permutation(np.arange(40) % 3)
+    return pm.Normal("y", mu + effect[group], 1, observed=rng.normal(size=40))
+
+
+def few(rng, mu):
+    return pm.Normal("y", mu, rng.uniform(1, 2, size=2), observed=rng.normal(size=2))
+
+
+@pytest.mark.parametrize("likelihood", [counts, grouped, few])
+def test_other_data_of_the_same_shapes_have_the_same_code(likelihood):
+    """Else, each new data set would be compiled, in each process."""
+
+    def key(seed):
+        with pm.Model() as model:
+            likelihood(np.random.default_rng(seed), pm.Normal("mu", 0, 1))
+        return jit(compile_graph(model.value_vars, [model.datalogp]), []).key
+
+    assert key(1) == key(2) is not None

@@ -1,0 +1,69 @@
+"""Work on the rows of arrays, which a run may divide among threads and workers."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+__all__ = ["Divide", "RowWork", "divided_by", "dividing", "over_rows"]
+
+
+class RowWork(Protocol):
+    """Work on rows of arrays, each of which is treated in the same way whatever the others are.
+
+    It is pickled if rows are sent to other processes.
+    """
+
+    def __call__(self, *rows: NDArray[Any]) -> None:
+        """Work on some rows of every array, in place."""
+        ...
+
+
+class Divide(Protocol):
+    """What carries out work on rows in parts."""
+
+    def __call__(
+        self, work: RowWork, read: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]]
+    ) -> None:
+        """Do the work on all rows; see ``over_rows``."""
+        ...
+
+
+# A thread that is started within a run does not inherit this value: a block does its work alone.
+_DIVIDE: ContextVar[Divide | None] = ContextVar("divide", default=None)
+
+
+def over_rows(work: RowWork, read: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]]) -> None:
+    """Do work on the rows of arrays, in parts if the run that this thread belongs to divides it.
+
+    Parameters
+    ----------
+    work : callable
+        Called with the same rows of all arrays, ``work(*read, *written)``. Since no row depends on
+        another, the result does not depend on the parts.
+    read, written : sequence of ndarray, shape (n, ...)
+        Arrays that the work reads only, and arrays that it also changes.
+    """
+    divide = _DIVIDE.get()
+    if divide is None:
+        work(*read, *written)
+        return
+    with divided_by(None):
+        divide(work, read, written)
+
+
+def dividing() -> Divide | None:
+    """Return what carries out the work on rows that this thread asks for, if anything does."""
+    return _DIVIDE.get()
+
+
+@contextmanager
+def divided_by(divide: Divide | None) -> Iterator[None]:
+    """Let ``divide`` carry out the work on rows that this thread asks for; None for no division."""
+    token = _DIVIDE.set(divide)
+    try:
+        yield
+    finally:
+        _DIVIDE.reset(token)

@@ -1,0 +1,63 @@
+"""Work on rows: once on all of them, or in the parts that a run divides it into."""
+
+import threading
+
+import numpy as np
+
+from pm_evidence.core.rows import divided_by, over_rows
+
+
+def double(x, into):
+    into[:] = 2 * x
+
+
+class Halves:
+    """Divides all work into two parts, and notes on how many rows."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def __call__(self, work, read, written):
+        n = len(written[0])
+        for part in (slice(0, n // 2), slice(n // 2, n)):
+            self.sizes.append(part.stop - part.start)
+            work(*(array[part] for array in (*read, *written)))
+
+
+def doubled(n=7):
+    into = np.zeros(n)
+    over_rows(double, (np.arange(n),), (into,))
+    return into
+
+
+def test_work_is_done_at_once_without_division():
+    assert np.array_equal(doubled(), 2 * np.arange(7))
+
+
+def test_division_sees_all_rows_and_ends_with_its_context():
+    halves = Halves()
+    with divided_by(halves):
+        assert np.array_equal(doubled(), 2 * np.arange(7))
+    doubled()
+    assert halves.sizes == [3, 4]
+
+
+def test_work_inside_of_divided_work_is_not_divided():
+    halves = Halves()
+
+    def nested(into):
+        over_rows(double, (np.arange(len(into)),), (into,))
+
+    with divided_by(halves):
+        over_rows(nested, (), (np.zeros(6),))
+    assert halves.sizes == [3, 3]
+
+
+def test_another_thread_does_its_work_alone():
+    """A block that runs in a thread must not wait for the threads of its run."""
+    halves = Halves()
+    with divided_by(halves):
+        thread = threading.Thread(target=doubled)
+        thread.start()
+        thread.join()
+    assert halves.sizes == []

@@ -1,0 +1,162 @@
+"""Rows that are divided among threads, or sent to workers: the same numbers as without."""
+
+import threading
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.rows import over_rows
+from pm_evidence.execution import rows
+from pm_evidence.execution.rows import dividing_rows
+from tests.execution.tasks import Cumulate
+from tests.execution.test_parity import assert_same_bits
+
+N = 400
+
+
+def cumulated(work, n=N):
+    x, total, count = np.random.default_rng(1).normal(size=(n, 3)), np.zeros((n, 3)), np.zeros(n)
+    over_rows(work, (x,), (total, count))
+    return x, total, count
+
+
+def assert_right(work, n=N):
+    x, total, count = cumulated(work, n)
+    assert np.array_equal(total, work.factor * np.cumsum(x, axis=1))
+    assert np.array_equal(count, np.ones(n))  # each row was worked on once
+
+
+class Here(Executor):
+    """Runs at once what is submitted, and counts it."""
+
+    def __init__(self):
+        self.n_tasks = 0
+        self._pool = ThreadPoolExecutor(1)
+
+    def submit(self, function, /, *args, **kwargs):
+        self.n_tasks += 1
+        return self._pool.submit(function, *args, **kwargs)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 63, N])
+@pytest.mark.parametrize("seconds", [0.0, 1e-5, 1e-3])
+def test_threads_work_on_every_row_once(n, seconds):
+    with dividing_rows(3, None):
+        for _ in range(2):  # without, and with, knowing how long a row takes
+            assert_right(Cumulate(2.0, seconds), n)
+
+
+def test_long_work_is_shared_and_short_work_is_not(monkeypatch):
+    monkeypatch.setattr(rows, "_WORTH_A_THREAD", 0.05)
+    long, short = Cumulate(1.0, 1e-3), Cumulate(1.0)
+    for work in (long, short):
+        with dividing_rows(2, None):
+            cumulated(work)
+    assert len(set(long.threads)) == 2
+    assert set(short.threads) == {threading.get_ident()}
+
+
+def test_an_error_of_another_thread_is_raised():
+    with dividing_rows(2, None), pytest.raises(ZeroDivisionError):
+        cumulated(Cumulate(1.0, 1e-3, fails=True))
+
+
+def test_one_core_divides_nothing():
+    work = Cumulate(1.0, 1e-4)
+    with dividing_rows(1, None):
+        assert_right(work)
+    assert len(work.threads) == 1
+
+
+def test_very_long_work_is_sent(monkeypatch):
+    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
+    monkeypatch.setattr(rows, "_PART_SENT", 0.01)
+    executor, work = Here(), Cumulate(3.0, 1e-3)
+    with dividing_rows(2, executor):
+        assert_right(work)
+    assert executor.n_tasks > 4
+
+
+def test_short_work_is_not_sent():
+    executor = Here()
+    with dividing_rows(2, executor):
+        assert_right(Cumulate(3.0, 1e-5))
+    assert executor.n_tasks == 0
+
+
+def test_work_that_cannot_be_pickled_stays_here(monkeypatch):
+    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
+    executor, work = Here(), Cumulate(3.0, 1e-3, large=threading.Lock())
+    with dividing_rows(2, executor):
+        assert_right(work)
+    assert executor.n_tasks == 0
+
+
+def test_sending_ends_where_threads_are_faster(monkeypatch):
+    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
+    executor = Here()  # which works on one part after the other
+    with dividing_rows(4, executor):
+        for _ in range(3):
+            assert_right(Cumulate(3.0, 1e-4))
+        sent = executor.n_tasks
+        assert_right(Cumulate(3.0, 1e-4))
+    assert executor.n_tasks == sent > 0
+
+
+def test_large_data_are_sent_once(monkeypatch):
+    """Workers keep the pickled model, which can be much larger than the rows."""
+    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
+    monkeypatch.setattr(rows, "_PART_SENT", 0.02)
+    sent = []
+    run = rows.run_blocks
+
+    def watched(tasks, **options):
+        sent.append([len(task.head) + sum(map(len, task.large.values())) for task in tasks])
+        return run(tasks, **options)
+
+    monkeypatch.setattr(rows, "run_blocks", watched)
+    work = Cumulate(2.0, 1e-3, large=np.random.default_rng(2).bytes(100_000))
+    with dividing_rows(2, Here()):
+        for _ in range(2):
+            assert_right(work)
+    small, large, again = sent
+    assert max(small) < 2000 < 100_000 < min(large) and len(large) == len(small)
+    assert max(again) < 2000
+
+
+def slow_model():
+    """A likelihood that is long enough for rows to be divided."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(1000, 4))
+    y = rng.random(1000) < 1 / (1 + np.exp(-x @ [0.5, -1.0, 0.2, 0.0]))
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 1, shape=4)
+        pm.Bernoulli("y", logit_p=x @ slope, observed=y.astype(int))
+    return model
+
+
+@pytest.mark.parametrize("kernel", ["hmc", "random_walk"])
+def test_same_bits_however_rows_are_divided(monkeypatch, kernel):
+    """Pilot, survey, fit and results of a run: here, in threads, and on an executor."""
+    model = slow_model()
+
+    def run(**options):
+        return pe.sample_evidence(
+            model, kernel=kernel, random_seed=5, progressbar=False, target_mcse=0.1, **options
+        )
+
+    reference = run(cores=1)
+    assert_same_bits(run(cores=3), reference)
+    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.002)
+    monkeypatch.setattr(rows, "_PART_SENT", 0.002)
+    monkeypatch.setattr(rows, "_TRIALS", 1000)
+    executor = Here()
+    assert_same_bits(run(cores=2, executor=executor), reference)
+    assert executor.n_tasks > 50
+    monkeypatch.setattr(rows, "_WORTH_DIVIDING_BLOCKS", 0.0)
+    divided = Here()
+    assert_same_bits(run(cores=2, executor=divided), reference)
+    assert divided.n_tasks > executor.n_tasks
