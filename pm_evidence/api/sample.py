@@ -225,28 +225,23 @@ def sample_evidence(
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
     run = _run_of(chosen, size, schedule, cores, executor, random_seed, ends)
-    with dividing_rows(run.cores, run.executor):
-        with Display(progressbar) as display:
-            with display.compiling():
-                main, prior = _targets(
-                    given, potentials, for_compiler, reparameterise=moved, backend=backend
-                )
-                main, path = with_path(main, chosen.annealer, path)
-            _check_size(main, n_draws, options)
-            if draws is None and _by_routes(run, main, method, schedule, reference, path):
-                main, record, evidence = anneal_by_routes(
-                    run, main, kernel, display, effort_of(main)
-                )
-            else:
-                run = run if draws else _with_default_draws(run, chosen, main)
-                main, record, evidence = _annealed(
-                    run, main, kernel, chosen, reference, display, path
-                )
-            posterior = posterior_draws(run, record, evidence)
-            if prior is not None:
-                record, evidence = _over_prior(run, main, prior, kernel, display, record)
-        warn_of(evidence[0], record)
-        return result_of(run, main, record, evidence, posterior, potentials, options)
+    with dividing_rows(run.cores, run.executor), Display(progressbar) as display:
+        with display.compiling():
+            main, prior = _targets(
+                given, potentials, for_compiler, reparameterise=moved, backend=backend
+            )
+            main, path = with_path(main, chosen.annealer, path)
+        _check_size(main, n_draws, options)
+        if draws is None and _by_routes(run, main, method, schedule, reference, path):
+            main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
+        else:
+            run = run if draws else _with_default_draws(run, chosen, main)
+            main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
+        posterior = posterior_draws(run, record, evidence)
+        if prior is not None:
+            record, evidence = _over_prior(run, main, prior, kernel, display, record)
+    warn_of(evidence[0], record)
+    return result_of(run, main, record, evidence, posterior, potentials, options)
 
 
 def _run_of(

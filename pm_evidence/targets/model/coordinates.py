@@ -7,7 +7,8 @@ A variable with unconstrained value ``x = location + scale * noise`` is sampled 
 
 With a centring ``c`` of 1, ``z`` is ``x`` itself; with 0 it is the noise times ``unit``, which is
 independent of location and scale. A random walk is sampled by its steps, each of which is such a
-variable of location 0; its start is left as it is unless it has the same scale.
+variable of location 0; its start is left as it is unless it has the same scale. Where the model
+itself multiplies a noise by the scale, its value is the noise, and ``z`` is the same as above.
 
 This is the transformation of Gorinova, Moore and Hoffman (2020), "Automatic reparameterisation of
 probabilistic programs", section 4, whose ``lambda`` is ``c``, with scales counted in units of a
@@ -121,14 +122,15 @@ def partly_centred(
         value = location + pt.exp((1.0 - c) * ratio) * shift
         if found.is_walk:
             value, location = _walk(found, z, pt.exp((1.0 - c) * ratio))
-        values[value_var] = value.astype(value_var.dtype)
         if found.is_elementwise:
             noise = shift * pt.exp(-(log_unit[i] + c * ratio))
+            value = noise if found.by_hand else value
             of_noise = pm.logp(found.standard(parameters), noise, warn_rvs=False)
             terms += [of_noise.sum(), -_summed(log_unit[i] + c * ratio, found)]
             replaced.append(found.rv)
         else:
             terms.append(_summed((1.0 - c) * ratio, found))
+        values[value_var] = value.astype(value_var.dtype)
         log_scales.append(log_scale)
         locations.append(location)
     return PartlyCentred(
@@ -222,8 +224,9 @@ class Coordinates:
         log_scales = self._evaluated(z, centring)[2]
         settings = zip(self.variables, log_scales, centring.amount, centring.log_unit, strict=True)
         for found, log_scale, c, log_unit in settings:
-            ratio = (log_scale - log_unit).reshape(len(z), -1)
-            total += (1.0 - c) * ratio[:, int(found.anchored) :].sum(axis=1)
+            ratio = (log_scale - log_unit).reshape(len(z), -1)[:, int(found.anchored) :]
+            each = -(log_unit + c * ratio) if found.by_hand else (1.0 - c) * ratio
+            total += each.sum(axis=1)
         return total
 
     def from_model(self, x: Floats, centring: Centring) -> Floats:
@@ -233,7 +236,8 @@ class Coordinates:
             if variable.is_walk:
                 positions = self._layout.variables[at].positions
                 centred[:, positions] = np.diff(x[:, positions], axis=1, prepend=0.0)
-        return self.converted(centred, Centring.common(1.0, len(self.variables)), centring)
+        amount = tuple(0.0 if variable.by_hand else 1.0 for variable in self.variables)
+        return self.converted(centred, Centring(amount, (0.0,) * len(amount)), centring)
 
     def converted(self, z: Floats, old: Centring, new: Centring) -> Floats:
         """Return points of one centring in the coordinates of another, shape ``(n, n_dim)``."""

@@ -11,7 +11,7 @@ from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import LogTransform
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import (
     CauchyRV,
@@ -23,6 +23,7 @@ from pytensor.tensor.random.basic import (
 )
 
 from pm_evidence.targets.layout import shape_of
+from pm_evidence.targets.model.multiplied import Multiplied, bare
 
 __all__ = ["LocationScale", "location_scale_variables"]
 
@@ -58,6 +59,8 @@ class LocationScale:
         The transform from the variable to its unconstrained value.
     anchored : bool
         Whether the start of a random walk has another scale than its steps.
+    by_hand : bool
+        Whether the value of the model is the noise, which the model multiplies by the scale.
     """
 
     rv: Variable
@@ -67,6 +70,7 @@ class LocationScale:
     parameters: tuple[Variable, ...] = ()
     transform: Any = None
     anchored: bool = False
+    by_hand: bool = False
 
     @property
     def size(self) -> int:
@@ -108,14 +112,17 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     """Return the free variables whose scale depends on other free variables, parents first.
 
     These are variables of the distributions Normal, StudentT, Laplace, Cauchy, Logistic, LogNormal
-    and ZeroSumNormal, and the series GaussianRandomWalk and AR. Variables with another transform
-    than their usual one are left out, and those whose location or scale depends on a discrete
-    variable.
+    and ZeroSumNormal, and the series GaussianRandomWalk and AR. Standard variables that the model
+    multiplies by a scale, which are non-centred by hand, are found as well. Variables with another
+    transform than their usual one are left out, and those whose location or scale depends on a
+    discrete variable.
     """
     free = set(model.free_RVs)
-    found = []
-    for rv in model.free_RVs:
-        described = _described(rv, free)
+    found: list[LocationScale] = []
+    multiplied = Multiplied(model)
+    candidates = [(rv, _described(rv, free)) for rv in model.free_RVs]
+    candidates += [(rv, _by_hand(rv, multiplied)) for rv in model.free_RVs]
+    for rv, described in candidates:
         if described is None or not _has_usual_transform(model, rv):
             continue
         graphs = [described.location, described.scale, *described.parameters]
@@ -125,7 +132,20 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
         value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         shape = shape_of(value)
         found.append(replace(described, shape=shape, transform=transform))
-    return tuple(found)
+    return _parents_first(found)
+
+
+def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
+    """Return the variables such that each follows those that its location and scale depend on."""
+    left = {
+        each.rv: (each, set(ancestors([each.location, each.scale, *each.parameters])))
+        for each in found
+    }
+    ordered = []
+    while left:
+        ready = next(rv for rv, (_, above) in left.items() if above.isdisjoint(left.keys() - {rv}))
+        ordered.append(left.pop(ready)[0])
+    return tuple(ordered)
 
 
 def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
@@ -145,6 +165,25 @@ def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
             scale = innovation.owner.inputs[-1]
             return _of_series(rv, scale, anchored=not _shares(start, scale, free))
     return None
+
+
+def _by_hand(rv: Any, multiplied: Multiplied) -> LocationScale | None:
+    """Return the description of a standard variable that the model multiplies by a scale."""
+    kind = type(rv.owner.op)
+    if kind not in _STANDARD or kind in _TRANSFORM:
+        return None
+    *others, location, scale = rv.owner.op.dist_params(rv.owner)
+    if not (_is_constant(location, 0.0) and _is_constant(scale, 1.0)):
+        return None
+    factor = multiplied.scale_of(rv)
+    if factor is None:
+        return None
+    return LocationScale(rv, pt.constant(0.0), factor, parameters=tuple(others), by_hand=True)
+
+
+def _is_constant(graph: Variable, value: float) -> bool:
+    number = bare(graph)
+    return isinstance(number, Constant) and bool(np.all(number.data == value))
 
 
 def _of_series(rv: Any, scale: Any, *, anchored: bool = False) -> LocationScale | None:

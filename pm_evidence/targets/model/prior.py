@@ -165,6 +165,8 @@ def prior_sampler(model: pm.Model, noises: Sequence[LocationScale] = ()) -> Prio
 
 def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, Variable | None]:
     """Return the noise of a variable, and the graph of it that takes the variable's place."""
+    if found.by_hand:
+        return unconstrained, None
     if not found.is_elementwise:
         if not found.is_walk:
             return unconstrained / found.scale, None

@@ -13,23 +13,25 @@ UNIT = 0.4
 
 @pytest.fixture(scope="module")
 def coordinates():
-    """Nested effects, a walk with its own start, and a log scale; 1 + 1 + 2 + 3 + 4 values."""
+    """Nested effects, a log scale, a walk with its own start, and effects by hand; 13 values."""
     with pm.Model() as model:
         t, m = pm.HalfNormal("t"), pm.Normal("m", 0, 1)
         region = pm.Normal("region", m, t, shape=2)
         pm.LogNormal("county", region[[0, 0, 1]], 2 * t)
         pm.GaussianRandomWalk("walk", sigma=t, init_dist=pm.Normal.dist(0, 5), steps=3)
-    shapes = [(), (), (2,), (3,), (4,)]
+        own = pm.Normal("own", 0, 1, shape=2)
+        pm.Potential("total", (m + 3 * t * own).sum())
+    shapes = [(), (), (2,), (3,), (4,), (2,)]
     layout = Layout.of(shapes, [rv.name for rv in model.free_RVs])
     return Coordinates(model, location_scale_variables(model), layout)
 
 
 def rows(n=6):
-    return np.random.default_rng(3).normal(size=(n, 11))
+    return np.random.default_rng(3).normal(size=(n, 13))
 
 
 def of(amount):
-    return Centring((amount,) * 3, (np.log(UNIT),) * 3)
+    return Centring((amount,) * 4, (np.log(UNIT),) * 4)
 
 
 @pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
@@ -41,9 +43,10 @@ def test_values_are_those_of_the_formula(coordinates, amount):
     region = m + (t / UNIT) ** (1 - amount) * (z[:, 2:4] - amount * m)
     mean = region[:, [0, 0, 1]]
     county = mean + (2 * t / UNIT) ** (1 - amount) * (z[:, 4:7] - amount * mean)
-    steps = (t / UNIT) ** (1 - amount) * z[:, 8:]
+    steps = (t / UNIT) ** (1 - amount) * z[:, 8:11]
     walk = np.cumsum(np.concatenate([z[:, 7:8], steps], axis=1), axis=1)
-    expected = np.concatenate([z[:, :2], region, county, walk], axis=1)
+    own = z[:, 11:] / (UNIT * (3 * t / UNIT) ** amount)
+    expected = np.concatenate([z[:, :2], region, county, walk, own], axis=1)
     assert np.allclose(x, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -59,7 +62,7 @@ def test_there_and_back(coordinates, amount):
 def test_log_jacobian(coordinates, amount):
     """The stored log posterior of draws would not be that of the model."""
     z, step = rows(1), 1e-6
-    steps = step * np.eye(11)
+    steps = step * np.eye(13)
     plus, minus = (coordinates.to_model(z + s, of(amount)) for s in (steps, -steps))
     _, log_determinant = np.linalg.slogdet((plus - minus) / (2 * step))
     assert coordinates.log_jacobian(z, of(amount)) == pytest.approx(log_determinant, abs=1e-7)
@@ -78,9 +81,10 @@ def test_conversion_keeps_digits_where_the_scale_is_tiny(coordinates):
 def test_effects(coordinates):
     """The pilot would choose coordinates from other noises than those of the draws."""
     z = rows()
-    region, county, walk = coordinates.effects(z, Centring.common(0.0, 3))
+    region, county, walk, own = coordinates.effects(z, Centring.common(0.0, 4))
     assert np.allclose(region.noise, z[:, 2:4])
     assert np.allclose(county.noise, z[:, 4:7])
-    assert np.allclose(walk.noise, z[:, 8:])
+    assert np.allclose(walk.noise, z[:, 8:11])
+    assert np.allclose(own.noise, z[:, 11:])
     assert np.allclose(county.log_scale, np.log(2) + z[:, :1])
     assert np.allclose(region.location, z[:, 1:2])
