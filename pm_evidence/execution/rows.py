@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -224,8 +225,9 @@ def _parts(start: int, stop: int, least: int, cores: int | None) -> deque[slice]
     return found
 
 
-# objects that this process got with earlier work
+# objects that this process got with earlier work, the oldest first
 _KEPT: "OrderedDict[str, bytes]" = OrderedDict()
+_KEEPING = Lock()
 
 
 @dataclass(frozen=True)
@@ -239,12 +241,13 @@ class _SentRows:
 
     def __call__(self, report: Report = silent) -> tuple[NDArray[Any], ...] | None:
         """Return the changed rows; None if this process lacks a large object."""
-        for key, value in self.large.items():
-            _KEPT[key] = value
-        while len(_KEPT) > _MOST_KEPT:
-            _KEPT.popitem(last=False)
+        with _KEEPING:
+            _KEPT.update(self.large)
+            while len(_KEPT) > _MOST_KEPT:
+                _KEPT.popitem(last=False)
+            known = {**_KEPT, **self.large}
         try:
-            work = _Unpickler(io.BytesIO(self.head)).load()
+            work = _Unpickler(io.BytesIO(self.head), known).load()
         except _Lacking:
             return None
         # copies, because what arrives may be read-only
@@ -281,8 +284,13 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Puts large strings of bytes back, from those that are known by their digests."""
+
+    def __init__(self, file: io.BytesIO, known: dict[str, bytes]) -> None:
+        super().__init__(file)
+        self.known = known
+
     def persistent_load(self, pid: str) -> bytes:
-        if pid not in _KEPT:
+        if pid not in self.known:
             raise _Lacking
-        _KEPT.move_to_end(pid)
-        return _KEPT[pid]
+        return self.known[pid]
