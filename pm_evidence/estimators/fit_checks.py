@@ -81,7 +81,7 @@ def unseen_share(works: Sequence[tuple[Floats, Floats]]) -> float:
     return float(np.clip(2.0 * k, 0.0, 1.0)) * _UNSEEN / max(n, 1) if np.isfinite(k) else 0.0
 
 
-def chain_correlation(draws: Sequence[Floats], chains: Sequence[NDArray[np.int64]]) -> float | None:
+def chain_correlation(draws: Sequence[Floats], chains: Sequence[NDArray[np.int64]]) -> float:
     """Return the mean correlation between two states of a chain, in the slowest coordinate.
 
     Islands move their particles in chains that start from resampled particles. If the states of a
@@ -97,12 +97,12 @@ def chain_correlation(draws: Sequence[Floats], chains: Sequence[NDArray[np.int64
 
     Returns
     -------
-    float or None
-        From 0, for independent states, to 1; None if chains have fewer than four states.
+    float
+        From 0, for independent states, to 1; NaN if chains have fewer than four states.
     """
     counts = [np.bincount(chain) for chain in chains]
     if max(int(count.max()) for count in counts) < _SHORTEST_CHAIN:
-        return None
+        return float("nan")
     n = sum(len(x) for x in draws)
     centre = np.sum([x.sum(axis=0) for x in draws], axis=0) / n
     square, between = np.zeros(len(centre)), np.zeros(len(centre))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, isnan
 from typing import Any
 
 import numpy as np
@@ -193,7 +193,8 @@ def of_unmixed(
     estimate : LogEvidence
         An estimate that importance sampling does not confirm.
     correlation : float or None
-        Mean correlation between states of a chain, see ``fit_checks.chain_correlation``.
+        Mean correlation between states of a chain, see ``fit_checks.chain_correlation``; None if
+        there are no chains.
     drawn : LogEvidence
         The importance sampling estimate, which is not ok.
     remedy : str
@@ -201,11 +202,13 @@ def of_unmixed(
     """
     if correlation is None or correlation <= _UNMIXED or estimate.status != Status.OK:
         return estimate
+    seen = f"the states of a chain have a correlation of {correlation:.2f} in one coordinate"
+    if isnan(correlation):
+        seen = "chains of fewer than four states do not show whether the kernel mixes"
     message = (
-        f"the states of a chain have a correlation of {correlation:.2f} in one coordinate: the "
-        "islands may all miss the same part of the posterior. Importance sampling, which would "
-        f"show it, has the status {drawn.status}. {remedy}, or another parametrisation of the "
-        "model."
+        f"{seen}: the islands may all miss the same part of the posterior. Importance sampling, "
+        f"which would show it, has the status {drawn.status}. {remedy}, or another "
+        "parametrisation of the model."
     )
     return replace(estimate, status=Status.NOT_MIXED, message=message)
 

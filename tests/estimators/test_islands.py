@@ -111,6 +111,8 @@ def test_chains_that_hardly_move():
         assert ("not_mixed" not in statuses) == confirmed
     assert found["importance"].status != "ok"
     assert "0.90 in one coordinate" in found["smc"].message
+    short = found_of(heavy, info={"chain_correlation": float("nan")})["smc"]
+    assert short.status == "not_mixed" and "fewer than four states" in short.message
 
 
 def test_few_draws_widen_the_error():
