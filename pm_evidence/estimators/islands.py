@@ -108,11 +108,20 @@ def correlation_in_chains(blocks: Sequence[BlockRecord]) -> float | None:
     Parameters
     ----------
     blocks : sequence of BlockRecord
-        The islands, with their draws and the chain of each; None is returned where they are
-        missing.
+        The islands, with their draws and the chain of each.
+
+    Returns
+    -------
+    float or None
+        None where draws or chains are missing, and where there are at least ``2**d`` chains in
+        ``d`` dimensions: this many starts can represent each side of every coordinate in every
+        combination, so that little is lost even if chains do not move far.
     """
     known = [b for b in blocks if b.draws is not None and b.origin is not None]
     if len(known) < len(blocks) or np.asarray(known[0].draws).ndim != 2:
+        return None
+    n_chains = sum(len(np.unique(b.origin)) for b in known)
+    if np.log2(n_chains) >= np.asarray(known[0].draws).shape[1]:
         return None
     return chain_correlation(
         [np.asarray(b.draws) for b in known], [np.asarray(b.origin) for b in known]

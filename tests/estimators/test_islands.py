@@ -8,7 +8,7 @@ import pytest
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.estimators import jarzynski, power_posterior
 from pm_evidence.estimators.fit_checks import unseen_share
-from pm_evidence.estimators.islands import integrated, of_islands
+from pm_evidence.estimators.islands import correlation_in_chains, integrated, of_islands
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.runs import block, bridged, found_of, islands_of
 from tests.estimators.work import LOG_Z, gaussian_pair
@@ -113,6 +113,20 @@ def test_chains_that_hardly_move():
     assert "0.90 in one coordinate" in found["smc"].message
     short = found_of(heavy, info={"chain_correlation": float("nan")})["smc"]
     assert short.status == "not_mixed" and "fewer than four states" in short.message
+
+
+def test_chains_that_outnumber_the_orthants_are_not_checked():
+    """Starts on each side of every coordinate represent the posterior although no chain moves."""
+    rng = np.random.default_rng(11)
+
+    def correlation(d, n_chains=40, length=5):
+        states = np.repeat(rng.normal(size=(n_chains, d)), length, axis=0)
+        origin = np.repeat(np.arange(n_chains), length)
+        block = replace(bridged(rng)[0], draws=states, origin=origin)
+        return correlation_in_chains([block] * 4)
+
+    assert correlation(7) is None
+    assert correlation(8) == pytest.approx(1.0, abs=0.03)
 
 
 def test_few_draws_widen_the_error():

@@ -41,8 +41,9 @@ class Smooth(Normal):
 class Gradients:
     """Log densities, which nobody reads here, and their gradients."""
 
-    def evaluate(self, x):
-        return np.zeros((len(x), 2)), np.stack([-x, -(x - 1.0) / 0.25], axis=1)
+    def write(self, x, log_density, gradient):
+        log_density[:] = 0.0
+        gradient[:] = np.stack([-x, -(x - 1.0) / 0.25], axis=1)
 
 
 def test_the_density_is_over_the_normalised_prior():

@@ -166,7 +166,7 @@ def shared_to_inputs(
 ) -> tuple[list[Variable], list[Variable], list[NDArray[Any]]]:
     """Replace shared arrays (``pm.Data``) by explicit inputs and return their values.
 
-    Whole numbers, such as the length of a dimension, become constants instead.
+    Whole numbers, such as the length of a dimension, and sparse matrices become constants instead.
 
     Returns
     -------
@@ -185,7 +185,10 @@ def shared_to_inputs(
         if isinstance(variable.type, RandomGeneratorType):
             continue
         value = variable.get_value(borrow=True)
-        if np.ndim(value) == 0 and variable.type.dtype.startswith(("int", "uint")):
+        if not isinstance(value, np.ndarray):
+            replacements[variable] = variable.type.make_constant(value)
+            continue
+        if value.ndim == 0 and variable.type.dtype.startswith(("int", "uint")):
             replacements[variable] = pt.constant(value, dtype=variable.type.dtype)
             continue
         replacements[variable] = variable.type(name=variable.name)
@@ -205,13 +208,13 @@ def lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
     # in the order of the graph, not of a set, so that the code on disk is found again
     inputs = dict.fromkeys(v for node in fgraph.toposort() for v in node.inputs)
     for variable in inputs:
-        if not isinstance(variable, Constant) or getattr(variable.type, "ndim", 0) == 0:
+        value = variable.data if isinstance(variable, Constant) else None
+        if not isinstance(value, np.ndarray) or value.ndim == 0:
             continue
         are_data = all(
             isinstance(getattr(client, "op", None), _READ_NUMBERS)
             for client, _ in fgraph.clients[variable]
         )
-        value = variable.data
         if value.size > 1 and (are_data or value.dtype == np.float64):
             new_input = variable.type()
             fgraph.add_input(new_input)

@@ -10,7 +10,9 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+import scipy.sparse
 from numba.core.errors import NumbaPerformanceWarning
+from pytensor.sparse import as_sparse_variable, structured_dot
 
 from pm_evidence.targets.compile.graph import (
     compile_graph,
@@ -18,6 +20,7 @@ from pm_evidence.targets.compile.graph import (
     shared_to_inputs,
     without_numba_hints,
 )
+from pm_evidence.targets.model.target import PyMCTarget
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -159,3 +162,25 @@ def test_other_data_of_the_same_shapes_have_the_same_code(likelihood):
         return jit(compile_graph(model.value_vars, [model.datalogp]), []).key
 
     assert key(1) == key(2) is not None
+
+
+@pytest.mark.parametrize("kind", ["constant", "shared"])
+def test_sparse_matrices_stay_in_the_graph(kind):
+    """Only the entries of a dense array can be passed by address."""
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=(6, 3)) * (rng.random((6, 3)) < 0.5)
+    sparse = scipy.sparse.csr_matrix(dense)
+    matrix = pytensor.shared(sparse) if kind == "shared" else as_sparse_variable(sparse)
+    y = rng.normal(size=6)
+
+    def target(predictor):
+        with pm.Model() as model:
+            slope = pm.Normal("slope", shape=3)
+            pm.Normal("y", predictor(slope), 1.0, observed=y)
+        return PyMCTarget(model)
+
+    x = rng.normal(size=(2, 3))
+    found = target(lambda b: structured_dot(matrix, b[:, None])[:, 0]).differentiable.evaluate(x)
+    expected = target(lambda b: dense @ b).differentiable.evaluate(x)
+    for each, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(each, right, rtol=1e-12, atol=1e-12)

@@ -252,7 +252,7 @@ def vector_model(y, **options):
             transition=lambda h, t: pm.MvNormal.dist(A2 @ h, Q2),
             emission=lambda h, t: pm.Normal.dist(C2 @ h, S2),
             observed=y,
-            n_particles=20,
+            n_particles=60,
             **options,
         )
     return model
