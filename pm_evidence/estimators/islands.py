@@ -120,7 +120,7 @@ def correlation_in_chains(blocks: Sequence[BlockRecord]) -> float | None:
     known = [b for b in blocks if b.draws is not None and b.origin is not None]
     if len(known) < len(blocks) or np.asarray(known[0].draws).ndim != 2:
         return None
-    n_chains = sum(len(np.unique(b.origin)) for b in known)
+    n_chains = sum(len(np.unique(np.asarray(b.origin))) for b in known)
     if np.log2(n_chains) >= np.asarray(known[0].draws).shape[1]:
         return None
     return chain_correlation(
