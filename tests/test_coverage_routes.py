@@ -3,8 +3,9 @@
 Default runs are made, of which those count that end on the first route, and runs of ``pe.SMC()``,
 which is what the second route does. Of these at least 90 % have to be "ok". Of those that are
 
-- nominal 95 % intervals cover the exact value in 90 to 99 %, or as far below or above as chance
-  asks for where fewer than 90 runs count;
+- nominal 95 % intervals cover the exact value in at least 90 %, or as far below as chance allows
+  where fewer than 90 runs count, and the standard deviation of error over ``mcse`` is at least 0.7:
+  wider intervals would cover more than 99 %;
 - at most 3 % are more than three of their errors off, and 1 % more than five;
 - the mean of Z agrees with the exact value within 4 of its standard errors.
 
@@ -22,7 +23,7 @@ from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.repeated_runs import HEADER, Repeated, repeat_model
 
 N_SEEDS = 100
-LOWEST, HIGHEST = 0.90, 0.99
+LOWEST, LEAST_SPREAD = 0.90, 0.7
 LEAST_OK, LEAST_RUNS = 0.90, 30
 DISTANT, MOST_DISTANT, MOST_FAR = 3.5, 0.03, 0.011
 
@@ -34,12 +35,11 @@ BOTH = [
     "half_cauchy_scale",
     "label_switching",
     "bimodal_10",
-    "gaussian_shells",
-    "one_way_noncentred",
+    "funnel",
 ]
 SYSTEMS = {
-    "importance": [*BOTH, "two_widths_6", "three_widths_8"],
-    "annealing": [*BOTH, "banana", "funnel"],
+    "importance": [*BOTH, "lkj_covariance", "two_widths_6", "three_widths_8"],
+    "annealing": [*BOTH, "banana", "gaussian_shells", "one_way_noncentred"],
 }
 CASES = [(route, name) for route, names in SYSTEMS.items() for name in names]
 
@@ -55,7 +55,8 @@ def check(repeated):
     n = int(repeated.ok.sum())
     assert len(repeated.ok) >= LEAST_RUNS and repeated.ok.mean() >= LEAST_OK
     spare = 0.0 if n >= LEAST_OK * N_SEEDS else 3.0 * np.sqrt(0.95 * 0.05 / n)
-    assert min(LOWEST, 0.95 - spare) <= repeated.coverage <= max(HIGHEST, 0.95 + spare)
+    assert repeated.coverage >= min(LOWEST, 0.95 - spare)
+    assert repeated.z.std() >= LEAST_SPREAD
     assert repeated.beyond(DISTANT) <= MOST_DISTANT
     assert repeated.far <= MOST_FAR
     assert abs(repeated.z_of_mean) < 4.0
