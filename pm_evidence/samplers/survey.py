@@ -31,7 +31,7 @@ _SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
 _MOST_COORDINATES = 4_000_000
 # The budget for which the numbers of ascents below are meant, and the least share of them that a
 # smaller budget leaves.
-_USUAL_BUDGET, _LEAST_SHARE = 30_000, 1 / 16
+_USUAL_BUDGET, _LEAST_SHARE = 30_000, 0.2
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
 # independent, and some lie in basins of attraction that populations lose early.
 _BATCH = 96
@@ -57,6 +57,8 @@ _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components whose log mass is this many nats below the largest are left out, as are those beyond
 # this number.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
+# A second mode whose log mass is less than this below that of the first asks for a longer search.
+_MINOR = 5.0
 # Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
 # numbers of ridges, and of steps along each.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
@@ -120,23 +122,17 @@ def survey(
     rng : numpy.random.Generator
         Source of the random numbers.
     """
-    share = float(np.clip(budget / _USUAL_BUDGET, _LEAST_SHARE, 1.0))
-    scout = _Scout(posterior, shape, share)
-    n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
-    n_values = min(n_values, _MOST_COORDINATES // draws.shape[1])
-    n_followed = max(int(share * _FOLLOWED), _LEAST_FOLLOWED)
-    starts = draws[rng.permutation(len(draws))[:n_followed]]
-    followed = scout.climb(starts, _LONG)
-    scout.scan(draws, visited, n_values, rng)
-    batch = int(share * _BATCH)
+    scout = _Scout(posterior, shape, _share_of_ascents(budget))
+    n_followed = max(int(scout.share * _FOLLOWED), _LEAST_FOLLOWED)
+    followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
+    scout.batch(draws, visited, rng)
+    budget = scout.affordable(budget)
+    scout.scan(draws, visited, _n_values(budget, shape), rng)
+    budget = scout.affordable(budget)
     while scout.climbed < _SHARE_OF_ASCENTS * budget:
-        parts = [
-            draws[rng.integers(len(draws), size=batch // 4)],
-            visited[rng.integers(len(visited), size=batch)],
-            posterior.draw_prior(batch, rng),
-        ]
-        scout.climb(np.concatenate(parts), _FIRST)
-    scout.probe(draws, n_values, rng)
+        scout.batch(draws, visited, rng)
+        budget = scout.affordable(budget)
+    scout.probe(draws, _n_values(budget, shape), rng)
     endless = _directions(followed, shape)
     peaks = scout.components()
     ridges = [scout.ridge(direction, reach) for direction, reach in endless]
@@ -172,6 +168,26 @@ class _Scout:
         if level is None:
             self._note(found.x[found.settled], found.log_density[found.settled])
         return found
+
+    def batch(self, draws: Floats, visited: Floats, rng: np.random.Generator) -> None:
+        """Climb from posterior draws, from visited positions and from prior draws."""
+        n = int(self.share * _BATCH)
+        starts = (
+            draws[rng.integers(len(draws), size=n // 4)],
+            visited[rng.integers(len(visited), size=n)],
+            self.posterior.draw_prior(n, rng),
+        )
+        self.climb(np.concatenate(starts), _FIRST)
+
+    def affordable(self, budget: int) -> int:
+        """Return the budget, which is the usual one at least if there are several modes."""
+        if budget >= _USUAL_BUDGET:
+            return budget
+        log_mass = np.sort([local.log_mass for local in self.distinct(_CENTRES)])
+        if len(log_mass) > 1 and log_mass[-2] > log_mass[-1] - _MINOR:
+            budget = _USUAL_BUDGET
+            self.share = _share_of_ascents(budget)
+        return budget
 
     def _note(self, x: Floats, height: Floats) -> None:
         """Add the peaks that are not known yet."""
@@ -288,6 +304,17 @@ class _Scout:
                 break
             x = there.x[0] + step
         return found
+
+
+def _share_of_ascents(budget: float) -> float:
+    """Return the number of ascents that a budget allows, relative to the usual one."""
+    return float(np.clip(budget / _USUAL_BUDGET, _LEAST_SHARE, 1.0))
+
+
+def _n_values(budget: float, shape: Shape) -> int:
+    """Return the number of values that a budget allows for the scan, and for the probes."""
+    n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
+    return min(n_values, _MOST_COORDINATES // shape.mean.size)
 
 
 def _grows(ridge: list[Local], log_evidence: float) -> bool:
