@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 # Step of the finite differences of gradients, relative to the length scale of the curvature. Three
 # rounds find this scale even if it is far below that of the population.
 _STEP, _ROUNDS = 1e-3, 3
+# Largest number of gradients on either side that are computed at once: it bounds the memory.
+_MOST_ROWS = 256
 # Two peaks count as one if they are closer than this, in standard deviations of the first.
 _SAME = 0.5
 
@@ -77,22 +79,19 @@ def fit_locally(
     """
     d = x.size
     height = float(posterior.log_density(x[None])[0])
-    basis = shape.factor if shape.is_dense else np.diag(shape.factor[:, 0])
+    basis = shape.factor if shape.is_dense else shape.factor[:, :1]
     # columns of ``local`` are directions in the population's coordinates, each as long as one
     # standard deviation of the density along it
     local = np.eye(d)
     for _ in range(_ROUNDS):
-        scaled = basis @ local
-        steps = _STEP * scaled.T
-        gradient = posterior.gradient(np.concatenate([x + steps, x - steps])) @ scaled
-        curvature = (gradient[d:] - gradient[:d]) / (2.0 * _STEP)
+        curvature = _curvature(posterior, x, _scaled(basis, local))
         if not (np.isfinite(curvature).all() and np.isfinite(height)):
             return None
         inverse = np.linalg.inv(local)
         curvature = inverse.T @ (0.5 * (curvature + curvature.T)) @ inverse
         value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
         local = vector / np.sqrt(np.where(value < longest**-2, 1.0, value))
-    factor = basis @ local
+    factor = _scaled(basis, local)
     covariance = factor @ factor.T
     try:
         lower = np.linalg.cholesky(covariance)
@@ -100,3 +99,20 @@ def fit_locally(
         return None
     log_mass = height + 0.5 * d * log(2.0 * pi) + float(np.log(np.diag(lower)).sum())
     return Local(StudentFit(Shape(x, lower), student_dof(d)), height, log_mass)
+
+
+def _scaled(basis: Floats, local: Floats) -> Floats:
+    """Return directions in the population's coordinates as directions of the density."""
+    scaled: Floats = basis @ local if basis.shape[1] == len(local) else basis * local
+    return scaled
+
+
+def _curvature(posterior: Posterior, x: Floats, directions: Floats) -> Floats:
+    """Return minus the second derivatives of the log density along some directions, its columns."""
+    found = np.empty((x.size, x.size))
+    for start in range(0, x.size, _MOST_ROWS):
+        rows = slice(start, start + _MOST_ROWS)
+        steps = _STEP * directions[:, rows].T
+        change = posterior.gradient(x - steps) - posterior.gradient(x + steps)
+        found[rows] = change @ directions / (2.0 * _STEP)
+    return found

@@ -62,6 +62,11 @@ _MINOR = 5.0
 # Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
 # numbers of ridges, and of steps along each.
 _SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
+# A ridge leads towards a peak if, in at least so many dimensions, the mean square of the draws'
+# distances from the nearest peak exceeds that of a normal distribution by this much.
+_MANY, _APART = 60, 16.0
+# Steps from the population's centre to the other end of a ridge.
+_BACKWARDS = 3.0
 # A ridge is no longer followed where its log mass per step is this many nats below its maximum.
 _RIDGE_END = 9.0
 # The posterior counts as unbounded if the log mass along a ridge rises this many nats above that at
@@ -135,7 +140,9 @@ def survey(
     scout.probe(draws, _n_values(budget, shape), rng)
     endless = _directions(followed, shape)
     peaks = scout.components()
-    ridges = [scout.ridge(direction, reach) for direction, reach in endless]
+    followed_to = endless or _towards(peaks, draws, shape)
+    ridges = [scout.ridge(direction, reach) for direction, reach in followed_to]
+    ridges += [scout.ridge(-direction, _BACKWARDS)[1:] for direction, _ in followed_to]
     found = [*peaks, *(local for ridge in ridges for local in ridge)]
     log_mass = np.array([local.log_mass for local in found])
     return Survey(
@@ -336,6 +343,22 @@ def _directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
         if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
             found.append((along, reach))
     return found[:_RIDGES]
+
+
+def _towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Floats, float]]:
+    """Return the direction of the first peak, as a unit vector, if draws are near no peak at all.
+
+    In many dimensions the peak of a density with a scale as a variable has hardly any mass.
+    """
+    d = draws.shape[1]
+    if not peaks or d < _MANY:
+        return []
+    squares = [(peak.fit.shape.whitened(draws) ** 2).sum(axis=1) for peak in peaks]
+    if np.min(squares, axis=0).mean() < d + _APART:
+        return []
+    along = shape.whitened(peaks[0].fit.shape.mean)
+    reach = float(np.linalg.norm(along))
+    return [(along / max(reach, 1e-300), reach)]
 
 
 def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:

@@ -142,11 +142,18 @@ def test_a_second_fit_learns_from_the_draws_of_the_first():
         assert np.array_equal(a.draws, b.draws) and b.n_evaluations == a.n_evaluations + 600
 
 
-def test_a_small_budget_buys_a_small_survey(path):
+def test_a_small_budget_buys_a_small_survey():
+    """Of one mode: several take the usual one."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x", 0, 1, shape=4), 1, observed=np.zeros(4))
+    path, rng = GeometricPath(PyMCTarget(model)), np.random.default_rng(2)
+    blocks = [
+        replace(block, work=np.zeros(1), draws=rng.normal(0, 0.7, (200, 4)))
+        for block in islands_of()
+    ]
     spent = []
     for budget in (30_000, 3_000, 300):
         bridging = Bridging(path, 5, Costs(survey=budget, share=0.0))
-        bridging.extend(islands_of(), serially)
+        bridging.extend(blocks, serially)
         spent.append(bridging.found.n_evaluations)
-    assert spent[1] < 0.2 * spent[0] and spent[2] < 0.3 * spent[1]
-    assert spent[2] > 300
+    assert spent[1] < 0.2 * spent[0] and 300 < spent[2] < 0.5 * spent[1], spent

@@ -101,6 +101,26 @@ def test_a_funnel_has_a_ridge_that_ends():
     assert min(neck) < -10.0
 
 
+def test_a_peak_that_has_no_mass():
+    """Of 100 effects with a free scale: components follow the ridge on both sides of the draws."""
+    rng = np.random.default_rng(8)
+    y = rng.normal(0, np.hypot(0.7, 0.5), 100)
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 2)
+        pm.Normal("y", pm.Normal("effect", 0, tau, shape=100), 0.5, observed=y)
+    log_tau = np.linspace(-3.0, 1.0, 4001)
+    variance = np.exp(2 * log_tau) + 0.25
+    log_density = log_tau - 50 * np.log(variance) - 0.5 * y @ y / variance - np.exp(2 * log_tau) / 8
+    weight = np.exp(log_density - log_density.max())
+    scale = rng.choice(log_tau, (800, 1), p=weight / weight.sum())
+    shrunk = 1 / (1 + 0.25 * np.exp(-2 * scale))
+    effect = shrunk * y + 0.5 * np.sqrt(shrunk) * rng.normal(size=(800, 100))
+    found = look(posterior_of(model), np.hstack([scale, effect]), 8)
+    centres = np.array([component.shape.mean[0] for component in found.components])
+    z = (centres - scale.mean()) / scale.std()
+    assert ((z > -2.5) & (z < -0.5)).any() and ((z > 0.5) & (z < 2.5)).any()
+
+
 def test_a_ridge_without_end():
     """The likelihood grows without bound where the scale goes to zero and the mean to the data."""
     rng = np.random.default_rng(4)
