@@ -45,10 +45,9 @@ _ISLANDS, _FEW_ISLANDS, _LENGTH, _ESS, _ROUNDS = 16, 8, 4, 0.5, (2, 1)
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 50, 500, 20, 100
-# Least share of the usual budget of the survey, which takes the whole budget where it finds several
-# modes: with less, runs with an error of 0.05 saw only one of three (`three_widths_8` of
-# ``testing.deceptive``).
-_LEAST_SURVEY = 0.1
+# Least share of the usual budget of the survey, for larger errors than the usual one. The survey takes
+# the whole budget if it finds several modes.
+_LEAST_SURVEY = 0.05
 # How often a density is fitted again, to the draws from the one before, with this many times as
 # many draws from the new one. A fit to draws from a fit repeats what the first has missed.
 _REFITS, _GROWTH = 2, 1.5
@@ -153,7 +152,7 @@ def _small(run: Run, n_dim: int, share: float) -> Run:
 
 def _costs(share: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
-    usual = Costs.of(effort * max(share, _LEAST_SURVEY))
+    usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
     draws, trial = int(share * _DRAWS), int(share * _TRIAL)
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
 

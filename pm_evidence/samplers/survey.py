@@ -23,15 +23,16 @@ Floats = NDArray[np.float64]
 
 # Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
-# Shares of the budget for ascents, and for the scan and the probes each; cost of a value in
-# gradients.
-_SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
+# Shares of the budget for ascents, also where few draws are known, and for the scan and the probes
+# each; cost of a value in gradients. For the same cost, ascents find more modes, and values more
+# spikes.
+_SHARE_OF_ASCENTS, _SHARE_OF_FEW, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.8, 0.3, 1 / 3
 # Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
 # where there are very many dimensions.
 _MOST_COORDINATES = 4_000_000
 # The budget for which the numbers of ascents below are meant, and the least share of them that a
 # smaller budget leaves.
-_USUAL_BUDGET, _LEAST_SHARE = 30_000, 0.2
+_USUAL_BUDGET, _LEAST_SHARE = 30_000, 0.4
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
 # independent, and some lie in basins of attraction that populations lose early.
 _BATCH = 96
@@ -127,6 +128,7 @@ def survey(
     rng : numpy.random.Generator
         Source of the random numbers.
     """
+    of_ascents = _SHARE_OF_ASCENTS if budget >= _USUAL_BUDGET else _SHARE_OF_FEW
     scout = _Scout(posterior, shape, _share_of_ascents(budget))
     n_followed = max(int(scout.share * _FOLLOWED), _LEAST_FOLLOWED)
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
@@ -134,7 +136,7 @@ def survey(
     budget = scout.affordable(budget)
     scout.scan(draws, visited, _n_values(budget, shape), rng)
     budget = scout.affordable(budget)
-    while scout.climbed < _SHARE_OF_ASCENTS * budget:
+    while scout.climbed < of_ascents * budget:
         scout.batch(draws, visited, rng)
         budget = scout.affordable(budget)
     scout.probe(draws, _n_values(budget, shape), rng)
