@@ -45,7 +45,7 @@ _ISLANDS, _FEW_ISLANDS, _LENGTH, _ESS, _ROUNDS = 16, 8, 4, 0.5, (2, 1)
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 50, 500, 20, 100
-# Least share of the usual budget of the survey, for larger errors than the usual one. The survey takes
+# Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
 # How often a density is fitted again, to the draws from the one before, with this many times as
