@@ -4,6 +4,7 @@
 """
 
 from pm_evidence import estimators, extending, references
+from pm_evidence.api.bridge import bridge_sampling
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.likelihood import raise_log_likelihood
@@ -50,6 +51,7 @@ from pm_evidence.results import (
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.arm import ARM
+from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
 from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.planning import SM08, Linear
@@ -68,6 +70,7 @@ __all__ = [
     "RBM",
     "SM08",
     "SMC",
+    "Bridge",
     "Cycle",
     "DataPoints",
     "DetouredPath",
@@ -99,6 +102,7 @@ __all__ = [
     "VarOpt",
     "attach_evidence",
     "bayes_factor",
+    "bridge_sampling",
     "compare",
     "estimate",
     "estimators",

@@ -32,9 +32,11 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.execution.rows import dividing_rows
 from pm_evidence.families.native import is_native
+from pm_evidence.results.datatree import attach_evidence
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.given import bridge_given, check_bridged
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
@@ -42,6 +44,7 @@ from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import anneal_by_routes, has_routes
 from pm_evidence.runs.starts import starts_from
+from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.model.cache import target_of
@@ -232,16 +235,22 @@ def sample_evidence(
             )
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
-        if draws is None and _by_routes(run, main, method, schedule, reference, path):
+        if isinstance(chosen, Bridge):
+            check_bridged(main)
+            main, record, evidence = bridge_given(run, main, chosen.idata, kernel, display)
+        elif draws is None and _by_routes(run, main, method, schedule, reference, path):
             main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
         else:
             run = run if draws else _with_default_draws(run, chosen, main)
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
-        posterior = posterior_draws(run, record, evidence)
+        posterior = None
+        if not isinstance(chosen, Bridge):
+            posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             record, evidence = _over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
-    return result_of(run, main, record, evidence, posterior, potentials, options)
+    dt = result_of(run, main, record, evidence, posterior, potentials, options)
+    return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
 
 
 def _run_of(

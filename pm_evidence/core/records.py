@@ -261,6 +261,8 @@ class Role(StrEnum):
     """They anneal from the target to the reference."""
     ISLAND = "island"
     """They are populations that were run only for the draws that reverse blocks start from."""
+    GIVEN = "given"
+    """They are groups of posterior draws that the user gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +325,8 @@ class RunRecord:
 
     @property
     def sources(self) -> tuple[BlockRecord, ...]:
-        """Blocks that posterior draws come from: the islands if there are any, else the paths."""
-        return self.of(Role.ISLAND) or self.of(Role.FORWARD)
+        """Blocks that posterior draws come from: given draws, else islands, else paths."""
+        return self.of(Role.GIVEN) or self.of(Role.ISLAND) or self.of(Role.FORWARD)
 
     @property
     def origin(self) -> NDArray[np.int64] | None:

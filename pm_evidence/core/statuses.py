@@ -29,6 +29,7 @@ class Status(StrEnum):
     INCONSISTENT = "inconsistent"
     ISLANDS_DIFFER = "islands_differ"
     NOT_MIXED = "not_mixed"
+    DOUBTFUL_DRAWS = "doubtful_draws"
     UNBOUNDED = "unbounded"
     NOT_NORMAL = "not_normal"
     COARSE_SCHEDULE = "coarse_schedule"

@@ -19,6 +19,7 @@ from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.histogram import histogram, histogram_posterior
 from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
+from pm_evidence.estimators.of_given import of_given
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
@@ -84,6 +85,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     info = record.info
     if record.tempered:
         found = of_tempering(record)
+    elif record.of(Role.GIVEN):
+        found = of_given(record)
     elif record.of_islands:
         found = of_islands(
             record.of(Role.FORWARD),

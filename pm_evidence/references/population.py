@@ -7,13 +7,13 @@ from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture, fit_components, widened, with_wide
 from pm_evidence.references.stretched import StretchedFit, learn_stretch
 
-__all__ = ["fit_population"]
+__all__ = ["MOST_DIMENSIONS", "fit_population"]
 
 Floats = NDArray[np.float64]
 
 # Numbers of components that are tried in turn. A mixture needs so many draws for each dimension of
 # each component, and no covariances of components are fitted in more dimensions than this.
-_COMPONENTS, _DRAWS_PER_DIMENSION, _MOST_DIMENSIONS = (2, 4, 8), 10, 60
+_COMPONENTS, _DRAWS_PER_DIMENSION, MOST_DIMENSIONS = (2, 4, 8), 10, 60
 _MOST_DRAWS = 4000
 # A mixture has to raise the mean log density of draws that it was not fitted to by this many nats.
 _LEAST_GAIN = 0.02
@@ -46,7 +46,7 @@ def fit_population(x: Floats, rng: np.random.Generator) -> StudentMixture:
     n, d = x.shape
     halves = x[: n // 2], x[n // 2 :]
     best = 1
-    if d <= _MOST_DIMENSIONS:
+    if d <= MOST_DIMENSIONS:
         score = _mean_log_density(*halves, 1, rng)
         for k in _COMPONENTS:
             if n < 2 * _DRAWS_PER_DIMENSION * k * d:

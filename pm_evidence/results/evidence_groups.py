@@ -114,7 +114,8 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
         variables[safe_name] = (schema.STAGE, values)
     for role, blocks in record.blocks.items():
-        variables |= _block_traces(role, blocks, schema.stage_of(role)) if blocks else {}
+        if blocks and role != Role.GIVEN:  # which nothing has annealed
+            variables |= _block_traces(role, blocks, schema.stage_of(role))
     coords = {
         schema.STAGE: np.arange(n_stages),
         schema.BETA_POINT: np.arange(n_stages + 1),

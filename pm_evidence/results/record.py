@@ -25,6 +25,7 @@ from pm_evidence.results.tempered_groups import read_tempered
 __all__ = ["estimate", "to_record"]
 
 _NUMBERS = ("inf", "-inf", "nan")  # texts of numbers, as `_plain` of arviz_groups writes them
+_ENDS = ("energy_mean", "energy_var")  # of populations at the end of the path
 # Facts of tempered runs.
 _LADDERS, _OF_TEMPERATURES = "ladders", ("tempering_log_z", "tempering_prior")
 
@@ -227,16 +228,16 @@ class _Reader:
         origin: list[Any] = [None] * len(index)
         if role == Role.REVERSE and schema.ORIGIN in self.work:
             origin = self._parts(self.whole(schema.ORIGIN, path), schema.ORIGIN, path, index)
-        traces = self._traces(role)
-        ends = [
-            self.of_annealing(f"{role}_{name}_end", block) for name in ("energy_mean", "energy_var")
-        ]
+        traces = self._traces(role, len(index))
+        ends = [np.full(len(index), np.nan)] * 2
+        if role != Role.GIVEN:
+            ends = [self.of_annealing(f"{role}_{name}_end", block) for name in _ENDS]
         variance = np.full(len(index), np.nan)
         if f"{role}_relative_variance" in self.work:
             variance = self.of_work(f"{role}_relative_variance", block)
         counts = [self.whole(f"{role}_{name}", block) for name in ("n_evaluations", "n_nan")]
         self._check_lengths(role, len(index), traces[0])
-        source = Role.ISLAND if Role.ISLAND in self.work else Role.FORWARD
+        source = next(r for r in (Role.GIVEN, Role.ISLAND, Role.FORWARD) if r in self.work)
         bridges = self._bridges(index) if role == source else [None] * len(index)
         tempered: list[TemperedChains | None] = [None] * len(index)
         if role == Role.FORWARD:
@@ -257,8 +258,10 @@ class _Reader:
             for i in range(len(index))
         )
 
-    def _traces(self, role: Role) -> list[NDArray[Any]]:
+    def _traces(self, role: Role, n_blocks: int) -> list[NDArray[Any]]:
         """Return the diagnostics of all blocks of a role, each ``(n_blocks, n_stages)``."""
+        if role == Role.GIVEN:  # which nothing has annealed
+            return [np.empty((n_blocks, 0)) for _ in schema.TRACE_UNITS]
         dims, found = (f"{role}_block", schema.stage_of(role)), {}
         for name in schema.TRACE_UNITS:
             if name not in schema.OPTIONAL_TRACES or f"{role}_{name}" in self.annealing:
@@ -381,6 +384,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "trial_mcse": (_is_number, "a number"),
     "trial": (lambda value: isinstance(value, str), "a text"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
+    "doubt": (lambda value: isinstance(value, str), "a text"),
     "reference": (lambda value: isinstance(value, str), "a text"),
     "reverse_start": (lambda value: isinstance(value, str), "a text"),
     _LADDERS: (lambda value: type(value) is int and value > 0, "a whole number of at least 1"),

@@ -33,7 +33,7 @@ from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.centring import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
-__all__ = ["Attempt", "anneal_coarsely", "share_of_effort"]
+__all__ = ["Attempt", "anneal_coarsely", "better", "is_good", "share_of_effort"]
 
 # Error, in nats, that the usual effort is meant for.
 _USUAL_MCSE = 0.02
@@ -137,7 +137,7 @@ def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Displa
     record, found = _refined(run, record, bridging, target_mcse)
     record = with_costs(record, plan.n_evaluations + bridging.n_evaluations, started, planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
-    good = _is_good(record.of(Role.FORWARD))
+    good = is_good(record.of(Role.FORWARD))
     return Attempt("importance", target, replace(record, info=info), found, good)
 
 
@@ -198,7 +198,7 @@ def _refined(
     while True:
         record = with_bridges(record, Role.FORWARD, blocks, bridging)
         found = estimates(record)
-        good, small = _is_good(blocks), found[0].mcse <= target_mcse
+        good, small = is_good(blocks), found[0].mcse <= target_mcse
         if any(b.bridge is None for b in blocks) or (good and small and found[0].status == "ok"):
             return record, found
         n = _further_draws(found[0], blocks, target_mcse) if good else 0
@@ -207,12 +207,12 @@ def _refined(
             blocks = bridging.drawn_further(blocks, n, run.execute)
         elif refits:
             refits -= 1
-            blocks = _better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
+            blocks = better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
         else:
             return record, found
 
 
-def _better(
+def better(
     blocks: Sequence[BlockRecord], refitted: Sequence[BlockRecord]
 ) -> tuple[BlockRecord, ...]:
     """Return the islands with the better of two fits, and with the cost of both."""
@@ -233,7 +233,7 @@ def _log_weight(blocks: Sequence[BlockRecord]) -> NDArray[np.float64]:
     return -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
 
 
-def _is_good(blocks: Sequence[BlockRecord]) -> bool:
+def is_good(blocks: Sequence[BlockRecord]) -> bool:
     """Return whether the weights of draws from the fitted density show no sign of a heavy tail."""
     if any(block.bridge is None for block in blocks):
         return False

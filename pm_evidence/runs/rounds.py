@@ -236,7 +236,7 @@ def with_bridges(
     """Return a record with islands that have a bridge, and with what the survey found."""
     info = {**record.info, **bridging.facts()}
     facts = {
-        "moment_distance": distance_from_fit(islands) if role == Role.FORWARD else None,
+        "moment_distance": None if role == Role.ISLAND else distance_from_fit(islands),
         "chain_correlation": correlation_in_chains(islands),
     }
     info |= {name: value for name, value in facts.items() if value is not None}

@@ -16,7 +16,7 @@ from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["given_rows", "starts_from"]
+__all__ = ["given_rows", "groups_of", "rows_and_variables", "starts_from"]
 
 # Number of groups of neighbouring draws of the user's chains; groups count as independent.
 _GROUPS = 16
@@ -51,19 +51,19 @@ def _starts(target: Any, given: Any) -> ReverseStarts:
     # cheap: paths relax before they start
     if isinstance(given, np.ndarray):
         x = target.check(given, "reverse_start")
-        return ReverseStarts(x, _groups(1, len(x)), kind="relaxed")
+        return ReverseStarts(x, groups_of(1, len(x)), kind="relaxed")
     states = _states_of(given, target)
     n_chains, n_draws = states.shape[:2]
     rows = states.reshape(n_chains * n_draws, *states.shape[2:])
     x = target.check(rows, "reverse_start")
-    return ReverseStarts(x, _groups(n_chains, n_draws), kind="relaxed")
+    return ReverseStarts(x, groups_of(n_chains, n_draws), kind="relaxed")
 
 
 @_starts.register
 def _(target: PyMCTarget, given: Any) -> ReverseStarts:
     x = given_rows(target, given, "reverse_start")
     sizes = given["posterior"].sizes
-    return ReverseStarts(x, _groups(sizes["chain"], sizes["draw"]), kind="given")
+    return ReverseStarts(x, groups_of(sizes["chain"], sizes["draw"]), kind="given")
 
 
 @_starts.register
@@ -101,13 +101,24 @@ def given_rows(target: PyMCTarget, given: Any, parameter: str) -> NDArray[np.flo
     EvidenceWarning
         If the draws show divergences or have not converged.
     """
-    draws = posterior_of(given, target.observed_data(), parameter)
-    x = target.rows_of(draws, parameter)
-    _warn_of_draws(given, {rv.name: draws[rv.name] for rv in target.model.free_RVs}, parameter)
+    x, draws = rows_and_variables(target, given, parameter)
+    _warn_of_draws(given, draws, parameter)
     return x
 
 
-def _groups(n_chains: int, n_draws: int) -> NDArray[np.int64]:
+def rows_and_variables(
+    target: PyMCTarget, given: Any, parameter: str
+) -> tuple[NDArray[np.float64], dict[str, NDArray[Any]]]:
+    """Return the posterior draws of a DataTree as points, and those of each free variable.
+
+    The arguments and errors are those of `given_rows`, which also warns.
+    """
+    draws = posterior_of(given, target.observed_data(), parameter)
+    x = target.rows_of(draws, parameter)
+    return x, {rv.name: draws[rv.name] for rv in target.model.free_RVs}
+
+
+def groups_of(n_chains: int, n_draws: int) -> NDArray[np.int64]:
     """Return the group of each draw: neighbouring draws of a chain share a group."""
     parts = max(_GROUPS // n_chains, 1)
     part = np.arange(n_draws) * parts // n_draws

@@ -1,14 +1,15 @@
 """A small annealing from the prior: a population near the posterior, and a coarse evidence."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.contracts import Kernel, Plan
 from pm_evidence.core.random import Phase, generator, seed_of_run
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.core.resampling import resample
 from pm_evidence.estimators.jarzynski import jarzynski
 from pm_evidence.execution.display import Display
@@ -42,11 +43,17 @@ class Trial:
         Mean over the islands, which is unbiased for Z.
     n_evaluations : int
         Density (or gradient) evaluations.
+    blocks : sequence of BlockRecord
+        The islands.
+    plan : Plan, optional
+        What the islands followed.
     """
 
     draws: Floats
     evidence: LogEvidence
     n_evaluations: int
+    blocks: Sequence[BlockRecord] = ()
+    plan: Plan | None = None
 
     def facts(self) -> dict[str, float]:
         """Return the evidence, for a comparison with that of the run; none if it has no error."""
@@ -93,4 +100,6 @@ def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Displa
         starts.draws[np.sort(chosen)],
         jarzynski(np.concatenate([block.work for block in blocks]), name="smc"),
         plan.n_evaluations + sum(block.n_evaluations for block in blocks),
+        blocks,
+        plan,
     )

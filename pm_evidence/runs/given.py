@@ -1,0 +1,267 @@
+"""Bridge sampling from posterior draws that the user gives.
+
+The draws are divided into groups of neighbours. A density is fitted to the groups of even index and
+another to those of odd index, and each group is bridged with the density of the other half. A small
+annealing from the prior and a survey of the peaks look for what the draws have missed.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from pm_evidence.core.checks import described
+from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.random import Phase, generator
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
+from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.execution.display import Display
+from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
+from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few
+from pm_evidence.runs.coarse import better, is_good
+from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.reparameterise import Choice
+from pm_evidence.runs.rounds import Run, with_bridges, with_costs
+from pm_evidence.runs.starts import groups_of, rows_and_variables
+from pm_evidence.runs.trial import Trial, small_annealing
+from pm_evidence.samplers.bridging import Bridging, Costs
+from pm_evidence.samplers.sampler import RunContext
+from pm_evidence.targets.model.centring import best_centring
+from pm_evidence.targets.model.data_points import DataPointsTarget
+from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["bridge_given", "check_bridged"]
+
+Floats = NDArray[np.float64]
+
+_NO_TRACE = StageTrace(*np.empty((4, 0)))
+# Draws of a group that are used, at equal distances if there are more.
+_MOST_DRAWS = 1000
+# How often a density is fitted again where the fit is poor, and with how many times as many draws.
+_REFITS, _GROWTH = 2, 1.5
+# Draws from the fitted density are added at most so often, to at most so many times as many.
+_ADDITIONS, _LARGEST_GROWTH = 4, 8.0
+# They are the limit of the error while it falls by at least this share of what is expected.
+_LEAST_GAIN = 0.5
+
+
+@dataclass(frozen=True)
+class _CheckedPath(GeometricPath):
+    """The path to a posterior, with the density fitted to a population annealed along it."""
+
+    known: Any = None
+
+
+def check_bridged(target: Any) -> None:
+    """Raise an error unless posterior draws of a target can be bridged.
+
+    Raises
+    ------
+    ValueError
+        If the target is not a model whose likelihood can be evaluated.
+    ModelError
+        If the model has discrete variables, no free variables, or a prior of unknown mass.
+    """
+    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
+        raise ValueError(
+            "bridge sampling needs a pymc.Model whose likelihood can be evaluated, got "
+            f"{described(target)}; use another method of sample_evidence."
+        )
+    problem = ""
+    if not target.n_dim:
+        problem = "no free variable"
+    elif target.discrete.size:
+        names = [rv.name for rv in target.model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
+        problem = f"the discrete variables {', '.join(map(repr, names))}"
+    elif not GeometricPath(target).has_density:
+        problem = "a transform that cuts off a part of the prior, whose mass is not known exactly"
+    if problem:
+        raise ModelError(
+            "bridge sampling needs a model of continuous variables with a normalised prior, got "
+            f"one with {problem}; use pe.sample_evidence(model), or sum discrete variables out."
+        )
+
+
+def bridge_given(
+    run: Run, target: PyMCTarget, idata: Any, kernel: str | Kernel, display: Display
+) -> tuple[Any, RunRecord, list[LogEvidence]]:
+    """Estimate the evidence from posterior draws.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments; its size is the least number of draws from the fitted density for
+        each group.
+    target : PyMCTarget
+        What the draws are the posterior of, after `check_bridged`.
+    idata : DataTree
+        The posterior draws.
+    kernel : str or Kernel
+        What moves the particles of the small annealing.
+    display : Display
+        Shows progress.
+
+    Returns
+    -------
+    target : Target
+        The target in the coordinates that the draws show to be best.
+    record : RunRecord
+        The islands of the small annealing, and the groups of given draws with their bridges.
+    evidence : list of LogEvidence
+        The estimates, the recommended one first.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the draws do not belong to this target.
+    NumericalError
+        If the small annealing does not reach the posterior.
+    """
+    started = time.perf_counter()
+    x, draws = rows_and_variables(target, idata, "idata")
+    shape = next(iter(draws.values())).shape[:2]
+    doubts = (doubt_of_draws(idata, draws), doubt_of_few(draws))
+    target, x, choice = _in_best_coordinates(target, x)
+    with threadpool_limits(limits=1):
+        trial = small_annealing(run, target, kernel, display)
+        known = _fitted(run, target, trial)
+        blocks = _grouped(target, x, groups_of(*shape), trial)
+    planned = time.perf_counter()
+    record = _checks(run, target, kernel, trial, display)
+    facts = {"doubt": ", and ".join(filter(None, doubts)), "n_chains": shape[0]}
+    record = replace(record, info={**record.info, **facts})
+    record = record.updated(Role.GIVEN, blocks)
+    costs = replace(Costs.of(effort_of(target)), draws=-(-16 * run.size // len(blocks)))
+    bridging = Bridging(_CheckedPath(target, known), run.seed, costs)
+    record, found = _refined(run, record, bridging)
+    assert trial.plan is not None
+    spent = trial.plan.n_evaluations + bridging.n_evaluations
+    record = choice.added_to(with_costs(record, spent, started, planned))
+    info = {**record.info, "log_prior_mass": target.log_prior_mass}
+    return target, replace(record, info=info), found
+
+
+def _in_best_coordinates(target: Any, x: Floats) -> tuple[Any, Floats, Choice]:
+    """Return target and draws in the coordinates that the draws show to be best."""
+    if not isinstance(target, ReparameterisedTarget):
+        return target, x, Choice()
+    centring = best_centring(target.effects(x))
+    choice = Choice.of(target, centring)
+    return target.centred_by(centring), choice.converted(target, x), choice
+
+
+def _fitted(run: Run, target: Any, trial: Trial) -> Any:
+    """Return a density fitted to the annealed population; None in high dimension."""
+    if target.n_dim > MOST_DIMENSIONS:
+        return None
+    return fit_population(trial.draws, generator(run.seed, Phase.REFERENCE, 1))
+
+
+def _grouped(
+    target: Any, x: Floats, group: NDArray[np.int64], trial: Trial
+) -> tuple[BlockRecord, ...]:
+    """Return the groups of given draws, each with states that an island of the trial visited.
+
+    The work of a group is that of reciprocal importance sampling (Gelfand and Dey 1994) with a
+    density fitted to all draws, which is enough to compare the draws with other modes.
+    """
+    parts = [x[group == g] for g in range(group.max() + 1)]
+    parts = [part[:: -(-len(part) // _MOST_DRAWS)] for part in parts]
+    posterior = GeometricPath(target).posterior()
+    assert posterior is not None
+    crude = StudentFit.to(np.concatenate(parts))
+    visited = [block.visited for block in trial.blocks]
+    return tuple(
+        BlockRecord(
+            block=i,
+            work=np.array([log_mean_exp(crude.log_density(part) - posterior.log_density(part))]),
+            trace=_NO_TRACE,
+            draws=part,
+            visited=visited[i] if i < len(visited) else None,
+            n_evaluations=2 * len(part),
+        )
+        for i, part in enumerate(parts)
+    )
+
+
+def _checks(
+    run: Run, target: Any, kernel: str | Kernel, trial: Trial, display: Display
+) -> RunRecord:
+    """Return the record of the small annealing."""
+    assert trial.plan is not None
+    setup = annealing_setup(target, kernel)
+    context = RunContext(
+        setup, trial.plan, trial.plan, run.size, run.seed, None, run.shown_on(display)
+    )
+    return run.empty(context).updated(Role.FORWARD, trial.blocks)
+
+
+def _refined(
+    run: Run, record: RunRecord, bridging: Bridging
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return the record with draws from a fitted density, and its estimates.
+
+    The density is fitted again while the fit is poor. Draws from it are added while they, and not
+    the given draws, limit the error.
+    """
+    blocks, target_mcse = (
+        bridging.extend(record.of(Role.GIVEN), run.execute),
+        run.limits.target_mcse,
+    )
+    refits, additions, before = _REFITS, _ADDITIONS, np.inf
+    while True:
+        record = with_bridges(record, Role.GIVEN, blocks, bridging)
+        found = estimates(record)
+        if target_mcse is None or (found[0].status == Status.OK and found[0].mcse <= target_mcse):
+            return record, found
+        if refits and not is_good(blocks):
+            refits -= 1
+            blocks = better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
+            continue
+        n = _further(found[0], blocks, run, target_mcse) if found[0].mcse < before else 0
+        if not n or not additions:
+            return _ended(run, record, found)
+        additions, before = additions - 1, _hoped(found[0].mcse, blocks, n)
+        blocks = bridging.drawn_further(blocks, n, run.execute)
+
+
+def _further(best: LogEvidence, blocks: Sequence[BlockRecord], run: Run, target_mcse: float) -> int:
+    """Return how many further draws from the fitted density each group needs."""
+    if not np.isfinite(best.mcse):
+        return 0
+    growth = min(1.3 * (best.mcse / target_mcse) ** 2 - 1.0, _LARGEST_GROWTH)
+    done = _drawn(blocks)
+    left = (run.limits.max_draws - done * len(blocks)) // len(blocks)
+    return int(max(min(growth * done, left), 0))
+
+
+def _drawn(blocks: Sequence[BlockRecord]) -> int:
+    """Return the number of draws from the fitted density for each group."""
+    return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
+
+
+def _hoped(mcse: float, blocks: Sequence[BlockRecord], n: int) -> float:
+    """Return the error below which ``n`` further draws of each group were worth their cost."""
+    done = _drawn(blocks)
+    return mcse * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + n)) ** 0.5))
+
+
+def _ended(
+    run: Run, record: RunRecord, found: list[LogEvidence]
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates, which say so if the user asked for a smaller error."""
+    if not run.limits.asked:
+        return record, found
+    ended = {"stopped_by": Status.MAX_DRAWS.value, "target_mcse": run.limits.target_mcse}
+    record = replace(record, info={**record.info, **ended})
+    return record, estimates(record)
