@@ -36,6 +36,7 @@ from pm_evidence.targets.model.cache import find_model
 
 __all__ = [
     "TARGET_MCSE",
+    "check_bridge_arguments",
     "check_memory",
     "checked_cores",
     "checked_executor",
@@ -172,6 +173,26 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
         )
     sampler: Sampler = method
     return sampler
+
+
+def check_bridge_arguments(schedule: Any, reference: Any, path: Any, idata_kwargs: Any) -> None:
+    """Raise ValueError if arguments are given that bridge sampling has no use for."""
+    usual = {
+        "schedule": (schedule, ("adaptive",)),
+        "reference": (reference, ("prior",)),
+        "path": (path, ("auto", "geometric")),
+    }
+    wrong = {
+        name: value
+        for name, (value, names) in usual.items()
+        if not isinstance(value, str) or value not in names
+    }
+    wrong |= {"idata_kwargs": idata_kwargs} if idata_kwargs else {}
+    for name, value in wrong.items():
+        raise ValueError(
+            f"{name} must be left out with pe.Bridge, got {described(value)}: nothing is annealed "
+            "but a small check, and the groups of the result are those of idata."
+        )
 
 
 def chosen_schedule(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.api.arguments import (
     TARGET_MCSE,
+    check_bridge_arguments,
     check_memory,
     checked_cores,
     checked_executor,
@@ -59,7 +60,7 @@ Floats = NDArray[np.float64]
 def sample_evidence(
     target: Any = None,
     *,
-    method: str | Sampler = "auto",
+    method: str | Sampler | Bridge = "auto",
     draws: int | None = None,
     schedule: str | Schedule | Sequence[float] | Floats = "adaptive",
     kernel: str | Kernel = "auto",
@@ -93,7 +94,8 @@ def sample_evidence(
         ``"simulated_tempering"`` (chains that move between temperatures), ``"resample_move"`` or
         ``"arm"`` (particles to which data, or variables, are added step by step; ``"arm"`` uses
         more of them where they are needed), or a sampler with its own options, such as
-        ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``"auto"`` is ``"aisel"``
+        ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``pe.Bridge(idata)`` takes
+        posterior draws that are there already, see `bridge_sampling`. ``"auto"`` is ``"aisel"``
         for models with a `pe.StateSpace` or `pe.RandomEffects`, ``"smc"`` for all other models, and
         that of the target, mostly ``"ais"``, for native targets.
     draws : int, optional
@@ -223,6 +225,8 @@ def sample_evidence(
     chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
+    if isinstance(chosen, Bridge):
+        check_bridge_arguments(schedule, reference, path, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)

@@ -14,7 +14,10 @@ from pm_evidence.estimators.verdicts import apart, of_uncovered
 
 __all__ = ["of_given"]
 
-_REMEDY = "Sample again, with more chains from dispersed starts, or use pe.sample_evidence(model)."
+_REMEDY = (
+    "Sample again with a higher target_accept, more draws, or more chains from dispersed starts, "
+    "or use pe.sample_evidence(model)."
+)
 
 
 def of_given(record: RunRecord) -> list[LogEvidence]:

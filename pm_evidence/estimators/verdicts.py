@@ -16,6 +16,7 @@ from pm_evidence.estimators.pareto import unseen_tail
 
 __all__ = [
     "DISAGREEMENT",
+    "GIVEN_DRAWS",
     "LARGEST_MCSE",
     "ROUNDING",
     "agreeing",
@@ -45,6 +46,8 @@ _TWENTYFOLD = 3.0
 # chain are more correlated than this. A random walk of 100 states was 0.1 to 0.4 too low at 0.7,
 # and right within its errors at 0.5.
 _UNMIXED = 0.6
+# What ends a run if it is neither time nor draws: posterior draws that the user gave.
+GIVEN_DRAWS = "given_draws"
 _BROKEN = (Status.UNBOUNDED, Status.MISSED_MASS)
 _MOST_PARTICLES = 1_000_000  # that a message advises
 
@@ -255,12 +258,18 @@ def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvid
     estimate : LogEvidence
         The recommended estimate of the run.
     limit : str
-        ``"max_time"`` or ``"max_draws"``.
+        ``"max_time"``, ``"max_draws"``, or ``GIVEN_DRAWS``.
     target_mcse : float
         The error in nats that was asked for.
     """
     if estimate.status != Status.OK:
         return estimate
+    if limit == GIVEN_DRAWS:
+        message = (
+            f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}, because it is "
+            "limited by the given posterior draws. Pass more of them, or accept the error."
+        )
+        return replace(estimate, status=Status.MAX_DRAWS, message=message)
     message = (
         f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}, because a further round "
         f"would have exceeded {limit}. Pass a larger {limit}, or accept the error."

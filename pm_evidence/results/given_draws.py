@@ -97,9 +97,7 @@ def _least_ess(values: NDArray[Any]) -> float:
         return float(values.shape[0] * values.shape[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = [
-            array_stats.ess(flat, chain_axis=0, draw_axis=1, **kind) for kind in _KINDS
-        ]
+        found = [array_stats.ess(flat, chain_axis=0, draw_axis=1, **kind) for kind in _KINDS]
     return float(np.nanmin(np.append(np.ravel(found), np.inf)))
 
 

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from pm_evidence.results import schema
 
-__all__ = ["describe_observed", "fingerprint", "observed_fingerprint", "posterior_of"]
+__all__ = [
+    "check_constants",
+    "describe_observed",
+    "fingerprint",
+    "observed_fingerprint",
+    "posterior_of",
+]
 
 
 def fingerprint(observed: Mapping[str, NDArray[Any]]) -> str:
@@ -120,6 +126,34 @@ def posterior_of(
             "in its group 'posterior', got none; pass what pm.sample returned."
         )
     return draws
+
+
+def check_constants(dt: xr.DataTree, constants: Mapping[str, NDArray[Any]], parameter: str) -> None:
+    """Raise ValueError if a DataTree was sampled with other constant data than a model has.
+
+    Parameters
+    ----------
+    dt : DataTree
+        With posterior draws. Constants that its group ``constant_data`` lacks are not compared.
+    constants : mapping of str to ndarray
+        Those of the model.
+    parameter : str
+        Name of the argument, for the error.
+    """
+    if schema.CONSTANT_DATA not in dt.children:
+        return
+    stored = dt[schema.CONSTANT_DATA].to_dataset()
+    for name, values in constants.items():
+        found = stored[name].values if name in stored else values
+        same = found.shape == values.shape and np.array_equal(
+            found, values, equal_nan=values.dtype.kind == "f" and found.dtype.kind == "f"
+        )
+        if not same:
+            raise ValueError(
+                f"{parameter} must hold the posterior given the data of this model, got draws with "
+                f"other values of {name!r}, shape {found.shape}, in the group constant_data; "
+                "sample this model with pm.sample, and pass the whole result."
+            )
 
 
 def _digest(name: str, values: Any) -> bytes:

@@ -18,6 +18,7 @@ from pm_evidence.core.records import (
     TemperedChains,
 )
 from pm_evidence.estimators.of_run import applicable, estimates
+from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of, group_of, incomplete, variable_of
 from pm_evidence.results.tempered_groups import read_tempered
@@ -375,7 +376,10 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "unbounded": (lambda value: value in (0, 1), "0 or 1"),
     "moment_distance": (_is_number, "a number"),
     "chain_correlation": (_is_number, "a number"),
-    "stopped_by": (lambda value: value in ("max_time", "max_draws"), "'max_time' or 'max_draws'"),
+    "stopped_by": (
+        lambda value: value in ("max_time", "max_draws", GIVEN_DRAWS),
+        "'max_time', 'max_draws' or 'given_draws'",
+    ),
     "target_mcse": (_is_number, "a number"),
     "log_likelihood_variance": (_is_number, "a number"),
     "noise_acceptance": (_is_number, "a number"),

@@ -22,6 +22,7 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.references.fitted import StudentFit
@@ -29,6 +30,7 @@ from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
 from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few
 from pm_evidence.runs.coarse import better, is_good
 from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.runs.starts import groups_of, rows_and_variables
@@ -141,14 +143,27 @@ def bridge_given(
     facts = {"doubt": ", and ".join(filter(None, doubts)), "n_chains": shape[0]}
     record = replace(record, info={**record.info, **facts})
     record = record.updated(Role.GIVEN, blocks)
-    costs = replace(Costs.of(effort_of(target)), draws=-(-16 * run.size // len(blocks)))
-    bridging = Bridging(_CheckedPath(target, known), run.seed, costs)
-    record, found = _refined(run, record, bridging)
+    bridging = Bridging(_CheckedPath(target, known), run.seed, _costs(run, target, len(blocks)))
+    record, found = _refined(run, record, bridging, started)
     assert trial.plan is not None
     spent = trial.plan.n_evaluations + bridging.n_evaluations
     record = choice.added_to(with_costs(record, spent, started, planned))
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return target, replace(record, info=info), found
+
+
+def _costs(run: Run, target: Any, n_groups: int) -> Costs:
+    """Return what survey and fit may cost, and the bounds of the first draws of each group."""
+    usual = Costs.of(effort_of(target))
+    least = -(-run.sampler.first_round(run.size) // n_groups)
+    return replace(
+        usual, draws=least, most=max(int(min(_most(run.limits, n_groups), usual.most)), least)
+    )
+
+
+def _most(limits: Limits, n_groups: int) -> float:
+    """Return the largest number of draws from the fitted density for each group."""
+    return limits.max_draws // n_groups
 
 
 def _in_best_coordinates(target: Any, x: Floats) -> tuple[Any, Floats, Choice]:
@@ -207,42 +222,48 @@ def _checks(
 
 
 def _refined(
-    run: Run, record: RunRecord, bridging: Bridging
+    run: Run, record: RunRecord, bridging: Bridging, started: float
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Return the record with draws from a fitted density, and its estimates.
 
     The density is fitted again while the fit is poor. Draws from it are added while they, and not
     the given draws, limit the error.
     """
-    blocks, target_mcse = (
-        bridging.extend(record.of(Role.GIVEN), run.execute),
-        run.limits.target_mcse,
-    )
-    refits, additions, before = _REFITS, _ADDITIONS, np.inf
+    limits, blocks = run.limits, bridging.extend(record.of(Role.GIVEN), run.execute)
+    refits, additions, hoped = _REFITS, _ADDITIONS, np.inf
     while True:
         record = with_bridges(record, Role.GIVEN, blocks, bridging)
-        found = estimates(record)
-        if target_mcse is None or (found[0].status == Status.OK and found[0].mcse <= target_mcse):
+        best, *_ = found = estimates(record)
+        small = limits.target_mcse is not None and best.mcse <= limits.target_mcse
+        if limits.target_mcse is None or (small and best.status == Status.OK):
             return record, found
         if refits and not is_good(blocks):
             refits -= 1
-            blocks = better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
+            growth = min(_GROWTH, _most(limits, len(blocks)) / _drawn(blocks))
+            blocks = better(blocks, bridging.refitted(blocks, growth, run.execute))
             continue
-        n = _further(found[0], blocks, run, target_mcse) if found[0].mcse < before else 0
-        if not n or not additions:
-            return _ended(run, record, found)
-        additions, before = additions - 1, _hoped(found[0].mcse, blocks, n)
+        n, reason = _further(best, blocks, limits, time.perf_counter() - started)
+        if not additions or best.mcse > hoped:
+            n, reason = 0, GIVEN_DRAWS
+        if not n:
+            return _ended(record, limits, reason) if limits.asked else (record, found)
+        additions, hoped = additions - 1, _hoped(best.mcse, _drawn(blocks), n)
         blocks = bridging.drawn_further(blocks, n, run.execute)
 
 
-def _further(best: LogEvidence, blocks: Sequence[BlockRecord], run: Run, target_mcse: float) -> int:
-    """Return how many further draws from the fitted density each group needs."""
-    if not np.isfinite(best.mcse):
-        return 0
-    growth = min(1.3 * (best.mcse / target_mcse) ** 2 - 1.0, _LARGEST_GROWTH)
+def _further(
+    best: LogEvidence, blocks: Sequence[BlockRecord], limits: Limits, elapsed: float
+) -> tuple[int, str]:
+    """Return how many further draws each group needs, or 0 and why there are none."""
+    assert limits.target_mcse is not None
+    if not np.isfinite(best.mcse) or best.mcse <= limits.target_mcse:
+        return 0, GIVEN_DRAWS
     done = _drawn(blocks)
-    left = (run.limits.max_draws - done * len(blocks)) // len(blocks)
-    return int(max(min(growth * done, left), 0))
+    growth = min(1.3 * (best.mcse / limits.target_mcse) ** 2 - 1.0, _LARGEST_GROWTH)
+    if elapsed > limits.max_time:
+        return 0, Status.MAX_TIME
+    left = _most(limits, len(blocks)) - done
+    return int(max(min(growth * done, left), 0)), Status.MAX_DRAWS
 
 
 def _drawn(blocks: Sequence[BlockRecord]) -> int:
@@ -250,18 +271,13 @@ def _drawn(blocks: Sequence[BlockRecord]) -> int:
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
 
 
-def _hoped(mcse: float, blocks: Sequence[BlockRecord], n: int) -> float:
-    """Return the error below which ``n`` further draws of each group were worth their cost."""
-    done = _drawn(blocks)
-    return mcse * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + n)) ** 0.5))
+def _hoped(mcse: float, done: int, further: int) -> float:
+    """Return the error below which further draws of each group were worth their cost."""
+    return mcse * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + further)) ** 0.5))
 
 
-def _ended(
-    run: Run, record: RunRecord, found: list[LogEvidence]
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates, which say so if the user asked for a smaller error."""
-    if not run.limits.asked:
-        return record, found
-    ended = {"stopped_by": Status.MAX_DRAWS.value, "target_mcse": run.limits.target_mcse}
+def _ended(record: RunRecord, limits: Limits, reason: str) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates, which say why the error is larger than asked for."""
+    ended = {"stopped_by": str(reason), "target_mcse": limits.target_mcse}
     record = replace(record, info={**record.info, **ended})
     return record, estimates(record)

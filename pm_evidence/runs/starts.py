@@ -11,7 +11,7 @@ from pm_evidence.core.exceptions import warn
 from pm_evidence.families.model import ModelTarget
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.results.given_draws import doubt_of_draws
-from pm_evidence.results.observed import posterior_of
+from pm_evidence.results.observed import check_constants, posterior_of
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.target import PyMCTarget
@@ -114,6 +114,7 @@ def rows_and_variables(
     The arguments and errors are those of `given_rows`, which also warns.
     """
     draws = posterior_of(given, target.observed_data(), parameter)
+    check_constants(given, target.constant_data(), parameter)
     x = target.rows_of(draws, parameter)
     return x, {rv.name: draws[rv.name] for rv in target.model.free_RVs}
 

@@ -49,12 +49,15 @@ class Costs:
         Draws in each round of fitting a density.
     draws : int
         Least number of draws from the fitted density for each island.
+    most : int
+        Largest number of these.
     """
 
     survey: float = _LEAST_BUDGET
     share: float = _SHARE_OF_COST
     trial: int = TRIAL_DRAWS
     draws: int = _LEAST_DRAWS
+    most: int = _MOST_DRAWS
 
     @classmethod
     def of(cls, effort: float) -> "Costs":
@@ -241,7 +244,7 @@ class Bridging:
         n, d = np.asarray(block.draws).shape
         affordable = int(_SHARE_OF_ISLAND * (block.n_evaluations + searched))
         affordable = min(affordable, _MOST_COORDINATES // d)
-        return int(np.clip(max(n, affordable), self.costs.draws, _MOST_DRAWS))
+        return int(np.clip(max(n, affordable), self.costs.draws, self.costs.most))
 
     @property
     def possible(self) -> bool:
