@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.results import schema
 
-__all__ = ["doubt_of_draws", "doubt_of_few"]
+__all__ = ["doubt_of_draws", "doubt_of_few", "n_divergent"]
 
 # Vehtari et al. (2021) recommend 1.01 for long runs. Among many coordinates of two short chains,
 # some exceed that by chance; none of 200 exceeded 1.02 with 500 independent draws in each chain.
@@ -22,7 +22,9 @@ _LEAST_EFFECTIVE = 400
 _KINDS: tuple[dict[str, Any], ...] = ({"method": "bulk"}, {"method": "tail", "prob": (0.05, 0.95)})
 
 
-def doubt_of_draws(dt: xr.DataTree, draws: Mapping[str, NDArray[Any]]) -> str:
+def doubt_of_draws(
+    dt: xr.DataTree, draws: Mapping[str, NDArray[Any]], tolerated: float = 0.0
+) -> str:
     """Return why draws may not be from the posterior; empty if there is no sign of it.
 
     Parameters
@@ -31,6 +33,8 @@ def doubt_of_draws(dt: xr.DataTree, draws: Mapping[str, NDArray[Any]]) -> str:
         The source of the draws; divergences are read from its ``sample_stats``.
     draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
         The draws of each free variable.
+    tolerated : float
+        Share of divergent draws that is no sign.
 
     Notes
     -----
@@ -41,15 +45,20 @@ def doubt_of_draws(dt: xr.DataTree, draws: Mapping[str, NDArray[Any]]) -> str:
     n_tuning = _flagged(dt, "tune", "tuning")[0]
     if n_tuning:
         doubts.append(f"{n_tuning} draws belong to the warm-up")
-    n_divergent, n = _flagged(dt, "diverging")
-    if n_divergent:
-        doubts.append(f"{n_divergent} of {n} draws ended in a divergence")
+    divergent, n = n_divergent(dt)
+    if divergent > tolerated * n:
+        doubts.append(f"{divergent} of {n} draws ended in a divergence")
     worst = {name: _largest_rhat(values) for name, values in draws.items()}
     worst = {name: value for name, value in worst.items() if value > _LARGEST_RHAT}
     if worst:
         name = max(worst, key=worst.__getitem__)
         doubts.append(f"R-hat of {name!r} is {worst[name]:.2f}, above {_LARGEST_RHAT:g}")
     return ", and ".join(doubts)
+
+
+def n_divergent(dt: xr.DataTree) -> tuple[int, int]:
+    """Return the number of divergent draws, and the number of draws for which this is known."""
+    return _flagged(dt, "diverging")
 
 
 def doubt_of_few(draws: Mapping[str, NDArray[Any]]) -> str:

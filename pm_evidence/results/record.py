@@ -389,6 +389,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "trial": (lambda value: isinstance(value, str), "a text"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
     "doubt": (lambda value: isinstance(value, str), "a text"),
+    "n_divergent": (lambda value: type(value) is int, "a whole number"),
     "reference": (lambda value: isinstance(value, str), "a text"),
     "reverse_start": (lambda value: isinstance(value, str), "a text"),
     _LADDERS: (lambda value: type(value) is int and value > 0, "a whole number of at least 1"),

@@ -21,13 +21,14 @@ from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.of_given import TOLERATED
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
-from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few
+from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
 from pm_evidence.runs.coarse import better, is_good
 from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.limits import Limits
@@ -132,7 +133,7 @@ def bridge_given(
     started = time.perf_counter()
     x, draws = rows_and_variables(target, idata, "idata")
     shape = next(iter(draws.values())).shape[:2]
-    doubts = (doubt_of_draws(idata, draws), doubt_of_few(draws))
+    doubts = doubt_of_draws(idata, draws, TOLERATED), doubt_of_few(draws)
     target, x, choice = _in_best_coordinates(target, x)
     with threadpool_limits(limits=1):
         trial = small_annealing(run, target, kernel, display)
@@ -140,7 +141,11 @@ def bridge_given(
         blocks = _grouped(target, x, groups_of(*shape), trial)
     planned = time.perf_counter()
     record = _checks(run, target, kernel, trial, display)
-    facts = {"doubt": ", and ".join(filter(None, doubts)), "n_chains": shape[0]}
+    facts = {
+        "doubt": ", and ".join(filter(None, doubts)),
+        "n_divergent": n_divergent(idata)[0],
+        "n_chains": shape[0],
+    }
     record = replace(record, info={**record.info, **facts})
     record = record.updated(Role.GIVEN, blocks)
     bridging = Bridging(_CheckedPath(target, known), run.seed, _costs(run, target, len(blocks)))
