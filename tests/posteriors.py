@@ -4,7 +4,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pm_evidence.core.random import streams
+from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.targets.model.cache import target_of
+
+_PILOT, _BURN_IN = 400, 100
 
 
 def posterior_tree(model, draws, **stats):
@@ -31,6 +36,32 @@ def sampled(model, seed=1, draws=1000, chains=4, **options):
             compute_convergence_checks=False,
             **options,
         )
+
+
+def chains_of(model, n_trees, seed=1, n_chains=4, n_draws=1000):
+    """As many trees of HMC chains, which are moved at once: much faster than pm.sample.
+
+    Chains start from an annealed population, with a kernel that was tuned on it, and their first
+    moves are dropped.
+    """
+    target = target_of(model)
+    setup, n = annealing_setup(target, "auto"), n_trees * n_chains
+    plan = Pilot(max(n, _PILOT), 10, 0.7).run(setup.path, setup.kernel, seed)
+    rng, words = np.random.default_rng(seed), streams(np.random.SeedSequence(seed), n)
+    state, draws = plan.population.take(rng.permutation(len(plan.population))[:n]), []
+    for _ in range(_BURN_IN + n_draws):
+        state, _ = plan.kernels[-1].advance(setup.path, state, 1.0, words)
+        draws.append(state.x.copy())
+    x = np.swapaxes(draws[_BURN_IN:], 0, 1).reshape(n_trees, n_chains, n_draws, -1)
+    return [_tree_of_points(model, target, each) for each in x]
+
+
+def _tree_of_points(model, target, x):
+    named = target.posterior(x.reshape(-1, x.shape[-1]))
+    free = [rv.name for rv in model.free_RVs]
+    return posterior_tree(
+        model, {name: named[name].reshape(*x.shape[:2], *named[name].shape[1:]) for name in free}
+    )
 
 
 def autoregressive(rng, n_chains, n_draws, correlation, size=1):

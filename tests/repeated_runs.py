@@ -61,12 +61,21 @@ def repeat_model(model, exact, seeds, estimator=None, route=None, **options):
     Of each run the estimate of ``estimator`` is taken, by default the recommended one. With
     ``route``, runs that ended on another route are left out.
     """
+
+    def run(seed):
+        return pe.sample_evidence(model, random_seed=seed, progressbar=False, **options)
+
+    return repeat(run, exact, seeds, estimator, route)
+
+
+def repeat(run, exact, seeds, estimator=None, route=None):
+    """Call a function that returns a result once for each seed."""
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         for seed in seeds:
             started = time.process_time()
-            dt = pe.sample_evidence(model, random_seed=seed, progressbar=False, **options)
+            dt = run(seed)
             seconds = time.process_time() - started
             if route not in (None, dt["log_evidence"].attrs.get("route")):
                 continue

@@ -23,6 +23,7 @@ from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.arm import ARM
+from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
 from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.planning import ADAPTIVE, SM08, FixedSchedule, Linear, Schedule
@@ -175,8 +176,12 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
     return sampler
 
 
-def check_bridge_arguments(schedule: Any, reference: Any, path: Any, idata_kwargs: Any) -> None:
-    """Raise ValueError if arguments are given that bridge sampling has no use for."""
+def check_bridge_arguments(
+    chosen: Any, schedule: Any, reference: Any, path: Any, idata_kwargs: Any
+) -> None:
+    """Raise ValueError if the method is bridge sampling, and has no use for an argument."""
+    if not isinstance(chosen, Bridge):
+        return
     usual = {
         "schedule": (schedule, ("adaptive",)),
         "reference": (reference, ("prior",)),

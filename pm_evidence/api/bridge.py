@@ -18,6 +18,9 @@ def bridge_sampling(
     idata: Any,
     model: Any = None,
     *,
+    target_mcse: float | None = TARGET_MCSE,
+    max_time: float | None = None,
+    max_draws: int | None = None,
     draws: int | None = None,
     kernel: str | Kernel = "auto",
     potentials: str = "likelihood",
@@ -25,9 +28,6 @@ def bridge_sampling(
     backend: str = "numba",
     cores: int | None = None,
     executor: Executor | None = None,
-    target_mcse: float | None = TARGET_MCSE,
-    max_time: float | None = None,
-    max_draws: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     compile_kwargs: Mapping[str, Any] | None = None,
@@ -43,6 +43,10 @@ def bridge_sampling(
         chains or more, of 1,000 draws each, are enough for most models.
     model : pymc.Model, optional
         The model; may be left out inside its context. All its free variables must be continuous.
+    target_mcse : float, optional
+        Error in nats that is aimed at; None for one round of draws from the fitted density.
+    max_time, max_draws : optional
+        Limits of the draws from the fitted density: seconds, and their number.
     draws : int, optional
         Draws from the fitted density, 4,000 by default. More are added until the error is as small
         as ``target_mcse``, unless the given draws limit it.
@@ -50,10 +54,6 @@ def bridge_sampling(
         What moves the particles of the small annealing that checks the draws.
     potentials, reparameterise, backend, cores, executor, compile_kwargs
         As for `sample_evidence`.
-    target_mcse : float, optional
-        Error in nats that is aimed at; None for one round of draws from the fitted density.
-    max_time, max_draws : optional
-        Limits of the draws from the fitted density: seconds, and their number.
     random_seed, progressbar
         As for `sample_evidence`. The same seed and draws give the same numbers, bit for bit.
 

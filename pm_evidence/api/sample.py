@@ -37,7 +37,7 @@ from pm_evidence.results.datatree import attach_evidence
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
-from pm_evidence.runs.given import bridge_given, check_bridged
+from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
@@ -225,8 +225,7 @@ def sample_evidence(
     chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
-    if isinstance(chosen, Bridge):
-        check_bridge_arguments(schedule, reference, path, idata_kwargs)
+    check_bridge_arguments(chosen, schedule, reference, path, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
@@ -240,16 +239,13 @@ def sample_evidence(
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         if isinstance(chosen, Bridge):
-            check_bridged(main)
             main, record, evidence = bridge_given(run, main, chosen.idata, kernel, display)
         elif draws is None and _by_routes(run, main, method, schedule, reference, path):
             main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
         else:
             run = run if draws else _with_default_draws(run, chosen, main)
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
-        posterior = None
-        if not isinstance(chosen, Bridge):
-            posterior = posterior_draws(run, record, evidence)
+        posterior = posterior_draws(run, record, evidence)
         if prior is not None:
             record, evidence = _over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)

@@ -106,7 +106,7 @@ def bridge_given(
         The resolved arguments; its size is the least number of draws from the fitted density for
         each group.
     target : PyMCTarget
-        What the draws are the posterior of, after `check_bridged`.
+        What the draws are the posterior of.
     idata : DataTree
         The posterior draws.
     kernel : str or Kernel
@@ -125,11 +125,14 @@ def bridge_given(
 
     Raises
     ------
+    ModelError
+        If the target has no bridge, see `check_bridged`.
     ValueError, TypeError
         If the draws do not belong to this target.
     NumericalError
         If the small annealing does not reach the posterior.
     """
+    check_bridged(target)
     started = time.perf_counter()
     x, draws = rows_and_variables(target, idata, "idata")
     shape = next(iter(draws.values())).shape[:2]
@@ -168,7 +171,7 @@ def _costs(run: Run, target: Any, n_groups: int) -> Costs:
 
 def _most(limits: Limits, n_groups: int) -> float:
     """Return the largest number of draws from the fitted density for each group."""
-    return limits.max_draws // n_groups
+    return limits.max_draws / n_groups
 
 
 def _in_best_coordinates(target: Any, x: Floats) -> tuple[Any, Floats, Choice]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import Target
 from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.version import VERSION
 from pm_evidence.families.native import is_native
@@ -155,7 +155,7 @@ def posterior_draws(
     with draws from a fitted density, these are resampled by their importance weights instead.
     """
     blocks = [block for block in record.sources if block.draws is not None]
-    if not blocks:
+    if not blocks or record.of(Role.GIVEN):  # the user has draws already
         return None
     rng = generator(run.seed, Phase.RESULT)
     if record.tempered:

@@ -1,0 +1,109 @@
+"""Bridge sampling from given draws: groups, coordinates and the end of a run."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.core.records import Role
+from pm_evidence.execution.display import Display
+from pm_evidence.runs.given import bridge_given, check_bridged
+from pm_evidence.runs.limits import Limits
+from pm_evidence.runs.rounds import Run
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.testing import exact_systems
+from tests.posteriors import chains_of, posterior_tree
+
+SYSTEMS = exact_systems()
+
+
+def normal_tree(n_chains, n_draws, seed=1):
+    """A model of one normal mean, and exact posterior draws of it."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        pm.Normal("y", mu, 1.0, observed=[1.0])
+    mu = np.random.default_rng(seed).normal(0.5, 0.5**0.5, (n_chains, n_draws))
+    return model, posterior_tree(model, {"mu": mu})
+
+
+def bridged(model, idata, target_mcse=0.02, reparameterise=False, **limits):
+    run = Run(pe.SMC(), 250, 1, None, 1, limits=Limits(target_mcse, **limits))
+    target = target_of(model, reparameterise=reparameterise)
+    with Display(False) as display:
+        return bridge_given(run, target, idata, "auto", display)
+
+
+@pytest.mark.parametrize(
+    ("n_chains", "n_draws", "n_groups", "length"),
+    [(4, 400, 16, 100), (1, 1600, 16, 100), (3, 500, 15, 100), (40, 50, 40, 50),
+     (2, 16_000, 16, 1000)],
+)  # fmt: skip
+def test_groups(n_chains, n_draws, n_groups, length):
+    """Neighbouring draws of a chain share a group; long chains are thinned."""
+    model, idata = normal_tree(n_chains, n_draws)
+    _, record, _ = bridged(model, idata)
+    groups = record.of(Role.GIVEN)
+    assert len(groups) == n_groups
+    assert {len(np.asarray(block.draws)) for block in groups} == {length}
+    mu = idata["posterior"]["mu"].values[0, :length]
+    if n_draws < 16_000:
+        np.testing.assert_array_equal(np.asarray(groups[0].draws)[:, 0], mu)
+    assert sum(len(block.bridge[0]) for block in groups) >= 4000
+
+
+def test_the_check_is_recorded():
+    """Its islands are the forward blocks, whose evidence is that of the estimate ``smc``."""
+    model, idata = normal_tree(4, 400)
+    _, record, found = bridged(model, idata)
+    assert len(record.of(Role.FORWARD)) == 8 and record.of(Role.FORWARD)[0].draws is not None
+    assert found[-1].estimator == "smc"
+    assert found[-1].value == pytest.approx(
+        -np.log(np.mean(np.exp(record.work(Role.FORWARD)))), abs=0.5
+    )
+    assert record.info["n_chains"] == 4 and record.info["doubt"] == ""
+
+
+def test_coordinates_that_the_draws_choose():
+    """Effects are bridged where their posterior is nearest to a normal distribution."""
+    model = SYSTEMS["student_t_groups"].build()
+    idata = chains_of(model, 1)[0]
+    plain = bridged(model, idata)
+    target, record, found = bridged(model, idata, reparameterise=True)
+    assert abs(found[0].value - plain[2][0].value) < 5.0 * np.hypot(found[0].mcse, plain[2][0].mcse)
+    assert set(record.info["centring"]) == {str(v.rv.name) for v in target.variables}
+    assert "centring" not in plain[1].info
+
+
+def test_the_given_draws_may_be_the_limit():
+    """Fresh draws do not help where the fit is poor: the user has to know."""
+    model, idata = normal_tree(4, 400)
+    _, record, found = bridged(model, idata, 1e-5)
+    assert found[0].status == "max_draws" and record.info["stopped_by"] in (
+        "max_draws",
+        "given_draws",
+    )
+    quiet = bridged(model, idata, 1e-5, asked=False, max_draws=8000)
+    assert quiet[2][0].status == "ok" and "stopped_by" not in quiet[1].info
+    assert sum(len(block.bridge[0]) for block in quiet[1].of(Role.GIVEN)) <= 8000
+
+
+def test_one_round():
+    """Without a target error nothing is added, and nothing fitted again."""
+    model, idata = normal_tree(4, 400)
+    _, record, found = bridged(model, idata, None)
+    assert found[0].status == "ok" and "stopped_by" not in record.info
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("sprinkler", "the discrete variables '"), ("no_free_variable", "no free variable"),
+     ("interval_cut_normal", "a transform that cuts off")],
+)  # fmt: skip
+def test_models_without_a_bridge(name, message):
+    with pytest.raises(pe.ModelError, match=message):
+        check_bridged(target_of(SYSTEMS[name].build()))
+
+
+def test_targets_without_a_bridge():
+    with pytest.raises(ValueError, match=r"needs a pymc\.Model whose likelihood can be evaluated"):
+        check_bridged(pe.Ising(4))

@@ -1,0 +1,116 @@
+"""Bridge sampling from given draws: intervals, real draws of pm.sample, and draws to be refused.
+
+For each of ten systems 100 sets of four HMC chains of 1,000 draws are bridged. Of those that are
+"ok" the rules of ``test_coverage_routes`` hold: intervals cover the exact value in at least 90 %,
+errors are not too wide, and hardly any run is far off. Fewer than 90 % may be "ok" here, because
+chains of some systems have an effective number of draws near 400, below which they are doubted.
+
+All takes about 20 minutes of one core.
+"""
+
+import numpy as np
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.posteriors import chains_of, sampled
+from tests.repeated_runs import HEADER, repeat
+from tests.test_coverage_routes import DISTANT, LEAST_SPREAD, LOWEST, MOST_DISTANT, MOST_FAR
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+]
+N_SEEDS, LEAST_OK = 100, 0.3
+LARGEST_MCSE, WITHIN = 0.05, 3.0
+SYSTEMS = exact_systems() | deceptive_systems()
+
+COVERED = [
+    "normal_inverse_gamma",
+    "student_t_groups",
+    "half_cauchy_scale",
+    "eight_schools_half_normal_noncentred",
+    "lkj_covariance",
+    "beta_binomial",
+    "zero_sum",
+    "ordered_two",
+    "correlated_gaussian_50",
+    "student_t_prior",
+]
+SAMPLED = [
+    "normal_inverse_gamma",
+    "student_t_groups",
+    "half_cauchy_scale",
+    "beta_binomial",
+    "zero_sum",
+    "ordered_two",
+    "gaussian_10",
+    "correlated_gaussian_50",
+    "student_t_prior",
+    "dirichlet_multinomial",
+]
+
+
+def bridged(idata, model, seed=1):
+    return pe.bridge_sampling(idata, model, random_seed=seed, progressbar=False, cores=1)
+
+
+def repeated(name, n_seeds=N_SEEDS):
+    """Bridge many sets of chains of a system."""
+    model = SYSTEMS[name].build()
+    trees = chains_of(model, n_seeds)
+    return repeat(
+        lambda seed: bridged(trees[seed], model, seed), SYSTEMS[name].log_evidence, range(n_seeds)
+    )
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_coverage(name):
+    """An interval that is too narrow makes Bayes factors look certain."""
+    found = repeated(name)
+    print(f"\n{HEADER}\n{found.row(name)}")
+    n = int(found.ok.sum())
+    assert n >= LEAST_OK * len(found.ok)
+    assert found.coverage >= LOWEST - 1.0 * np.sqrt(LOWEST * (1.0 - LOWEST) / n) * (n < N_SEEDS)
+    assert found.z.std() >= LEAST_SPREAD
+    assert found.beyond(DISTANT) <= MOST_DISTANT and found.far <= MOST_FAR
+    assert found.mcse[found.ok].max() <= LARGEST_MCSE
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_draws_of_pm_sample(name):
+    """What users have: four chains of 1,000 draws by the default call."""
+    system = SYSTEMS[name]
+    model = system.build()
+    found = pe.log_evidence(bridged(sampled(model, seed=3), model))
+    print(f"\n{name}: {found.value - system.log_evidence:+.4f} +- {found.mcse:.4f}")
+    assert found.status == "ok" and found.mcse <= LARGEST_MCSE
+    assert abs(found.value - system.log_evidence) <= WITHIN * found.mcse
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("bimodal_10", {}),
+        ("phase_transition", {}),
+        ("funnel", {}),
+        ("eight_schools_half_cauchy_centred", {}),
+        ("student_t_groups", {"draws": 60}),
+        ("normal_inverse_gamma", {"draws": 30}),
+    ],
+)
+def test_draws_that_are_not_good_enough(name, options, seed):
+    """A mode that all chains missed, a funnel, and few draws: a number would be trusted."""
+    model = SYSTEMS[name].build()
+    with pytest.warns(pe.EvidenceWarning):
+        dt = bridged(sampled(model, seed=seed, **options), model)
+    assert pe.log_evidence(dt).status != "ok"
+
+
+if __name__ == "__main__":
+    import sys
+
+    print(HEADER)
+    for each in sys.argv[1:] or COVERED:
+        print(repeated(each).row(each), flush=True)
