@@ -238,9 +238,7 @@ def sample_evidence(
             )
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
-        if isinstance(chosen, Bridge):
-            main, record, evidence = bridge_given(run, main, chosen.idata, kernel, display)
-        elif draws is None and _by_routes(run, main, method, schedule, reference, path):
+        if draws is None and _by_routes(run, main, method, schedule, reference, path):
             main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
         else:
             run = run if draws else _with_default_draws(run, chosen, main)
@@ -308,6 +306,8 @@ def _annealed(
     path: str | Path,
 ) -> tuple[Any, RunRecord, list[LogEvidence]]:
     """Return the target in the coordinates of the draws, the record and its estimates."""
+    if isinstance(chosen, Bridge):
+        return bridge_given(run, main, chosen.idata, kernel, display)
     starts = starts_from(main, run.sampler.reverse_start)
     main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
     return anneal_moved(run, main, moves, display, starts, path, reference)

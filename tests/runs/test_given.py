@@ -65,7 +65,7 @@ def test_the_check_is_recorded():
 
 def test_coordinates_that_the_draws_choose():
     """Effects are bridged where their posterior is nearest to a normal distribution."""
-    model = SYSTEMS["student_t_groups"].build()
+    model = SYSTEMS["eight_schools_half_normal_noncentred"].build()
     idata = chains_of(model, 1)[0]
     plain = bridged(model, idata)
     target, record, found = bridged(model, idata, reparameterise=True)
@@ -77,7 +77,7 @@ def test_coordinates_that_the_draws_choose():
 def test_the_given_draws_may_be_the_limit():
     """Fresh draws do not help where the fit is poor: the user has to know."""
     model, idata = normal_tree(4, 400)
-    _, record, found = bridged(model, idata, 1e-5)
+    _, record, found = bridged(model, idata, 1e-5, max_draws=8000)
     assert found[0].status == "max_draws" and record.info["stopped_by"] in (
         "max_draws",
         "given_draws",
