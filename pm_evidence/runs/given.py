@@ -26,6 +26,7 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
 from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
@@ -48,6 +49,8 @@ __all__ = ["bridge_given", "check_bridged"]
 Floats = NDArray[np.float64]
 
 _NO_TRACE = StageTrace(*np.empty((4, 0)))
+# A density is not fitted to fewer draws than this.
+_LEAST_DRAWS = 50
 # Draws of a group that are used, at equal distances if there are more.
 _MOST_DRAWS = 1000
 # Budget of the survey relative to the usual one, little beside the cost of NUTS. With the usual
@@ -139,6 +142,10 @@ def bridge_given(
     started = time.perf_counter()
     x, draws = rows_and_variables(target, idata, "idata")
     shape = next(iter(draws.values())).shape[:2]
+    if len(x) < _LEAST_DRAWS:
+        raise ValueError(
+            f"idata must hold at least {_LEAST_DRAWS} posterior draws, got {len(x)}; sample more."
+        )
     doubts = doubt_of_draws(idata, draws, TOLERATED), doubt_of_few(draws)
     target, x, choice = _in_best_coordinates(target, x)
     with threadpool_limits(limits=1):
@@ -203,21 +210,32 @@ def _grouped(
     """
     parts = [x[group == g] for g in range(group.max() + 1)]
     parts = [part[:: -(-len(part) // _MOST_DRAWS)] for part in parts]
-    posterior = GeometricPath(target).posterior()
-    assert posterior is not None
     crude = StudentFit.to(np.concatenate(parts))
+    log_density = [Posterior(target).log_density(part) for part in parts]
+    _check_support(np.concatenate(log_density))
     visited = [block.visited for block in trial.blocks]
     return tuple(
         BlockRecord(
             block=i,
-            work=np.array([log_mean_exp(crude.log_density(part) - posterior.log_density(part))]),
+            work=np.array([log_mean_exp(crude.log_density(part) - height)]),
             trace=_NO_TRACE,
             draws=part,
             visited=visited[i] if i < len(visited) else None,
             n_evaluations=2 * len(part),
         )
-        for i, part in enumerate(parts)
+        for i, (part, height) in enumerate(zip(parts, log_density, strict=True))
     )
+
+
+def _check_support(log_density: Floats) -> None:
+    """Raise ValueError if draws have no posterior density."""
+    n = int(np.count_nonzero(~np.isfinite(log_density)))
+    if n:
+        raise ValueError(
+            f"idata must lie inside the support of the posterior, got {n} of {len(log_density)} "
+            "draws where prior times likelihood is zero: they belong to another model. Sample this "
+            "model with pm.sample."
+        )
 
 
 def _checks(

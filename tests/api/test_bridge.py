@@ -204,11 +204,14 @@ def test_a_single_chain(model):
 
 
 def test_divergences(model):
-    """They say that a region was not entered."""
+    """They say that a region was not entered; a few of them may be confirmed."""
     diverging = np.zeros((4, 500), bool)
     diverging[1, 7] = True
+    few = bridged(draws_of(model, diverging=diverging), model)
+    assert pe.log_evidence(few).status == "ok" and few["log_evidence"].attrs["n_divergent"] == 1
+    diverging[2, :20] = True
     found = status_of(draws_of(model, diverging=diverging), model)
-    assert found.status == "doubtful_draws" and "1 of 2000 draws ended in a div" in found.message
+    assert found.status == "doubtful_draws" and "21 of 2000 draws ended in a div" in found.message
 
 
 @pytest.mark.parametrize("name", ["tune", "tuning"])
@@ -298,6 +301,24 @@ def test_draws_outside_the_support():
     idata = posterior_tree(model, {"sigma": np.random.default_rng(1).normal(size=(4, 500))})
     with pytest.raises(ValueError, match="idata must lie inside the support"):
         bridged(idata, model)
+
+
+def test_draws_without_a_likelihood():
+    """Inside the support of the prior, and outside of that of the data."""
+    with pm.Model() as model:
+        top = pm.HalfNormal("top", 5.0)
+        pm.Uniform("y", 0.0, top, observed=DATA)
+    idata = posterior_tree(model, {"top": np.random.default_rng(1).uniform(0.1, 4.0, (4, 500))})
+    with pytest.raises(ValueError, match="idata must lie inside the support of the posterior, got"):
+        bridged(idata, model)
+
+
+def test_hardly_any_draws(model):
+    """No density can be fitted to them."""
+    with pytest.raises(ValueError, match="idata must hold at least 50 posterior draws, got 48"):
+        bridged(draws_of(model, n_draws=12), model)
+    found = status_of(draws_of(model, n_draws=13), model)
+    assert found.status == "doubtful_draws"
 
 
 @pytest.mark.parametrize("name", ["sprinkler", "interval_cut_normal", "no_free_variable"])

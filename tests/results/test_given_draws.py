@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pm_evidence.results.given_draws import doubt_of_draws
+from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
+from tests.posteriors import autoregressive
 
 NOTHING = xr.DataTree()
 
@@ -64,3 +65,53 @@ def test_one_stuck_coordinate_of_many_is_met():
     draws = independent(1, 4, 100, 400)
     draws[2, :, 399] += 4.0
     assert "R-hat of 'x'" in doubt_of_draws(NOTHING, {"x": draws})
+
+
+def test_a_tolerated_share_of_divergences():
+    diverging = np.zeros((2, 500), bool)
+    diverging[0, :5] = True
+    assert n_divergent(tree(diverging)) == (5, 1000)
+    assert doubt_of_draws(tree(diverging), {"x": independent(1)}, 0.005) == ""
+    assert "5 of 1000" in doubt_of_draws(tree(diverging), {"x": independent(1)}, 0.004)
+
+
+@pytest.mark.parametrize("name", ["tune", "tuning"])
+def test_flags_of_the_warm_up(name):
+    """PyMC and nutpie have a name each."""
+    flags = xr.Dataset({name: (("chain", "draw"), np.arange(500) < np.full((2, 1), 30))})
+    found = doubt_of_draws(xr.DataTree.from_dict({"sample_stats": flags}), {"x": independent(1)})
+    assert found == "60 draws belong to the warm-up"
+
+
+def test_enough_draws_raise_no_alarm():
+    """Four chains of 200 independent draws, 20 coordinates; seeds 0 to 9."""
+    for seed in range(10):
+        assert doubt_of_few({"x": independent(seed, 4, 200, 20)}) == ""
+
+
+def test_few_effective_draws():
+    """Few draws, chains that are slow in one coordinate, and chains of three draws."""
+    assert "effective number of draws of 'x' is" in doubt_of_few({"x": independent(1, 4, 40)})
+    slow = independent(1, 4, 1000, 30)
+    slow[:, :, 17] = autoregressive(np.random.default_rng(1), 4, 1000, 0.97)[:, :, 0]
+    found = doubt_of_few({"good": independent(2, 4, 1000), "slow": slow})
+    assert "effective number of draws of 'slow'" in found and found.endswith("below 400")
+    assert "of 'x' is 12, below 400" in doubt_of_few({"x": independent(1, 4, 3)})
+
+
+def test_draws_that_reach_no_tail():
+    """Their bulk has many effective draws, and their tails have few: one visit in each chain."""
+    draws = independent(1, 4, 1000)
+    draws = np.clip(draws, -1.2, 1.2)
+    draws[:, 300:380] = 3.0 + 0.01 * independent(2, 4, 80)
+    assert "effective number" in doubt_of_few({"x": draws})
+
+
+def test_a_single_chain():
+    assert doubt_of_few({"x": independent(1, 1, 2000)}).startswith("a single chain does not show")
+
+
+@pytest.mark.parametrize("draws", [np.ones((4, 500)), np.ones((4, 500, 0))])
+def test_draws_without_an_effective_number(draws):
+    """Constants have none."""
+    assert doubt_of_few({"x": draws, "y": independent(1, 4, 500)}) == ""
