@@ -9,7 +9,8 @@ from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.targets.model.cache import target_of
 
-_PILOT, _BURN_IN = 400, 100
+# moves of a chain before the first draw, and for each draw
+_PILOT, _BURN_IN, _MOVES = 400, 100, 3
 
 
 def posterior_tree(model, draws, **stats):
@@ -49,10 +50,11 @@ def chains_of(model, n_trees, seed=1, n_chains=4, n_draws=1000):
     plan = Pilot(max(n, _PILOT), 10, 0.7).run(setup.path, setup.kernel, seed)
     rng, words = np.random.default_rng(seed), streams(np.random.SeedSequence(seed), n)
     state, draws = plan.population.take(rng.permutation(len(plan.population))[:n]), []
-    for _ in range(_BURN_IN + n_draws):
+    for move in range(_BURN_IN + n_draws * _MOVES):
         state, _ = plan.kernels[-1].advance(setup.path, state, 1.0, words)
-        draws.append(state.x.copy())
-    x = np.swapaxes(draws[_BURN_IN:], 0, 1).reshape(n_trees, n_chains, n_draws, -1)
+        if move >= _BURN_IN and (move - _BURN_IN) % _MOVES == 0:
+            draws.append(state.x.copy())
+    x = np.swapaxes(draws, 0, 1).reshape(n_trees, n_chains, n_draws, -1)
     return [_tree_of_points(model, target, each) for each in x]
 
 

@@ -33,9 +33,9 @@ COVERED = [
     "lkj_covariance",
     "beta_binomial",
     "zero_sum",
+    "student_t_prior",
     "ordered_two",
     "correlated_gaussian_50",
-    "student_t_prior",
 ]
 SAMPLED = [
     "normal_inverse_gamma",
