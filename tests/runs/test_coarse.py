@@ -6,7 +6,7 @@ import pytest
 
 from pm_evidence.core.records import BlockRecord, Role
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.coarse import _is_good, anneal_coarsely, share_of_effort
+from pm_evidence.runs.coarse import anneal_coarsely, is_good, share_of_effort
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
@@ -79,9 +79,9 @@ def test_heavy_weights_are_no_good_fit():
     even = [block_of(0.3 * rng.standard_normal(300), i) for i in range(4)]
     heavy = [block_of(rng.exponential(0.8, 300), i) for i in range(4)]
     uneven = [block_of(1.05 * rng.standard_normal(300), i) for i in range(4)]
-    assert _is_good(even)
-    assert not _is_good(heavy)
-    assert not _is_good(uneven)
+    assert is_good(even)
+    assert not is_good(heavy)
+    assert not is_good(uneven)
     # small differences in each of many dimensions are no sign of a tail
-    assert _is_good([block_of(-block.bridge[0], i, 60) for i, block in enumerate(uneven)])
-    assert not _is_good([*even, BlockRecord(4, np.zeros(1), None)])  # an island that died
+    assert is_good([block_of(-block.bridge[0], i, 60) for i, block in enumerate(uneven)])
+    assert not is_good([*even, BlockRecord(4, np.zeros(1), None)])  # an island that died
