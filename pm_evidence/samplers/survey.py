@@ -16,6 +16,7 @@ from pm_evidence.kernels.ascent import Climbs, climb
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.mixture import Component
 from pm_evidence.samplers.local_fit import Local, fit_locally
+from pm_evidence.samplers.ridges import directions, grows, towards
 
 __all__ = ["Survey", "survey"]
 
@@ -60,19 +61,12 @@ _SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
 # A second mode whose log mass is less than this below that of the first asks for a longer search.
 _MINOR = 5.0
-# Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
-# numbers of ridges, and of steps along each.
-_SAME_RIDGE, _RIDGES, _RIDGE_STEPS = 0.8, 3, 40
-# A ridge leads towards a peak if, in at least so many dimensions, the mean square of the draws'
-# distances from the nearest peak exceeds that of a normal distribution by this much.
-_MANY, _APART = 60, 16.0
+# Largest number of steps along a ridge.
+_RIDGE_STEPS = 40
 # Steps from the population's centre to the other end of a ridge.
 _BACKWARDS = 3.0
 # A ridge is no longer followed where its log mass per step is this many nats below its maximum.
 _RIDGE_END = 9.0
-# The posterior counts as unbounded if the log mass along a ridge rises this many nats above that at
-# its start and above the log evidence.
-_UNBOUNDED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +134,9 @@ def survey(
         scout.batch(draws, visited, rng)
         budget = scout.affordable(budget)
     scout.probe(draws, _n_values(budget, shape), rng)
-    endless = _directions(followed, shape)
+    endless = directions(followed, shape)
     peaks = scout.components()
-    followed_to = endless or _towards(peaks, draws, shape)
+    followed_to = endless or towards(peaks, draws, shape)
     ridges = [scout.ridge(direction, reach) for direction, reach in followed_to]
     ridges += [scout.ridge(-direction, _BACKWARDS)[1:] for direction, _ in followed_to]
     found = [*peaks, *(local for ridge in ridges for local in ridge)]
@@ -151,7 +145,7 @@ def survey(
         [local.fit for local in found],
         log_mass,
         len(peaks),
-        any(_grows(ridge, log_evidence) for ridge in ridges),
+        any(grows(ridge, log_evidence) for ridge in ridges),
         scout.spent,
     )
 
@@ -324,43 +318,6 @@ def _n_values(budget: float, shape: Shape) -> int:
     """Return the number of values that a budget allows for the scan, and for the probes."""
     n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
     return min(n_values, _MOST_COORDINATES // shape.mean.size)
-
-
-def _grows(ridge: list[Local], log_evidence: float) -> bool:
-    """Return whether the mass along a ridge grows far beyond that at its start and the evidence."""
-    if len(ridge) < 2:
-        return False
-    mass = np.array([local.log_mass for local in ridge])
-    return bool(mass.max() > max(log_evidence, mass[0]) + _UNBOUNDED)
-
-
-def _directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
-    """Return the directions of endless ascents, as unit vectors, and how far the ascents went."""
-    found: list[tuple[Floats, float]] = []
-    endless = ~followed.settled & np.isfinite(followed.log_density)
-    for x in followed.x[endless]:
-        along = shape.whitened(x)
-        reach = float(np.linalg.norm(along))
-        along = along / max(reach, 1e-300)
-        if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
-            found.append((along, reach))
-    return found[:_RIDGES]
-
-
-def _towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Floats, float]]:
-    """Return the direction of the first peak, as a unit vector, if draws are near no peak at all.
-
-    In many dimensions the peak of a density with a scale as a variable has hardly any mass.
-    """
-    d = draws.shape[1]
-    if not peaks or d < _MANY:
-        return []
-    squares = [(peak.fit.shape.whitened(draws) ** 2).sum(axis=1) for peak in peaks]
-    if np.min(squares, axis=0).mean() < d + _APART:
-        return []
-    along = shape.whitened(peaks[0].fit.shape.mean)
-    reach = float(np.linalg.norm(along))
-    return [(along / max(reach, 1e-300), reach)]
 
 
 def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
