@@ -13,6 +13,7 @@ from matplotlib import pyplot as plt
 import pm_evidence as pe
 from pm_evidence import estimators
 from tests.fuzz.values import VALUES, broken_trees, kernels
+from tests.posteriors import posterior_tree
 
 __all__ = ["Call", "calls", "covered", "pairs"]
 
@@ -150,6 +151,23 @@ def latent(dt=None, model=None, **options):
     built, result = estimated()
     return pe.sample_latent(
         result if dt is None else dt, built if model is None else model, **options
+    )
+
+
+@cache
+def posterior():
+    """A model with exact draws from its posterior."""
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("x", 0.0, 1.0), 1.0, observed=[0.5, 1.5])
+    draws = np.random.default_rng(1).normal(2 / 3, 3**-0.5, (4, 250))
+    return built, posterior_tree(built, {"x": draws})
+
+
+def bridge_sampling(idata=None, model=None, **options):
+    """``pe.bridge_sampling`` of these draws."""
+    built, draws = posterior()
+    return pe.bridge_sampling(
+        draws if idata is None else idata, built if model is None else model, **options
     )
 
 
@@ -435,6 +453,27 @@ GOOD = {
         },
     ),
     "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
+    "Bridge": (pe.Bridge, {"idata": result}),
+    "bridge_sampling": (
+        bridge_sampling,
+        {
+            "idata": None,
+            "model": None,
+            "target_mcse": None,
+            "max_time": None,
+            "max_draws": None,
+            "draws": 320,
+            "kernel": "auto",
+            "potentials": "likelihood",
+            "reparameterise": True,
+            "backend": "numba",
+            "cores": 1,
+            "executor": None,
+            "random_seed": 1,
+            "progressbar": False,
+            "compile_kwargs": None,
+        },
+    ),
     "train_rbm": (
         train_rbm,
         {
@@ -697,5 +736,8 @@ def _with_broken_trees() -> Iterator[Call]:
         yield Call("compare", pe.compare, {"models": {"a": dt}}, {"models": what})
         arguments = {"target": pe.Gaussian(), "reverse_start": dt}
         yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
+    for what, dt in broken_trees(posterior()[1]).items():
+        arguments = {"idata": dt, "draws": 320, "progressbar": False}
+        yield Call("bridge_sampling", bridge_sampling, arguments, {"idata": what})
     for what, dt in broken_trees(estimated()[1]).items():
         yield Call("sample_latent", latent, {"dt": dt, "draws": 3}, {"dt": what})
