@@ -12,7 +12,7 @@ from pm_evidence.api.arguments import (
     idata_options,
     one_target,
 )
-from pm_evidence.core.checks import check_count, check_flag
+from pm_evidence.core.checks import check_count
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
@@ -105,7 +105,7 @@ def simulate_and_certify(
             "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
             "estimate of its own. Use sample_evidence(method=pe.AISEL(resampling=None))."
         )
-    with Display(check_flag("progressbar", progressbar)) as display:
+    with Display(progressbar) as display:
         with display.compiling():
             simulated, x = simulate(given, seed)
             main = target_of(simulated)

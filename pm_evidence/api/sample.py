@@ -231,8 +231,7 @@ def sample_evidence(
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
     run = _run_of(chosen, size, schedule, cores, executor, random_seed, ends)
-    shown = check_flag("progressbar", progressbar)
-    with dividing_rows(run.cores, run.executor), Display(shown) as display:
+    with dividing_rows(run.cores, run.executor), Display(progressbar) as display:
         with display.compiling():
             main, prior = _targets(
                 given, potentials, for_compiler, reparameterise=moved, backend=backend

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeEla
 from rich.table import Column, Table
 from rich.text import Text
 
+from pm_evidence.core.checks import check_flag
 from pm_evidence.core.progress import Progress as BlockProgress
 from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.execution.notebook import Redrawn, in_notebook
@@ -52,6 +53,7 @@ class Display:
     """
 
     def __init__(self, enabled: bool) -> None:
+        check_flag("progressbar", enabled)
         self._progress = _Table(
             TextColumn("{task.description}", table_column=Column("Progress", no_wrap=True)),
             BarColumn(bar_width=24, table_column=Column("", ratio=None)),
