@@ -2,26 +2,32 @@
 
 For each of ten systems 100 sets of four HMC chains of 1,000 draws are bridged. Of those that are
 "ok" the rules of ``test_coverage_routes`` hold: intervals cover the exact value in at least 90 %,
-errors are not too wide, and hardly any run is far off. Fewer than 90 % may be "ok" here, because
-chains of some systems have an effective number of draws near 400, below which they are doubted.
+errors are not too wide, and hardly any run is far off. Only 80 % have to be "ok" here, because
+chains of `ordered_two` have an effective number of draws near 400, below which they are doubted.
 
 All takes about 20 minutes of one core.
 """
 
-import numpy as np
 import pytest
 
 import pm_evidence as pe
 from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.posteriors import chains_of, sampled
 from tests.repeated_runs import HEADER, repeat
-from tests.test_coverage_routes import DISTANT, LEAST_SPREAD, LOWEST, MOST_DISTANT, MOST_FAR
+from tests.test_coverage_routes import (
+    DISTANT,
+    HIGHEST,
+    LEAST_SPREAD,
+    LOWEST,
+    MOST_DISTANT,
+    MOST_FAR,
+)
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
 ]
-N_SEEDS, LEAST_OK = 100, 0.3
+N_SEEDS, LEAST_OK = 100, 0.8
 LARGEST_MCSE, WITHIN = 0.05, 3.0
 SYSTEMS = exact_systems() | deceptive_systems()
 
@@ -71,7 +77,7 @@ def test_coverage(name):
     print(f"\n{HEADER}\n{found.row(name)}")
     n = int(found.ok.sum())
     assert n >= LEAST_OK * len(found.ok)
-    assert found.coverage >= LOWEST - 1.0 * np.sqrt(LOWEST * (1.0 - LOWEST) / n) * (n < N_SEEDS)
+    assert LOWEST <= found.coverage <= HIGHEST
     assert found.z.std() >= LEAST_SPREAD
     assert found.beyond(DISTANT) <= MOST_DISTANT and found.far <= MOST_FAR
     assert found.mcse[found.ok].max() <= LARGEST_MCSE

@@ -3,9 +3,10 @@
 Default runs are made, of which those count that end on the first route, and runs of ``pe.SMC()``,
 which is what the second route does. Of these at least 90 % have to be "ok". Of those that are
 
-- nominal 95 % intervals cover the exact value in at least 90 %, or as far below as chance allows
-  where fewer than 90 runs count, and the standard deviation of error over ``mcse`` is at least 0.7:
-  wider intervals would cover more than 99 %;
+- nominal 95 % intervals cover the exact value in 90 to 99 %, or as far below or above as chance
+  allows where fewer than 90 runs count. Two systems are known to be covered in 100 %, because the
+  error of the first route includes what its few posterior draws may miss;
+- errors divided by ``mcse`` have a standard deviation of at least 0.7;
 - at most 3 % are more than three of their errors off, and 1 % more than five;
 - the mean of Z agrees with the exact value within 4 of its standard errors.
 
@@ -23,7 +24,7 @@ from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.repeated_runs import HEADER, Repeated, repeat_model
 
 N_SEEDS = 100
-LOWEST, LEAST_SPREAD = 0.90, 0.7
+LOWEST, HIGHEST, LEAST_SPREAD = 0.90, 0.99, 0.7
 LEAST_OK, LEAST_RUNS = 0.90, 30
 DISTANT, MOST_DISTANT, MOST_FAR = 3.5, 0.03, 0.011
 
@@ -41,6 +42,7 @@ SYSTEMS = {
     "importance": [*BOTH, "lkj_covariance", "two_widths_6", "three_widths_8"],
     "annealing": [*BOTH, "banana", "gaussian_shells", "one_way_noncentred"],
 }
+TOO_WIDE = {("importance", "normal_inverse_gamma"), ("importance", "lkj_covariance")}
 CASES = [(route, name) for route, names in SYSTEMS.items() for name in names]
 
 
@@ -51,11 +53,11 @@ def repeat(name, route, n_seeds=N_SEEDS):
     return repeat_model(system.build(), system.log_evidence, seeds, cores=1, **OPTIONS[route])
 
 
-def check(repeated):
+def check(repeated, highest=HIGHEST):
     n = int(repeated.ok.sum())
     assert len(repeated.ok) >= LEAST_RUNS and repeated.ok.mean() >= LEAST_OK
     spare = 0.0 if n >= LEAST_OK * N_SEEDS else 3.0 * np.sqrt(0.95 * 0.05 / n)
-    assert repeated.coverage >= min(LOWEST, 0.95 - spare)
+    assert min(LOWEST, 0.95 - spare) <= repeated.coverage <= max(highest, 0.95 + spare)
     assert repeated.z.std() >= LEAST_SPREAD
     assert repeated.beyond(DISTANT) <= MOST_DISTANT
     assert repeated.far <= MOST_FAR
@@ -67,7 +69,7 @@ def check(repeated):
 def test_coverage(route, name):
     repeated = repeat(name, route)
     print(f"\n{HEADER}\n{repeated.row(f'{name}, {route}')}")
-    check(repeated)
+    check(repeated, 1.0 if (route, name) in TOO_WIDE else HIGHEST)
 
 
 def planted(width=1.0, bias=0.0, n=N_SEEDS):

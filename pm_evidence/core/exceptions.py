@@ -22,7 +22,15 @@ class ModelError(ValueError):
 
 
 class NumericalError(RuntimeError):
-    """A density is NaN, or the likelihood is zero at all draws from the prior."""
+    """A density is NaN, or the likelihood is zero at all draws from the prior.
+
+    Attributes
+    ----------
+    n_evaluations : int
+        Evaluations of the density before the error, where they are known.
+    """
+
+    n_evaluations: int = 0
 
 
 class EvidenceWarning(UserWarning):

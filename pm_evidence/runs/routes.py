@@ -9,7 +9,6 @@ A route is the last one if its estimate is ok and its error small enough.
 """
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -93,6 +92,7 @@ class _Routes:
         n_draws = int(effort * self.wanted * run.sampler.first_round(run.size))
         self.size = run.sampler.size(n_draws)
         self.started, self.taken = time.perf_counter(), list[Attempt]()
+        self.lost = 0  # evaluations of a route that failed
 
     @property
     def ended(self) -> bool:
@@ -116,8 +116,10 @@ class _Routes:
 
     def importance(self) -> None:
         """Draw from a density fitted to a coarse annealing."""
-        with suppress(NumericalError):  # the last route says what is wrong
+        try:
             self.taken.append(anneal_coarsely(self.run, self.target, self.kernel, self.display))
+        except NumericalError as error:  # the next route says what is wrong
+            self.lost = error.n_evaluations
 
     def annealing(self) -> None:
         """Anneal from the prior, in coordinates that a pilot finds best."""
@@ -152,6 +154,7 @@ class _Routes:
         }
         infos = [each.record.info for each in self.taken]
         totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
+        totals["n_evaluations"] += self.lost
         info = {**last.record.info, **totals, "route": last.name, "routes": found}
         if last.name == "importance":
             if not last.reached(self.target_mcse):

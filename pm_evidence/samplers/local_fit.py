@@ -102,7 +102,7 @@ def fit_locally(
 
 
 def _scaled(basis: Floats, local: Floats) -> Floats:
-    """Return directions in the population's coordinates as directions of the density."""
+    """Return directions, which are columns in units of the population, in those of the density."""
     scaled: Floats = basis @ local if basis.shape[1] == len(local) else basis * local
     return scaled
 

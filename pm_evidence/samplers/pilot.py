@@ -82,11 +82,13 @@ class Pilot:
         n_evaluations, variance, energy = self.n, PilotVariance(), path.energy(state, 0.0)
         while betas[-1] < 1.0:
             if len(kernels) == _MAX_STAGES and self.schedule is None:
-                raise NumericalError(
+                error = NumericalError(
                     f"an adaptive schedule must end within {_MAX_STAGES} stages, got to "
                     f"beta={betas[-1]:.2g}: the prior is very far from the data. Check the units "
                     "of the data and the scale of the prior, or pass a schedule."
                 )
+                error.n_evaluations = n_evaluations
+                raise error
             beta = self._next(path, state, betas[-1], len(kernels))
             log_weight = path.log_ratio(state, betas[-1], beta)
             log_z += log_mean_exp(log_weight)

@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 
 # Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
-# Shares of the budget for ascents, also where few draws are known, and for the scan and the probes
-# each; cost of a value in gradients. For the same cost, ascents find more modes, and values more
-# spikes.
-_SHARE_OF_ASCENTS, _SHARE_OF_FEW, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.8, 0.3, 1 / 3
+# Shares of the budget: for ascents, for ascents if the budget is below the usual one, and for the
+# scan and the probes each. Cost of a value in gradients. For the same cost, ascents find more
+# modes, and values more spikes.
+_SHARE_OF_ASCENTS, _SHARE_OF_SMALL, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.8, 0.3, 1 / 3
 # Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
 # where there are very many dimensions.
 _MOST_COORDINATES = 4_000_000
@@ -118,11 +118,12 @@ def survey(
     log_evidence : float
         Log evidence of the run, in nats.
     budget : int
-        What the survey may cost, in gradients; a value counts as a third of one.
+        What the survey may cost, in gradients; a value counts as a third of one. If it finds
+        several modes, it takes the usual budget even if this is more.
     rng : numpy.random.Generator
         Source of the random numbers.
     """
-    of_ascents = _SHARE_OF_ASCENTS if budget >= _USUAL_BUDGET else _SHARE_OF_FEW
+    of_ascents = _SHARE_OF_ASCENTS if budget >= _USUAL_BUDGET else _SHARE_OF_SMALL
     scout = _Scout(posterior, shape, _share_of_ascents(budget))
     n_followed = max(int(scout.share * _FOLLOWED), _LEAST_FOLLOWED)
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)

@@ -138,6 +138,18 @@ def slow_model():
     return model
 
 
+def watched_division(monkeypatch):
+    """Return a list that gets every answer to the question whether blocks are to be divided."""
+    answers, usual = [], rows.DividedRows.divides_blocks.fget
+
+    def watched(self):
+        answers.append(usual(self))
+        return answers[-1]
+
+    monkeypatch.setattr(rows.DividedRows, "divides_blocks", property(watched))
+    return answers
+
+
 @pytest.mark.parametrize("kernel", ["hmc", "random_walk"])
 def test_same_bits_however_rows_are_divided(monkeypatch, kernel):
     """Pilot, survey, fit and results of a run: here, in threads, and on an executor."""
@@ -153,10 +165,11 @@ def test_same_bits_however_rows_are_divided(monkeypatch, kernel):
     monkeypatch.setattr(rows, "_WORTH_SENDING", 0.002)
     monkeypatch.setattr(rows, "_PART_SENT", 0.002)
     monkeypatch.setattr(rows, "_TRIALS", 1000)
+    divides = watched_division(monkeypatch)
     executor = Here()
     assert_same_bits(run(cores=2, executor=executor), reference)
-    assert executor.n_tasks > 50
+    assert executor.n_tasks > 50 and divides and not any(divides)
     monkeypatch.setattr(rows, "_WORTH_DIVIDING_BLOCKS", 0.0)
     divided = Here()
     assert_same_bits(run(cores=2, executor=divided), reference)
-    assert divided.n_tasks > 50
+    assert divided.n_tasks > 50 and any(divides)

@@ -12,6 +12,7 @@ import pytest
 
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
+from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.verdicts import unfinished
 from pm_evidence.runs import routes as module
@@ -171,6 +172,18 @@ def test_what_the_first_route_found_checks_the_last(banana, monkeypatch):
     assert best.status == "missed_mass" and "coarse" not in best.message
     assert "a short annealing from the prior gives" in best.message
     assert pe.estimate(dt)[best.estimator].status == "missed_mass"
+
+
+def test_what_a_failed_route_has_cost_is_counted(banana, monkeypatch):
+    def failing(*arguments):
+        error = NumericalError("too many stages")
+        error.n_evaluations = 1234
+        raise error
+
+    monkeypatch.setattr(module, "anneal_coarsely", failing)
+    facts, routes = facts_of(sampled(banana.build(), target_mcse=0.1))
+    assert list(routes) == ["annealing"]
+    assert facts["n_evaluations"] == routes["annealing"]["n_evaluations"] + 1234
 
 
 def test_a_good_error_of_a_poor_fit():

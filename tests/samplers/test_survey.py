@@ -136,7 +136,7 @@ def test_the_cost_is_what_is_allowed(budget):
     found = look(posterior_of(case.build()), draws, 5, budget=budget)
     usual = max(budget, BUDGET)  # for several modes
     values = 2 * module._SHARE_OF_VALUES * usual / module._COST_OF_VALUE
-    ascents = module._SHARE_OF_FEW if budget < BUDGET else module._SHARE_OF_ASCENTS
+    ascents = module._SHARE_OF_SMALL if budget < BUDGET else module._SHARE_OF_ASCENTS
     assert found.n_evaluations < ascents * usual + values + 6_000
 
 
