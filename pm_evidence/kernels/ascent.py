@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.native import call_density
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape
+from pm_evidence.kernels.peaks import KnownPeaks, reached
 from pm_evidence.kernels.whitening import move_along, pull_back
 from pm_evidence.targets.compile.jax_density import JaxDensity
 
@@ -44,8 +45,8 @@ class Climbs:
     log_density : ndarray, shape (n,)
         Log prior plus log likelihood there, in nats; ``-inf`` where a start has no finite density.
     settled : ndarray of bool, shape (n,)
-        Whether the ascent has converged, instead of reaching the limit of evaluations or ending
-        with a failed line search.
+        Whether the ascent has converged or ended at a known peak, instead of reaching the limit of
+        evaluations or ending with a failed line search.
     n_evaluations : int
         Evaluations of density and gradient in all.
     """
@@ -62,6 +63,7 @@ def climb(
     shape: Shape,
     n_evaluations: int,
     level: Floats | None = None,
+    known: KnownPeaks | None = None,
 ) -> Climbs:
     """Climb the log posterior density from every row of ``start``.
 
@@ -77,6 +79,8 @@ def climb(
         Largest number of evaluations of one ascent.
     level : ndarray, shape (n_dim,), optional
         Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
+    known : KnownPeaks, optional
+        Peaks at which an ascent ends as soon as their curvature explains what it finds.
 
     Notes
     -----
@@ -86,13 +90,15 @@ def climb(
     """
     x = np.array(start, dtype=float, order="C")
     level = np.zeros(x.shape[1]) if level is None else level
+    known = KnownPeaks.none(x.shape[1]) if known is None else known
+    peaks = known.mean, known.factor, known.height
     log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
     settled = np.zeros(len(x), bool)
     ends = log_density, settled, used
     if isinstance(target.differentiable, JaxDensity):
-        _climb_together(target.differentiable, x, shape.factor, level, n_evaluations, *ends)
+        _climb_together(target.differentiable, x, shape.factor, level, n_evaluations, peaks, *ends)
     else:
-        over_rows(_Ascents(target, shape, level, n_evaluations), (), (x, *ends))
+        over_rows(_Ascents(target, shape, level, n_evaluations, peaks), (), (x, *ends))
     return Climbs(x, log_density, settled, int(used.sum()))
 
 
@@ -104,13 +110,14 @@ class _Ascents:
     shape: Shape
     level: Floats
     most: int
+    peaks: tuple[Floats, Floats, Floats]
 
     def __call__(self, *rows: NDArray[Any]) -> None:
         x, log_density, settled, used = rows
         compiled = self.target.differentiable
         ends = log_density, settled, used
-        factor = self.shape.factor
-        _climb(compiled.address, compiled.data, x, factor, self.level, self.most, *ends)
+        options = self.shape.factor, self.level, self.most, self.peaks
+        _climb(compiled.address, compiled.data, x, *options, *ends)
 
 
 def _climb_together(
@@ -119,6 +126,7 @@ def _climb_together(
     factor: Floats,
     level: Floats,
     most: int,
+    peaks: tuple[Floats, Floats, Floats],
     log_density: Floats,
     settled: NDArray[np.bool_],
     used: NDArray[np.int64],
@@ -134,7 +142,7 @@ def _climb_together(
         value, gradient = compiled.evaluate(point[rows])
         _answer_all(
             rows, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most,
-            goes_on,
+            peaks, goes_on,
         )  # fmt: skip
     _read(numbers, log_density, settled, used)
 
@@ -153,7 +161,7 @@ def _remember(size, direction, slope, new_slope, row, steps, changes):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _climb(address, data, x, factor, level, most, log_density, settled, used):
+def _climb(address, data, x, factor, level, most, peaks, log_density, settled, used):
     """Move every row to a peak, in place, one after the other."""
     n, d = x.shape
     point, value, gradient = np.empty(d), np.empty(2), np.empty((2, d))
@@ -166,20 +174,21 @@ def _climb(address, data, x, factor, level, most, log_density, settled, used):
             failed = call_density(address, point, value, gradient, data) != 0
             goes_on = _answer(
                 failed, value, gradient, x[i], point, slopes, steps, changes, numbers[i], factor,
-                level, most,
+                level, most, peaks,
             )  # fmt: skip
     _read(numbers, log_density, settled, used)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _answer_all(
-    rows, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most, goes_on
-):
+    rows, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most, peaks,
+    goes_on,
+):  # fmt: skip
     for k in range(rows.size):
         i = rows[k]
         goes_on[i] = _answer(
             False, value[k], gradient[k], x[i], point[i], slopes[i], steps[i], changes[i],
-            numbers[i], factor, level, most,
+            numbers[i], factor, level, most, peaks,
         )  # fmt: skip
 
 
@@ -195,7 +204,7 @@ def _read(numbers, log_density, settled, used):
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _answer(
-    failed, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most
+    failed, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most, peaks
 ):
     """Take one ascent further, given the density at ``point``.
 
@@ -206,7 +215,8 @@ def _answer(
     """
     slope, new_slope, direction = slopes[0], slopes[1], slopes[2]
     free, height = np.arange(x.size), value[0] + value[1]
-    if numbers[_HAS_STARTED] == 0.0:
+    accepted = numbers[_HAS_STARTED] == 0.0
+    if accepted:
         if failed:
             return False
         numbers[_USED] = 1.0
@@ -218,7 +228,6 @@ def _answer(
     else:
         numbers[_USED] += 1.0
         enough = numbers[_HEIGHT] + _SUFFICIENT * numbers[_SIZE] * numbers[_GAIN]
-        accepted = False
         if not failed and height >= enough:
             pull_back(gradient, 1.0, free, factor, new_slope)
             _project(new_slope, level)
@@ -241,7 +250,7 @@ def _answer(
                 numbers[_IS_SETTLED] = 1.0 if numbers[_GAIN] < rounding else 0.0
                 return False
             numbers[_KEPT] = 0.0
-    if numbers[_USED] >= most:
+    if (accepted and _has_reached(x, gradient, numbers, peaks)) or numbers[_USED] >= most:
         return False
     numbers[_GAIN] = _search_direction(slope, steps, changes, numbers, direction)
     if numbers[_GAIN] < _SETTLED:
@@ -249,6 +258,18 @@ def _answer(
         return False
     numbers[_SIZE] = 1.0
     _step_to(x, free, factor, 1.0, direction, point)
+    return True
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _has_reached(x, gradient, numbers, peaks):
+    """Return whether the ascent has reached a known peak, and let it end there."""
+    mean, factor, height = peaks
+    k = reached(x, numbers[_HEIGHT], gradient, mean, factor, height)
+    if k < 0:
+        return False
+    x[:] = mean[k]
+    numbers[_HEIGHT], numbers[_IS_SETTLED] = height[k], 1.0
     return True
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.ascent import Climbs, climb
+from pm_evidence.kernels.peaks import KnownPeaks
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.mixture import Component
 from pm_evidence.samplers.local_fit import Local, fit_locally
@@ -24,16 +25,17 @@ Floats = NDArray[np.float64]
 
 # Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
-# Shares of the budget: for ascents, for ascents if the budget is below the usual one, and for the
-# scan and the probes each. Cost of a value in gradients. For the same cost, ascents find more
-# modes, and values more spikes.
-_SHARE_OF_ASCENTS, _SHARE_OF_SMALL, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.8, 0.3, 1 / 3
+# Shares of the budget for ascents, and for the scan and the probes each; cost of a value in
+# gradients. For the same cost, ascents find more modes, and values more spikes.
+_SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
 # Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
 # where there are very many dimensions.
 _MOST_COORDINATES = 4_000_000
 # The budget for which the numbers of ascents below are meant, and the least share of them that a
 # smaller budget leaves.
 _USUAL_BUDGET, _LEAST_SHARE = 30_000, 0.4
+# Ascents end at known peaks in at most this many dimensions: the comparison costs d**2 operations.
+_MOST_DIMENSIONS = 500
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
 # independent, and some lie in basins of attraction that populations lose early.
 _BATCH = 96
@@ -123,7 +125,6 @@ def survey(
     rng : numpy.random.Generator
         Source of the random numbers.
     """
-    of_ascents = _SHARE_OF_ASCENTS if budget >= _USUAL_BUDGET else _SHARE_OF_SMALL
     scout = _Scout(posterior, shape, _share_of_ascents(budget))
     n_followed = max(int(scout.share * _FOLLOWED), _LEAST_FOLLOWED)
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
@@ -131,10 +132,10 @@ def survey(
     budget = scout.affordable(budget)
     scout.scan(draws, visited, _n_values(budget, shape), rng)
     budget = scout.affordable(budget)
-    while scout.climbed < of_ascents * budget:
+    while scout.climbed < _SHARE_OF_ASCENTS * budget:
         scout.batch(draws, visited, rng)
         budget = scout.affordable(budget)
-    scout.probe(draws, _n_values(budget, shape), rng)
+    scout.probe(draws, _n_probes(budget, shape), rng)
     endless = directions(followed, shape)
     peaks = scout.components()
     followed_to = endless or towards(peaks, draws, shape)
@@ -166,11 +167,13 @@ class _Scout:
 
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
         """Climb from some points and record the peaks."""
-        found = climb(self.posterior.target, start, self.shape, most, level)
+        known = self.known() if level is None else None
+        found = climb(self.posterior.target, start, self.shape, most, level, known)
         self.spent += found.n_evaluations
         self.climbed += found.n_evaluations
         if level is None:
-            self._note(found.x[found.settled], found.log_density[found.settled])
+            height = found.log_density - self.posterior.target.log_order_mass
+            self._note(found.x[found.settled], height[found.settled])
         return found
 
     def batch(self, draws: Floats, visited: Floats, rng: np.random.Generator) -> None:
@@ -192,6 +195,18 @@ class _Scout:
             budget = _USUAL_BUDGET
             self.share = _share_of_ascents(budget)
         return budget
+
+    def known(self) -> KnownPeaks | None:
+        """Return the highest peaks, at which further ascents end."""
+        if self.shape.mean.size > _MOST_DIMENSIONS:
+            return None
+        peaks = self.distinct(_CENTRES)
+        if not peaks:
+            return None
+        mean = np.array([peak.fit.shape.mean for peak in peaks])
+        factor = np.array([peak.fit.shape.factor for peak in peaks])
+        height = np.array([peak.height for peak in peaks])
+        return KnownPeaks(mean, factor, height + self.posterior.target.log_order_mass)
 
     def _note(self, x: Floats, height: Floats) -> None:
         """Add the peaks that are not known yet."""
@@ -238,6 +253,7 @@ class _Scout:
         single evaluation shows this, while an ascent takes many.
         """
         prior = self.posterior.draw_prior(n // 4, rng)
+        visited = visited[rng.permutation(len(visited))[: n // 4]]
         x = np.concatenate([prior, visited, _between(prior, draws, n // 2, rng)])
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
@@ -316,9 +332,14 @@ def _share_of_ascents(budget: float) -> float:
 
 
 def _n_values(budget: float, shape: Shape) -> int:
-    """Return the number of values that a budget allows for the scan, and for the probes."""
+    """Return the number of positions that a budget allows for the scan."""
     n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
     return min(n_values, _MOST_COORDINATES // shape.mean.size)
+
+
+def _n_probes(budget: float, shape: Shape) -> int:
+    """Return the number of probes: few for a small budget, with which they would hardly succeed."""
+    return int(min(budget / _USUAL_BUDGET, 1.0) * _n_values(budget, shape))
 
 
 def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
