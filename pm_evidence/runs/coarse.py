@@ -37,11 +37,15 @@ __all__ = ["Attempt", "anneal_coarsely", "better", "is_good", "share_of_effort"]
 
 # Error, in nats, that the usual effort is meant for.
 _USUAL_MCSE = 0.02
-# Particles of all islands for this error; least number for each dimension, and bounds.
-_PARTICLES, _PER_DIMENSION, _LEAST, _MOST = 320, 2, 64, 1000
-# Number of islands, and of islands of a run with few particles; length of their chains; effective
-# sample size at every stage; rounds of tuning at the first stage and at each later one.
-_ISLANDS, _FEW_ISLANDS, _LENGTH, _ESS, _ROUNDS = 16, 8, 4, 0.5, (2, 1)
+# Particles of all islands for this error; for a larger one, at least so many in all, and so many
+# for each dimension.
+_PARTICLES, _LEAST, _PER_DIMENSION = 320, 64, 2
+# Number of islands, and of islands of a run with few particles; effective sample size at every
+# stage; rounds of tuning at the first stage and at each later one.
+_ISLANDS, _FEW_ISLANDS, _ESS, _ROUNDS = 16, 8, 0.5, (2, 1)
+# Length of the chains, also in more than so many dimensions. There, energies differ so much that
+# few chains keep states of low energy for many stages: shorter chains are more.
+_LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 50, 500, 20, 100
@@ -128,7 +132,8 @@ def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Displa
     with display.compiling():
         setup = annealing_setup(target, kernel)
     run = _small(run, target.n_dim, share)
-    pilot = Pilot(run.sampler.first_round(run.size), _LENGTH, _ESS, rounds=_ROUNDS)
+    sampler: Any = run.sampler
+    pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
     plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
     planned = time.perf_counter()
     record = _annealed(run, setup, plan, display)
@@ -143,10 +148,12 @@ def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Displa
 
 def _small(run: Run, n_dim: int, share: float) -> Run:
     """Return the run of a few small islands."""
-    total = int(np.clip(share * _PARTICLES, max(_LEAST, _PER_DIMENSION * n_dim), _MOST))
-    n_islands = _ISLANDS if total >= 2 * _LENGTH * _ISLANDS else _FEW_ISLANDS
-    size = max(_LENGTH * round(total / n_islands / _LENGTH), 2 * _LENGTH)
-    sampler = SMC(islands=n_islands, chain_length=_LENGTH, ess=_ESS)
+    length = _LENGTH if n_dim <= _VERY_MANY else _SHORT
+    least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
+    total = max(share * _PARTICLES, least)
+    n_islands = _ISLANDS if total >= 2 * length * _ISLANDS else _FEW_ISLANDS
+    size = max(length * round(total / n_islands / length), 2 * length)
+    sampler = SMC(islands=n_islands, chain_length=length, ess=_ESS)
     return replace(run, sampler=sampler, size=size, seed=seed_of_run(run.seed, Phase.COARSE))
 
 

@@ -15,10 +15,11 @@ Floats = NDArray[np.float64]
 # number of ridges.
 _SAME_RIDGE, _RIDGES = 0.8, 3
 # A ridge leads towards a peak if, in at least so many dimensions, the mean square of the draws'
-# distances from the nearest peak exceeds that of a normal distribution by this much.
-_MANY, _APART = 60, 16.0
-# The posterior counts as unbounded if the log mass along a ridge rises this many nats above that at
-# its start and above the log evidence.
+# distances from the nearest peak exceeds that of a normal distribution by this much, and by this
+# share of it.
+_MANY, _APART, _SHARE_APART = 60, 16.0, 0.2
+# The posterior counts as unbounded if the log mass along a ridge still rises at its end, and is so
+# many nats above that at its start and above the log evidence.
 _UNBOUNDED = 3.0
 
 
@@ -44,7 +45,7 @@ def towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Float
     if not peaks or d < _MANY:
         return []
     squares = [(peak.fit.shape.whitened(draws) ** 2).sum(axis=1) for peak in peaks]
-    if np.min(squares, axis=0).mean() < d + _APART:
+    if np.min(squares, axis=0).mean() < d + max(_APART, _SHARE_APART * d):
         return []
     along = shape.whitened(peaks[0].fit.shape.mean)
     reach = float(np.linalg.norm(along))
@@ -52,8 +53,11 @@ def towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Float
 
 
 def grows(ridge: list[Local], log_evidence: float) -> bool:
-    """Return whether the mass along a ridge grows far beyond that at its start and the evidence."""
+    """Return whether the mass grows up to the end of a ridge, far beyond start and evidence.
+
+    A ridge whose mass falls again leads to a peak, which may be far from the draws.
+    """
     if len(ridge) < 2:
         return False
     mass = np.array([local.log_mass for local in ridge])
-    return bool(mass.max() > max(log_evidence, mass[0]) + _UNBOUNDED)
+    return bool(mass.max() == mass[-1] > max(log_evidence, mass[0]) + _UNBOUNDED)
