@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
+from pm_evidence.core.random import Phase, seed_of_run
 from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
@@ -35,9 +36,11 @@ from pm_evidence.execution.rows import dividing_rows
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
 from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.checkpoint import opened
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
 from pm_evidence.runs.given import bridge_given
+from pm_evidence.runs.interruption import refuse_interrupted
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
@@ -53,6 +56,12 @@ from pm_evidence.targets.model.cache import target_of
 __all__ = ["sample_evidence"]
 
 Floats = NDArray[np.float64]
+
+# Arguments on which the numbers of a run depend, beside the seed.
+_OF_NUMBERS = frozenset(
+    "method draws schedule kernel reference path potentials reparameterise backend target_mcse "
+    "max_draws compile_kwargs".split()
+)
 
 
 @interruptible()
@@ -74,6 +83,7 @@ def sample_evidence(
     target_mcse: float | None = TARGET_MCSE,
     max_time: float | None = None,
     max_draws: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     model: Any = None,
@@ -155,19 +165,25 @@ def sample_evidence(
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
         Error in nats. Rounds of draws are added until the error of the recommended log evidence is
-        at most this, and its status is ``"ok"``; None for a single round. If ``draws`` is left out,
-        a larger error than the default makes the search for missed modes smaller too.
+        at most this, and its status is ``"ok"``; None for a single round, or for as many rounds as
+        end within ``max_time``. If ``draws`` is left out, a larger error than the default makes the
+        search for missed modes smaller too.
     max_time : float, optional
-        Seconds. A round is not started if it is expected to end later than this.
+        Seconds. A round is not started if it is expected to end later than this; the first round is
+        always finished.
     max_draws : int, optional
         Largest number of draws over all islands, or of paths in each direction. If this or
         ``max_time`` ends a run before the error is small enough, the status names it. Without these
         limits a run ends at 10 times the draws of its first round (a `RBM` at 1,500 paths) if
         ``target_mcse`` is the default, and at 1,000 times otherwise.
+    checkpoint : path, optional
+        A folder, in which every finished block is stored. The same call goes on from there if it
+        was interrupted, or its process died, with the same results; see ``docs/checkpoints.md``.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``
         (with ``backend="jax"`` only up to rounding). What a stored result holds as its
-        ``random_seed`` can be passed as it is, digits included.
+        ``random_seed`` can be passed as it is, digits included. If it is left out, a checkpoint
+        keeps the one that was drawn.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
@@ -193,7 +209,11 @@ def sample_evidence(
     NumericalError
         If a log density is NaN, or the data have no support under the prior.
     ValueError, TypeError
-        If an argument is of the wrong type or out of range.
+        If an argument is of the wrong type or out of range, or ``checkpoint`` is that of another
+        call.
+    KeyboardInterrupt
+        Upon Ctrl-C, if no estimate can be made of what has finished. Otherwise the result is what
+        there is, with the status ``"interrupted"``.
     ImportError
         If ``backend="jax"`` and JAX is not installed.
 
@@ -222,6 +242,7 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
+    arguments = {name: value for name, value in locals().items() if name in _OF_NUMBERS}
     chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
@@ -230,7 +251,9 @@ def sample_evidence(
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
-    run = _run_of(chosen, size, schedule, cores, executor, random_seed, ends)
+    run = _run_of(chosen, size, schedule, cores, executor, ends)
+    journal, seed = opened(checkpoint, given, arguments, random_seed)
+    run = replace(run, journal=journal, seed=seed)
     with dividing_rows(run.cores, run.executor), Display(progressbar) as display:
         with display.compiling():
             main, prior = _targets(
@@ -245,6 +268,7 @@ def sample_evidence(
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
+            refuse_interrupted(record)
             record, evidence = _over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
     dt = result_of(run, main, record, evidence, posterior, potentials, options)
@@ -257,10 +281,9 @@ def _run_of(
     schedule: Any,
     cores: int | None,
     executor: Executor | None,
-    random_seed: Any,
     ends: Limits,
 ) -> Run:
-    """Return the run of a sampler with checked arguments."""
+    """Return the run of a sampler with checked arguments; its seed is not known yet."""
     return Run(
         sampler=chosen.annealer,
         name=chosen.name,
@@ -268,7 +291,7 @@ def _run_of(
         schedule=chosen_schedule(schedule, chosen),
         cores=checked_cores(cores),
         executor=checked_executor(executor),
-        seed=resolve_seed(random_seed),
+        seed=0,
         limits=ends,
     )
 
@@ -309,7 +332,7 @@ def _annealed(
     if isinstance(chosen, Bridge):
         return bridge_given(run, main, chosen.idata, kernel, display)
     starts = starts_from(main, run.sampler.reverse_start)
-    main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
+    main, moves = with_particles(run, main, kernel, chosen, display.pilot)
     return anneal_moved(run, main, moves, display, starts, path, reference)
 
 
