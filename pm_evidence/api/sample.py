@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -28,20 +28,19 @@ from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.random import Phase, seed_of_run
+from pm_evidence.core.kept import keeping
 from pm_evidence.core.records import LogEvidence, RunRecord
-from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.execution.rows import dividing_rows
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
-from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.anneal import warn_of
 from pm_evidence.runs.checkpoint import opened
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
-from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.estimated import with_particles
 from pm_evidence.runs.given import bridge_given
-from pm_evidence.runs.interruption import refuse_interrupted
 from pm_evidence.runs.limits import Limits
+from pm_evidence.runs.normalise import over_prior
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -56,12 +55,6 @@ from pm_evidence.targets.model.cache import target_of
 __all__ = ["sample_evidence"]
 
 Floats = NDArray[np.float64]
-
-# Arguments on which the numbers of a run depend, beside the seed.
-_OF_NUMBERS = frozenset(
-    "method draws schedule kernel reference path potentials reparameterise backend target_mcse "
-    "max_draws compile_kwargs".split()
-)
 
 
 @interruptible()
@@ -242,7 +235,7 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
-    arguments = {name: value for name, value in locals().items() if name in _OF_NUMBERS}
+    arguments = dict(locals())
     chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
@@ -254,7 +247,8 @@ def sample_evidence(
     run = _run_of(chosen, size, schedule, cores, executor, ends)
     journal, seed = opened(checkpoint, given, arguments, random_seed)
     run = replace(run, journal=journal, seed=seed)
-    with dividing_rows(run.cores, run.executor), Display(progressbar) as display:
+    rows, kept = dividing_rows(run.cores, run.executor), keeping(journal.kept)
+    with rows, kept, Display(progressbar) as display:
         with display.compiling():
             main, prior = _targets(
                 given, potentials, for_compiler, reparameterise=moved, backend=backend
@@ -268,8 +262,7 @@ def sample_evidence(
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
-            refuse_interrupted(record)
-            record, evidence = _over_prior(run, main, prior, kernel, display, record)
+            record, evidence = over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
     dt = result_of(run, main, record, evidence, posterior, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
@@ -334,21 +327,6 @@ def _annealed(
     starts = starts_from(main, run.sampler.reverse_start)
     main, moves = with_particles(run, main, kernel, chosen, display.pilot)
     return anneal_moved(run, main, moves, display, starts, path, reference)
-
-
-def _over_prior(
-    run: Run,
-    main: Target,
-    prior: Target,
-    kernel: str | Kernel,
-    display: Display,
-    record: RunRecord,
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with the constant that normalises a prior with potentials."""
-    prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
-    _, of_prior = anneal(prior_run, prior, kernel_of_prior(main, kernel), display)
-    record = replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
-    return record, estimates(record)
 
 
 def _is_moved(

@@ -37,7 +37,9 @@ class Digest:
 
     def __init__(self, special: Callable[[Any], Any] = lambda value: value) -> None:
         self._special, self._hash = special, hashlib.sha256()
-        self._open: list[int] = []  # objects that are being described, which may refer to themselves
+        self._open: list[
+            int
+        ] = []  # objects that are being described, which may refer to themselves
 
     def hexdigest(self) -> str:
         """Return the digest of all values so far."""

@@ -109,16 +109,27 @@ class Journal:
         NumericalError
             Also if that is what the function once raised.
         """
-        call = self._numbered(name.replace(" ", "_"))
-        found = self._read(call, name, given)
+        return self._stored(self._numbered(name.replace(" ", "_")), name, compute, given)
+
+    def _stored(
+        self, file: str, name: str, compute: Callable[[], Any], given: Mapping[str, Any]
+    ) -> Any:
+        found = self._read(file, name, given)
         if found is _MISSING:
             try:
                 found = compute()
             except NumericalError as error:
-                self._write(call, name, {}, None, _facts(error))
+                self._write(file, name, {}, None, _facts(error))
                 raise
-            self._write(call, name, given, found)
+            self._write(file, name, given, found)
         return found
+
+    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return the same as `remembered`, under a name alone; see ``core.kept``.
+
+        It has no number, because a target that is used again knows it already.
+        """
+        return self._stored(f"of_target-{name}", name, compute, {})
 
     def now(self) -> float:
         """Return the seconds that the run has taken, in this process and in earlier ones."""

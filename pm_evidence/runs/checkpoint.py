@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from pm_evidence.core.version import VERSION
 from pm_evidence.execution.archive import Archive, Damaged, Entry
 from pm_evidence.execution.journal import Journal
 from pm_evidence.families.native import is_native
+from pm_evidence.families.rbm.knots import Machine
+from pm_evidence.families.rbm.setup import Trial
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.stretched import Stretch, StretchedFit
@@ -40,6 +42,7 @@ _CLASSES = (
     BlockRecord,
     Centring,
     LearntWeights,
+    Machine,
     PathVariance,
     Plan,
     Precision,
@@ -51,8 +54,15 @@ _CLASSES = (
     StudentMixture,
     Survey,
     TemperedChains,
+    Trial,
     UsedSchedule,
 )
+# Arguments on which the numbers of a run depend, beside model, data and seed. The others say where
+# it runs, what is shown, how long it may go on, and which groups the result has.
+_OF_NUMBERS = {
+    *("method", "draws", "schedule", "kernel", "reference", "path", "potentials", "reparameterise"),
+    *("backend", "target_mcse", "max_draws", "compile_kwargs"),
+}
 # Name of the entry that describes the call, and version of all that is stored.
 _CALL, _FORMAT = "call", 1
 _LONGEST_SHOWN = 60
@@ -84,7 +94,7 @@ def opened(
     target : pymc.Model or NativeTarget
         What the evidence is estimated of.
     arguments : mapping of str to object
-        Arguments on which the numbers depend, beside ``random_seed``.
+        All arguments of the call.
     random_seed : int, str, numpy.random.Generator or None
         The user's seed. If it is None, that of the checkpoint is used.
 
@@ -100,7 +110,8 @@ def opened(
     if path is None:
         return Journal(), resolve_seed(random_seed)
     archive = Archive(_folder(path))
-    parts = {name: _Part.of(value) for name, value in arguments.items()}
+    numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
+    parts = {name: _Part.of(value) for name, value in numbers.items()}
     parts = {"version": _Part.of(VERSION), **_parts_of(target), **parts}
     stored, n_finished = _stored(archive), len(archive) - 1
     if stored is not None and n_finished:
@@ -195,7 +206,9 @@ def _parts_of(target: Any) -> dict[str, _Part]:
     """Return model and data of what the evidence is estimated of."""
     if not is_native(target):
         return {name: _Part(digest, "") for name, digest in identity_of(target).items()}
-    model = digest_of((target, target.constant_data()), _plain)
+    # a dataclass says all there is in its fields
+    constants = {} if is_dataclass(target) else target.constant_data()
+    model = digest_of((target, constants), _plain)
     return {"model": _Part(model, ""), "data": _Part(digest_of(target.observed_data()), "")}
 
 

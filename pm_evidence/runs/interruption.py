@@ -9,18 +9,12 @@ from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.journal import Journal
 
-__all__ = ["best_of", "refuse_interrupted", "stopped", "was_interrupted"]
+__all__ = ["best_of", "stopped", "was_interrupted"]
 
 
 def was_interrupted(record: RunRecord) -> bool:
     """Return whether a record is what Ctrl-C left of a run."""
     return record.info.get("stopped_by") == Status.INTERRUPTED
-
-
-def refuse_interrupted(record: RunRecord) -> None:
-    """Raise KeyboardInterrupt if a record is what Ctrl-C left, and the run needs another one."""
-    if was_interrupted(record):
-        raise KeyboardInterrupt
 
 
 def best_of(whole: RunRecord, latest: RunRecord) -> RunRecord:

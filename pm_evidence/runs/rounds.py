@@ -98,9 +98,10 @@ class Run:
         """
         started = self.time()
         schedule = within_steps(self.schedule, setup)
-        plan = partial(schedule.plan, setup, self.sampler, self.size, self.seed, display.pilot)
-        plans = self.remembered("plan", plan, kernel=setup.kernel)
-        context = RunContext(setup, *plans, self.size, self.seed, starts, self.shown_on(display))
+        learn = partial(schedule.plan, setup, self.sampler, self.size, self.seed, display.pilot)
+        coarse, plan = self.remembered("plan", learn, kernel=setup.kernel)
+        show = self.shown_on(display)
+        context = RunContext(setup, coarse, plan, self.size, self.seed, starts, show)
         context = self.sampler.prepared(context)
         planned = self.journal.now()
         costs = Costs.of(self.effort * setup.effort)

@@ -177,9 +177,8 @@ class _Routes:
         info = {**last.record.info, **totals, "route": last.name, "routes": found}
         if self.interrupted:
             info |= {"stopped_by": Status.INTERRUPTED.value, "target_mcse": self.target_mcse}
-        elif last.name == "importance":
-            if not last.reached(self.target_mcse):
-                info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
+        elif last.name == "importance" and not last.reached(self.target_mcse):
+            info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
         if last.name != "importance" and self.taken[0].name == "importance":
             info |= _as_trial(self.taken[0])
         record = replace(last.record, info=info)

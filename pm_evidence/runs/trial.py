@@ -87,9 +87,7 @@ def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Displa
     pilot = Pilot(max(total // 2, _LEAST_PILOT), _LENGTH, _ESS)
 
     def learnt() -> Plan:
-        return replace(
-            pilot.run(setup.path, setup.kernel, seed, display.pilot), population=None
-        )
+        return replace(pilot.run(setup.path, setup.kernel, seed, display.pilot), population=None)
 
     plan = run.remembered("trial plan", learnt, kernel=setup.kernel)
     islands = SMC(islands=_ISLANDS, chain_length=_LENGTH, ess=_ESS)

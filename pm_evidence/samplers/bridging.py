@@ -308,17 +308,13 @@ class Bridging:
             )
             rng = generator(self.seed, Phase.FIT, stream, half)
             known = _with_components(found, before[half], log_evidence) if before else found
-            fit = partial(
-                fit_proposal, posterior, mine, known, log_evidence, rng, self.costs.trial
-            )
+            fit = partial(fit_proposal, posterior, mine, known, log_evidence, rng, self.costs.trial)
             proposal, spent = self.remembered("fit", fit)
             self.n_evaluations += spent
             proposals.append(proposal)
         self.proposals = proposals
 
-    def _survey(
-        self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float
-    ) -> Survey:
+    def _survey(self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
         """Return what a survey finds in addition to the islands."""
         spent = sum(block.n_evaluations for block in blocks)
         everyone = np.concatenate([np.asarray(block.draws) for block in blocks])
