@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 __all__ = ["Archive", "Damaged", "Entry"]
 
 _SUFFIX, _UNFINISHED = ".zarr.zip", ".part"
-_CHECKSUM = "sha256"
+_CHECKSUM, _ARRAYS = "sha256", "arrays"
 
 
 class Damaged(Exception):
@@ -81,7 +80,8 @@ class Archive:
         from zarr.storage import ZipStore
 
         unfinished = self.folder / f"{name}{_UNFINISHED}"
-        attributes = {**entry.attributes, _CHECKSUM: entry.checksum()}
+        facts = {_ARRAYS: [*entry.arrays], _CHECKSUM: entry.checksum()}
+        attributes = {**entry.attributes, **facts}
         store = ZipStore(unfinished, mode="w")
         try:
             group = zarr.open_group(store, mode="w", attributes=attributes)
@@ -103,9 +103,8 @@ class Archive:
             return None
         try:
             entry, checksum = self._read(name)
-        # whatever a damaged file makes zarr and its codecs raise
-        except (BadZipFile, OSError, ValueError, TypeError, KeyError, RuntimeError, EOFError) as e:
-            raise Damaged(str(e)) from e
+        except Exception as error:  # whatever a damaged file makes zarr and its codecs raise
+            raise Damaged(f"{type(error).__name__} {error}".strip()) from error
         if entry.checksum() != checksum:
             raise Damaged("its checksum differs")
         return entry
@@ -118,7 +117,8 @@ class Archive:
         try:
             group = zarr.open_group(store, mode="r")
             attributes = dict(group.attrs)
-            arrays = {key: np.asarray(array[...]) for key, array in group.arrays()}
+            read: Any = group  # whose members zarr types as arrays or groups
+            arrays = {key: np.asarray(read[key][...]) for key in attributes.pop(_ARRAYS)}
         finally:
             store.close()
         checksum = attributes.pop(_CHECKSUM)
