@@ -19,6 +19,8 @@ from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import ForwardBlock
 from pm_evidence.samplers.tempering import TemperedBlock
+from pm_evidence.targets.model.identity import identity_of
+from tests.targets.model.described import MODELS
 
 # Attributes of a result that say when and for how long it was made.
 OF_TIME = {"sampling_time", "tuning_time", "created_at"}
@@ -39,6 +41,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "smc": (schools, {"draws": 320, "method": pe.SMC(islands=8), "target_mcse": None}),
     "both": (schools, {"draws": 300, "method": "ais", "target_mcse": None}),
     "ladders": (schools, {"draws": 320, "method": "parallel_tempering", "target_mcse": None}),
+    "gaussian": (pe.Gaussian, {"draws": 100, "target_mcse": None}),
     "lattice": (lambda: pe.Ising(6), {"draws": 1200, "target_mcse": None}),
 }
 
@@ -108,7 +111,8 @@ def stored(checkpoint: Path) -> list[str]:
 
 
 def main(case: str, checkpoint: str, log: str, seconds: float, options: dict[str, Any]) -> None:
-    """Run a case; print the status that it ends with."""
+    """Print what some models are; run a case, and print the status that it ends with."""
+    print(json.dumps({name: identity_of(make()) for name, make in MODELS.items()}))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
     warnings.simplefilter("ignore")
     with watched(Path(log), seconds):
