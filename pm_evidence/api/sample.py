@@ -35,7 +35,7 @@ from pm_evidence.execution.rows import dividing_rows
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
 from pm_evidence.runs.anneal import warn_of
-from pm_evidence.runs.checkpoint import opened
+from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import with_particles
 from pm_evidence.runs.given import bridge_given
@@ -235,7 +235,6 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
-    arguments = dict(locals())
     chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
@@ -244,15 +243,11 @@ def sample_evidence(
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
-    run = _run_of(chosen, size, schedule, cores, executor, ends)
-    journal, seed = opened(checkpoint, given, arguments, random_seed)
-    run = replace(run, journal=journal, seed=seed)
-    rows, kept = dividing_rows(run.cores, run.executor), keeping(journal.kept)
+    run = with_journal(_run_of(chosen, size, schedule, cores, executor, ends), given, locals())
+    rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
     with rows, kept, Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(
-                given, potentials, for_compiler, reparameterise=moved, backend=backend
-            )
+            main, prior = _targets(given, potentials, for_compiler, moved, backend)
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         if draws is None and _by_routes(run, main, method, schedule, reference, path):
@@ -347,7 +342,6 @@ def _targets(
     given: Any,
     potentials: str,
     compile_kwargs: dict[str, Any],
-    *,
     reparameterise: bool,
     backend: str,
 ) -> tuple[Target, Target | None]:

@@ -116,7 +116,7 @@ class Archive:
         store = ZipStore(self.path(name), mode="r")
         try:
             group = zarr.open_group(store, mode="r")
-            attributes = dict(group.attrs)
+            attributes: dict[str, Any] = dict(group.attrs)
             read: Any = group  # whose members zarr types as arrays or groups
             arrays = {key: np.asarray(read[key][...]) for key in attributes.pop(_ARRAYS)}
         finally:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from pm_evidence.families.rbm.setup import Trial
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.stretched import Stretch, StretchedFit
+from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.initial_iterations import LearntWeights
 from pm_evidence.samplers.n_particles import Precision
 from pm_evidence.samplers.survey import Survey
@@ -33,7 +34,7 @@ from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.identity import identity_of
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["opened"]
+__all__ = ["with_journal"]
 
 _log = logging.getLogger("pymc.pm_evidence")
 
@@ -82,37 +83,33 @@ class _Part:
         return cls(digest_of(value, _plain), shown)
 
 
-def opened(
-    path: Any, target: Any, arguments: Mapping[str, Any], random_seed: Any
-) -> tuple[Journal, int]:
-    """Return the journal of a checkpoint, and the seed of its run.
+def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
+    """Return a run with its seed, and with what an earlier process has computed of it.
 
     Parameters
     ----------
-    path : str or path, or None
-        The folder, which is made if there is none; None for a run that stores nothing.
+    run : Run
+        The resolved arguments.
     target : pymc.Model or NativeTarget
         What the evidence is estimated of.
     arguments : mapping of str to object
-        All arguments of the call.
-    random_seed : int, str, numpy.random.Generator or None
-        The user's seed. If it is None, that of the checkpoint is used.
+        All arguments of the call, and possibly more. ``checkpoint`` is the folder, which is made if
+        there is none; or None for a run that stores nothing. If ``random_seed`` is None, that of
+        the checkpoint is used.
 
     Raises
     ------
     TypeError
-        If ``path`` is no path.
+        If ``checkpoint`` is no path.
     ValueError
         If the folder holds something else, or the checkpoint of another call.
     OSError
         If the folder cannot be made or written.
     """
+    path, random_seed = arguments["checkpoint"], arguments["random_seed"]
     if path is None:
-        return Journal(), resolve_seed(random_seed)
-    archive = Archive(_folder(path))
-    numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
-    parts = {name: _Part.of(value) for name, value in numbers.items()}
-    parts = {"version": _Part.of(VERSION), **_parts_of(target), **parts}
+        return replace(run, seed=resolve_seed(random_seed))
+    archive, parts = Archive(_folder(path)), _parts_of(target, arguments)
     stored, n_finished = _stored(archive), len(archive) - 1
     if stored is not None and n_finished:
         seed = int(stored["seed"]) if random_seed is None else resolve_seed(random_seed)
@@ -122,8 +119,8 @@ def opened(
         seed = resolve_seed(random_seed)
         facts = {name: asdict(part) for name, part in parts.items()}
         archive.write(_CALL, Entry({"format": _FORMAT, "seed": str(seed), "parts": facts}, {}))
-    run = digest_of((seed, [part.digest for part in parts.values()]))
-    return Journal(archive, _CLASSES, run), seed
+    mark = digest_of((seed, [part.digest for part in parts.values()]))
+    return replace(run, seed=seed, journal=Journal(archive, _CLASSES, mark))
 
 
 def _folder(path: Any) -> Path:
@@ -202,14 +199,21 @@ def _difference(name: str, before: _Part, now: _Part) -> str:
     return f"another {name}"
 
 
-def _parts_of(target: Any) -> dict[str, _Part]:
-    """Return model and data of what the evidence is estimated of."""
-    if not is_native(target):
-        return {name: _Part(digest, "") for name, digest in identity_of(target).items()}
-    # a dataclass says all there is in its fields
-    constants = {} if is_dataclass(target) else target.constant_data()
-    model = digest_of((target, constants), _plain)
-    return {"model": _Part(model, ""), "data": _Part(digest_of(target.observed_data()), "")}
+def _parts_of(target: Any, arguments: Mapping[str, Any]) -> dict[str, _Part]:
+    """Return what a call consists of: version, model, data, and arguments but for the seed."""
+    if is_native(target):
+        # a dataclass says all there is in its fields
+        constants = {} if is_dataclass(target) else target.constant_data()
+        model = digest_of((target, constants), _plain)
+        of_target = {"model": model, "data": digest_of(target.observed_data())}
+    else:
+        of_target = identity_of(target)
+    numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
+    return {
+        "version": _Part.of(VERSION),
+        **{name: _Part(digest, "") for name, digest in of_target.items()},
+        **{name: _Part.of(value) for name, value in numbers.items()},
+    }
 
 
 def _plain(value: Any) -> Any:

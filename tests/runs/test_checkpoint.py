@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.runs.checkpoint import opened
+from pm_evidence.runs.checkpoint import with_journal
+from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.identity import identity_of
 from tests.runs.checkpointed import CASES, contents, run, schools, stored, watched
 from tests.targets.model.described import MODELS
@@ -20,7 +21,7 @@ from tests.targets.model.described import MODELS
 ROOT = Path(__file__).resolve().parents[2]
 # What the case smc computes: two pilots, 8 islands, a survey, two fits and 8 bridges.
 PARTS = 21
-SLOW_DOWN = 0.05  # seconds for each part, so that a process can be met in the middle
+SLOW_DOWN = 0.1  # seconds for each part, so that a process can be met in the middle
 
 
 def start(case, checkpoint, log, **options):
@@ -135,7 +136,7 @@ def test_ten_killed_runs_of_ten_are_the_same(case, tmp_path):
 def test_ctrl_c_returns_what_there_is(stopped):
     """From the first islands, with a status that says so."""
     _, found = stopped[0]
-    assert found["status"] == "interrupted" and 3 <= found["n_islands"] < 8
+    assert found["status"] == "interrupted" and 3 <= found["n_islands"] <= 8
     assert found["estimator"] == "smc" and np.isfinite([found["value"], found["mcse"]]).all()
 
 
@@ -248,10 +249,10 @@ def test_a_seed_that_was_drawn_is_kept(tmp_path):
 
 def test_a_call_that_failed_at_once_leaves_the_folder_free(tmp_path):
     """Nothing was computed, so that another call may have it."""
-    _, seed = opened(tmp_path, schools(), {"draws": 3}, 1)
-    assert seed == 1
-    _, seed = opened(tmp_path, pe.Ising(4), {"draws": 4}, 2)
-    assert seed == 2
+    run = Run(pe.SMC(), 10, 1, None, 0)
+    for target, seed in ((schools(), 1), (pe.Ising(4), 2)):
+        arguments = {"checkpoint": tmp_path, "random_seed": seed, "draws": seed}
+        assert with_journal(run, target, arguments).seed == seed
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.core.statuses import Status
 from pm_evidence.execution.journal import Journal
 from pm_evidence.runs.interruption import best_of, stopped, was_interrupted
+from pm_evidence.runs.normalise import over_prior
 from pm_evidence.samplers import bridging
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
@@ -201,6 +202,12 @@ def test_another_status_is_kept():
     assert found[0].status == "dominated" and "In addition, the run was interrupted" in (
         found[0].message
     )
+
+
+def test_without_the_first_run_there_is_no_second():
+    kept, _ = stopped(Journal(), record([3.0, 3.1, 2.9]), 0.1, Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        over_prior(None, None, None, "auto", None, kept)
 
 
 def test_which_record_is_kept():
