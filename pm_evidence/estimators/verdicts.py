@@ -290,7 +290,7 @@ def _interrupted(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
     if estimate.status != Status.OK:
         message = f"{estimate.message} In addition, the run was interrupted."
         return replace(estimate, message=message)
-    wanted = "" if np.isnan(target_mcse) else f" and not {target_mcse:.3g}"
+    wanted = f" and not {target_mcse:.3g}" if estimate.mcse > target_mcse else ""
     message = (
         "the run was interrupted, and the estimate is that of what had finished, without the "
         f"checks that come later: the error is {estimate.mcse:.3g} nats{wanted}. The same call "

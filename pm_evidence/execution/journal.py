@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pm_evidence.core.exceptions import NumericalError, warn
-from pm_evidence.core.interrupts import Interrupted
+from pm_evidence.core.interrupts import Interrupted, uninterrupted
 from pm_evidence.execution.archive import Archive, Damaged, Entry
 from pm_evidence.execution.blocks import Task
 from pm_evidence.execution.packing import Packing, Unpackable, Unstorable, classes_in
@@ -80,6 +80,8 @@ class Journal:
 
             def finished(position: int, result: Any) -> None:
                 i = missing[position]
+                if i in results:  # reported again after an interrupt
+                    return
                 results[i] = result
                 self._write(names[i], marks[i], {}, result)
                 done(i, result)
@@ -191,7 +193,9 @@ class Journal:
             return
         facts = {"run": self._run, "what": mark, "seconds": self.now(), "error": error}
         try:
-            self._archive.write(name, Entry({**facts, "value": tree}, arrays))
+            # zarr writes in another thread, which an interrupt would leave at work
+            with uninterrupted():
+                self._archive.write(name, Entry({**facts, "value": tree}, arrays))
         except OSError as reason:
             self._archive = None
             warn(

@@ -1,13 +1,15 @@
 """What was computed once is read, and not computed again."""
 
 import logging
+import os
+import signal
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.interrupts import Interrupted
+from pm_evidence.core.interrupts import Interrupted, interrupt_answered, interruptible
 from pm_evidence.core.progress import silent
 from pm_evidence.execution.archive import Archive
 from pm_evidence.execution.journal import Journal
@@ -133,6 +135,26 @@ def test_ctrl_c_leaves_the_first_results(tmp_path):
     with pytest.raises(Interrupted) as found:
         Journal().run(tasks, one_by_one, order=[1, 2])
     assert found.value.finished == ()
+
+
+def test_ctrl_c_waits_for_the_end_of_a_file(tmp_path, monkeypatch):
+    """The file is whole, and its result counts; it was once written by two threads at a time."""
+    replace = os.replace
+
+    def interrupted(*names):
+        signal.raise_signal(signal.SIGINT)
+        replace(*names)
+
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr("os.replace", interrupted)
+    with pytest.raises(Interrupted) as found, interruptible():
+        journal(tmp_path).run([Square(2, []), Square(3, [])], one_by_one)
+    monkeypatch.undo()
+    signal.signal(signal.SIGINT, former)
+    interrupt_answered()
+    assert [each.item() for each in found.value.finished] == [4]
+    assert [path.name for path in tmp_path.iterdir()] == ["00001-tasks-00000.zarr.zip"]
+    assert squares(tmp_path, [2, 3]) == [3]
 
 
 def test_a_closed_journal_computes_everything_and_stores_nothing(tmp_path):
