@@ -13,6 +13,7 @@ import numpy as np
 
 __all__ = ["Digest", "digest_of"]
 
+_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -27,7 +28,8 @@ class Digest:
     """A SHA-256 digest of numbers, texts, arrays, containers, functions and objects.
 
     Objects are described by their class and their public attributes, without those that a
-    ``cached_property`` has computed; functions by their code, defaults and closures.
+    ``cached_property`` has computed; functions by their code, defaults and closures, and by the
+    numbers, texts, arrays and functions of their module that they use.
 
     Parameters
     ----------
@@ -88,6 +90,7 @@ class Digest:
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
         self._text("function", function.__qualname__)
         self.add((function.__code__, function.__defaults__, function.__kwdefaults__, cells))
+        self.add({name: _global(function, name) for name in _names(function.__code__)})
 
     def _object(self, value: Any) -> None:
         kind = type(value)
@@ -117,3 +120,18 @@ class Digest:
 
     def _bytes(self, kind: str, values: bytes) -> None:
         self._hash.update(f"{kind}:{len(values)}:".encode() + values)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code, and the code of functions inside it, looks up."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _global(function: FunctionType, name: str) -> Any:
+    """Return a global variable of a function if it is a plain value; else what kind it is of."""
+    value = function.__globals__.get(name)
+    if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+        return value
+    plain = isinstance(value, _PLAIN)
+    return value if plain else type(value).__qualname__

@@ -64,7 +64,7 @@ class Packing:
         """
         try:
             return _Reader(self._classes, self._given, arrays).value(tree)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise Unpackable(str(error)) from error
 
 

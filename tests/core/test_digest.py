@@ -86,6 +86,27 @@ def test_equal_values_have_equal_digests(one, other):
     assert digest_of(one) == digest_of(other)
 
 
+OFFSET = np.zeros(2)
+
+
+def shifted(x):
+    return [twice(value + OFFSET) for value in x]
+
+
+def twice(x):
+    return 2 * x
+
+
+def test_globals_of_a_function_are_a_part_of_it(monkeypatch):
+    """A density of a user's own may use arrays of the script, in functions that it calls, too."""
+    before = digest_of(shifted)
+    assert digest_of(shifted) == before
+    monkeypatch.setattr(f"{__name__}.OFFSET", np.ones(2))
+    between = digest_of(shifted)
+    monkeypatch.setattr(f"{__name__}.twice", lambda x: 3 * x)
+    assert len({before, between, digest_of(shifted)}) == 3
+
+
 def test_what_was_computed_meanwhile_does_not_matter():
     target = Target(1.0)
     before = digest_of(target)
