@@ -309,7 +309,6 @@ def test_limits_stop_and_say_so(limit, status):
             {"target_mcse": 0.1, "max_draws": 299},
             "max_draws must be a whole number of at least 300",
         ),
-        ({"max_time": 5}, "max_time needs target_mcse"),
         ({"max_draws": 5000}, "max_draws needs target_mcse"),
         ({"method": pe.AIS(), "kernel": "nuts"}, "kernel must be one of"),
     ],

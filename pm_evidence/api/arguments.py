@@ -253,15 +253,15 @@ def limits(
     target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
 ) -> Limits:
     """Return what ends a run, after checking it."""
-    if target_mcse is None:
-        for name, value in (("max_time", max_time), ("max_draws", max_draws)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} needs target_mcse, got {name}={described(value)} with "
-                    "target_mcse=None, which asks for one round; leave one of the two out."
-                )
+    if target_mcse is None and max_time is None:
+        if max_draws is not None:
+            raise ValueError(
+                f"max_draws needs target_mcse or max_time, got max_draws={described(max_draws)} "
+                "with target_mcse=None, which asks for one round; leave one of the two out."
+            )
         return Limits()
-    check_positive("target_mcse", target_mcse)
+    if target_mcse is not None:
+        check_positive("target_mcse", target_mcse)
     if max_time is not None:
         check_positive("max_time", max_time)
     if max_draws is not None:
@@ -269,7 +269,7 @@ def limits(
     asked = target_mcse != TARGET_MCSE or max_time is not None or max_draws is not None
     most = _MOST_ROUNDS if asked else _MOST_ROUNDS_BY_DEFAULT
     return Limits(
-        target_mcse=float(target_mcse),
+        target_mcse=None if target_mcse is None else float(target_mcse),
         max_time=np.inf if max_time is None else float(max_time),
         max_draws=max_draws or most * first_round,
         asked=asked,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def bridge_sampling(
     backend: str = "numba",
     cores: int | None = None,
     executor: Executor | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     compile_kwargs: Mapping[str, Any] | None = None,
@@ -44,7 +46,8 @@ def bridge_sampling(
     model : pymc.Model, optional
         The model; may be left out inside its context. All its free variables must be continuous.
     target_mcse : float, optional
-        Error in nats that is aimed at; None for one round of draws from the fitted density.
+        Error in nats that is aimed at; None for one round of draws from the fitted density, or for
+        as many as lower the error within ``max_time``.
     max_time, max_draws : optional
         Limits of the draws from the fitted density: seconds, and their number.
     draws : int, optional
@@ -52,7 +55,7 @@ def bridge_sampling(
         as ``target_mcse``, unless the given draws limit it.
     kernel : str or Kernel
         What moves the particles of the small annealing that checks the draws.
-    potentials, reparameterise, backend, cores, executor, compile_kwargs
+    potentials, reparameterise, backend, cores, executor, checkpoint, compile_kwargs
         As for `sample_evidence`.
     random_seed, progressbar
         As for `sample_evidence`. The same seed and draws give the same numbers, bit for bit.
@@ -107,6 +110,7 @@ def bridge_sampling(
         backend=backend,
         cores=cores,
         executor=executor,
+        checkpoint=checkpoint,
         target_mcse=target_mcse,
         max_time=max_time,
         max_draws=max_draws,

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, replace
+from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,19 @@ from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
+from pm_evidence.core.kept import keeping
 from pm_evidence.core.records import LogEvidence, RunRecord
-from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.execution.rows import dividing_rows
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
-from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.anneal import warn_of
+from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
-from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.estimated import with_particles
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.limits import Limits
+from pm_evidence.runs.normalise import over_prior
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -74,6 +76,7 @@ def sample_evidence(
     target_mcse: float | None = TARGET_MCSE,
     max_time: float | None = None,
     max_draws: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     model: Any = None,
@@ -155,19 +158,25 @@ def sample_evidence(
         Where the blocks run instead, for example ``client.get_executor()`` of Dask.
     target_mcse : float, optional
         Error in nats. Rounds of draws are added until the error of the recommended log evidence is
-        at most this, and its status is ``"ok"``; None for a single round. If ``draws`` is left out,
-        a larger error than the default makes the search for missed modes smaller too.
+        at most this, and its status is ``"ok"``; None for a single round, or for as many rounds as
+        end within ``max_time``. If ``draws`` is left out, a larger error than the default makes the
+        search for missed modes smaller too.
     max_time : float, optional
-        Seconds. A round is not started if it is expected to end later than this.
+        Seconds. A round is not started if it is expected to end later than this; the first round is
+        always finished.
     max_draws : int, optional
         Largest number of draws over all islands, or of paths in each direction. If this or
         ``max_time`` ends a run before the error is small enough, the status names it. Without these
         limits a run ends at 10 times the draws of its first round (a `RBM` at 1,500 paths) if
         ``target_mcse`` is the default, and at 1,000 times otherwise.
+    checkpoint : path, optional
+        A folder, in which every finished block is stored. The same call goes on from there if it
+        was interrupted, or its process died, with the same results; see ``docs/checkpoints.md``.
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same numbers, bit for bit, whatever ``cores`` and ``executor``
         (with ``backend="jax"`` only up to rounding). What a stored result holds as its
-        ``random_seed`` can be passed as it is, digits included.
+        ``random_seed`` can be passed as it is, digits included. If it is left out, a checkpoint
+        keeps the one that was drawn.
     progressbar : bool
         Whether to show progress.
     model : pymc.Model, optional
@@ -193,7 +202,11 @@ def sample_evidence(
     NumericalError
         If a log density is NaN, or the data have no support under the prior.
     ValueError, TypeError
-        If an argument is of the wrong type or out of range.
+        If an argument is of the wrong type or out of range, or ``checkpoint`` is that of another
+        call.
+    KeyboardInterrupt
+        Upon Ctrl-C, if no estimate can be made of what has finished. Otherwise the result is what
+        there is, with the status ``"interrupted"``.
     ImportError
         If ``backend="jax"`` and JAX is not installed.
 
@@ -230,12 +243,11 @@ def sample_evidence(
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
-    run = _run_of(chosen, size, schedule, cores, executor, random_seed, ends)
-    with dividing_rows(run.cores, run.executor), Display(progressbar) as display:
+    run = with_journal(_run_of(chosen, size, schedule, cores, executor, ends), given, locals())
+    rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
+    with rows, kept, Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(
-                given, potentials, for_compiler, reparameterise=moved, backend=backend
-            )
+            main, prior = _targets(given, potentials, for_compiler, moved, backend)
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         if draws is None and _by_routes(run, main, method, schedule, reference, path):
@@ -245,7 +257,7 @@ def sample_evidence(
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
         posterior = posterior_draws(run, record, evidence)
         if prior is not None:
-            record, evidence = _over_prior(run, main, prior, kernel, display, record)
+            record, evidence = over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
     dt = result_of(run, main, record, evidence, posterior, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
@@ -257,10 +269,9 @@ def _run_of(
     schedule: Any,
     cores: int | None,
     executor: Executor | None,
-    random_seed: Any,
     ends: Limits,
 ) -> Run:
-    """Return the run of a sampler with checked arguments."""
+    """Return the run of a sampler with checked arguments; its seed is not known yet."""
     return Run(
         sampler=chosen.annealer,
         name=chosen.name,
@@ -268,7 +279,7 @@ def _run_of(
         schedule=chosen_schedule(schedule, chosen),
         cores=checked_cores(cores),
         executor=checked_executor(executor),
-        seed=resolve_seed(random_seed),
+        seed=0,
         limits=ends,
     )
 
@@ -309,23 +320,8 @@ def _annealed(
     if isinstance(chosen, Bridge):
         return bridge_given(run, main, chosen.idata, kernel, display)
     starts = starts_from(main, run.sampler.reverse_start)
-    main, moves = with_particles(main, kernel, chosen, run.seed, display.pilot)
+    main, moves = with_particles(run, main, kernel, chosen, display.pilot)
     return anneal_moved(run, main, moves, display, starts, path, reference)
-
-
-def _over_prior(
-    run: Run,
-    main: Target,
-    prior: Target,
-    kernel: str | Kernel,
-    display: Display,
-    record: RunRecord,
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with the constant that normalises a prior with potentials."""
-    prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
-    _, of_prior = anneal(prior_run, prior, kernel_of_prior(main, kernel), display)
-    record = replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
-    return record, estimates(record)
 
 
 def _is_moved(
@@ -346,7 +342,6 @@ def _targets(
     given: Any,
     potentials: str,
     compile_kwargs: dict[str, Any],
-    *,
     reparameterise: bool,
     backend: str,
 ) -> tuple[Target, Target | None]:

@@ -16,7 +16,34 @@ from typing import Any
 
 from numba.core.event import Event, Listener, register
 
-__all__ = ["abandonable", "check_interrupt", "interruptible", "uninterrupted"]
+__all__ = [
+    "Interrupted",
+    "abandonable",
+    "check_interrupt",
+    "interrupt_answered",
+    "interruptible",
+    "uninterrupted",
+]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while tasks ran.
+
+    Parameters
+    ----------
+    finished : tuple
+        Results of the first tasks, up to the first that had not finished.
+
+    Attributes
+    ----------
+    record : RunRecord or None
+        The record of the run with these results, where they can be a part of it.
+    """
+
+    def __init__(self, finished: tuple[Any, ...] = ()) -> None:
+        super().__init__()
+        self.finished = finished
+        self.record: Any = None
 
 
 class _Interrupts:
@@ -65,6 +92,10 @@ class _Interrupts:
         if self._pending and not waits and self._previous is not None:
             self._previous(signal.SIGINT, frame)
             self._pending = False  # the handler did not raise
+
+    def forget(self) -> None:
+        """Forget an interrupt whose exception was caught on purpose."""
+        self._pending = False
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._pending = True
@@ -162,3 +193,12 @@ def check_interrupt() -> None:
     """Raise KeyboardInterrupt if an interrupt came whose exception was lost."""
     if _in_main_thread():
         _interrupts.answer()
+
+
+def interrupt_answered() -> None:
+    """Forget an interrupt whose KeyboardInterrupt was caught on purpose.
+
+    Without this call it would be raised again, as one whose exception was lost.
+    """
+    if _in_main_thread():
+        _interrupts.forget()

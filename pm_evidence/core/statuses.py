@@ -37,6 +37,7 @@ class Status(StrEnum):
     # The estimate is sound, but is not what was asked for.
     MAX_TIME = "max_time"
     MAX_DRAWS = "max_draws"
+    INTERRUPTED = "interrupted"
     WITHIN_ISLANDS = "within_islands"
     BOUND = "bound"
 

@@ -251,17 +251,20 @@ def unbounded(estimate: LogEvidence) -> LogEvidence:
 
 
 def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvidence:
-    """Return an estimate whose status, if it was ``"ok"``, names the limit that ended the run.
+    """Return an estimate whose status, if it was ``"ok"``, says what ended the run.
 
     Parameters
     ----------
     estimate : LogEvidence
         The recommended estimate of the run.
     limit : str
-        ``"max_time"``, ``"max_draws"``, or ``GIVEN_DRAWS``.
+        ``"max_time"``, ``"max_draws"``, ``GIVEN_DRAWS``, or ``"interrupted"``, which the message of
+        an estimate of another status names as well.
     target_mcse : float
-        The error in nats that was asked for.
+        The error in nats that was asked for; NaN if none was.
     """
+    if limit == Status.INTERRUPTED:
+        return _interrupted(estimate, target_mcse)
     if estimate.status != Status.OK:
         return estimate
     if limit == GIVEN_DRAWS:
@@ -280,6 +283,20 @@ def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvid
             f"annealing with more particles would have exceeded {limit}. Pass a larger {limit}."
         )
     return replace(estimate, status=Status(limit), message=message)
+
+
+def _interrupted(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
+    """Return the estimate of a run that Ctrl-C ended."""
+    if estimate.status != Status.OK:
+        message = f"{estimate.message} In addition, the run was interrupted."
+        return replace(estimate, message=message)
+    wanted = f" and not {target_mcse:.3g}" if estimate.mcse > target_mcse else ""
+    message = (
+        "the run was interrupted, and the estimate is that of what had finished, without the "
+        f"checks that come later: the error is {estimate.mcse:.3g} nats{wanted}. The same call "
+        "finishes the run, from where it stopped if it has a checkpoint."
+    )
+    return replace(estimate, status=Status.INTERRUPTED, message=message)
 
 
 def of_noise(estimate: LogEvidence, facts: Mapping[str, Any]) -> LogEvidence:

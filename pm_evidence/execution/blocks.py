@@ -122,13 +122,27 @@ def _stoppable(task: Task, watch: Report, stop: threading.Event) -> Any:
 def _collect(
     futures: dict[Future[Any], int], records: dict[int, Any], done: Callable[[int, Any], None]
 ) -> None:
-    while futures:
-        finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
-        check_interrupt()
-        for future in finished:
-            block = futures.pop(future)
-            records[block] = future.result()
-            done(block, records[block])
+    try:
+        while futures:
+            finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
+            check_interrupt()
+            for future in finished:
+                block = futures[future]
+                records[block] = future.result()
+                done(block, records[block])
+                del futures[future]
+    except KeyboardInterrupt:
+        _report_finished(futures, done)
+        raise
+
+
+def _report_finished(futures: dict[Future[Any], int], done: Callable[[int, Any], None]) -> None:
+    """Report blocks that had finished, and were not looked at yet, when Ctrl-C came."""
+    for future, block in futures.items():
+        if future.done() and not future.cancelled() and future.exception() is None:
+            outcome = future.result()
+            if not isinstance(outcome, _Failure):
+                done(block, outcome)
 
 
 def _run_elsewhere(
@@ -146,7 +160,7 @@ def _run_elsewhere(
         while futures:
             finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
             for future in finished:
-                block = futures.pop(future)
+                block = futures[future]
                 try:
                     outcome = future.result()
                 except BrokenExecutor:
@@ -159,11 +173,16 @@ def _run_elsewhere(
                         "The worker of block %d was lost (%s); the block runs again.", block, error
                     )
                     futures[executor.submit(_guarded, tasks[block], tries[block])] = block
+                    del futures[future]
                     continue
                 if isinstance(outcome, _Failure):
                     raise outcome.error
                 records[block] = outcome
                 done(block, outcome)
+                del futures[future]
+    except KeyboardInterrupt:
+        _report_finished(futures, done)
+        raise
     except BrokenExecutor:
         left = len(tasks) - len(records)
         _log.warning(

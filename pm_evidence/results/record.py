@@ -377,8 +377,8 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "moment_distance": (_is_number, "a number"),
     "chain_correlation": (_is_number, "a number"),
     "stopped_by": (
-        lambda value: value in ("max_time", "max_draws", GIVEN_DRAWS),
-        "'max_time', 'max_draws' or 'given_draws'",
+        lambda value: value in ("max_time", "max_draws", GIVEN_DRAWS, "interrupted"),
+        "'max_time', 'max_draws', 'given_draws' or 'interrupted'",
     ),
     "target_mcse": (_is_number, "a number"),
     "log_likelihood_variance": (_is_number, "a number"),

@@ -6,7 +6,6 @@ to the peaks that a survey finds. Draws from this density, which cost one evalua
 evidence. The coarse estimate, the bridge to the islands, and the weights of the draws check it.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
+from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import Phase, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
@@ -24,6 +24,7 @@ from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
@@ -34,6 +35,8 @@ from pm_evidence.targets.model.centring import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
 __all__ = ["Attempt", "anneal_coarsely", "better", "is_good", "share_of_effort"]
+
+Floats = NDArray[np.float64]
 
 # Error, in nats, that the usual effort is meant for.
 _USUAL_MCSE = 0.02
@@ -126,21 +129,35 @@ def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Displa
     ------
     NumericalError
         If the pilot does not reach the target.
+    KeyboardInterrupt
+        Upon Ctrl-C, if no estimate can be made of what has finished.
     """
-    started, target_mcse = time.perf_counter(), float(run.limits.target_mcse or _USUAL_MCSE)
+    started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     share = share_of_effort(target_mcse)
     with display.compiling():
         setup = annealing_setup(target, kernel)
     run = _small(run, target.n_dim, share)
     sampler: Any = run.sampler
     pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
-    plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
-    planned = time.perf_counter()
-    record = _annealed(run, setup, plan, display)
-    target, record = _in_best_coordinates(target, plan, record)
-    bridging = Bridging(GeometricPath(target), run.seed, _costs(share, setup.effort))
-    record, found = _refined(run, record, bridging, target_mcse)
-    record = with_costs(record, plan.n_evaluations + bridging.n_evaluations, started, planned)
+
+    def learnt() -> tuple[Plan, Floats]:
+        plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
+        return replace(plan, population=None), plan.population.x
+
+    plan, population = run.remembered("plan", learnt, kernel=setup.kernel)
+    planned = run.time()
+    try:
+        record = _annealed(run, setup, plan, display)
+    except Interrupted as error:
+        record, found = stopped(run.journal, error.record, run.limits.target_mcse, error)
+        bridging = Bridging(GeometricPath(target), run.seed)
+    else:
+        target, record = _in_best_coordinates(target, population, record)
+        costs = _costs(share, setup.effort)
+        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered)
+        record, found = _refined(run, record, bridging, target_mcse)
+    spent = plan.n_evaluations + bridging.n_evaluations
+    record = with_costs(record, spent, planned - started, run.time() - planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     good = is_good(record.of(Role.FORWARD))
     return Attempt("importance", target, replace(record, info=info), found, good)
@@ -166,19 +183,20 @@ def _costs(share: float, effort: float) -> Costs:
 
 def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> RunRecord:
     """Return the record of the islands."""
-    plan = replace(plan, population=None)
     context = RunContext(setup, plan, plan, run.size, run.seed, None, run.shown_on(display))
     record = run.empty(context)
     record = replace(record, info={**record.info, "coarse": True})
     return run.sampler.extended(context, record, run.sampler.first_round(run.size))
 
 
-def _in_best_coordinates(target: Any, plan: Plan, record: RunRecord) -> tuple[Any, RunRecord]:
-    """Return target and record in the coordinates that the draws show to be best."""
+def _in_best_coordinates(
+    target: Any, population: Floats, record: RunRecord
+) -> tuple[Any, RunRecord]:
+    """Return target and record in the coordinates that all draws show to be best."""
     blocks = record.of(Role.FORWARD)
     if not isinstance(target, ReparameterisedTarget) or any(b.draws is None for b in blocks):
         return target, record
-    x = np.concatenate([plan.population.x, *(np.asarray(block.draws) for block in blocks)])
+    x = np.concatenate([population, *(np.asarray(block.draws) for block in blocks)])
     centring = best_centring(target.effects(x))
     choice = Choice.of(target, centring)
     moved = [
@@ -198,25 +216,30 @@ def _refined(
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Return the record with draws from a fitted density, and its estimates.
 
-    The density is fitted again while the fit is poor, and draws are added while it is good.
+    The density is fitted again while the fit is poor, and draws are added while it is good. Upon
+    Ctrl-C the record is the last one of which estimates were made.
     """
-    blocks = bridging.extend(record.of(Role.FORWARD), run.execute)
     refits, additions = _REFITS, _ADDITIONS
-    while True:
-        record = with_bridges(record, Role.FORWARD, blocks, bridging)
-        found = estimates(record)
-        good, small = is_good(blocks), found[0].mcse <= target_mcse
-        if any(b.bridge is None for b in blocks) or (good and small and found[0].status == "ok"):
-            return record, found
-        n = _further_draws(found[0], blocks, target_mcse) if good else 0
-        if n and additions:
-            additions -= 1
-            blocks = bridging.drawn_further(blocks, n, run.execute)
-        elif refits:
-            refits -= 1
-            blocks = better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
-        else:
-            return record, found
+    try:
+        blocks = bridging.extend(record.of(Role.FORWARD), run.execute)
+        while True:
+            record = with_bridges(record, Role.FORWARD, blocks, bridging)
+            found = estimates(record)
+            good, small = is_good(blocks), found[0].mcse <= target_mcse
+            finished = good and small and found[0].status == Status.OK
+            if any(b.bridge is None for b in blocks) or finished:
+                return record, found
+            n = _further_draws(found[0], blocks, target_mcse) if good else 0
+            if n and additions:
+                additions -= 1
+                blocks = bridging.drawn_further(blocks, n, run.execute)
+            elif refits:
+                refits -= 1
+                blocks = better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
+            else:
+                return record, found
+    except KeyboardInterrupt as error:
+        return stopped(run.journal, record, run.limits.target_mcse, error)
 
 
 def better(
@@ -236,7 +259,7 @@ def _share(blocks: Sequence[BlockRecord]) -> float:
     return float(ess_share(_log_weight(blocks)))
 
 
-def _log_weight(blocks: Sequence[BlockRecord]) -> NDArray[np.float64]:
+def _log_weight(blocks: Sequence[BlockRecord]) -> Floats:
     return -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
 
 

@@ -1,6 +1,7 @@
 """Runs with an estimated likelihood: the number of particles, and the noise of the estimate."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pm_evidence.core.contracts import Kernel
@@ -18,7 +19,7 @@ __all__ = ["kernel_of_prior", "with_particles", "with_precision"]
 
 
 def with_particles(
-    target: Any, kernel: str | Kernel, chosen: Sampler, seed: int, report: Report
+    run: Run, target: Any, kernel: str | Kernel, chosen: Sampler, report: Report
 ) -> tuple[Any, str | Kernel]:
     """Return the target and the kernel that are used for annealing.
 
@@ -33,7 +34,11 @@ def with_particles(
     if chosen.n_seeds is not None:
         n_particles, _ = zip(*target.settings(), strict=True)
         target = target.with_settings([(n, chosen.n_seeds) for n in n_particles])
-    return choose_particles(target, moves, seed, report), moves
+
+    def settings() -> tuple[tuple[int, int], ...]:
+        return choose_particles(target, moves, run.seed, report).settings()
+
+    return target.with_settings(run.remembered("particles", settings)), moves
 
 
 def kernel_of_prior(target: Any, kernel: str | Kernel) -> str | Kernel:
@@ -49,7 +54,8 @@ def with_precision(
     if drawn is None:
         return record, evidence
     x = drawn.draws.reshape(-1, drawn.draws.shape[-1])[:, : target.n_dim]
-    precision = measure(target, x, run.seed, tau_of(record.beta))
+    noise = partial(measure, target, x, run.seed, tau_of(record.beta))
+    precision = run.remembered("noise", noise)
     _, n_seeds = zip(*target.settings(), strict=True)
     info = {**record.info, **precision.facts(), "n_seeds": list(n_seeds)}
     record = replace(record, info=info)

@@ -5,9 +5,9 @@ another to those of odd index, and each group is bridged with the density of the
 annealing from the prior and a survey of the peaks look for what the draws have missed.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
 from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
 from pm_evidence.runs.coarse import better, is_good
 from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
@@ -139,7 +140,7 @@ def bridge_given(
         If the small annealing does not reach the posterior.
     """
     check_bridged(target)
-    started = time.perf_counter()
+    started = run.time()
     x, draws = rows_and_variables(target, idata, "idata")
     shape = next(iter(draws.values())).shape[:2]
     if len(x) < _LEAST_DRAWS:
@@ -151,8 +152,9 @@ def bridge_given(
     with threadpool_limits(limits=1):
         trial = small_annealing(run, target, kernel, display)
         known = _fitted(run, target, trial)
-        blocks = _grouped(target, x, groups_of(*shape), trial)
-    planned = time.perf_counter()
+        grouped = partial(_grouped, target, x, groups_of(*shape), trial)
+        blocks = run.remembered("given draws", grouped)
+    planned = run.time()
     record = _checks(run, target, kernel, trial, display)
     facts = {
         "doubt": ", and ".join(filter(None, doubts)),
@@ -161,11 +163,13 @@ def bridge_given(
     }
     record = replace(record, info={**record.info, **facts})
     record = record.updated(Role.GIVEN, blocks)
-    bridging = Bridging(_CheckedPath(target, known), run.seed, _costs(run, target, len(blocks)))
+    costs = _costs(run, target, len(blocks))
+    bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.remembered)
     record, found = _refined(run, record, bridging, started)
     assert trial.plan is not None
     spent = trial.plan.n_evaluations + bridging.n_evaluations
-    record = choice.added_to(with_costs(record, spent, started, planned))
+    durations = planned - started, run.time() - planned
+    record = choice.added_to(with_costs(record, spent, *durations))
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return target, replace(record, info=info), found
 
@@ -197,7 +201,8 @@ def _fitted(run: Run, target: Any, trial: Trial) -> Any:
     """Return a density fitted to the annealed population; None in high dimension."""
     if target.n_dim > MOST_DIMENSIONS:
         return None
-    return fit_population(trial.draws, generator(run.seed, Phase.REFERENCE, 1))
+    fit = partial(fit_population, trial.draws, generator(run.seed, Phase.REFERENCE, 1))
+    return run.remembered("fit", fit)
 
 
 def _grouped(
@@ -256,39 +261,46 @@ def _refined(
     """Return the record with draws from a fitted density, and its estimates.
 
     The density is fitted again while the fit is poor. Draws from it are added while they, and not
-    the given draws, limit the error.
+    the given draws, limit the error. Upon Ctrl-C the record is the last one of which estimates were
+    made.
     """
-    limits, blocks = run.limits, bridging.extend(record.of(Role.GIVEN), run.execute)
-    refits, additions, hoped = _REFITS, _ADDITIONS, np.inf
-    while True:
-        record = with_bridges(record, Role.GIVEN, blocks, bridging)
-        best, *_ = found = estimates(record)
-        small = limits.target_mcse is not None and best.mcse <= limits.target_mcse
-        if limits.target_mcse is None or (small and best.status == Status.OK):
-            return record, found
-        if refits and not is_good(blocks):
-            refits -= 1
-            growth = min(_GROWTH, _most(limits, len(blocks)) / _drawn(blocks))
-            blocks = better(blocks, bridging.refitted(blocks, growth, run.execute))
-            continue
-        n, reason = _further(best, blocks, limits, time.perf_counter() - started)
-        if not additions or best.mcse > hoped:
-            n, reason = 0, GIVEN_DRAWS
-        if not n:
-            return _ended(record, limits, reason) if limits.asked else (record, found)
-        additions, hoped = additions - 1, _hoped(best.mcse, _drawn(blocks), n)
-        blocks = bridging.drawn_further(blocks, n, run.execute)
+    limits, refits, additions, hoped = run.limits, _REFITS, _ADDITIONS, np.inf
+    one_round = limits.target_mcse is None and not np.isfinite(limits.max_time)
+    blocks = bridging.extend(record.of(Role.GIVEN), run.execute)
+    try:
+        while True:
+            record = with_bridges(record, Role.GIVEN, blocks, bridging)
+            best, *_ = found = estimates(record)
+            small = best.mcse <= (limits.target_mcse or 0.0)
+            if one_round or (small and best.status == Status.OK):
+                return record, found
+            if refits and not is_good(blocks):
+                refits -= 1
+                growth = min(_GROWTH, _most(limits, len(blocks)) / _drawn(blocks))
+                blocks = better(blocks, bridging.refitted(blocks, growth, run.execute))
+                continue
+            n, reason = _further(best, blocks, limits, run.time() - started)
+            if not additions or best.mcse > hoped:
+                n, reason = 0, GIVEN_DRAWS
+            if not n:
+                missed = limits.asked and limits.target_mcse is not None
+                return _ended(record, limits, reason) if missed else (record, found)
+            additions, hoped = additions - 1, _hoped(best.mcse, _drawn(blocks), n)
+            blocks = bridging.drawn_further(blocks, n, run.execute)
+    except KeyboardInterrupt as error:
+        return stopped(run.journal, record, limits.target_mcse, error)
 
 
 def _further(
     best: LogEvidence, blocks: Sequence[BlockRecord], limits: Limits, elapsed: float
 ) -> tuple[int, str]:
     """Return how many further draws each group needs, or 0 and why there are none."""
-    assert limits.target_mcse is not None
-    if not np.isfinite(best.mcse) or best.mcse <= limits.target_mcse:
+    target_mcse = limits.target_mcse or 0.0
+    if not np.isfinite(best.mcse) or best.mcse <= target_mcse:
         return 0, GIVEN_DRAWS
-    done = _drawn(blocks)
-    growth = min(1.3 * (best.mcse / limits.target_mcse) ** 2 - 1.0, _LARGEST_GROWTH)
+    done, growth = _drawn(blocks), _LARGEST_GROWTH
+    if target_mcse:
+        growth = min(1.3 * (best.mcse / target_mcse) ** 2 - 1.0, growth)
     if elapsed > limits.max_time:
         return 0, Status.MAX_TIME
     left = _most(limits, len(blocks)) - done

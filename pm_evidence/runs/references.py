@@ -1,5 +1,6 @@
 """The density that annealing starts from, from what the user gives as ``reference``."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,8 @@ def with_reference(
         known, n_evaluations, facts = None, 0, dict[str, Any]()
         if trial is not None:
             x = trial.draws[:, positions]
-            known = fit_population(x, generator(run.seed, Phase.REFERENCE, 1))
+            fit = partial(fit_population, x, generator(run.seed, Phase.REFERENCE, 1))
+            known = run.remembered("fit", fit)
             facts, n_evaluations = trial.facts(), trial.n_evaluations
         name, density, spent = _density(run, target, reference, positions, known)
     facts = {"reference": name, **facts}
@@ -141,7 +143,8 @@ def _density(
     if isinstance(reference, str):
         if reference == "fit":
             return "fit", known, 0
-        return "laplace", *fit_laplace(Posterior(target), positions, rng)
+        peaks = partial(fit_laplace, Posterior(target), positions, rng)
+        return "laplace", *run.remembered("laplace", peaks)
     if not hasattr(reference, "children"):
         return "given", reference, 0
     x = given_rows(target, reference, "reference")[:, positions]
@@ -150,7 +153,7 @@ def _density(
             f"reference must hold at least {_LEAST_DRAWS} posterior draws, got {len(x)}; pass "
             "more draws."
         )
-    return "posterior", fit_population(x, rng), 0
+    return "posterior", run.remembered("fit", partial(fit_population, x, rng)), 0
 
 
 def _check_reference(target: PyMCTarget, reference: Any, positions: NDArray[np.int64]) -> None:

@@ -1,6 +1,5 @@
 """The coordinates in which a model is annealed, chosen from the draws of a small pilot."""
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,19 +152,22 @@ def with_coordinates(
     """
     if not isinstance(target, ReparameterisedTarget):
         return target, starts, Choice()
-    started = time.perf_counter()
+    started = run.time()
     with display.compiling():
         setup = annealing_setup(target, kernel)
     size = _PILOT_PARTICLES
     pilot = Pilot(size, run.sampler.chain_length, run.sampler.ess)
     seed = seed_of_run(run.seed, Phase.COORDINATES)
-    try:
-        plan = pilot.run(setup.path, setup.kernel, seed, display.pilot)
-        found = best_centring(target.effects(plan.population.x))
-        n_evaluations = plan.n_evaluations
-    except NumericalError:
-        found, n_evaluations = Centring.common(1.0, len(target.variables)), size
-    choice = Choice.of(target, found, n_evaluations, time.perf_counter() - started)
+
+    def chosen() -> tuple[Centring, int]:
+        try:
+            plan = pilot.run(setup.path, setup.kernel, seed, display.pilot)
+        except NumericalError:
+            return Centring.common(1.0, len(target.variables)), size
+        return best_centring(target.effects(plan.population.x)), plan.n_evaluations
+
+    found, n_evaluations = run.remembered("coordinates", chosen)
+    choice = Choice.of(target, found, n_evaluations, run.time() - started)
     if starts is not None:
         starts = replace(starts, draws=choice.converted(target, starts.draws))
     return target.centred_by(found), starts, choice

@@ -166,7 +166,9 @@ def posterior_draws(
             draws, origin = _drawn_by_weight(fitted, rng)
             return _in_chains(draws, origin, "importance", run.sampler.islands)
         draws, origin = _drawn_by_island(blocks, rng)
-        return _in_chains(draws, origin, "islands", run.sampler.islands)
+        # a run that was interrupted has fewer islands
+        n_chains = min(run.sampler.islands, len(blocks))
+        return _in_chains(draws, origin, "islands", n_chains)
     parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):

@@ -1,9 +1,9 @@
 """Rounds of blocks until the error is small: from an annealing setup to a record and estimates."""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ from pm_evidence.estimators.islands import correlation_in_chains, distance_from_
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.blocks import Task
 from pm_evidence.execution.display import Display
+from pm_evidence.execution.journal import Journal
 from pm_evidence.execution.rows import run_divided
+from pm_evidence.runs.interruption import best_of, stopped
 from pm_evidence.runs.limits import ONE_ROUND, Limits
 from pm_evidence.samplers.bridging import Bridging, Costs
 from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
@@ -35,6 +37,8 @@ Floats = NDArray[np.float64]
 # Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
 # the error that the number of draws is computed from is itself an estimate.
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
+# Share of ``max_time`` at which a further round is expected to end, if there is no target error.
+_SHARE_OF_TIME = 0.9
 # Number of draws of a block of tempered chains to which a density is fitted.
 _MOST_FITTED = 2000
 
@@ -63,6 +67,8 @@ class Run:
         When rounds end.
     effort : float
         Share of the usual effort of the survey.
+    journal : Journal
+        What the run has computed so far.
     """
 
     sampler: Sampler
@@ -74,6 +80,7 @@ class Run:
     name: str = ""
     limits: Limits = ONE_ROUND
     effort: float = 1.0
+    journal: Journal = field(default_factory=Journal, compare=False)
 
     def anneal(
         self, setup: AnnealingSetup, display: Display, starts: ReverseStarts | None
@@ -89,35 +96,51 @@ class Run:
         starts : ReverseStarts, optional
             Where reverse paths start; found by the sampler if left out.
         """
-        started = time.perf_counter()
+        started = self.time()
         schedule = within_steps(self.schedule, setup)
-        plans = schedule.plan(setup, self.sampler, self.size, self.seed, display.pilot)
-        context = RunContext(setup, *plans, self.size, self.seed, starts, self.shown_on(display))
+        learn = partial(schedule.plan, setup, self.sampler, self.size, self.seed, display.pilot)
+        coarse, plan = self.remembered("plan", learn, kernel=setup.kernel)
+        show = self.shown_on(display)
+        context = RunContext(setup, coarse, plan, self.size, self.seed, starts, show)
         context = self.sampler.prepared(context)
-        planned = time.perf_counter()
-        bridging = Bridging(setup.path, self.seed, Costs.of(self.effort * setup.effort))
-        record = self.empty(context)
+        planned = self.journal.now()
+        costs = Costs.of(self.effort * setup.effort)
+        bridging = Bridging(setup.path, self.seed, costs, self.remembered)
+        record, found = self._rounds(context, bridging, display, started)
+        spent = setup.n_evaluations + context.coarse.n_evaluations + bridging.n_evaluations
+        durations = planned - started, self.journal.now() - planned
+        return with_costs(record, spent, *durations), found
+
+    def _rounds(
+        self, context: RunContext, bridging: Bridging, display: Display, started: float
+    ) -> tuple[RunRecord, list[LogEvidence]]:
+        """Return the record of all rounds and its estimates; after Ctrl-C what there is."""
         draws, number, done = self.sampler.first_round(self.size), 1, 0
+        record = whole = self.empty(context)
         display.round(number, self.limits.target_mcse, None)
-        while True:
-            record = self.sampler.extended(context, record, draws)
-            record = self._bridged(record, bridging)
-            found = estimates(record)
-            done, elapsed = self._grown(record, done), time.perf_counter() - started
-            most = None if record.tempered else setup.most_draws
-            draws, reason = self._more(found[0], done, elapsed, most)
-            # further islands whose chains hardly move would miss the same as those before them
-            if not draws or (found[0].status == Status.NOT_MIXED and not record.tempered):
-                break
-            number += 1
-            display.round(number, self.limits.target_mcse, found[0])
+        try:
+            while True:
+                record = self.sampler.extended(context, whole, draws)
+                whole = record = self._bridged(record, bridging)
+                found = estimates(record)
+                done, elapsed = self._grown(record, done), self.time() - started
+                most = None if record.tempered else context.setup.most_draws
+                draws, reason = self._more(found[0], done, elapsed, most)
+                # further islands whose chains hardly move would miss the same as those before them
+                if not draws or (found[0].status == Status.NOT_MIXED and not record.tempered):
+                    break
+                number += 1
+                display.round(number, self.limits.target_mcse, found[0])
+        except KeyboardInterrupt as error:
+            record = best_of(whole, getattr(error, "record", None) or record)
+            record, found = stopped(self.journal, record, self.limits.target_mcse, error)
+            reason = Status.OK
         if reason != Status.OK and self.limits.asked:
             ended = {"stopped_by": reason.value, "target_mcse": self.limits.target_mcse}
             record = replace(record, info={**record.info, **ended})
             found = estimates(record)
         display.round(number, self.limits.target_mcse, found[0])
-        spent = setup.n_evaluations + context.coarse.n_evaluations + bridging.n_evaluations
-        return with_costs(record, spent, started, planned), found
+        return record, found
 
     def _grown(self, record: RunRecord, before: int) -> int:
         """Return the number of particles or paths so far; raise TypeError if it has not grown."""
@@ -160,8 +183,16 @@ class Run:
 
     def execute(self, tasks: Sequence[Task], **shown: Any) -> list[Any]:
         """Run blocks where the user asks for it, and return their results in order."""
-        made: list[Any] = run_divided(tasks, cores=self.cores, executor=self.executor, **shown)
-        return made
+        runner = partial(run_divided, cores=self.cores, executor=self.executor)
+        return self.journal.run(tasks, runner, **shown)
+
+    def remembered(self, name: str, compute: Callable[[], Any], **given: Any) -> Any:
+        """Return what a function returns, or returned in an earlier process; see ``Journal``."""
+        return self.journal.remembered(name, compute, **given)
+
+    def time(self) -> float:
+        """Return the seconds so far, for decisions on what ends in time."""
+        return self.journal.time() if np.isfinite(self.limits.max_time) else self.journal.now()
 
     def _bridged(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return the record with a bridge for every island and the findings of the survey."""
@@ -196,7 +227,9 @@ class Run:
         draws = np.concatenate([np.asarray(block.draws) for block in record.of(Role.FORWARD)])
         rng = generator(self.seed, Phase.CHECK)
         chosen = resample(normalised(log_weight), len(draws), rng, "systematic")
-        work = bridging.check(draws[rng.permutation(chosen)], log_mean_exp(log_weight))
+        work = bridging.check(
+            draws[rng.permutation(chosen)], log_mean_exp(log_weight), self.execute
+        )
         first, *others = record.of(Role.FORWARD)
         first = replace(first, bridge=(work, np.empty(0)))
         info = {**record.info, **bridging.facts()}
@@ -209,8 +242,10 @@ class Run:
         limits = self.limits
         if most is not None and not limits.asked:
             limits = replace(limits, max_draws=min(max(most, self.size), limits.max_draws))
-        if limits.target_mcse is None or found.status == Status.UNBOUNDED:
+        if found.status == Status.UNBOUNDED:
             return 0, Status.OK
+        if limits.target_mcse is None:
+            return self._whole(self._growth_in_time(elapsed), done, limits.max_draws), Status.OK
         good = found.status == Status.OK and np.isfinite(found.mcse)
         if good and found.mcse <= limits.target_mcse:
             return 0, Status.OK
@@ -220,9 +255,20 @@ class Run:
         growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
         if elapsed * (1.0 + growth) > limits.max_time:
             return 0, Status.MAX_TIME
-        draws = int(min(growth * done, limits.max_draws - done))
-        draws -= draws % self.sampler.unit(self.size)
+        draws = self._whole(growth, done, limits.max_draws)
         return (draws, Status.OK) if draws > 0 else (0, Status.MAX_DRAWS)
+
+    def _growth_in_time(self, elapsed: float) -> float:
+        """Return how many draws to add for each so far in the time left; 0 without a time limit."""
+        if not np.isfinite(self.limits.max_time):
+            return 0.0
+        growth = min(_SHARE_OF_TIME * self.limits.max_time / elapsed - 1.0, _LARGEST_GROWTH)
+        return growth if growth >= _LEAST_GROWTH else 0.0
+
+    def _whole(self, growth: float, done: int, most: float) -> int:
+        """Return the draws of a round as a multiple of what a round consists of."""
+        draws = int(min(growth * done, most - done))
+        return max(draws - draws % self.sampler.unit(self.size), 0)
 
 
 def _thinned(draws: NDArray[Any]) -> NDArray[Any]:
@@ -243,7 +289,7 @@ def with_bridges(
     return replace(record.updated(role, islands), info=info)
 
 
-def with_costs(record: RunRecord, spent: int, started: float, planned: float) -> RunRecord:
+def with_costs(record: RunRecord, spent: int, planning: float, sampling: float) -> RunRecord:
     """Return a finished record with its costs.
 
     Parameters
@@ -252,13 +298,13 @@ def with_costs(record: RunRecord, spent: int, started: float, planned: float) ->
         The record.
     spent : int
         Evaluations beside those of the blocks.
-    started, planned : float
-        When the run started, and when its plan was known (``time.perf_counter``).
+    planning, sampling : float
+        Seconds until the plan was known, and after that.
     """
     blocks = [block for blocks in record.blocks.values() for block in blocks]
     info = {
-        "tuning_time": planned - started,
-        "sampling_time": time.perf_counter() - planned,
+        "tuning_time": planning,
+        "sampling_time": sampling,
         "n_evaluations": spent + sum(block.n_evaluations for block in blocks),
         "n_nan": sum(block.n_nan for block in blocks),
     }

@@ -8,7 +8,6 @@
 A route is the last one if its estimate is ok and its error small enough.
 """
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +15,13 @@ import numpy as np
 
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.interrupts import interrupt_answered
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import Attempt, anneal_coarsely, share_of_effort
+from pm_evidence.runs.interruption import was_interrupted
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.data_points import DataPointsTarget
@@ -91,8 +92,9 @@ class _Routes:
         self.wanted = share_of_effort(self.target_mcse)
         n_draws = int(effort * self.wanted * run.sampler.first_round(run.size))
         self.size = run.sampler.size(n_draws)
-        self.started, self.taken = time.perf_counter(), list[Attempt]()
+        self.started, self.taken = run.time(), list[Attempt]()
         self.lost = 0  # evaluations of a route that failed
+        self.interrupted = False
 
     @property
     def ended(self) -> bool:
@@ -100,6 +102,8 @@ class _Routes:
         if not self.taken:
             return False
         last = self.taken[-1]
+        if self.interrupted:
+            return True
         if last.name != "importance" and last.status != Status.NOT_MIXED:
             return True
         return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
@@ -112,14 +116,17 @@ class _Routes:
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self.started
+        return self.run.time() - self.started
 
     def importance(self) -> None:
         """Draw from a density fitted to a coarse annealing."""
         try:
-            self.taken.append(anneal_coarsely(self.run, self.target, self.kernel, self.display))
+            found = anneal_coarsely(self.run, self.target, self.kernel, self.display)
         except NumericalError as error:  # the next route says what is wrong
             self.lost = error.n_evaluations
+            return
+        self.taken.append(found)
+        self.interrupted = was_interrupted(found.record)
 
     def annealing(self) -> None:
         """Anneal from the prior, in coordinates that a pilot finds best."""
@@ -136,8 +143,20 @@ class _Routes:
         left = max(self.run.limits.max_time - self.elapsed, 0.0)
         limits = replace(self.run.limits, max_time=left)
         run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
-        found = anneal_moved(run, self.target, self.kernel, self.display, None, "auto")
-        self.taken.append(Attempt(name, *found))
+        try:
+            found = anneal_moved(run, self.target, self.kernel, self.display, None, "auto")
+        except KeyboardInterrupt:
+            if not self.taken:
+                raise
+            self.interrupted = True
+            self.run.journal.close()
+            interrupt_answered()
+            return
+        self.interrupted = was_interrupted(found[1])
+        # few islands of a round that was interrupted are worth less than the route before
+        few = len(found[1].of(Role.FORWARD)) < sampler.islands
+        if not (self.interrupted and self.taken and few):
+            self.taken.append(Attempt(name, *found))
 
     def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
         """Return target, record and estimates of the last route, with the cost of all."""
@@ -156,10 +175,11 @@ class _Routes:
         totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
         totals["n_evaluations"] += self.lost
         info = {**last.record.info, **totals, "route": last.name, "routes": found}
-        if last.name == "importance":
-            if not last.reached(self.target_mcse):
-                info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
-        elif self.taken[0].name == "importance":
+        if self.interrupted:
+            info |= {"stopped_by": Status.INTERRUPTED.value, "target_mcse": self.target_mcse}
+        elif last.name == "importance" and not last.reached(self.target_mcse):
+            info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
+        if last.name != "importance" and self.taken[0].name == "importance":
             info |= _as_trial(self.taken[0])
         record = replace(last.record, info=info)
         return last.target, record, estimates(record)

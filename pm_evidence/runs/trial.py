@@ -1,7 +1,7 @@
 """A small annealing from the prior: a population near the posterior, and a coarse evidence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,11 @@ def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Displa
     setup = annealing_setup(target, kernel)
     total = int(np.clip(_PER_DIMENSION * target.n_dim, *_PARTICLES))
     pilot = Pilot(max(total // 2, _LEAST_PILOT), _LENGTH, _ESS)
-    plan = pilot.run(setup.path, setup.kernel, seed, display.pilot)
+
+    def learnt() -> Plan:
+        return replace(pilot.run(setup.path, setup.kernel, seed, display.pilot), population=None)
+
+    plan = run.remembered("trial plan", learnt, kernel=setup.kernel)
     islands = SMC(islands=_ISLANDS, chain_length=_LENGTH, ess=_ESS)
     tasks = [
         ForwardBlock(islands, setup.path, plan, i, total // _ISLANDS, seed, Phase.ISLAND)

@@ -137,8 +137,7 @@ class AIS(Annealer):
             _ReverseBlock(self, path, context.plan, first + i, starts.take(part), context.seed)
             for i, part in enumerate(np.split(chosen, ends))
         ]
-        made = context.execute("Reverse", tasks, context.plan)
-        return record.extended(Role.REVERSE, made)
+        return context.extended(record, Role.REVERSE, "Reverse", tasks, context.plan)
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan along finer steps, with the kernels of the pilot's stages.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["Bridging", "Costs"]
 
 Floats = NDArray[np.float64]
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
+Remembered = Callable[[str, Callable[[], Any]], Any]
 
 _NO_TRACE = StageTrace(*np.empty((4, 0)))
 # Budget of the survey: this share of the evaluations so far, but at least this many gradients.
@@ -88,8 +90,8 @@ class _Bridge:
         return forward, reverse, x
 
 
-def _one_by_one(tasks: Sequence[Any]) -> list[Any]:
-    return [task() for task in tasks]
+def _computed(name: str, compute: Callable[[], Any]) -> Any:
+    return compute()
 
 
 def _forward(block: BlockRecord) -> Floats:
@@ -130,11 +132,15 @@ class Bridging:
         Seed of all streams.
     costs : Costs
         What it may cost.
+    remembered : callable
+        Called with a name and a function; returns what this returns, or once returned for the same
+        run.
     """
 
     path: Path
     seed: int
     costs: Costs = Costs()
+    remembered: Remembered = _computed
     found: Survey | None = None
     proposals: Sequence[Proposal] = ()
     n_evaluations: int = 0
@@ -261,7 +267,7 @@ class Bridging:
             return {}
         return {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
 
-    def check(self, draws: Floats, log_evidence: float) -> Floats:
+    def check(self, draws: Floats, log_evidence: float, run: Runner) -> Floats:
         """Return the work of draws from a density fitted to weighted paths, to check the paths.
 
         Parameters
@@ -270,12 +276,14 @@ class Bridging:
             Draws from the posterior, of equal weight.
         log_evidence : float
             Log evidence of the run, in nats.
+        run : callable
+            Runs tasks and returns their results in order.
         """
         blocks = [
             BlockRecord(i, np.array([-log_evidence]), _NO_TRACE, draws=part)
             for i, part in enumerate(np.array_split(draws, 2))
         ]
-        works = [block.bridge for block in self.extend(blocks, _one_by_one)]
+        works = [block.bridge for block in self.extend(blocks, run)]
         return np.concatenate([work[0] for work in works if work is not None])
 
     def _fit(
@@ -289,23 +297,9 @@ class Bridging:
         draws = [np.asarray(block.draws) for block in blocks]
         log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
         if self.found is None:
-            self.found = Survey()
-            if posterior.has_gradient:
-                spent = sum(block.n_evaluations for block in blocks)
-                budget = int(max(self.costs.share * spent, self.costs.survey))
-                everyone = np.concatenate(draws)
-                visited = [block.visited for block in blocks if block.visited is not None]
-                rng = generator(self.seed, Phase.SURVEY, 0)
-                self.found = survey(
-                    posterior,
-                    learn_shape(everyone),
-                    everyone,
-                    np.concatenate(visited) if visited else everyone,
-                    log_evidence,
-                    budget,
-                    rng,
-                )
-                self.n_evaluations += self.found.n_evaluations
+            search = partial(self._survey, posterior, blocks, log_evidence)
+            self.found = self.remembered("survey", search) if posterior.has_gradient else Survey()
+            self.n_evaluations += self.found.n_evaluations
         found = self._with_known(self.found, log_evidence)
         proposals = []
         for half in (0, 1):
@@ -314,12 +308,26 @@ class Bridging:
             )
             rng = generator(self.seed, Phase.FIT, stream, half)
             known = _with_components(found, before[half], log_evidence) if before else found
-            proposal, spent = fit_proposal(
-                posterior, mine, known, log_evidence, rng, self.costs.trial
-            )
+            fit = partial(fit_proposal, posterior, mine, known, log_evidence, rng, self.costs.trial)
+            proposal, spent = self.remembered("fit", fit)
             self.n_evaluations += spent
             proposals.append(proposal)
         self.proposals = proposals
+
+    def _survey(self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
+        """Return what a survey finds in addition to the islands."""
+        spent = sum(block.n_evaluations for block in blocks)
+        everyone = np.concatenate([np.asarray(block.draws) for block in blocks])
+        visited = [block.visited for block in blocks if block.visited is not None]
+        return survey(
+            posterior,
+            learn_shape(everyone),
+            everyone,
+            np.concatenate(visited) if visited else everyone,
+            log_evidence,
+            int(max(self.costs.share * spent, self.costs.survey)),
+            generator(self.seed, Phase.SURVEY, 0),
+        )
 
     def _with_known(self, found: Survey, log_evidence: float) -> Survey:
         """Return a survey's findings with the density that is known of the path."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from pm_evidence.core.contracts import AnnealingSetup, Path, Plan
+from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
@@ -45,6 +46,22 @@ class RunContext:
     seed: int
     starts: ReverseStarts | None
     execute: Execute
+
+    def extended(
+        self, record: RunRecord, role: Role, title: str, tasks: Sequence[Any], plan: Plan
+    ) -> RunRecord:
+        """Return the record with the blocks of a role that some tasks make.
+
+        Raises
+        ------
+        Interrupted
+            Upon Ctrl-C, with the record with the first blocks, up to one that had not finished.
+        """
+        try:
+            return record.extended(role, self.execute(title, tasks, plan))
+        except Interrupted as error:
+            error.record = record.extended(role, error.finished)
+            raise
 
 
 class Sampler(Protocol):
@@ -267,8 +284,7 @@ class Annealer(SamplerBase):
             ForwardBlock(self, path, context.plan, first + i, n, context.seed)
             for i, n in enumerate(block_sizes(draws, size))
         ]
-        made = context.execute(self.name.upper(), tasks, context.plan)
-        return record.extended(Role.FORWARD, made)
+        return context.extended(record, Role.FORWARD, self.name.upper(), tasks, context.plan)
 
 
 class _Runs(Protocol):

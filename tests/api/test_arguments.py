@@ -86,8 +86,12 @@ def test_limits():
     asked = limits(0.1, None, None, 50)
     assert (asked.max_draws, asked.asked, asked.max_time) == (50_000, True, np.inf)
     assert limits(None, None, None, 50).target_mcse is None
-    with pytest.raises(ValueError, match="max_time needs target_mcse"):
-        limits(None, 3.0, None, 50)
+    timed = limits(None, 3.0, None, 50)
+    assert (timed.target_mcse, timed.max_time, timed.max_draws) == (None, 3.0, 50_000)
+    with pytest.raises(ValueError, match="max_draws needs target_mcse or max_time"):
+        limits(None, None, 100, 50)
+    with pytest.raises(ValueError, match="max_time must be"):
+        limits(None, -3.0, None, 50)
 
 
 def test_memory():

@@ -14,8 +14,10 @@ import numba as nb
 import pytest
 
 from pm_evidence.core.interrupts import (
+    Interrupted,
     abandonable,
     check_interrupt,
+    interrupt_answered,
     interruptible,
     uninterrupted,
 )
@@ -149,3 +151,14 @@ def test_threads_get_no_signals_and_are_left_alone():
     thread.start()
     thread.join()
     assert found == [signal.default_int_handler]
+
+
+def test_an_interrupt_that_was_answered_is_not_raised_again():
+    """A run that is interrupted returns what there is, and must then end as any other."""
+    with interruptible():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        interrupt_answered()
+    with pytest.raises(KeyboardInterrupt) as found, interruptible():
+        raise Interrupted((1,))
+    assert found.value.finished == (1,) and found.value.record is None

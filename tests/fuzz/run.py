@@ -13,6 +13,7 @@ import linecache
 import logging
 import re
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -38,7 +39,9 @@ def main(seed: int, number: int, n_pairs: int, log: str) -> None:
     chosen = [*(everything[index] for index in order), *pairs(n_pairs, rng)]
     outcomes, complaints = Counter(), []
     start = time.process_time()
-    with Path(log).open("w") as stream:
+    # checkpoints of a wrong name are made in a folder that is thrown away
+    elsewhere = tempfile.TemporaryDirectory()
+    with Path(log).open("w") as stream, elsewhere as folder, contextlib.chdir(folder):
         for call in chosen:
             print(call, file=stream, flush=True)
             faulthandler.dump_traceback_later(_LONGEST_CALL, exit=True)

@@ -1,7 +1,7 @@
 """The moment-averaged path of restricted Boltzmann machines, and the kernel that moves along it."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from math import floor
 from typing import Any
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.kept import kept
 from pm_evidence.families.rbm.gibbs import draw_layers, log_densities
 from pm_evidence.families.rbm.knots import Machine, averaged_machines
 from pm_evidence.families.rbm.layers import Layer, blended
@@ -80,7 +81,9 @@ class MomentAveragedPath:
     @cached_property
     def machines(self) -> tuple[Machine, ...]:
         """The machines at the knots, both ends included."""
-        return averaged_machines(self.target, self.n_knots, self.n_updates)
+        fit = partial(averaged_machines, self.target, self.n_knots, self.n_updates)
+        found: tuple[Machine, ...] = kept("machines", fit)
+        return found
 
     @cached_property
     def layers(self) -> tuple[tuple[Layer, Layer], ...]:

@@ -1,7 +1,7 @@
 """Restricted Boltzmann machines of binary units."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_choice, check_kind
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
+from pm_evidence.core.kept import kept
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.families.native import NativeTarget
 from pm_evidence.families.rbm.checks import checked_base, checked_parameters, checked_states
@@ -158,7 +159,9 @@ class RBM(NativeTarget):
     @cached_property
     def trial(self) -> Trial:
         """A short annealing from independent units of rate 1/2, which checks every run."""
-        return trial_of(replace(self, base="uniform", latent="full", data=None))
+        uniform = replace(self, base="uniform", latent="full", data=None)
+        found: Trial = kept("trial", partial(trial_of, uniform))
+        return found
 
     @cached_property
     def base_bias(self) -> Floats:

@@ -24,7 +24,7 @@ from pm_evidence.targets.model.location_scale import location_scale_variables
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["find_model", "target_of"]
+__all__ = ["find_model", "registered_functions", "target_of"]
 
 
 def find_model(target: Any) -> pm.Model:
@@ -158,7 +158,7 @@ def _reduce(target: Any) -> tuple[Any, ...]:
             "reparameterise": isinstance(target, ReparameterisedTarget),
             "backend": target.backend,
         }
-        vars(target)["_pickled"] = cloudpickle.dumps((model, options, _registered(model)))
+        vars(target)["_pickled"] = cloudpickle.dumps((model, options, registered_functions(model)))
     return _rebuild, (vars(target)["_pickled"], settings)
 
 
@@ -186,7 +186,7 @@ for _kind in (PyMCTarget, ReparameterisedTarget, EstimatedTarget):
 _DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
 
 
-def _registered(model: pm.Model) -> list[tuple[int, type, Any]]:
+def registered_functions(model: pm.Model) -> list[tuple[int, type, Any]]:
     """Return the functions that are registered for the custom distributions of a model."""
     nodes = (v.owner for v in ancestors([*model.basic_RVs, *model.potentials]))
     kinds = dict.fromkeys(type(node.op) for node in nodes if node is not None)

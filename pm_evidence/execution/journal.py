@@ -1,0 +1,222 @@
+"""What a run has computed so far, kept in files so that the same run can go on from there.
+
+A run is deterministic: the same call asks for the same things in the same order. So each of them
+has a number, and if the run is repeated, what was stored under the number is not computed again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from pm_evidence.core.exceptions import NumericalError, warn
+from pm_evidence.core.interrupts import Interrupted, uninterrupted
+from pm_evidence.execution.archive import Archive, Damaged, Entry
+from pm_evidence.execution.blocks import Task
+from pm_evidence.execution.packing import Packing, Unpackable, Unstorable, classes_in
+
+__all__ = ["Journal"]
+
+_log = logging.getLogger("pymc.pm_evidence")
+_MISSING = object()
+
+
+class Journal:
+    """Computes what a run asks for, unless it was stored by an earlier process.
+
+    Parameters
+    ----------
+    archive : Archive, optional
+        Where results are stored; without it everything is computed.
+    classes : sequence of type
+        Dataclasses that can be stored; see ``execution.packing``.
+    run : str
+        What entries must be marked with; others belong to another run.
+    """
+
+    def __init__(
+        self, archive: Archive | None = None, classes: Sequence[type] = (), run: str = ""
+    ) -> None:
+        self._archive, self._classes, self._run = archive, tuple(classes), run
+        self._number = self._n_times = 0
+        self._earlier, self._started = 0.0, time.perf_counter()
+
+    def run(
+        self,
+        tasks: Sequence[Task],
+        runner: Callable[..., Any],
+        *,
+        done: Callable[[int, Any], None] = lambda block, record: None,
+        **shown: Any,
+    ) -> list[Any]:
+        """Return the results of tasks, of which those that are not stored run.
+
+        Parameters
+        ----------
+        tasks : sequence of callable
+            See ``execution.blocks``.
+        runner : callable
+            Runs tasks; called with some of them, and with ``done`` and ``shown``.
+        done : callable
+            Called with the position and the result of every finished task.
+        **shown
+            Passed on.
+
+        Raises
+        ------
+        Interrupted
+            Upon Ctrl-C.
+        """
+        call, results = self._numbered("tasks"), dict[int, Any]()
+        names, marks = [f"{call}-{i:05d}" for i in range(len(tasks))], [*map(_mark, tasks)]
+        try:
+            for i, (name, mark) in enumerate(zip(names, marks, strict=True)):
+                found = self._read(name, mark, {})
+                if found is not _MISSING:
+                    results[i] = found
+                    done(i, found)
+            missing = [i for i in range(len(tasks)) if i not in results]
+
+            def finished(position: int, result: Any) -> None:
+                i = missing[position]
+                if i in results:  # reported again after an interrupt
+                    return
+                results[i] = result
+                self._write(names[i], marks[i], {}, result)
+                done(i, result)
+
+            if missing:
+                runner([tasks[i] for i in missing], done=finished, **shown)
+        except KeyboardInterrupt as error:
+            first = next((i for i in range(len(tasks)) if i not in results), len(tasks))
+            raise Interrupted(tuple(results[i] for i in range(first))) from error
+        return [results[i] for i in range(len(tasks))]
+
+    def remembered(self, name: str, compute: Callable[[], Any], **given: Any) -> Any:
+        """Return what a function returns; it is not called if that is stored.
+
+        Parameters
+        ----------
+        name : str
+            What it is, for who looks at the files.
+        compute : callable
+            The function; it must not ask the journal for anything.
+        **given
+            Objects that may be parts of the result, and that are there whenever it is read. Their
+            classes, and those of their parts, can be stored as well.
+
+        Raises
+        ------
+        NumericalError
+            Also if that is what the function once raised.
+        """
+        return self._stored(self._numbered(name.replace(" ", "_")), name, compute, given)
+
+    def _stored(
+        self, file: str, name: str, compute: Callable[[], Any], given: Mapping[str, Any]
+    ) -> Any:
+        found = self._read(file, name, given)
+        if found is _MISSING:
+            try:
+                found = compute()
+            except NumericalError as error:
+                self._write(file, name, {}, None, _facts(error))
+                raise
+            self._write(file, name, given, found)
+        return found
+
+    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return the same as `remembered`, under a name alone; see ``core.kept``.
+
+        It has no number, because a target that is used again knows it already.
+        """
+        return self._stored(f"of_target-{name}", name, compute, {})
+
+    def now(self) -> float:
+        """Return the seconds that the run has taken, in this process and in earlier ones."""
+        return self._earlier + time.perf_counter() - self._started
+
+    def time(self) -> float:
+        """Return the same as `now` for a decision, which a repeated run makes in the same way."""
+        self._n_times += 1
+        name = f"time-{self._n_times:05d}"
+        found = self._read(name, "time", {})
+        if found is _MISSING:
+            found = self.now()
+            self._write(name, "time", {}, found)
+        return float(found)
+
+    def close(self) -> None:
+        """Neither store nor read anything from now on."""
+        self._archive = None
+
+    def _numbered(self, name: str) -> str:
+        self._number += 1
+        return f"{self._number:05d}-{name}"
+
+    def _packing(self, given: Mapping[str, Any]) -> Packing:
+        return Packing({*self._classes, *classes_in([*given.values()])}, given)
+
+    def _read(self, name: str, mark: str, given: Mapping[str, Any]) -> Any:
+        """Return what is stored under a name, or ``_MISSING``; raise the error that is stored."""
+        if self._archive is None:
+            return _MISSING
+        try:
+            entry = self._archive.read(name)
+            if entry is None or entry.attributes.get("run") != self._run:
+                return _MISSING
+            if entry.attributes["what"] != mark:
+                raise Damaged(f"it holds {entry.attributes['what']} and not {mark}")
+            value = self._packing(given).unpack(entry.attributes["value"], entry.arrays)
+            seconds, error = float(entry.attributes["seconds"]), entry.attributes["error"]
+        except (Damaged, Unpackable, KeyError, TypeError, ValueError) as reason:
+            path = self._archive.path(name)
+            _log.warning("%s is damaged, and is computed again: %s", path, reason)
+            return _MISSING
+        self._earlier += max(seconds - self.now(), 0.0)
+        if error is not None:
+            failed = NumericalError(error["message"])
+            failed.n_evaluations = error["n_evaluations"]
+            raise failed
+        return value
+
+    def _write(
+        self, name: str, mark: str, given: Mapping[str, Any], value: Any, error: Any = None
+    ) -> None:
+        if self._archive is None:
+            return
+        try:
+            tree, arrays = self._packing(given).pack(value)
+        except Unstorable as reason:
+            _log.info("%s is not stored, and would be computed again: %s", mark, reason)
+            return
+        facts = {"run": self._run, "what": mark, "seconds": self.now(), "error": error}
+        try:
+            # zarr writes in another thread, which an interrupt would leave at work
+            with uninterrupted():
+                self._archive.write(name, Entry({**facts, "value": tree}, arrays))
+        except OSError as reason:
+            self._archive = None
+            warn(
+                f"checkpoint must be a folder that can be written, but {reason}: the run goes on, "
+                "and nothing more is stored. Free some space, and call again to finish it."
+            )
+
+
+def _facts(error: NumericalError) -> dict[str, Any]:
+    return {"message": str(error), "n_evaluations": error.n_evaluations}
+
+
+def _mark(task: Any) -> str:
+    """Return in words what a task is: its class, and its fields that are numbers or texts."""
+    name = type(task).__name__.strip("_")
+    if not is_dataclass(task):
+        return name
+    values = {each.name: getattr(task, each.name) for each in fields(task)}
+    facts = [
+        f"{key}={int(value) if isinstance(value, int) else value}"
+        for key, value in values.items()
+        if isinstance(value, int | str)
+    ]
+    return f"{name}({', '.join(facts)})"

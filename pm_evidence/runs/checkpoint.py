@@ -1,0 +1,230 @@
+"""Checkpoints: what a call of ``sample_evidence`` has computed, kept for the same call."""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from pm_evidence.core.checks import described
+from pm_evidence.core.contracts import Plan
+from pm_evidence.core.digest import digest_of
+from pm_evidence.core.random import resolve_seed
+from pm_evidence.core.records import BlockRecord, StageTrace, TemperedChains
+from pm_evidence.core.schedule import PathVariance, UsedSchedule
+from pm_evidence.core.shape import Shape
+from pm_evidence.core.version import VERSION
+from pm_evidence.execution.archive import Archive, Damaged, Entry
+from pm_evidence.execution.journal import Journal
+from pm_evidence.families.native import is_native
+from pm_evidence.families.rbm.knots import Machine
+from pm_evidence.families.rbm.setup import Trial
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import StudentMixture
+from pm_evidence.references.stretched import Stretch, StretchedFit
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.initial_iterations import LearntWeights
+from pm_evidence.samplers.n_particles import Precision
+from pm_evidence.samplers.survey import Survey
+from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.model.coordinates import Centring
+from pm_evidence.targets.model.identity import identity_of
+from pm_evidence.targets.model.target import PyMCTarget
+
+__all__ = ["with_journal"]
+
+_log = logging.getLogger("pymc.pm_evidence")
+
+# What a run stores; kernels are known from the run itself.
+_CLASSES = (
+    BlockRecord,
+    Centring,
+    LearntWeights,
+    Machine,
+    PathVariance,
+    Plan,
+    Precision,
+    Shape,
+    StageTrace,
+    Stretch,
+    StretchedFit,
+    StudentFit,
+    StudentMixture,
+    Survey,
+    TemperedChains,
+    Trial,
+    UsedSchedule,
+)
+# Arguments on which the numbers of a run depend, beside model, data and seed. The others say where
+# it runs, what is shown, how long it may go on, and which groups the result has.
+_OF_NUMBERS = {
+    *("method", "draws", "schedule", "kernel", "reference", "path", "potentials", "reparameterise"),
+    *("backend", "target_mcse", "max_draws", "compile_kwargs"),
+}
+# Name of the entry that describes the call, and version of all that is stored.
+_CALL, _FORMAT = "call", 1
+_LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a call: its digest, and its value in words where that is short."""
+
+    digest: str
+    shown: str
+
+    @classmethod
+    def of(cls, value: Any) -> "_Part":
+        text = repr(value)
+        shown = text if len(text) <= _LONGEST_SHOWN and " at 0x" not in text else ""
+        return cls(digest_of(value, _plain), shown)
+
+
+def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
+    """Return a run with its seed, and with what an earlier process has computed of it.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    target : pymc.Model or NativeTarget
+        What the evidence is estimated of.
+    arguments : mapping of str to object
+        All arguments of the call, and possibly more. ``checkpoint`` is the folder, which is made if
+        there is none; or None for a run that stores nothing. If ``random_seed`` is None, that of
+        the checkpoint is used.
+
+    Raises
+    ------
+    TypeError
+        If ``checkpoint`` is no path.
+    ValueError
+        If the folder holds something else, or the checkpoint of another call.
+    OSError
+        If the folder cannot be made or written.
+    """
+    path, random_seed = arguments["checkpoint"], arguments["random_seed"]
+    if path is None:
+        return replace(run, seed=resolve_seed(random_seed))
+    archive, parts = Archive(_folder(path)), _parts_of(target, arguments)
+    stored, n_finished = _stored(archive), len(archive) - 1
+    if stored is not None and n_finished:
+        seed = int(stored["seed"]) if random_seed is None else resolve_seed(random_seed)
+        _check_same(archive.folder, stored, parts, seed)
+        _log.info("%d finished parts of this run are read from %s.", n_finished, path)
+    else:
+        seed = resolve_seed(random_seed)
+        facts = {name: asdict(part) for name, part in parts.items()}
+        archive.write(_CALL, Entry({"format": _FORMAT, "seed": str(seed), "parts": facts}, {}))
+    mark = digest_of((seed, [part.digest for part in parts.values()]))
+    return replace(run, seed=seed, journal=Journal(archive, _CLASSES, mark))
+
+
+def _folder(path: Any) -> Path:
+    """Return the folder of a checkpoint, which is made if there is none."""
+    if not isinstance(path, str | os.PathLike) or isinstance(path, bytes) or not os.fspath(path):
+        raise TypeError(
+            f"checkpoint must be the path of a folder, got {described(path)}; pass for example "
+            "'my_run'."
+        )
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(
+            f"checkpoint must be the path of a folder, got that of a file, {str(path)!r}; pass "
+            "another path."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _stored(archive: Archive) -> dict[str, Any] | None:
+    """Return the description of the call that a checkpoint is of; None if there is none."""
+    try:
+        entry = archive.read(_CALL)
+        if entry is not None:
+            attributes = dict(entry.attributes)
+            if attributes["format"] != _FORMAT:
+                raise ValueError(
+                    f"checkpoint must be of format {_FORMAT}, got {str(archive.folder)!r} of "
+                    f"format {attributes['format']}, by another version of pm_evidence; pass "
+                    "another path."
+                )
+            return attributes
+    except Damaged as reason:
+        path = archive.path(_CALL)
+        _log.warning("%s is damaged, and is written again for this call: %s", path, reason)
+        return None
+    others = [each.name for each in archive.folder.iterdir() if each.name != f"{_CALL}.part"]
+    if others:
+        raise ValueError(
+            f"checkpoint must be a new folder or that of a checkpoint, got {str(archive.folder)!r} "
+            f"with other files, such as {others[0]!r}; pass another path."
+        )
+    return None
+
+
+def _check_same(
+    folder: Path, stored: Mapping[str, Any], parts: Mapping[str, _Part], seed: int
+) -> None:
+    """Raise ValueError if a checkpoint is of another call, naming all that differs."""
+    now = {**parts, "random_seed": _Part("", str(seed))}
+    before = {name: _Part(**fields) for name, fields in stored["parts"].items()}
+    before["random_seed"] = _Part("", stored["seed"])
+    nothing = _Part("", "")
+    names = [
+        name
+        for name in dict.fromkeys([*now, *before])
+        if now.get(name, nothing) != before.get(name, nothing)
+    ]
+    if names:
+        found = ", ".join(
+            _difference(name, before.get(name, nothing), now.get(name, nothing)) for name in names
+        )
+        raise ValueError(
+            f"checkpoint must be of this very call, got {str(folder)!r} of a call with {found}. "
+            "Call with the same model, data and arguments, in the same version of pm_evidence, to "
+            "resume it, or pass another path for a new run."
+        )
+
+
+def _difference(name: str, before: _Part, now: _Part) -> str:
+    """Return in words how a part of two calls differs."""
+    if name in ("model", "data"):
+        return f"{'another' if name == 'model' else 'other'} {name}"
+    if before.shown and now.shown and before.shown != now.shown:
+        return f"{name}={before.shown} (now {now.shown})"
+    return f"another {name}"
+
+
+def _parts_of(target: Any, arguments: Mapping[str, Any]) -> dict[str, _Part]:
+    """Return what a call consists of: version, model, data, and arguments but for the seed."""
+    if is_native(target):
+        # a dataclass says all there is in its fields
+        constants = {} if is_dataclass(target) else target.constant_data()
+        model = digest_of((target, constants), _plain)
+        of_target = {"model": model, "data": digest_of(target.observed_data())}
+    else:
+        of_target = identity_of(target)
+    numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
+    return {
+        "version": _Part.of(VERSION),
+        **{name: _Part(digest, "") for name, digest in of_target.items()},
+        **{name: _Part.of(value) for name, value in numbers.items()},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return what describes a compiled model or a DataTree; any other value as it is."""
+    if isinstance(value, EstimatedTarget):
+        value = value.evaluated
+    if isinstance(value, PyMCTarget):
+        return "target", identity_of(value.model)
+    if isinstance(value, xr.DataTree):
+        return {
+            str(group): {str(name): each.values for name, each in node.data_vars.items()}
+            for group, node in value.children.items()
+        }
+    return value

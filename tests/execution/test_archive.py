@@ -1,0 +1,84 @@
+"""Files that are written as a whole or not at all, and that show damage."""
+
+import numpy as np
+import pytest
+
+from pm_evidence.execution.archive import Archive, Damaged, Entry
+
+ENTRY = Entry(
+    {"text": "é", "number": 0.1 + 0.2, "whole": 1.0, "list": [1, None, True, {"a": -0.0}]},
+    {
+        "draws": np.random.default_rng(1).normal(size=(40, 3)),
+        "none": np.empty((0, 3)),
+        "one": np.array(2.5),
+        "bits": np.arange(300, dtype=np.uint8),
+        "seeds": np.full(4, 2**64 - 1, np.uint64),
+        "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    },
+)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    archive = Archive(tmp_path)
+    archive.write("a", ENTRY)
+    return archive
+
+
+def test_what_is_written_is_read(archive):
+    """Also NumPy's scalars and arrays without an element, and numbers to the last bit."""
+    found = archive.read("a")
+    assert found.attributes == ENTRY.attributes
+    assert str(found.attributes["list"][3]["a"]) == "-0.0"
+    assert set(found.arrays) == set(ENTRY.arrays)
+    for name, array in ENTRY.arrays.items():
+        assert found.arrays[name].dtype == array.dtype and found.arrays[name].shape == array.shape
+        assert np.array_equal(found.arrays[name], array)
+    assert archive.read("b") is None and len(archive) == 1
+
+
+def test_files_are_plain_zarr(archive):
+    """Who wants to look inside needs no more than zarr."""
+    zarr = pytest.importorskip("zarr")
+    with zarr.storage.ZipStore(archive.path("a"), mode="r") as store:
+        group = zarr.open_group(store, mode="r")
+        assert group.attrs["text"] == "é" and group["draws"].shape == (40, 3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_a_truncated_file_is_found(archive, share):
+    path = archive.path("a")
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(Damaged):
+        archive.read("a")
+
+
+def test_a_changed_byte_is_found(archive):
+    """Wherever it is; a byte of the directory at the end may leave all values as they are."""
+    path = archive.path("a")
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            found = archive.read("a")
+        except Damaged:
+            continue
+        assert found.checksum() == ENTRY.checksum()
+
+
+def test_another_entry_under_the_name_of_one_is_a_value_and_no_damage(archive):
+    """The journal tells entries apart by what they say of themselves."""
+    archive.write("b", Entry({"x": 1}, {}))
+    archive.path("b").replace(archive.path("a"))
+    assert archive.read("a").attributes == {"x": 1}
+
+
+def test_a_process_that_dies_while_it_writes_leaves_the_old_entry(archive, monkeypatch):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", die)
+    with pytest.raises(KeyboardInterrupt):
+        archive.write("a", Entry({"x": 1}, {}))
+    assert archive.read("a").attributes == ENTRY.attributes
+    assert len(archive) == 1, "the unfinished file counts as an entry"
