@@ -9,6 +9,7 @@ from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.likelihood import raise_log_likelihood
 from pm_evidence.api.sample import sample_evidence
+from pm_evidence.api.sensitivity import prior_sensitivity
 from pm_evidence.api.training import train_rbm
 from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
 from pm_evidence.core.records import LogEvidence
@@ -36,6 +37,7 @@ from pm_evidence.plots import (
     plot_estimates,
     plot_samples,
     plot_schedule,
+    plot_sensitivity,
     plot_temperatures,
     plot_work,
 )
@@ -113,8 +115,10 @@ __all__ = [
     "plot_estimates",
     "plot_samples",
     "plot_schedule",
+    "plot_sensitivity",
     "plot_temperatures",
     "plot_work",
+    "prior_sensitivity",
     "raise_log_likelihood",
     "references",
     "sample_evidence",

@@ -31,12 +31,14 @@ class Status(StrEnum):
     NOT_MIXED = "not_mixed"
     DOUBTFUL_DRAWS = "doubtful_draws"
     UNBOUNDED = "unbounded"
+    FAILED = "failed"
     NOT_NORMAL = "not_normal"
     COARSE_SCHEDULE = "coarse_schedule"
     NOISY_LIKELIHOOD = "noisy_likelihood"
     # The estimate is sound, but is not what was asked for.
     MAX_TIME = "max_time"
     MAX_DRAWS = "max_draws"
+    INTERRUPTED = "interrupted"
     WITHIN_ISLANDS = "within_islands"
     BOUND = "bound"
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+from pymc.backends.arviz import find_observations
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.distributions.transforms import _default_transform
@@ -22,11 +23,18 @@ from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.scaled_prior import scaled_prior
 from pm_evidence.targets.model.vectorised import RowFunction
 
-__all__ = ["Change", "ChangedPrior", "changed_prior", "check_variable"]
+__all__ = [
+    "Change",
+    "ChangedPrior",
+    "changed_prior",
+    "check_variable",
+    "data_of",
+    "shapes_of",
+]
 
 Floats = NDArray[np.float64]
 # A factor of the spread, a distribution, or a function of the model that returns one.
-Change = float | Variable | Callable[[pm.Model], Variable]
+type Change = float | Variable | Callable[[pm.Model], Variable]
 
 
 def check_variable(model: pm.Model, name: Any) -> Any:
@@ -81,8 +89,8 @@ class ChangedPrior:
         exact = missing_constant(self.model, [self.old]) is None
         return exact and all(usual) and _is_usual(self.changed, self.new)
 
-    def log_ratio(self, draws: Mapping[str, NDArray[Any]]) -> Floats:
-        """Return the log of new over old prior density at draws of all free variables.
+    def log_priors(self, draws: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
+        """Return the log densities of the new and of the old prior at draws of the free variables.
 
         Parameters
         ----------
@@ -91,8 +99,8 @@ class ChangedPrior:
 
         Returns
         -------
-        ndarray, shape (n,)
-            In nats; infinite where only one of the priors has support.
+        new, old : ndarray, shape (n,)
+            In nats; minus infinity outside of a support.
         """
         free = self.model.free_RVs
         inputs = {rv: rv.type(name=f"{rv.name}_drawn") for rv in free}
@@ -103,12 +111,13 @@ class ChangedPrior:
             graphs = clone_replace(densities, {**inputs, **data}, rebuild_strict=False)
             function = RowFunction(list(inputs.values()), in_double_precision(graphs), [])
             new, old = function([np.asarray(draws[rv.name], rv.dtype) for rv in free], [])
-        with np.errstate(invalid="ignore"):
-            ratio: Floats = np.where(np.isneginf(new), -np.inf, np.asarray(new, float) - old)
-        return ratio
+        return np.asarray(new, float), np.asarray(old, float)
 
-    def prior_log_ratio(self, n: int, seed: int) -> Floats:
-        """Return the log ratio at ``n`` draws from the new prior, shape ``(n,)``."""
+    def prior_draws(self, n: int, seed: int) -> dict[str, NDArray[Any]]:
+        """Return ``n`` draws from the new prior of the variable and of those that it depends on.
+
+        The other free variables, on which its density does not depend, are zero.
+        """
         above = set(ancestors([self.new]))
         needed = [rv for rv in self.changed.free_RVs if rv in above]
         data = {rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}
@@ -116,14 +125,24 @@ class ChangedPrior:
             graphs = clone_replace(needed, data, rebuild_strict=False)
             draw = pm.compile([], graphs, mode="FAST_COMPILE", random_seed=seed % 2**32)
             rows = [draw() for _ in range(n)]
-        columns = {rv.name: np.stack(v) for rv, v in zip(needed, zip(*rows, strict=True), strict=True)}
-        # variables that the ratio does not depend on may have any value
+        by_variable = zip(needed, zip(*rows, strict=True), strict=True)
+        columns = {str(rv.name): np.stack(values) for rv, values in by_variable}
         others = {
             rv.name: np.zeros((n, *shape_of(rv)), rv.dtype)
             for rv in self.model.free_RVs
             if rv.name not in columns
         }
-        return self.log_ratio({**others, **columns})
+        return {**others, **columns}
+
+
+def data_of(model: pm.Model) -> dict[str, NDArray[Any]]:
+    """Return copies of the observed data by name."""
+    return {str(name): np.array(v) for name, v in find_observations(model).items()}
+
+
+def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the free variables by name."""
+    return {str(rv.name): shape_of(rv) for rv in model.free_RVs}
 
 
 def changed_prior(model: pm.Model, name: str, change: Change) -> ChangedPrior:
@@ -184,7 +203,7 @@ def _checked(model: pm.Model, old: Any, given: Any) -> Any:
             f"{old.dtype}, got one of dtype {given.dtype}; both must be continuous or discrete."
         )
     shape = shape_of(old)
-    if owner.op.ndim_supp == 0 and given.type.ndim <= len(shape) and shape_of(given) != shape:
+    if owner.op.ndim_supp == 0 and shape_of(given) == () != shape:
         given = change_dist_size(given, shape)
     if shape_of(given) != shape:
         raise ValueError(

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytensor
-import pytensor.tensor as pt
 from pymc.distributions.continuous import (
     HalfCauchyRV,
     HalfStudentTRV,
