@@ -5,6 +5,7 @@
 
 from pm_evidence import estimators, extending, references
 from pm_evidence.api.bridge import bridge_sampling
+from pm_evidence.api.calibrate import calibrate
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.likelihood import raise_log_likelihood
@@ -32,6 +33,7 @@ from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.data_order import DataPoints
 from pm_evidence.plots import (
+    plot_calibration,
     plot_compare,
     plot_energy,
     plot_estimates,
@@ -105,11 +107,13 @@ __all__ = [
     "attach_evidence",
     "bayes_factor",
     "bridge_sampling",
+    "calibrate",
     "compare",
     "estimate",
     "estimators",
     "extending",
     "log_evidence",
+    "plot_calibration",
     "plot_compare",
     "plot_energy",
     "plot_estimates",

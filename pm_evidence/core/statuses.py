@@ -32,6 +32,7 @@ class Status(StrEnum):
     DOUBTFUL_DRAWS = "doubtful_draws"
     UNBOUNDED = "unbounded"
     FAILED = "failed"
+    MISCALIBRATED = "miscalibrated"
     NOT_NORMAL = "not_normal"
     COARSE_SCHEDULE = "coarse_schedule"
     NOISY_LIKELIHOOD = "noisy_likelihood"

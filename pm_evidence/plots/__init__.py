@@ -1,5 +1,6 @@
 """Pictures of evidences and of annealing runs, drawn with arviz-plots."""
 
+from pm_evidence.plots.calibration import plot_calibration
 from pm_evidence.plots.comparison import plot_compare
 from pm_evidence.plots.energy import plot_energy
 from pm_evidence.plots.estimates import plot_estimates
@@ -10,6 +11,7 @@ from pm_evidence.plots.temperatures import plot_temperatures
 from pm_evidence.plots.work import plot_work
 
 __all__ = [
+    "plot_calibration",
     "plot_compare",
     "plot_energy",
     "plot_estimates",

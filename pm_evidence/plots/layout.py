@@ -31,6 +31,7 @@ __all__ = [
     "backend_of",
     "check_mapping",
     "checked_visuals",
+    "curve",
     "draw",
     "draw_intervals",
     "draw_labels",
@@ -172,6 +173,12 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
     if given is False:
         return None
     return {**defaults, **(given if isinstance(given, Mapping) else {})}
+
+
+def curve(name: str, x: Any, y: Any) -> xr.Dataset:
+    """Return a line of the plot ``name``, in the form that the visuals of arviz-plots take."""
+    values = np.stack([np.asarray(x, float), np.asarray(y, float)])
+    return xr.Dataset({name: (("plot_axis", "point"), values)}, coords={"plot_axis": ["x", "y"]})
 
 
 def frame_of(name: str) -> dict[str, Any]:

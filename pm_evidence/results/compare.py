@@ -19,7 +19,7 @@ from pm_evidence.results import schema
 from pm_evidence.results.stored import estimate_of, evidence_of
 from pm_evidence.results.table import EvidenceTable
 
-__all__ = ["BayesFactor", "bayes_factor", "compare"]
+__all__ = ["BayesFactor", "bayes_factor", "compare", "prior_of"]
 
 Floats = NDArray[np.float64]
 Source = xr.DataTree | LogEvidence
@@ -156,7 +156,7 @@ def compare(
         raise ValueError("models must name at least one model, got none; pass a mapping.")
     entries = {name: _entry(f"models[{name!r}]", model) for name, model in models.items()}
     _check_same_data(entries)
-    prior = _prior(list(entries), prior_probs)
+    prior = prior_of(list(entries), prior_probs)
     table = _table(entries, prior).sort_values(
         "log_evidence", ascending=False, kind="stable", na_position="last"
     )
@@ -260,7 +260,7 @@ def _check_same_data(entries: Mapping[str, _Entry]) -> None:
         )
 
 
-def _prior(names: list[str], prior_probs: Mapping[str, float] | Sequence[float] | None) -> Floats:
+def prior_of(names: list[str], prior_probs: Mapping[str, float] | Sequence[float] | None) -> Floats:
     """Return the prior probabilities in the order of ``names``, normalised."""
     if prior_probs is None:
         return np.full(len(names), 1.0 / len(names))

@@ -1,6 +1,6 @@
 """Parameters and data drawn together from a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,8 @@ def _drawn(
     with quietly():
         drawn = pm.draw(with_exact_car(variables), draws=n, random_seed=rng)
     values = dict(zip([rv.name for rv in variables], drawn, strict=True))
+    if not model.free_RVs:
+        return values, np.empty((n, 0))
     # a transform that the user gave, such as an ordered one, truncates the prior
     return values, UnconstrainedSpace(model).prior_rows(values)
 
@@ -100,8 +102,8 @@ class DataSets:
     ----------
     observed : pymc.Model
         The model observed at the data set that was set last.
-    shapes : dict of str to tuple of int
-        Shapes of the observed variables by name.
+    kinds : dict of str to tuple
+        Shape of each observed variable, and ``"real"`` or ``"whole"`` for its numbers.
 
     Raises
     ------
@@ -123,7 +125,10 @@ class DataSets:
             self._arrays[str(rv.name)] = shared.get_value(borrow=True)
             values[rv] = shared if old.type.ndim else shared[0]
         self.observed = _observed_at(model, values)
-        self.shapes = {str(rv.name): shape_of(rv) for rv in model.observed_RVs}
+        self.kinds = {
+            name: (shape_of(rv), "real" if np.dtype(rv.dtype).kind == "f" else "whole")
+            for name, rv in zip(self._arrays, model.observed_RVs, strict=True)
+        }
 
     def draw(self, n: int, rng: np.random.Generator) -> list[dict[str, NDArray[Any]]]:
         """Return ``n`` data sets from the prior predictive distribution.
@@ -148,10 +153,10 @@ class DataSets:
                 )
         return found[:n]
 
-    def set(self, data: Sequence[NDArray[Any]]) -> None:
-        """Observe the model at a data set: the observed variables in their order."""
-        for array, values in zip(self._arrays.values(), data, strict=True):
-            array[...] = np.reshape(values, array.shape)
+    def set(self, data: Mapping[str, NDArray[Any]]) -> None:
+        """Observe the model at a data set, by the names of the observed variables."""
+        for name, array in self._arrays.items():
+            array[...] = np.reshape(data[name], array.shape)
 
 
 def _observed_at(model: pm.Model, data: Mapping[Any, Any]) -> pm.Model:
