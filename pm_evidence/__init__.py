@@ -45,6 +45,7 @@ from pm_evidence.plots import (
 )
 from pm_evidence.results import (
     attach_evidence,
+    average_models,
     bayes_factor,
     compare,
     estimate,
@@ -105,6 +106,7 @@ __all__ = [
     "UnitByUnitPath",
     "VarOpt",
     "attach_evidence",
+    "average_models",
     "bayes_factor",
     "bridge_sampling",
     "calibrate",
