@@ -3,6 +3,7 @@
 from pm_evidence.results.average import average_models
 from pm_evidence.results.compare import BayesFactor, bayes_factor, compare
 from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
+from pm_evidence.results.format import format_table
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.results.record import estimate, to_record
 from pm_evidence.results.summary import summary
@@ -15,6 +16,7 @@ __all__ = [
     "compare",
     "estimate",
     "fingerprint",
+    "format_table",
     "log_evidence",
     "summary",
     "to_datatree",

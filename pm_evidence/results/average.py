@@ -140,6 +140,8 @@ def _checked(results: Any) -> Mapping[str, xr.DataTree]:
             f"results must be a mapping of names to results, got {described(results)}; pass for "
             'example {"pooled": dt1, "hierarchical": dt2}.'
         )
+    if not results:
+        raise ValueError("results must name at least one model, got none; pass a mapping.")
     for name, dt in results.items():
         if not isinstance(name, str):
             raise TypeError(f"results must have names as keys, got {described(name)}.")

@@ -31,6 +31,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], str]] = {
     "parentheses": concise,
     "plus_minus": plus_minus,
 }
+_WHOLE, _LARGE = 100.0, 1e6  # between these a number is rounded to a whole one
 _PLUS_MINUS, _TIMES = "\N{PLUS-MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
 
@@ -66,10 +67,15 @@ def cells(
             pairs = zip(table[name].astype(float), table[error].astype(float), strict=True)
             text[name] = [_with_error(value, each, numbers) for value, each in pairs]
         elif numeric(table, name):
-            text[name] = [f"{value:.3g}" for value in table[name]]
+            text[name] = [_plain(float(value)) for value in table[name]]
         else:
             text[name] = [str(value) for value in table[name]]
     return pd.DataFrame(text, index=table.index)
+
+
+def _plain(value: float) -> str:
+    """Return a number without an error, with three digits or as a whole number."""
+    return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.3g}"
 
 
 def _with_error(value: float, error: float, numbers: str) -> str:

@@ -49,7 +49,8 @@ class ShownTable(pd.DataFrame):
             fill(f"{name}: {text}", width, subsequent_indent="  ", break_long_words=False)
             for name, text in self._noted()
         ]
-        return "\n".join([shown, note, *notes])
+        text = [fill(text, width) for text in [self.attrs.get("explanation", "")] if text]
+        return "\n".join([shown, note, *notes, *text])
 
     def _repr_html_(self) -> str | None:
         if not self._is_whole():
@@ -59,7 +60,8 @@ class ShownTable(pd.DataFrame):
         shown = shown.replace("-", _MINUS, regex=True)
         notes = "".join(f"<li><b>{escape(n)}</b>: {escape(t)}</li>" for n, t in self._noted())
         table = shown.to_html(border=0, justify="left")
-        return f"{table}<ul>{notes}</ul>" if notes else table
+        text = escape(str(self.attrs.get("explanation", "")))
+        return table + (f"<ul>{notes}</ul>" if notes else "") + (f"<p>{text}</p>" if text else "")
 
     @property
     def style(self) -> "Styler":
@@ -91,7 +93,7 @@ class ShownTable(pd.DataFrame):
         if "columns" in kwargs or not self._is_whole():
             return super().to_latex(buf, **kwargs)
         shown = latex_cells(self, self._shown(), "parentheses")
-        return shown.to_latex(buf, **{"escape": False, **kwargs})
+        return shown.to_latex(buf, **{"escape": False, "multirow": False, **kwargs})
 
     def _shown(self) -> list[str]:
         return [name for name in self._main if name in self.columns]
