@@ -19,14 +19,14 @@ from pm_evidence.results.calibration import Calibration, calibration_of
 from pm_evidence.results.compare import prior_of
 from pm_evidence.runs.defaults import default_method
 from pm_evidence.runs.repeated import evidence_of
-from pm_evidence.targets.model.cache import find_model, target_of
+from pm_evidence.targets.model.cache import is_model, target_of
 from pm_evidence.targets.model.simulate import DataSets
 
 __all__ = ["calibrate"]
 
 Data = dict[str, NDArray[Any]]
 
-_FEWEST_DATA_SETS, _FEWEST_MODELS = 20, 2
+_FEWEST_DATA_SETS, _MOST_DATA_SETS, _FEWEST_MODELS = 20, 100_000, 2
 _TARGET_MCSE = 0.1
 
 
@@ -121,7 +121,7 @@ def calibrate(
     """
     given = _checked_models("models", models)
     names, prior = list(given), prior_of(list(given), prior_probs)
-    check_count("n", n, _FEWEST_DATA_SETS)
+    check_count("n", n, _FEWEST_DATA_SETS, _MOST_DATA_SETS)
     check_positive("target_mcse", target_mcse)
     n_cores, seed = checked_cores(cores), resolve_seed(random_seed)
     competitors = {name: DataSets(model) for name, model in given.items()}
@@ -171,9 +171,11 @@ def _checked_models(parameter: str, models: Any) -> dict[str, Any]:
     for name, model in models.items():
         if not isinstance(name, str):
             raise TypeError(f"{parameter} must have names as keys, got {described(name)}.")
-        if model is None:
-            raise TypeError(f"{parameter}[{name!r}] must be a pymc.Model, got None; pass a model.")
-        if default_method(find_model(model)) == "aisel":
+        if not is_model(model):
+            raise TypeError(
+                f"{parameter}[{name!r}] must be a pymc.Model, got {described(model)}; pass a model."
+            )
+        if default_method(model) == "aisel":
             raise ModelError(
                 f"{parameter}[{name!r}] must have a likelihood that can be evaluated, got a model "
                 "with pe.StateSpace or pe.RandomEffects: its data cannot be exchanged without "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pm_evidence.api.arguments import TARGET_MCSE
 from pm_evidence.api.priors import Variant, sample_options, variants_of
 from pm_evidence.api.sample import sample_evidence
-from pm_evidence.core.checks import check_choice, check_flag, check_positive
+from pm_evidence.core.checks import check_choice, check_flag, check_positive, described
 from pm_evidence.core.exceptions import ModelError, NumericalError, warn
 from pm_evidence.core.random import Phase, generator, resolve_seed
 from pm_evidence.core.records import LogEvidence
@@ -24,7 +24,7 @@ from pm_evidence.results.observed import posterior_of
 from pm_evidence.results.origins import origin_of
 from pm_evidence.results.sensitivity import AS_WRITTEN, Row, SensitivityTable, sensitivity_table
 from pm_evidence.results.stored import estimate_of
-from pm_evidence.targets.model.cache import find_model
+from pm_evidence.targets.model.cache import is_model
 from pm_evidence.targets.model.changed_prior import data_of, shapes_of
 
 __all__ = ["prior_sensitivity"]
@@ -130,7 +130,8 @@ def prior_sensitivity(
     >>> list(table["how"])
     ['as written', 'reweighted']
     """
-    model = find_model(model)
+    if not is_model(model):
+        raise TypeError(f"model must be a pymc.Model, got {described(model)}; pass the model.")
     variants = variants_of(model, priors)
     check_choice("new_runs", new_runs, _POLICIES)
     check_positive("target_mcse", target_mcse)

@@ -24,6 +24,8 @@ Indices = NDArray[np.int64]
 _SHUFFLES = 9999  # label sets by which p values are computed
 _AT_ONCE = 2_000_000  # labels that are drawn together
 _UNSEEN = 0.05  # share of a mean from which on it tells nothing
+# Relative size of what is taken for a rounding error, and of a sum that cannot occur.
+_ROUNDING, _IMPOSSIBLE = 1e-10, 1e-3
 _LEAST_LOG = -700.0  # of a probability, so that scores remain finite
 
 
@@ -142,54 +144,61 @@ def calibration_test(
     """
     with np.errstate(divide="ignore"):
         log_p = np.maximum(np.log(probability), _LEAST_LOG)
-    inverse = np.linalg.pinv(_covariance(probability, log_p), hermitian=True)
+    score = _Score.of(probability, log_p)
     entropy = -(probability * log_p).sum(axis=1)
-    observed, score = _statistics(probability, log_p, label[None], inverse)
-    drawn = [
-        _statistics(probability, log_p, labels, inverse)[0]
-        for labels in _label_sets(probability, rng)
-    ]
-    larger = np.concatenate(drawn) >= observed[0] * (1.0 - 1e-12)
+    observed = score.statistics(label[None])[0]
+    drawn = [score.statistics(labels) for labels in _label_sets(probability, rng)]
+    larger = np.concatenate(drawn) >= observed * (1.0 - _ROUNDING)
     variance = (probability * log_p**2).sum(axis=1) - entropy**2
     n = len(label)
     return CalibrationTest(
-        statistic=float(observed[0]),
+        statistic=float(observed),
         p_value=(1.0 + float(larger.sum())) / (1.0 + larger.size),
-        log_score=float(score[0]) / n,
+        log_score=-float(log_p[np.arange(n), label].mean()),
         expected_log_score=float(entropy.mean()),
         log_score_sd=float(np.sqrt(np.maximum(variance, 0.0).sum())) / n,
     )
 
 
-def _features(probability: Floats, log_p: Floats) -> Floats:
-    """Return what the score adds up of a data set for each label, less its mean.
+@dataclass(frozen=True)
+class _Score:
+    """The score of logistic recalibration.
 
-    Shape ``(n_data_sets, n_models, n_features)``: indicators of all models but the last, and the
-    log probability.
+    Parameters
+    ----------
+    features : ndarray, shape (n_data_sets, n_models, n_features)
+        What it adds up of a data set for each label, in units of the standard deviation of the sum:
+        indicators of all models but the last, and the log probability, less their means.
+    inverse : ndarray, shape (n_features, n_features)
+        Inverse of the correlations of the sums.
+    impossible : ndarray, shape (n_features, n_features)
+        Projection on the directions in which the sums do not vary.
     """
-    n, n_models = probability.shape
-    indicator = np.broadcast_to(np.eye(n_models)[:, :-1], (n, n_models, n_models - 1))
-    features = np.concatenate([indicator, log_p[:, :, None]], axis=2)
-    mean = (probability[:, :, None] * features).sum(axis=1, keepdims=True)
-    centred: Floats = features - mean
-    return centred
 
+    features: Floats
+    inverse: Floats
+    impossible: Floats
 
-def _covariance(probability: Floats, log_p: Floats) -> Floats:
-    features = _features(probability, log_p)
-    covariance: Floats = np.einsum("ik,ikf,ikg->fg", probability, features, features)
-    return covariance
+    @classmethod
+    def of(cls, probability: Floats, log_p: Floats) -> "_Score":
+        """Return the score for some probabilities."""
+        n, n_models = probability.shape
+        indicator = np.broadcast_to(np.eye(n_models)[:, :-1], (n, n_models, n_models - 1))
+        features = np.concatenate([indicator, log_p[:, :, None]], axis=2)
+        features -= (probability[:, :, None] * features).sum(axis=1, keepdims=True)
+        variance = np.einsum("ik,ikf,ikf->f", probability, features, features)
+        features /= np.where(variance > 0.0, np.sqrt(variance), 1.0)
+        correlation = np.einsum("ik,ikf,ikg->fg", probability, features, features)
+        inverse = np.linalg.pinv(correlation, rcond=_ROUNDING, hermitian=True)
+        return cls(features, inverse, np.eye(len(variance)) - correlation @ inverse)
 
-
-def _statistics(
-    probability: Floats, log_p: Floats, labels: Indices, inverse: Floats
-) -> tuple[Floats, Floats]:
-    """Return statistic and total log score of label sets, shape ``(n_sets, n_data_sets)``."""
-    features, rows = _features(probability, log_p), np.arange(len(probability))
-    total = np.stack([features[rows, each].sum(axis=0) for each in labels])
-    score = np.array([-log_p[rows, each].sum() for each in labels])
-    statistic: Floats = np.einsum("sf,fg,sg->s", total, inverse, total)
-    return statistic, score
+    def statistics(self, labels: Indices) -> Floats:
+        """Return the statistic of label sets, shape ``(n_sets, n_data_sets)``."""
+        rows = np.arange(len(self.features))
+        total = np.stack([self.features[rows, each].sum(axis=0) for each in labels])
+        beyond = np.abs(total @ self.impossible.T).max(axis=1) > _IMPOSSIBLE
+        statistic = np.einsum("sf,fg,sg->s", total, self.inverse, total)
+        return np.where(beyond, np.inf, statistic)
 
 
 def _label_sets(probability: Floats, rng: np.random.Generator) -> list[Indices]:

@@ -22,7 +22,7 @@ _PROBABILITIES = "model_probabilities"
 
 
 def average_models(
-    results: Mapping[str, xr.DataTree],
+    models: Mapping[str, xr.DataTree],
     prior_probs: Mapping[str, float] | Sequence[float] | None = None,
     *,
     draws: int | None = None,
@@ -32,7 +32,7 @@ def average_models(
 
     Parameters
     ----------
-    results : mapping of str to DataTree
+    models : mapping of str to DataTree
         What ``sample_evidence`` returned for each model, with predictions in the groups
         ``posterior_predictive`` and ``predictions`` where these are to be mixed as well.
     prior_probs : mapping of str to float, or sequence of float, optional
@@ -59,7 +59,7 @@ def average_models(
     Raises
     ------
     TypeError
-        If ``results`` is not a mapping, or holds anything but DataTree.
+        If ``models`` is not a mapping, or holds anything but DataTree.
     ValueError
         If the observed data differ, a result has no posterior or no evidence that is known, no
         variable is shared, predictions are not of all draws, or ``draws`` is too large.
@@ -95,18 +95,18 @@ def average_models(
     ...     with pm.Model():
     ...         mu = pm.Normal("mu", 0, sd)
     ...         y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
-    ...         results[name] = pe.sample_evidence(random_seed=1, progressbar=False)
+    ...         models[name] = pe.sample_evidence(random_seed=1, progressbar=False)
     >>> mixed = pe.average_models(results, random_seed=1)
     >>> sorted(set(mixed["posterior"]["model"].values.ravel()))
     ['narrow', 'wide']
     """
-    table = compare(_checked(results), prior_probs)
-    table = table.loc[list(results)]  # in the order that was given
-    prior = prior_of(list(results), prior_probs)
+    table = compare(_checked(models), prior_probs)
+    table = table.loc[list(models)]  # in the order that was given
+    prior = prior_of(list(models), prior_probs)
     _check_known(table)
     seed = resolve_seed(random_seed)
-    groups = {name: SharedGroup.of(name, results) for name in _MIXED}
-    shares = Shares.of(results, table["prob"].to_numpy(), draws, seed)
+    groups = {name: SharedGroup.of(name, models) for name in _MIXED}
+    shares = Shares.of(models, table["prob"].to_numpy(), draws, seed)
     found = {name: group.mixed(shares) for name, group in groups.items() if group is not None}
     averages = {
         f"{name}_average": group.average(table)
@@ -121,11 +121,11 @@ def average_models(
             "status": (MODEL, np.array(table["status"], dtype=np.str_)),
             "n_draws": (MODEL, np.array([len(chosen) for chosen in shares.chosen])),
         },
-        coords={MODEL: list(results)},
+        coords={MODEL: list(models)},
         attrs={schema.RANDOM_SEED: str(seed)},
     )
     tree = {**found, _PROBABILITIES: probabilities, **averages}
-    first = next(iter(results.values()))
+    first = next(iter(models.values()))
     if schema.OBSERVED_DATA in first.children:
         tree[schema.OBSERVED_DATA] = first[schema.OBSERVED_DATA].to_dataset()
     for group in tree.values():
@@ -133,25 +133,25 @@ def average_models(
     return xr.DataTree.from_dict(tree)
 
 
-def _checked(results: Any) -> Mapping[str, xr.DataTree]:
+def _checked(models: Any) -> Mapping[str, xr.DataTree]:
     """Return the results, if all of them have a posterior."""
-    if not isinstance(results, Mapping) or isinstance(results, xr.DataTree | xr.Dataset):
+    if not isinstance(models, Mapping) or isinstance(models, xr.DataTree | xr.Dataset):
         raise TypeError(
-            f"results must be a mapping of names to results, got {described(results)}; pass for "
+            f"models must be a mapping of names to results, got {described(models)}; pass for "
             'example {"pooled": dt1, "hierarchical": dt2}.'
         )
-    if not results:
-        raise ValueError("results must name at least one model, got none; pass a mapping.")
-    for name, dt in results.items():
+    if not models:
+        raise ValueError("models must name at least one model, got none; pass a mapping.")
+    for name, dt in models.items():
         if not isinstance(name, str):
-            raise TypeError(f"results must have names as keys, got {described(name)}.")
-        check_kind(f"results[{name!r}]", dt, xr.DataTree, "pass what sample_evidence returned")
+            raise TypeError(f"models must have names as keys, got {described(name)}.")
+        check_kind(f"models[{name!r}]", dt, xr.DataTree, "pass what sample_evidence returned")
         if schema.POSTERIOR not in dt.children:
             raise ValueError(
-                f"results[{name!r}] must have the group 'posterior', got the groups "
+                f"models[{name!r}] must have the group 'posterior', got the groups "
                 f"{', '.join(dt.children) or '(none)'}; pass what sample_evidence returned."
             )
-    return results
+    return models
 
 
 def _check_known(table: pd.DataFrame) -> None:
@@ -159,7 +159,7 @@ def _check_known(table: pd.DataFrame) -> None:
     unknown = [str(name) for name in table.index[table["prob"].isna()]]
     if unknown:
         raise ValueError(
-            "results must have evidences that are known, got none for some model, so that no "
+            "models must have evidences that are known, got none for some model, so that no "
             f"probability is known: {dict(table['log_evidence'])}; leave that model out, or run it "
             "again."
         )

@@ -8,7 +8,16 @@ import pandas as pd
 
 from pm_evidence.core.concise import concise, plus_minus
 
-__all__ = ["ERRORS", "HEADINGS", "cells", "error_column", "escaped", "in_latex", "numeric"]
+__all__ = [
+    "ERRORS",
+    "HEADINGS",
+    "cells",
+    "error_column",
+    "escaped",
+    "in_html",
+    "in_latex",
+    "numeric",
+]
 
 # Columns of the tables of this package: the error of each number, and headings.
 ERRORS: Mapping[str, str] = {
@@ -32,6 +41,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], str]] = {
     "plus_minus": plus_minus,
 }
 _WHOLE, _LARGE = 100.0, 1e6  # between these a number is rounded to a whole one
+_MINUS = "\N{MINUS SIGN}"
 _PLUS_MINUS, _TIMES = "\N{PLUS-MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
 
@@ -82,6 +92,12 @@ def _with_error(value: float, error: float, numbers: str) -> str:
     if value == 0.0 and error == 0.0:
         return "0"  # what others are compared with
     return _NUMBERS[numbers](value, error)
+
+
+def in_html(shown: pd.DataFrame) -> pd.DataFrame:
+    """Return texts of cells with headings, and with typographic minus signs in numbers."""
+    texts: pd.DataFrame = shown.replace(r"(^|e)-(?=\d|inf)", f"\\1{_MINUS}", regex=True)
+    return texts.rename(columns=HEADINGS)
 
 
 def in_latex(number: str) -> str:

@@ -78,7 +78,7 @@ def _loo(parameter: str, dt: Any) -> tuple[Any, str]:
     from arviz_stats import loo
 
     if not isinstance(dt, xr.DataTree):
-        raise TypeError(not_a_tree(parameter, dt))
+        raise TypeError(f"{not_a_tree(parameter, dt)} loo=True needs its pointwise log likelihood.")
     log_likelihood = _pointwise(parameter, dt)
     data = {"log_likelihood": xr.Dataset({"observed": log_likelihood})}
     with warnings.catch_warnings(record=True) as caught:

@@ -6,14 +6,13 @@ from typing import Any
 import pandas as pd
 
 from pm_evidence.core.checks import check_choice, check_kind, described
-from pm_evidence.results.cells import ERRORS, HEADINGS, cells, error_column, escaped
+from pm_evidence.results.cells import ERRORS, HEADINGS, cells, error_column, escaped, in_html
 from pm_evidence.results.table import latex_cells
 
 __all__ = ["format_table"]
 
 _STYLES = ("text", "latex", "html")
 _NUMBERS = ("parentheses", "plus_minus")
-_MINUS = "\N{MINUS SIGN}"
 
 
 def format_table(
@@ -91,9 +90,7 @@ def format_table(
     shown = cells(table, names, numbers)
     if style == "text":
         return shown.to_string()
-    shown = shown.rename(columns=HEADINGS).replace("-", _MINUS, regex=True)
-    shown.columns.name = None
-    html = shown.to_html(border=0, justify="left")
+    html = in_html(shown).to_html(border=0, justify="left")
     if caption is None:
         return html
     head, rest = html.split(">", 1)

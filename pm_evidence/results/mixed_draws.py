@@ -117,7 +117,7 @@ class SharedGroup:
             return None
         found = [dt[group].to_dataset() for dt in results.values()]
         for (name, dt), data in zip(results.items(), found, strict=True):
-            _check_draws(f"results[{name!r}]", group, data, dt[schema.POSTERIOR].sizes)
+            _check_draws(f"models[{name!r}]", group, data, dt[schema.POSTERIOR].sizes)
         every = list(dict.fromkeys(str(v) for data in found for v in data.data_vars))
         shared = [name for name in every if _is_shared(name, found)]
         left_out = [name for name in every if name not in shared]
@@ -129,10 +129,10 @@ class SharedGroup:
             )
         if not shared and group == schema.POSTERIOR:
             raise ValueError(
-                f"results must share at least one variable of the posterior, got {every} in some "
+                f"models must share at least one variable of the posterior, got {every} in some "
                 "of them only; add a deterministic variable of the same name to each model."
             )
-        origins = [origin_of(dt, f"results[{k!r}]") for k, dt in results.items()]
+        origins = [origin_of(dt, f"models[{k!r}]") for k, dt in results.items()]
         return cls([data[shared] for data in found], origins, left_out)
 
     def mixed(self, shares: Shares) -> xr.Dataset:

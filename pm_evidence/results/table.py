@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
-from pm_evidence.results.cells import ERRORS, HEADINGS, cells, error_column, escaped, in_latex
+from pm_evidence.results.cells import (
+    ERRORS,
+    HEADINGS,
+    cells,
+    error_column,
+    escaped,
+    in_html,
+    in_latex,
+)
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -16,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["EvidenceTable", "ShownTable", "latex_cells"]
 
 _WIDTH = 80  # of text, if pandas sets none
-_MINUS = "\N{MINUS SIGN}"
 
 
 class ShownTable(pd.DataFrame):
@@ -56,8 +63,7 @@ class ShownTable(pd.DataFrame):
         if not self._is_whole():
             html: str | None = super()._repr_html_()
             return html
-        shown = cells(self, self._shown()).rename(columns=HEADINGS)
-        shown = shown.replace("-", _MINUS, regex=True)
+        shown = in_html(cells(self, self._shown()))
         notes = "".join(f"<li><b>{escape(n)}</b>: {escape(t)}</li>" for n, t in self._noted())
         table = shown.to_html(border=0, justify="left")
         text = escape(str(self.attrs.get("explanation", "")))
