@@ -42,10 +42,10 @@ def p_values(repeats, seed, **planted):
 
 @pytest.mark.parametrize("n_models", [2, 3])
 def test_right_probabilities_are_rejected_at_the_level(n_models, monkeypatch):
-    """300 calibrations at a level of 10 %: 14 to 49 rejections with a probability of 99.9 %."""
+    """200 calibrations at a level of 10 %: 8 to 35 rejections with a probability of 99.9 %."""
     monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 499)
-    rejected = int((p_values(300, seed=1, n_models=n_models) <= 0.1).sum())
-    low, high = binom(300, 0.1).ppf([0.0005, 0.9995])
+    rejected = int((p_values(200, seed=1, n_models=n_models) <= 0.1).sum())
+    low, high = binom(200, 0.1).ppf([0.0005, 0.9995])
     assert low <= rejected <= high
 
 
@@ -65,16 +65,17 @@ def test_the_score_is_what_calibration_makes_it():
     assert found.log_score == pytest.approx(own)
 
 
-def test_bayes_factors_of_wrong_models_are_one_on_average():
+def test_bayes_factors_of_wrong_models_are_one_on_average(monkeypatch):
+    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 1999)
     rng = np.random.default_rng(4)
     for shift, right in ((0.0, True), (1.0, False)):
-        log_evidence, label = simulated(3000, rng, shift=shift)
+        log_evidence, label = simulated(1500, rng, shift=shift)
         probability = model_probabilities(log_evidence, np.array([0.5, 0.5]))
         # the narrow model is the wrong one: its Bayes factors are bounded
         pair = next(w for w in wrong_models(log_evidence, probability, label, rng) if w.wrong == 0)
         assert not pair.heavy
         assert (abs(pair.mean_bf - 1.0) < 3.3 * pair.mcse) == right
-        assert (pair.p_value > 0.001) == right
+        assert (pair.p_value > 0.002) == right
 
 
 def test_a_mean_that_few_data_sets_carry_proves_nothing():
