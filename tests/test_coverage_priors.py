@@ -84,7 +84,9 @@ def rows(name):
     """All rows of all seeds, with exact values, and whether the intervals hold them."""
     model, priors, exact = SYSTEMS[name]()
     tables = [
-        pe.prior_sensitivity(model, priors, random_seed=seed, progressbar=False)
+        pe.prior_sensitivity(
+            model, priors, random_seed=seed, progressbar=False, sample_kwargs={"cores": 1}
+        )
         for seed in range(N_SEEDS)
     ]
     found = pd.concat([pd.DataFrame(table).reset_index() for table in tables])

@@ -105,8 +105,9 @@ def prior_sensitivity(
     -----
     The Bayes factor of two priors of one model is the mean of the ratio of their densities over
     posterior draws. Numerator and denominator share the likelihood, so that the error of ``log_bf``
-    is smaller than those of the two evidences. That of ``log_evidence`` includes both the error of
-    the run and that of the ratio.
+    is smaller than those of the two evidences. That of ``log_evidence`` is the sum of the error of
+    the run and that of the ratio, which is an upper bound: both come from the same draws, and may
+    be correlated.
 
     Reweighted draws are used if the Pareto tail of the ratios is not too heavy for their number
     (Vehtari et al. 2024), 100 draws are effective, the error is at most that of the difference of
@@ -307,7 +308,7 @@ class _Study:
     def _row_of(self, variant: Variant, run: _Run, found: Reweighted) -> Row:
         """Return the row of reweighted draws."""
         of_ratio, own = Spread(found.mcse, found.dof), self.base.evidence
-        value, error = run.evidence.value + found.log_bf, combined(run.spread, of_ratio)
+        value, error = run.evidence.value + found.log_bf, _bound(run.spread, of_ratio)
         lower, upper = interval(value, error)
         evidence = replace(
             run.evidence,
@@ -321,6 +322,11 @@ class _Study:
         error = of_ratio if run is self.base else combined(error, self.base.spread)
         row = _row(variant, evidence, value - own.value, error, "reweighted")
         return replace(row, pareto_k=found.pareto_k, ess=found.ess)
+
+
+def _bound(first: Spread, second: Spread) -> Spread:
+    """Return the largest error that a sum of two estimates can have, whatever their correlation."""
+    return Spread(first.mcse + second.mcse, min(first.dof, second.dof))
 
 
 def _row(variant: Variant, evidence: LogEvidence, log_bf: float, error: Spread, how: str) -> Row:
