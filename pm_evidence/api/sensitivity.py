@@ -84,8 +84,8 @@ def prior_sensitivity(
         A DataFrame whose index holds variable and prior. ``factor``; ``log_evidence`` and ``mcse``
         in nats; ``log_bf`` and ``bf`` against the model as it is written, with ``log_bf_mcse`` in
         nats; ``how`` (``"as written"``, ``"reweighted"`` or ``"new run"``); ``pareto_k`` and
-        ``ess`` of the reweighted draws; ``status``, ``warning``; ``dof`` and ``log_bf_dof``. The
-        first row of each variable is the prior as it is written.
+        ``ess`` of the reweighted draws; ``status``, ``warning``; ``dof`` and ``log_bf_dof``. Each
+        variable has a row for its prior as it is written, between smaller and larger factors.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def prior_sensitivity(
     ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
     >>> table = pe.prior_sensitivity(model, {"mu": [0.5]}, random_seed=1, progressbar=False)
     >>> list(table["how"])
-    ['as written', 'reweighted']
+    ['reweighted', 'as written']
     """
     if not is_model(model):
         raise TypeError(f"model must be a pymc.Model, got {described(model)}; pass the model.")

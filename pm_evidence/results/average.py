@@ -95,7 +95,7 @@ def average_models(
     ...     with pm.Model():
     ...         mu = pm.Normal("mu", 0, sd)
     ...         y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
-    ...         models[name] = pe.sample_evidence(random_seed=1, progressbar=False)
+    ...         results[name] = pe.sample_evidence(random_seed=1, progressbar=False)
     >>> mixed = pe.average_models(results, random_seed=1)
     >>> sorted(set(mixed["posterior"]["model"].values.ravel()))
     ['narrow', 'wide']
