@@ -97,7 +97,7 @@ def average_models(
     ...         y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
     ...         results[name] = pe.sample_evidence(random_seed=1, progressbar=False)
     >>> mixed = pe.average_models(results, random_seed=1)
-    >>> sorted(set(mixed["posterior"]["model"].values.ravel()))
+    >>> sorted({str(name) for name in mixed["posterior"]["model"].values.ravel()})
     ['narrow', 'wide']
     """
     table = compare(_checked(models), prior_probs)
