@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.api import sensitivity
+from pm_evidence.api import prior_rows
 from pm_evidence.api.priors import sample_options, variants_of
 from pm_evidence.core.exceptions import EvidenceWarning, NumericalError
 from tests.posteriors import posterior_tree
@@ -96,8 +96,10 @@ def test_draws_of_pm_sample_serve_as_well(model):
 def test_a_doubtful_run_makes_doubtful_rows(model, result):
     doubtful = result.copy(deep=True)
     doubtful["log_evidence"]["status"][:] = "dominated"
-    row = pe.prior_sensitivity(model, {"mu": [0.5]}, result=doubtful, **QUIET).iloc[0]
-    assert row["status"] == "dominated"
+    table = pe.prior_sensitivity(model, {"mu": [0.5, 4]}, result=doubtful, **QUIET)
+    assert list(table["how"]) == ["reweighted", "as written", "new run"]
+    assert list(table["status"]) == ["dominated"] * 3
+    assert "against the model as written" in table["warning"].iloc[-1]
 
 
 def test_runs_that_fail_or_are_interrupted_leave_the_other_rows(model, result, monkeypatch):
@@ -106,7 +108,7 @@ def test_runs_that_fail_or_are_interrupted_leave_the_other_rows(model, result, m
         def fail(*arguments, error=error, **options):
             raise error
 
-        monkeypatch.setattr(sensitivity, "sample_evidence", fail)
+        monkeypatch.setattr(prior_rows, "sample_evidence", fail)
         with pytest.warns(EvidenceWarning):
             table = pe.prior_sensitivity(model, {"mu": [0.5, 2, 4]}, result=result, **QUIET)
         assert list(table["status"]) == ["ok", "ok", status, status]
