@@ -43,7 +43,7 @@ def p_values(repeats, seed, **planted):
 @pytest.mark.parametrize("n_models", [2, 3])
 def test_right_probabilities_are_rejected_at_the_level(n_models, monkeypatch):
     """200 calibrations at a level of 10 %: 8 to 35 rejections with a probability of 99.9 %."""
-    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 499)
+    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 199)
     rejected = int((p_values(200, seed=1, n_models=n_models) <= 0.1).sum())
     low, high = binom(200, 0.1).ppf([0.0005, 0.9995])
     assert low <= rejected <= high
@@ -51,7 +51,7 @@ def test_right_probabilities_are_rejected_at_the_level(n_models, monkeypatch):
 
 @pytest.mark.parametrize("planted", [{"shift": 1.5}, {"shift": -1.5}, {"spread": 3.0}])
 def test_a_planted_error_is_found(planted, monkeypatch):
-    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 499)
+    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 199)
     assert (p_values(30, seed=2, **planted) <= 0.01).mean() > 0.8
 
 
@@ -66,7 +66,7 @@ def test_the_score_is_what_calibration_makes_it():
 
 
 def test_bayes_factors_of_wrong_models_are_one_on_average(monkeypatch):
-    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 1999)
+    monkeypatch.setattr("pm_evidence.estimators.calibration._SHUFFLES", 999)
     rng = np.random.default_rng(4)
     for shift, right in ((0.0, True), (1.0, False)):
         log_evidence, label = simulated(1500, rng, shift=shift)
@@ -75,7 +75,7 @@ def test_bayes_factors_of_wrong_models_are_one_on_average(monkeypatch):
         pair = next(w for w in wrong_models(log_evidence, probability, label, rng) if w.wrong == 0)
         assert not pair.heavy
         assert (abs(pair.mean_bf - 1.0) < 3.3 * pair.mcse) == right
-        assert (pair.p_value > 0.002) == right
+        assert (pair.p_value > 0.01) == right
 
 
 def test_a_mean_that_few_data_sets_carry_proves_nothing():
