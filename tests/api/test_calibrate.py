@@ -92,6 +92,7 @@ def test_a_shifted_evidence_is_found(models):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
 def test_the_rate_of_false_alarms_is_the_level(models):
     """60 calibrations at a level of 10 %: at most 14 rejections with a probability of 99.9 %."""
     p_values = [
@@ -110,7 +111,7 @@ def test_planted_errors_are_found_in_nearly_all_calibrations(models):
     }
     for name, arguments in planted.items():
         found = [
-            pe.calibrate(n=60, random_seed=seed, **arguments, **QUIET).p_value < 0.01
+            pe.calibrate(n=150, random_seed=seed, **arguments, **QUIET).p_value < 0.01
             for seed in range(8)
         ]
         print(name, np.mean(found))
