@@ -5,10 +5,12 @@
 
 from pm_evidence import estimators, extending, references
 from pm_evidence.api.bridge import bridge_sampling
+from pm_evidence.api.calibrate import calibrate
 from pm_evidence.api.certify import simulate_and_certify
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.likelihood import raise_log_likelihood
 from pm_evidence.api.sample import sample_evidence
+from pm_evidence.api.sensitivity import prior_sensitivity
 from pm_evidence.api.training import train_rbm
 from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
 from pm_evidence.core.records import LogEvidence
@@ -31,19 +33,23 @@ from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.data_order import DataPoints
 from pm_evidence.plots import (
+    plot_calibration,
     plot_compare,
     plot_energy,
     plot_estimates,
     plot_samples,
     plot_schedule,
+    plot_sensitivity,
     plot_temperatures,
     plot_work,
 )
 from pm_evidence.results import (
     attach_evidence,
+    average_models,
     bayes_factor,
     compare,
     estimate,
+    format_table,
     log_evidence,
     summary,
     to_record,
@@ -101,20 +107,26 @@ __all__ = [
     "UnitByUnitPath",
     "VarOpt",
     "attach_evidence",
+    "average_models",
     "bayes_factor",
     "bridge_sampling",
+    "calibrate",
     "compare",
     "estimate",
     "estimators",
     "extending",
+    "format_table",
     "log_evidence",
+    "plot_calibration",
     "plot_compare",
     "plot_energy",
     "plot_estimates",
     "plot_samples",
     "plot_schedule",
+    "plot_sensitivity",
     "plot_temperatures",
     "plot_work",
+    "prior_sensitivity",
     "raise_log_likelihood",
     "references",
     "sample_evidence",

@@ -14,7 +14,7 @@ mpl.use("Agg")
 
 ROOT = Path(pm_evidence.__file__).parent
 # Modules whose examples compile large models or sample for more than ten seconds.
-SLOW = {"api.latent", "api.sample", "plots.temperatures"}
+SLOW = {"api.calibrate", "api.latent", "api.sample", "plots.temperatures"}
 
 
 def name_of(path):

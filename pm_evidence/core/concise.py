@@ -2,7 +2,7 @@
 
 import math
 
-__all__ = ["concise", "decimals"]
+__all__ = ["concise", "decimals", "plus_minus"]
 
 # Particle Data Group, Review of Particle Physics, section 5.3: an error whose first three digits
 # are below 355 is given with two digits, and one above that with a single digit.
@@ -57,18 +57,53 @@ def concise(value: float, error: float) -> str:
     """
     if not math.isfinite(value):
         return str(float(value))
-    size = max(abs(value), error if math.isfinite(error) else 0.0)
-    if size >= _LARGE or 0.0 < size < _SMALL:
-        exponent = math.floor(math.log10(size))
-        scale = 10.0**exponent
-        if scale > 0.0 and math.isfinite(scale):
-            return _with_exponent(_plain(value / scale, error / scale), exponent)
-    return _plain(value, error)
-
-
-def _with_exponent(text: str, exponent: int) -> str:
-    number, space, rest = text.partition(" ")
+    exponent = _exponent(value, error)
+    if exponent is None:
+        return _plain(value, error)
+    scale = 10.0**exponent
+    number, space, rest = _plain(value / scale, error / scale).partition(" ")
     return f"{number}e{exponent:+03d}{space}{rest}"
+
+
+def plus_minus(value: float, error: float) -> str:
+    """Return a value with its standard error after a plus-minus sign.
+
+    Parameters
+    ----------
+    value, error : float
+        In the same unit.
+
+    Returns
+    -------
+    str
+        Both with the digits that `concise` gives them. An error that is not known is not written.
+
+    Examples
+    --------
+    >>> plus_minus(-31.0364, 0.0081), plus_minus(-1204.6, 12.3), plus_minus(3.1e-9, 4e-10)
+    ('-31.036 ± 0.008', '-1205 ± 12', '(3.1 ± 0.4)e-09')
+    """
+    if not (math.isfinite(value) and math.isfinite(error)):
+        return concise(value, error)
+    exponent = _exponent(value, error)
+    scale = 1.0 if exponent is None else 10.0**exponent
+    value, error = value / scale, error / scale
+    # 0.0996 is rounded to 0.10, whose digits start a decade higher
+    digits = decimals(round(error, decimals(error)))
+    shown = max(digits, 0) if error > 0.0 else _EXACT_DIGITS
+    value, error = round(value, max(digits, -12)) + 0.0, round(error, digits)
+    text = f"{value:.{shown}f} ± {error:.{shown}f}"
+    return text if exponent is None else f"({text})e{exponent:+03d}"
+
+
+def _exponent(value: float, error: float) -> int | None:
+    """Return the power of ten that value and error are divided by; None if they are not."""
+    size = max(abs(value), error if math.isfinite(error) else 0.0)
+    if not (size >= _LARGE or 0.0 < size < _SMALL):
+        return None
+    exponent = math.floor(math.log10(size))
+    scale = 10.0**exponent
+    return exponent if scale > 0.0 and math.isfinite(scale) else None
 
 
 def _plain(value: float, error: float) -> str:

@@ -93,6 +93,9 @@ class Phase(IntEnum):
     REFERENCE = 14  # the fit of a density that annealing starts from
     COORDINATES = 15  # the pilot by which they are chosen
     COARSE = 16  # annealing of the cheapest route
+    PRIORS = 17  # runs under other priors
+    CALIBRATION = 18  # data sets drawn from models, and their runs
+    AVERAGE = 19  # which draws of each model are kept
 
 
 def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:

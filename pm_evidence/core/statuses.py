@@ -31,6 +31,8 @@ class Status(StrEnum):
     NOT_MIXED = "not_mixed"
     DOUBTFUL_DRAWS = "doubtful_draws"
     UNBOUNDED = "unbounded"
+    FAILED = "failed"
+    MISCALIBRATED = "miscalibrated"
     NOT_NORMAL = "not_normal"
     COARSE_SCHEDULE = "coarse_schedule"
     NOISY_LIKELIHOOD = "noisy_likelihood"

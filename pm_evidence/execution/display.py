@@ -126,7 +126,7 @@ class Display:
             stage = f"{progress.stage}/{self._n_stages}"
             self._update(**{**_fields(progress), "stage": stage})
 
-    def done(self, block: int, record: BlockRecord) -> None:
+    def done(self, block: int, record: BlockRecord | None = None) -> None:
         """Show that a block has finished, also if its last stages were not reported."""
         with self._lock:
             self._reached[block] = self._n_stages

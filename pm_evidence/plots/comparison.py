@@ -39,18 +39,6 @@ _VISUALS = (
     "ticklabels",
     "legend",
 )
-# Labels of models whose status is ok, and of the others, which are drawn differently.
-_SOUND, _DOUBTFUL = "ok", "cannot be trusted: see the status"
-_LOOKS: dict[str, dict[str, dict[str, Any]]] = {
-    _SOUND: {
-        "error_bar": {"color": "C0", "width": 2},
-        "point_estimate": {"color": "C0"},
-    },
-    _DOUBTFUL: {
-        "error_bar": {"color": "C1", "width": 2, "linestyle": "C1"},
-        "point_estimate": {"facecolor": "B0", "edgecolor": "C1", "size": 40},
-    },
-}
 
 
 def plot_compare(
@@ -161,21 +149,8 @@ def _names(table: pd.DataFrame) -> NDArray[np.str_]:
 
 
 def _draw_points(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
-    data, sound = _drawn(table), (table["status"] == Status.OK).to_numpy()
-    for kind, rows in ((_SOUND, sound), (_DOUBTFUL, ~sound)):
-        part, name = data.isel(model=np.flatnonzero(rows)), "" if kind == _SOUND else "_doubtful"
-        if not part.sizes["model"]:
-            continue
-        bar = layout.visual_arguments(visuals, "error_bar", **_LOOKS[kind]["error_bar"])
-        if bar is not None:
-            interval = part[["interval"]].rename(interval="log_evidence")
-            collection.map(draw.line_x, f"error_bar{name}", data=interval, **bar)
-        point = layout.visual_arguments(visuals, "point_estimate", **_LOOKS[kind]["point_estimate"])
-        if point is not None:
-            points = part[["log_evidence"]]
-            collection.map(draw.scatter_x, f"point_estimate{name}", data=points, **point)
+    sound = (table["status"] == Status.OK).to_numpy()
+    layout.draw_intervals(collection, _drawn(table), sound, visuals)
 
 
 def _draw_differences(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
@@ -191,7 +166,7 @@ def _draw_differences(collection: Any, table: pd.DataFrame, visuals: layout.Visu
         place = (float(point["log_evidence"].item()) - left) / width if width > 0 else 0.5
         align, shift = _alignment(place, best=row == 0)
         collection.map(
-            _text_above,
+            layout.text_above,
             f"difference_{row}",
             data=point + shift * width,
             store_artist=False,
@@ -210,10 +185,6 @@ def _alignment(place: float, *, best: bool) -> tuple[str, float]:
     if best or place > 0.75:
         return "right", -0.01
     return ("left", 0.0) if place < 0.25 else ("center", 0.0)
-
-
-def _text_above(da: Any, target: Any, y: Any, **arguments: Any) -> Any:
-    return layout.draw().annotate_xy(da, target, y=np.asarray(y) + 0.28, **arguments)
 
 
 def _text(table: pd.DataFrame, row: int) -> str:
@@ -271,5 +242,4 @@ def _draw_legend(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) 
     """Add a legend that explains open points, if there are any."""
     legend = layout.visual_arguments(visuals, "legend")
     if legend is not None and (table["status"] != Status.OK).any():
-        entries = [(kind, looks["error_bar"]) for kind, looks in _LOOKS.items()]
-        layout.add_legend(collection, entries, **legend)
+        layout.add_legend(collection, layout.of_statuses(), **legend)

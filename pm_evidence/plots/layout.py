@@ -21,22 +21,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKENDS",
+    "DOUBTFUL",
+    "LOOKS",
     "MINUS",
+    "SOUND",
     "Visuals",
     "add_legend",
     "backend_name",
     "backend_of",
     "check_mapping",
     "checked_visuals",
+    "curve",
     "draw",
+    "draw_intervals",
     "draw_labels",
     "figure_arguments",
     "frame_of",
     "half_widths",
     "new_collection",
     "number",
+    "of_statuses",
     "plot_backend",
     "set_yticks",
+    "text_above",
     "visual_arguments",
     "whole_ticks",
     "with_error",
@@ -47,6 +54,18 @@ Visuals = Mapping[str, Mapping[str, Any] | bool]
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
 MINUS = "\N{MINUS SIGN}"
+# Labels of rows whose status is ok, and of the others, which are drawn differently.
+SOUND, DOUBTFUL = "ok", "cannot be trusted: see the status"
+LOOKS: dict[str, dict[str, dict[str, Any]]] = {
+    SOUND: {
+        "error_bar": {"color": "C0", "width": 2},
+        "point_estimate": {"color": "C0"},
+    },
+    DOUBTFUL: {
+        "error_bar": {"color": "C1", "width": 2, "linestyle": "C1"},
+        "point_estimate": {"facecolor": "B0", "edgecolor": "C1", "size": 40},
+    },
+}
 
 
 def backend_name(backend: str | None) -> str:
@@ -156,6 +175,12 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
     return {**defaults, **(given if isinstance(given, Mapping) else {})}
 
 
+def curve(name: str, x: Any, y: Any) -> xr.Dataset:
+    """Return a line of the plot ``name``, in the form that the visuals of arviz-plots take."""
+    values = np.stack([np.asarray(x, float), np.asarray(y, float)])
+    return xr.Dataset({name: (("plot_axis", "point"), values)}, coords={"plot_axis": ["x", "y"]})
+
+
 def frame_of(name: str) -> dict[str, Any]:
     """Return the arguments of ``map`` for labels, limits and ticks, which are set once per plot."""
     return {"data": xr.Dataset({name: 0.0}), "ignore_aes": "all", "store_artist": False}
@@ -207,6 +232,11 @@ def write_out_numbers(da: Any, target: Any) -> None:
     target.locator_params(axis="x", nbins=5)
 
 
+def text_above(da: Any, target: Any, y: Any, **arguments: Any) -> Any:
+    """Write a text above a point of a row."""
+    return draw().annotate_xy(da, target, y=np.asarray(y) + 0.28, **arguments)
+
+
 def add_legend(
     collection: Any, entries: Sequence[tuple[str, Mapping[str, Any]]], **arguments: Any
 ) -> None:
@@ -223,3 +253,39 @@ def add_legend(
         update_visuals=False,
         **{**defaults, **arguments},
     )
+
+
+def draw_intervals(
+    collection: Any, data: xr.Dataset, sound: NDArray[np.bool_], visuals: Visuals
+) -> None:
+    """Draw points with their intervals, those that are not sound with open points.
+
+    Parameters
+    ----------
+    collection : PlotCollection
+        With a plot for the first variable of ``data``.
+    data : Dataset
+        That variable with the dimension ``model``, and ``interval`` with ``ci_bound`` as well.
+    sound : ndarray of bool, shape (n_models,)
+        Whether the status is ok.
+    visuals : mapping
+        Arguments of ``error_bar`` and ``point_estimate``.
+    """
+    name = str(next(iter(data.data_vars)))
+    for kind, rows in ((SOUND, sound), (DOUBTFUL, ~sound)):
+        part, suffix = data.isel(model=np.flatnonzero(rows)), "" if kind == SOUND else "_doubtful"
+        if not part.sizes["model"]:
+            continue
+        bar = visual_arguments(visuals, "error_bar", **LOOKS[kind]["error_bar"])
+        if bar is not None:
+            interval = part[["interval"]].rename(interval=name)
+            collection.map(draw().line_x, f"error_bar{suffix}", data=interval, **bar)
+        point = visual_arguments(visuals, "point_estimate", **LOOKS[kind]["point_estimate"])
+        if point is not None:
+            points = part[[name]]
+            collection.map(draw().scatter_x, f"point_estimate{suffix}", data=points, **point)
+
+
+def of_statuses() -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the entries of a legend that explains open points."""
+    return [(kind, looks["error_bar"]) for kind, looks in LOOKS.items()]

@@ -225,12 +225,6 @@ def _by_ladder(chains: TemperedChains, counts: NDArray[np.int64]) -> NDArray[np.
     return sums[np.unique(chains.ladder)].astype(np.int64)
 
 
-def _curve(name: str, x: Any, y: Any) -> xr.Dataset:
-    """Return a line of the panel ``name``, in the form that the visuals of arviz-plots take."""
-    values = np.stack([np.asarray(x, float), np.asarray(y, float)])
-    return xr.Dataset({name: (("plot_axis", "point"), values)}, coords={"plot_axis": ["x", "y"]})
-
-
 def _draw_by_temperature(collection: Any, run: _Run, visuals: layout.Visuals) -> None:
     """Draw occupation, rejection rates and barrier, and what the first two should be."""
     draw, number = layout.draw(), np.arange(len(run.beta))
@@ -239,14 +233,14 @@ def _draw_by_temperature(collection: Any, run: _Run, visuals: layout.Visuals) ->
     goal = layout.visual_arguments(visuals, "goal", color="B3", linestyle="C1")
     if goal is not None:
         for curve in (
-            _curve("occupation", number, run.goal),
-            _curve("rejection", number[:-1], level),
+            layout.curve("occupation", number, run.goal),
+            layout.curve("rejection", number[:-1], level),
         ):
             collection.map(draw.line_xy, "goal", data=curve, **goal)
     curves = (
-        _curve("occupation", number, run.occupation),
-        _curve("rejection", number[:-1], run.rates),
-        _curve("barrier", run.beta, barrier),
+        layout.curve("occupation", number, run.occupation),
+        layout.curve("rejection", number[:-1], run.rates),
+        layout.curve("barrier", run.beta, barrier),
     )
     line = layout.visual_arguments(visuals, "line", color="C0")
     point = layout.visual_arguments(visuals, "point", color="C0", size=12)
@@ -278,7 +272,7 @@ def _draw_trace(collection: Any, run: _Run, chain: int, visuals: layout.Visuals)
     line = layout.visual_arguments(visuals, "trace", color="C0", width=1)
     if line is not None:
         iteration, rung, _ = run.rungs(chain)
-        data = _curve("trace", iteration, rung)
+        data = layout.curve("trace", iteration, rung)
         collection.map(layout.draw().line_xy, "trace", data=data, **line)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import described, float_array
+from pm_evidence.core.checks import check_flag, described, float_array
 from pm_evidence.core.concise import concise
 from pm_evidence.core.html import facts
 from pm_evidence.core.records import LogEvidence
@@ -16,10 +16,11 @@ from pm_evidence.core.statuses import with_pointer
 from pm_evidence.estimators.intervals import half_width, interval
 from pm_evidence.estimators.standard_errors import Spread, combined
 from pm_evidence.results import schema
+from pm_evidence.results.elpd import with_elpd
 from pm_evidence.results.stored import estimate_of, evidence_of
 from pm_evidence.results.table import EvidenceTable
 
-__all__ = ["BayesFactor", "bayes_factor", "compare"]
+__all__ = ["BayesFactor", "bayes_factor", "compare", "prior_of"]
 
 Floats = NDArray[np.float64]
 Source = xr.DataTree | LogEvidence
@@ -94,6 +95,8 @@ class BayesFactor:
 def compare(
     models: Mapping[str, Source],
     prior_probs: Mapping[str, float] | Sequence[float] | None = None,
+    *,
+    loo: bool = False,
 ) -> EvidenceTable:
     """Return a table of models with their evidence, best first.
 
@@ -105,6 +108,10 @@ def compare(
     prior_probs : mapping of str to float, or sequence of float, optional
         Prior probability of each model, by name or in the order of ``models``; equal by default.
         They must be positive, and are divided by their sum.
+    loo : bool
+        Whether to add leave-one-out cross-validation by ``arviz.loo`` and ``arviz.compare``, and an
+        explanation of why it differs from the evidence. The results need the group
+        ``log_likelihood``, from ``idata_kwargs={"log_likelihood": True}``.
 
     Returns
     -------
@@ -114,15 +121,20 @@ def compare(
         ``log_bf_mcse`` in nats; ``prob`` and ``prob_mcse`` are posterior model
         probabilities; then ``estimator``, ``status`` and ``warning``, which is empty if there
         is nothing to warn of. The table shows a few of these columns, with the digits that the
-        errors justify; ``pandas.DataFrame(table)`` shows all.
+        errors justify; ``pandas.DataFrame(table)`` shows all. With ``loo``, also ``elpd_loo`` and
+        its standard error ``elpd_se``, ``p_loo``, ``elpd_diff`` (at most 0) to the model of the
+        largest ``elpd_loo`` with ``elpd_diff_se``, ``loo_weight`` (by stacking), and
+        ``learning_cost``, which is ``elpd_loo`` less ``log_evidence``, in nats.
 
     Raises
     ------
     TypeError
-        If ``models`` is not a mapping, or holds anything but DataTree and LogEvidence.
+        If ``models`` is not a mapping, or holds anything but DataTree and LogEvidence (which have
+        no LOO).
     ValueError
         If there is no model, the observed data differ, a model has no evidence or an incomplete
-        one, or the prior probabilities do not fit the models.
+        one, the prior probabilities do not fit the models, or a result has no pointwise log
+        likelihood for LOO.
 
     Notes
     -----
@@ -134,6 +146,9 @@ def compare(
     by probability; the two orders can differ if prior probabilities are not equal. A model whose
     evidence is not known (NaN, or plus infinity) comes last, and makes the probability of every
     model undefined; leave it out to compare the others.
+
+    Errors of LOO are those of a sum over observations that could have been others; ``mcse`` is the
+    error of a computation for these observations.
 
     Examples
     --------
@@ -154,14 +169,18 @@ def compare(
         )
     if not models:
         raise ValueError("models must name at least one model, got none; pass a mapping.")
+    check_flag("loo", loo)
     entries = {name: _entry(f"models[{name!r}]", model) for name, model in models.items()}
     _check_same_data(entries)
-    prior = _prior(list(entries), prior_probs)
+    prior = prior_of(list(entries), prior_probs)
     table = _table(entries, prior).sort_values(
         "log_evidence", ascending=False, kind="stable", na_position="last"
     )
     table.insert(0, "rank", np.arange(1, len(table) + 1))
-    table = EvidenceTable(_warn_of_ties(table, _reach(table, entries)))
+    table = _warn_of_ties(table, _reach(table, entries))
+    plain = with_elpd(table, models) if loo else table
+    table = EvidenceTable(plain)
+    table.attrs |= plain.attrs
     table.attrs["dof"] = {name: entry.evidence.dof for name, entry in entries.items()}
     return table
 
@@ -260,7 +279,7 @@ def _check_same_data(entries: Mapping[str, _Entry]) -> None:
         )
 
 
-def _prior(names: list[str], prior_probs: Mapping[str, float] | Sequence[float] | None) -> Floats:
+def prior_of(names: list[str], prior_probs: Mapping[str, float] | Sequence[float] | None) -> Floats:
     """Return the prior probabilities in the order of ``names``, normalised."""
     if prior_probs is None:
         return np.full(len(names), 1.0 / len(names))

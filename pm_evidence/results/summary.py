@@ -13,7 +13,7 @@ from pm_evidence.core.checks import check_choice, check_share, described
 from pm_evidence.core.concise import decimals
 from pm_evidence.estimators.standard_errors import spread
 from pm_evidence.results import schema
-from pm_evidence.results.stored import not_a_tree
+from pm_evidence.results.origins import drawn_with_origin
 
 __all__ = ["summary"]
 
@@ -114,7 +114,7 @@ def summary(
 
     _check_names(var_names, filter_vars)
     _check_look(coords, ci_prob, ci_kind, round_to)
-    posterior, origin = _drawn(dt)
+    posterior, origin = drawn_with_origin(dt, "dt")
     data = _selected(posterior, var_names, filter_vars, coords)
     data = data.assign(_evaluated(posterior, {} if funcs is None else funcs))
     if not data.data_vars:
@@ -165,63 +165,6 @@ def _check_look(coords: Any, ci_prob: Any, ci_kind: Any, round_to: Any) -> None:
             f"round_to must be a number of decimals, 'auto' or 'none', got {described(round_to)}; "
             "leave it out for the digits that the errors justify."
         )
-
-
-def _drawn(dt: Any) -> tuple[xr.Dataset, xr.DataArray]:
-    """Return the posterior, and the origin of each draw."""
-    if not isinstance(dt, xr.DataTree):
-        raise TypeError(not_a_tree("dt", dt))
-    if schema.POSTERIOR not in dt.children:
-        raise ValueError(
-            f"dt must have the group {schema.POSTERIOR!r}, got the groups "
-            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, for a model with "
-            "free variables."
-        )
-    posterior = dt[schema.POSTERIOR].to_dataset()
-    stats = dt[schema.SAMPLE_STATS].to_dataset() if schema.SAMPLE_STATS in dt.children else {}
-    if schema.DRAWN_FROM not in posterior.attrs or schema.DRAW_ORIGIN not in stats:
-        raise ValueError(
-            f"dt must hold the origin of its posterior draws (sample_stats[{schema.DRAW_ORIGIN!r}]"
-            f", and the attribute {schema.DRAWN_FROM!r} of the posterior), got draws of another "
-            "sampler or of an earlier version of this package; use arviz.summary for draws of "
-            "pm.sample, or sample again with sample_evidence."
-        )
-    origin = stats[schema.DRAW_ORIGIN]
-    _check_draws(posterior, origin)
-    return posterior.drop_attrs(), origin
-
-
-def _check_draws(posterior: xr.Dataset, origin: xr.DataArray) -> None:
-    """Raise ValueError if draws are not numbers, or if any of them has no origin."""
-    of_draws = {
-        str(name): values
-        for name, values in posterior.data_vars.items()
-        if set(schema.SAMPLE_DIMS) <= set(values.dims)
-    }
-    kinds = {name: values.dtype.kind for name, values in of_draws.items()}
-    if origin.dtype.kind not in "iu" or set(origin.dims) != set(schema.SAMPLE_DIMS):
-        raise ValueError(
-            f"dt must hold one whole number for each draw as sample_stats[{schema.DRAW_ORIGIN!r}], "
-            f"got dtype {origin.dtype} and {origin.dims}; read the original file that "
-            "sample_evidence wrote."
-        )
-    if (
-        len(of_draws) < len(posterior.data_vars)
-        or not of_draws
-        or not set(kinds.values()) <= set("biuf")
-    ):
-        raise ValueError(
-            f"dt must hold numbers for each chain and draw in its group {schema.POSTERIOR!r}, got "
-            f"dtypes {kinds}; read the original file that sample_evidence wrote."
-        )
-    if not origin.size:
-        raise ValueError("dt must hold at least one posterior draw, got none; select more draws.")
-    for name in schema.SAMPLE_DIMS:
-        if origin.sizes.get(name) != posterior.sizes.get(name):
-            raise ValueError(
-                f"dt must hold the origin of each of its {posterior.sizes.get(name)} entries along "
-                f"{name!r}, got {origin.sizes.get(name)}; make the same selection in all groups."
-            )
 
 
 def _selected(

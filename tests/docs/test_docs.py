@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\w+)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 # Processes that compile for themselves; a dozen models.
-SLOW = {"docs/parallel.md", "docs/user_guide.md"}
+SLOW = {"docs/decisions.md", "docs/parallel.md", "docs/user_guide.md"}
 PAGES = sorted(
     str(page.relative_to(ROOT)) for page in [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
 )

@@ -171,6 +171,55 @@ def bridge_sampling(idata=None, model=None, **options):
     )
 
 
+@cache
+def of_model():
+    """A short result of that model."""
+    return sample(posterior()[0], method=pe.SMC(islands=2), draws=80)
+
+
+def of_models():
+    """Results of two models."""
+    return {"a": of_model(), "b": of_model()}
+
+
+def sensitivity(model=None, priors=None, result=None, **options):
+    """``pe.prior_sensitivity`` of that result, by reweighting alone."""
+    return pe.prior_sensitivity(
+        posterior()[0] if model is None else model,
+        {"x": [0.5]} if priors is None else priors,
+        result=of_model() if result is None else result,
+        **{"new_runs": "never", "progressbar": False, **options},
+    )
+
+
+@cache
+def constants():
+    """Two models without free variables."""
+    models = {}
+    for name, mean in {"a": 0.0, "b": 1.0}.items():
+        with pm.Model() as models[name]:
+            pm.Normal("y", mean, 1.0, observed=[0.0, 0.0])
+    return models
+
+
+def calibrate(models=None, n=20, **options):
+    """``pe.calibrate`` of models without free variables, which have nothing to sample."""
+    options = {"random_seed": 1, "progressbar": False, **options}
+    return pe.calibrate(constants() if models is None else models, n, **options)
+
+
+@cache
+def calibration():
+    """What that found."""
+    return calibrate()
+
+
+@cache
+def priors_table():
+    """A table of other priors."""
+    return sensitivity()
+
+
 def train_rbm(**options):
     """``pe.train_rbm`` with few updates."""
     return pe.train_rbm(**{"n_updates": 2, "random_seed": 1, "progressbar": False, **options})
@@ -433,7 +482,47 @@ GOOD = {
     ),
     "compare": (
         pe.compare,
-        {"models": {"a": EVIDENCE, "b": EVIDENCE}, "prior_probs": None},
+        {"models": {"a": EVIDENCE, "b": EVIDENCE}, "prior_probs": None, "loo": False},
+    ),
+    "average_models": (
+        pe.average_models,
+        {"models": of_models, "prior_probs": None, "draws": 8, "random_seed": 1},
+    ),
+    "prior_sensitivity": (
+        sensitivity,
+        {
+            "model": None,
+            "priors": None,
+            "result": None,
+            "new_runs": "never",
+            "target_mcse": 0.1,
+            "random_seed": 1,
+            "progressbar": False,
+            "sample_kwargs": None,
+        },
+    ),
+    "calibrate": (
+        calibrate,
+        {
+            "models": None,
+            "n": 20,
+            "prior_probs": None,
+            "simulators": None,
+            "target_mcse": 0.1,
+            "cores": 1,
+            "random_seed": 1,
+            "progressbar": False,
+        },
+    ),
+    "format_table": (
+        pe.format_table,
+        {
+            "table": pe.compare({"a": EVIDENCE, "b": EVIDENCE}),
+            "style": "text",
+            "numbers": "parentheses",
+            "columns": None,
+            "caption": None,
+        },
     ),
     "bayes_factor": (pe.bayes_factor, {"dt1": EVIDENCE, "dt2": EVIDENCE}),
     "attach_evidence": (pe.attach_evidence, {"idata": result, "evidence": result}),
@@ -547,6 +636,8 @@ GOOD = {
         pe.plot_compare,
         {"models": {"a": EVIDENCE, "b": EVIDENCE}, "quantity": "evidence", **PLOT},
     ),
+    "plot_sensitivity": (pe.plot_sensitivity, {"table": priors_table, **PLOT}),
+    "plot_calibration": (pe.plot_calibration, {"calibration": calibration, "bins": 5, **PLOT}),
     "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
     "plot_schedule": (pe.plot_schedule, {"dt": result, **PLOT}),
     "plot_temperatures": (pe.plot_temperatures, {"dt": tempered_result, "chain": 0, **PLOT}),
@@ -678,7 +769,7 @@ def pairs(n: int, rng: np.random.Generator) -> Iterator[Call]:
 
 
 def _made(value: Any) -> Any:
-    makers = (result, tempered_result, model)
+    makers = (result, tempered_result, model, of_models, priors_table, calibration)
     return value() if any(value is make for make in makers) else value
 
 
@@ -741,5 +832,9 @@ def _with_broken_trees() -> Iterator[Call]:
     for what, dt in broken_trees(posterior()[1]).items():
         arguments = {"idata": dt, "draws": 320, "progressbar": False}
         yield Call("bridge_sampling", bridge_sampling, arguments, {"idata": what})
+    for what, dt in broken_trees(of_model()).items():
+        yield Call("prior_sensitivity", sensitivity, {"result": dt}, {"result": what})
+        models = {"a": of_model(), "b": dt}
+        yield Call("average_models", pe.average_models, {"models": models}, {"models": what})
     for what, dt in broken_trees(estimated()[1]).items():
         yield Call("sample_latent", latent, {"dt": dt, "draws": 3}, {"dt": what})

@@ -24,7 +24,12 @@ from pm_evidence.targets.model.location_scale import location_scale_variables
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["find_model", "registered_functions", "target_of"]
+__all__ = ["find_model", "is_model", "registered_functions", "target_of"]
+
+
+def is_model(target: Any) -> bool:
+    """Return whether a value is a pymc.Model."""
+    return isinstance(target, pm.Model)
 
 
 def find_model(target: Any) -> pm.Model:

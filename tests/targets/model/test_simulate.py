@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.model.simulate import simulate
+from pm_evidence.targets.model.simulate import DataSets, simulate
+from pm_evidence.targets.model.target import PyMCTarget
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -35,3 +36,48 @@ def test_what_cannot_be_simulated_is_refused():
         pm.Potential("p", -(pm.Normal("x") ** 2))
     with pytest.raises(ModelError, match="got a potential"):
         simulate(model, 1)
+
+
+def test_a_model_is_compiled_once_for_many_data_sets():
+    """Data that stayed those of the first set would make all calibrations wrong."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 2.0)
+        pm.Poisson("k", pm.math.exp(mu), observed=3)
+        pm.Normal("y", mu, 1.0, observed=np.zeros(2))
+    sets = DataSets(model)
+    assert sets.kinds == {"k": ((), "whole"), "y": ((2,), "real")}
+    drawn = sets.draw(3, np.random.default_rng(1))
+    assert [set(each) for each in drawn] == [{"k", "y"}] * 3
+    target = PyMCTarget(sets.observed)
+    x = np.array([[0.3]])
+    compiled = target.differentiable
+    for data in drawn:
+        sets.set(data)
+        expected = stats.poisson.logpmf(data["k"], np.exp(0.3))
+        expected += stats.norm.logpdf(data["y"], 0.3).sum()
+        assert target.evaluate(x).log_density[0, 1] == pytest.approx(expected)
+    assert target.differentiable is compiled
+    assert model["k"] in model.observed_RVs
+    assert model.rvs_to_values[model["k"]].data == 3
+
+
+def test_data_sets_of_a_model_without_free_variables():
+    with pm.Model() as model:
+        pm.Normal("y", 5.0, 0.1, observed=np.zeros(4))
+    drawn = DataSets(model).draw(4, np.random.default_rng(1))
+    assert all(np.all(np.abs(data["y"] - 5.0) < 1.0) for data in drawn)
+
+
+def test_data_sets_lie_inside_of_transforms():
+    with pm.Model() as model:
+        x = pm.Normal("x", transform=pm.distributions.transforms.Interval(0, 1))
+        pm.Normal("y", x, 1e-6, observed=0.5)
+    drawn = DataSets(model).draw(20, np.random.default_rng(1))
+    assert all(-0.01 < data["y"] < 1.01 for data in drawn)
+
+
+def test_data_sets_need_data_and_no_potential():
+    with pm.Model() as model:
+        pm.Normal("x")
+    with pytest.raises(ModelError, match="no observed variable"):
+        DataSets(model)

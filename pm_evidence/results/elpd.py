@@ -1,0 +1,175 @@
+"""Leave-one-out cross-validation beside the evidence, and why the two differ."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from pm_evidence.core.concise import concise
+from pm_evidence.estimators.standard_errors import spread
+from pm_evidence.results import schema
+from pm_evidence.results.origins import origin_of
+from pm_evidence.results.stored import not_a_tree
+
+__all__ = ["EXPLANATION", "with_elpd"]
+
+Floats = NDArray[np.float64]
+
+EXPLANATION = "explanation"  # the attribute of a table that holds what is written below it
+_LOG_LIKELIHOOD = "log_likelihood"
+_POINT = "pointwise_observation"
+_FEWEST_POINTS, _FEWEST_MODELS = 2, 2
+_CLEAR = 2.0  # standard errors from which on a difference of elpd counts as one
+_MEANING = (
+    "The log evidence predicts the data one after the other, the first from the prior alone, so "
+    "that it includes what it costs to learn the parameters. LOO predicts each observation from "
+    "all others, where the prior hardly matters."
+)
+
+
+def with_elpd(table: pd.DataFrame, models: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table of evidences with columns of leave-one-out cross-validation.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From ``compare``.
+    models : mapping of str to DataTree
+        The results in it, with the group ``log_likelihood``.
+
+    Raises
+    ------
+    TypeError
+        If one is not a DataTree.
+    ValueError
+        If one has no pointwise log likelihood, or they are of different numbers of observations.
+    """
+    found = {name: _loo(f"models[{name!r}]", dt) for name, dt in models.items()}
+    sizes = {name: elpd.n_data_points for name, (elpd, _) in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(
+            "models must have log likelihoods of the same observations for LOO, got "
+            f"{sizes}; write the likelihoods so that they have one value for each observation."
+        )
+    rows = pd.DataFrame(
+        {
+            "elpd_loo": {name: float(elpd.elpd) for name, (elpd, _) in found.items()},
+            "elpd_se": {name: float(elpd.se) for name, (elpd, _) in found.items()},
+            "p_loo": {name: float(elpd.p) for name, (elpd, _) in found.items()},
+        }
+    )
+    rows = rows.join(_differences({name: elpd for name, (elpd, _) in found.items()}))
+    table = table.join(rows)
+    table["learning_cost"] = table["elpd_loo"] - table["log_evidence"]
+    notes = {name: note for name, (_, note) in found.items()}
+    table["warning"] = [
+        f"{text} {notes[str(name)]}".strip() for name, text in table["warning"].items()
+    ]
+    table.attrs[EXPLANATION] = _explanation(table)
+    return table
+
+
+def _loo(parameter: str, dt: Any) -> tuple[Any, str]:
+    """Return ArviZ's result of a model, and what it warned of."""
+    from arviz_stats import loo
+
+    if not isinstance(dt, xr.DataTree):
+        raise TypeError(f"{not_a_tree(parameter, dt)} loo=True needs its pointwise log likelihood.")
+    log_likelihood = _pointwise(parameter, dt)
+    data = {"log_likelihood": xr.Dataset({"observed": log_likelihood})}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = loo(
+            xr.DataTree.from_dict(data),
+            pointwise=True,
+            reff=_efficiency(log_likelihood, dt, parameter),
+        )
+    texts = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    high = int((found.pareto_k > found.good_k).sum())
+    if high:
+        texts = [
+            f"LOO: {high} of {found.n_data_points} observations have a Pareto k above "
+            f"{found.good_k:.2f}, so that elpd_loo may be wrong; see arviz.loo."
+        ]
+    return found, " ".join(texts)
+
+
+def _pointwise(parameter: str, dt: xr.DataTree) -> xr.DataArray:
+    """Return the log likelihood of all observations, one after the other."""
+    if _LOG_LIKELIHOOD not in dt.children or not dt[_LOG_LIKELIHOOD].data_vars:
+        raise ValueError(
+            f"{parameter} must have the group 'log_likelihood' for LOO, got the groups "
+            f"{', '.join(dt.children)}; sample with idata_kwargs={{'log_likelihood': True}}, or "
+            "add it by pm.compute_log_likelihood(dt, model=model)."
+        )
+    columns = []
+    for name, values in dt[_LOG_LIKELIHOOD].data_vars.items():
+        if not set(schema.SAMPLE_DIMS) <= set(values.dims) or values.dtype.kind != "f":
+            raise ValueError(
+                f"{parameter} must have log likelihoods of each chain and draw, got {name!r} with "
+                f"the dimensions {values.dims} and dtype {values.dtype}; make them with PyMC."
+            )
+        ordered = values.transpose(*schema.SAMPLE_DIMS, ...).values
+        columns.append(ordered.reshape(*ordered.shape[:2], -1))
+    flat = np.concatenate(columns, axis=2)
+    if flat.shape[2] < _FEWEST_POINTS:
+        raise ValueError(
+            f"{parameter} must have two observations or more for LOO, got {flat.shape[2]}: its "
+            "likelihood is that of all data together. Leave out loo=True."
+        )
+    return xr.DataArray(flat, dims=(*schema.SAMPLE_DIMS, _POINT))
+
+
+def _efficiency(log_likelihood: xr.DataArray, dt: xr.DataTree, parameter: str) -> float:
+    """Return how many independent draws each draw is worth, at most 1.
+
+    Draws of this package are no time series, which ArviZ would take them for.
+    """
+    total = log_likelihood.sum(_POINT).values.ravel()
+    deviation = (total - total.mean()) / total.size
+    error = spread((deviation, origin_of(dt, parameter))).mcse
+    if not error > 0.0 or not np.isfinite(error):
+        return 1.0
+    return float(np.clip(total.var() / error**2 / total.size, 1.0 / total.size, 1.0))
+
+
+def _differences(found: Mapping[str, Any]) -> pd.DataFrame:
+    """Return differences to the model of the largest elpd, with their errors, and weights."""
+    from arviz_stats import compare
+
+    if len(found) < _FEWEST_MODELS:
+        return pd.DataFrame({"elpd_diff": 0.0, "elpd_diff_se": 0.0, "loo_weight": 1.0}, list(found))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pareto k, which are reported for each model
+        compared = compare(dict(found), round_to="none")
+    columns = {"elpd_diff": "elpd_diff", "dse": "elpd_diff_se", "weight": "loo_weight"}
+    return compared[list(columns)].rename(columns=columns).astype(float)
+
+
+def _explanation(table: pd.DataFrame) -> str:
+    """Return why evidence and LOO differ for the models of a table."""
+    if len(table) < _FEWEST_MODELS or table["log_evidence"].isna().any():
+        return _MEANING
+    by_evidence, by_loo = str(table.index[0]), str(table["elpd_loo"].idxmax())
+    parts = [_MEANING]
+    second = table.iloc[1]
+    margin = concise(-float(second["log_bf"]), float(second["log_bf_mcse"]))
+    if by_evidence == by_loo:
+        parts.append(f"Both prefer {by_evidence!r}.")
+        worse = table.drop(index=by_loo)["elpd_diff"].idxmax()
+    else:
+        parts.append(f"The evidence prefers {by_evidence!r}, by {margin} nats, LOO {by_loo!r}.")
+        worse = by_evidence
+    row = table.loc[worse]
+    difference = concise(-float(row["elpd_diff"]), float(row["elpd_diff_se"]))
+    clear = -float(row["elpd_diff"]) > _CLEAR * float(row["elpd_diff_se"])
+    of_loo = "" if clear else ", which is no clear difference"
+    parts.append(f"LOO prefers {by_loo!r} to {worse!r} by {difference}{of_loo}.")
+    costs = table["learning_cost"].sort_values()
+    listed = ", ".join(f"{value:.3g} for {name!r}" for name, value in costs.items())
+    parts.append(f"Learning the parameters from their priors costs, in nats: {listed}.")
+    return " ".join(parts)

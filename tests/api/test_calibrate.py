@@ -1,0 +1,211 @@
+"""Calibration of Bayes factors: right models pass, planted errors are found, seeds count."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.stats import binom, multivariate_normal
+
+import pm_evidence as pe
+from pm_evidence.api import calibrate as module
+from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
+from pm_evidence.runs.repeated import evidence_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+QUIET = {"progressbar": False, "cores": 1}
+N = 40
+
+
+def mean_model(sd, likelihood=pm.Normal):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, np.float64(sd))
+        likelihood("y", mu, 1.0, observed=np.zeros(4))
+    return model
+
+
+def too_dense(name, mu, sigma, observed):
+    """A normal likelihood whose density is too large by 1.2 nats in all, as a user may write it."""
+
+    def logp(value, mu):
+        return pm.logp(pm.Normal.dist(mu, 1.0), value) + 0.3
+
+    def random(mu, rng=None, size=None):
+        return rng.normal(mu, 1.0, size)
+
+    return pm.CustomDist(name, mu, logp=logp, random=random, observed=observed)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"narrow": mean_model(0.4), "wide": mean_model(2.5)}
+
+
+@pytest.fixture(scope="module")
+def found(models):
+    return pe.calibrate(models, N, random_seed=1, **QUIET)
+
+
+def test_right_models_are_calibrated(found):
+    assert found.status == "ok" and found.p_value > 0.01
+    assert found.runs.sizes == {"data_set": N, "model": 2}
+    assert (found.runs["status"] == "ok").mean() > 0.9
+
+
+def test_evidences_are_those_of_the_data_sets(models, found):
+    """Were the data not exchanged, all would be those of the first; exact to four errors."""
+    drawn = module._drawn(
+        {name: module.DataSets(model) for name, model in models.items()},
+        np.array([0 if name == "narrow" else 1 for name in found.runs["drawn_from"].values]),
+        1,
+    )
+    errors = []
+    for i, data in enumerate(drawn):
+        for k, sd in enumerate((0.4, 2.5)):
+            value = multivariate_normal(np.zeros(4), np.eye(4) + sd**2).logpdf(data["y"])
+            run = found.runs.isel(data_set=i, model=k)
+            errors.append(float((run["log_evidence"] - value) / run["mcse"]))
+    assert np.abs(errors).max() < 5.0
+    assert np.std(found.runs["log_evidence"].values) > 0.5
+
+
+def test_the_same_seed_gives_the_same_numbers(models):
+    one, other = (pe.calibrate(models, 20, random_seed=1, **QUIET) for _ in range(2))
+    assert one.runs.equals(other.runs) and one.p_value == other.p_value
+
+
+def test_a_wrong_prior_is_found(models):
+    with pytest.warns(EvidenceWarning, match="miscalibrated"):
+        wrong = pe.calibrate(
+            models, N, simulators={"narrow": mean_model(2.0)}, random_seed=2, **QUIET
+        )
+    assert wrong.p_value < 0.01
+
+
+@pytest.mark.slow
+def test_a_shifted_evidence_is_found(models):
+    planted = {**models, "wide": mean_model(2.5, too_dense)}
+    with pytest.warns(EvidenceWarning, match="The probabilities are not those of the models"):
+        wrong = pe.calibrate(planted, 60, random_seed=3, **QUIET)
+    assert wrong.p_value < 0.01
+    shift = wrong.runs["prob"].mean("data_set").sel(model="wide") - 0.5
+    assert shift > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
+def test_the_rate_of_false_alarms_is_the_level(models):
+    """60 calibrations at a level of 10 %: at most 14 rejections with a probability of 99.9 %."""
+    p_values = [
+        pe.calibrate(models, 20, random_seed=seed, **QUIET).p_value for seed in range(100, 160)
+    ]
+    print("rejected at 10 %:", np.mean(np.array(p_values) <= 0.1), sorted(p_values)[:5])
+    assert (np.array(p_values) <= 0.1).sum() <= binom(60, 0.1).ppf(0.999)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
+def test_planted_errors_are_found_in_nearly_all_calibrations(models):
+    planted = {
+        "shift": {"models": {**models, "wide": mean_model(2.5, too_dense)}},
+        "prior": {"models": models, "simulators": {"narrow": mean_model(2.0)}},
+    }
+    for name, arguments in planted.items():
+        found = [
+            pe.calibrate(n=150, random_seed=seed, **arguments, **QUIET).p_value < 0.01
+            for seed in range(8)
+        ]
+        print(name, np.mean(found))
+        assert np.mean(found) >= 0.75
+
+
+@pytest.mark.slow
+def test_models_without_free_variables_and_discrete_ones():
+    with pm.Model() as fixed:
+        pm.Poisson("k", 2.0, observed=3)
+    with pm.Model() as mixture:
+        z = pm.Bernoulli("z", 0.5)
+        pm.Poisson("k", 1.0 + 4.0 * z, observed=3)
+    found = pe.calibrate({"fixed": fixed, "mixture": mixture}, 20, random_seed=1, **QUIET)
+    assert found.p_value > 0.01
+    assert np.isfinite(found.runs["log_evidence"]).all()
+
+
+def test_failed_runs_are_left_out(models, monkeypatch):
+    numbers = iter(range(1000))
+
+    def sometimes(*arguments):
+        if next(numbers) == 5:
+            raise NumericalError("Why.")
+        return pe.LogEvidence(-1.0, 0.1, "smc")
+
+    monkeypatch.setattr(module, "evidence_of", sometimes)
+    with pytest.warns(EvidenceWarning, match="1 of 20 data sets are left out"):
+        found = pe.calibrate(models, 20, random_seed=1, **QUIET)
+    assert found.runs.sizes["data_set"] == 19
+
+
+def test_an_interrupt_keeps_what_there_is(models, monkeypatch):
+    numbers = iter(range(1000))
+
+    def until(*arguments):
+        if next(numbers) == last:
+            raise KeyboardInterrupt
+        return pe.LogEvidence(-1.0, 0.1, "smc")
+
+    monkeypatch.setattr(module, "evidence_of", until)
+    last = 61
+    with pytest.warns(EvidenceWarning, match="Ctrl-C ended the runs after 30 data sets"):
+        found = pe.calibrate(models, 50, random_seed=1, **QUIET)
+    assert found.runs.sizes["data_set"] == 30
+    last, numbers = 10, iter(range(1000))
+    with pytest.raises(KeyboardInterrupt):
+        pe.calibrate(models, 50, random_seed=1, **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda m: None, TypeError, "models must be a mapping"),
+        (lambda m: {"a": m["wide"]}, ValueError, "at least two models"),
+        (lambda m: {**m, "c": None}, TypeError, r"models\['c'\] must be a pymc.Model, got None"),
+        (lambda m: {**m, 3: m["wide"]}, TypeError, "names as keys"),
+    ],
+)
+def test_what_is_no_model_is_refused(models, change, error, message):
+    with pytest.raises(error, match=message):
+        pe.calibrate(change(models), **QUIET)
+
+
+def test_other_data_and_models_without_them_are_refused(models):
+    with pm.Model() as longer:
+        pm.Normal("y", 0.0, 1.0, observed=np.zeros(5))
+    with pytest.raises(ValueError, match="models must have the same observed variables"):
+        pe.calibrate({**models, "longer": longer}, **QUIET)
+    with pm.Model() as whole:
+        pm.Poisson("y", 1.0, observed=np.zeros(4, int))
+    with pytest.raises(ValueError, match="kinds of numbers"):
+        pe.calibrate({**models, "whole": whole}, **QUIET)
+    with pm.Model() as unobserved:
+        pm.Normal("y")
+    with pytest.raises(ModelError, match="no observed variable"):
+        pe.calibrate({**models, "c": unobserved}, **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 5}, "n must be a whole number of at least 20"),
+        ({"n": None}, "n must be a whole number"),
+        ({"target_mcse": -1}, "target_mcse must be"),
+        ({"prior_probs": [1.0]}, "prior_probs must have one entry per model"),
+        ({"simulators": {"odd": 1}}, "simulators"),
+    ],
+)
+def test_other_arguments_are_checked(models, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        pe.calibrate(models, **QUIET, **options)
+
+
+def test_runs_are_a_dataset(found):
+    assert isinstance(found.runs, xr.Dataset)
+    assert callable(evidence_of)

@@ -1,0 +1,109 @@
+"""Plots of other priors and of calibration: what is drawn is what was computed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.stats import t
+
+from pm_evidence.core.records import LogEvidence
+from pm_evidence.plots import plot_calibration, plot_sensitivity
+from pm_evidence.results.sensitivity import AS_WRITTEN, Row, sensitivity_table
+from tests.plots.drawing import drawn, legend_texts, need_backend
+from tests.results.test_calibration import found, runs
+
+GOOD = LogEvidence(-31.0, 0.01, "bridge")
+ROWS = [
+    Row("tau", "\N{MULTIPLICATION SIGN} 0.5", 0.5, GOOD, 0.4, 0.01, 15.0, "reweighted"),
+    Row("tau", AS_WRITTEN, 1.0, GOOD, 0.0, 0.0),
+    Row("mu", AS_WRITTEN, 1.0, GOOD, 0.0, 0.0),
+    Row("mu", "wide", np.nan, GOOD, -1.2, 0.02, how="new run"),
+]
+DOUBTFUL = Row("mu", "odd", np.nan, LogEvidence(-32.0, 0.1, "bridge", "heavy_tail"), -1.0, 0.1)
+MISSING = Row("mu", "none", np.nan, LogEvidence(np.nan, np.nan, "", "failed"), np.nan, np.nan)
+
+
+def plot_of(collection, name="plot"):
+    return collection.get_viz("plot", name) if name != "plot" else collection.get_viz("plot")
+
+
+def test_sensitivity_draws_factors_with_their_intervals():
+    target = plot_of(plot_sensitivity(sensitivity_table(ROWS), backend="none"))
+    points = drawn(target, "scatter")
+    assert [float(p["x"][0]) for p in points] == [0.4, 0.0, 0.0, -1.2]
+    heights = [float(np.ravel(p["y"])[0]) for p in points]
+    assert np.diff(heights).tolist() == pytest.approx([-1.0, -1.7, -1.0])
+    first = drawn(target, "line")[0]["x"]
+    reach = t.ppf(0.975, 15.0) * 0.01
+    assert list(first) == pytest.approx([0.4 - reach, 0.4 + reach])
+    texts = [str(text["string"]) for text in drawn(target, "text")]
+    assert texts == ["0.400(10)", "\N{MINUS SIGN}1.200(20)"]
+
+
+def test_doubtful_priors_look_different_and_missing_ones_have_a_label():
+    table = sensitivity_table([*ROWS, DOUBTFUL, MISSING])
+    collection = plot_sensitivity(table, backend="matplotlib")
+    assert legend_texts(collection) == ["ok", "cannot be trusted: see the status"]
+    labels = [label.get_text() for label in plot_of(collection).get_yticklabels()]
+    assert labels[-2:] == ["mu: odd (heavy_tail)", "mu: none (failed)"]
+    assert len(drawn(plot_of(plot_sensitivity(table, backend="none")), "scatter")) == 5
+
+
+def test_calibration_draws_frequencies_of_the_bins():
+    calibration = found(runs())
+    target = plot_of(plot_calibration(calibration, bins=5, backend="none"), "narrow")
+    (points,) = drawn(target, "scatter")
+    hit = (calibration.runs["drawn_from"] == "narrow").values
+    assert np.mean(points["y"]) == pytest.approx(hit.mean())
+    assert np.mean(points["x"]) == pytest.approx(
+        float(calibration.runs["prob"].sel(model="narrow").mean())
+    )
+    assert len(drawn(target, "line")) == 6  # the diagonal, and five intervals
+    assert "narrow" in calibration.models.index
+
+
+def test_three_models_have_three_plots():
+    data = runs(60)
+    third = data.isel(model=[1]).assign_coords(model=["third"])
+    third["log_evidence"] = third["log_evidence"] - 1.0
+    stacked = [data.drop_vars("drawn_from"), third.drop_vars("drawn_from")]
+    joined = xr.concat(stacked, "model").transpose("data_set", "model")
+    calibration = found(joined.assign(drawn_from=data["drawn_from"]))
+    collection = plot_calibration(calibration, backend="none")
+    assert list(collection.data) == ["narrow", "wide", "third"]
+
+
+@pytest.mark.parametrize("backend", ["none", "matplotlib", "bokeh", "plotly"])
+def test_every_backend_draws_both(backend):
+    if backend not in ("none", "matplotlib"):
+        need_backend(backend)
+    table, calibration = sensitivity_table([*ROWS, DOUBTFUL]), found(runs(40))
+    for collection in (
+        plot_sensitivity(table, backend=backend),
+        plot_calibration(calibration, backend=backend),
+    ):
+        assert collection.backend == backend
+
+
+def test_parts_can_be_left_out():
+    off = dict.fromkeys(["error_bar", "number", "ref_line", "ticklabels"], False)
+    target = plot_of(plot_sensitivity(sensitivity_table(ROWS), backend="none", visuals=off))
+    assert not drawn(target, "line") and not drawn(target, "text")
+    off = dict.fromkeys(["interval", "diagonal"], False)
+    target = plot_of(plot_calibration(found(runs(40)), backend="none", visuals=off), "narrow")
+    assert not drawn(target, "line")
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "error", "message"),
+    [
+        (plot_sensitivity, None, TypeError, "table must be of type DataFrame"),
+        (plot_sensitivity, pd.DataFrame({"log_bf": [1.0]}), ValueError, "prior_sensitivity, got 1"),
+        (plot_calibration, None, TypeError, "calibration must be of type Calibration"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(function, argument, error, message):
+    with pytest.raises(error, match=message):
+        function(argument, backend="none")
+    with pytest.raises(ValueError, match="bins must be"):
+        plot_calibration(found(runs(40)), bins=0, backend="none")
