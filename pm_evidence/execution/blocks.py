@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.exceptions import exceptions_of_users
-from pm_evidence.core.interrupts import abandonable, check_interrupt
+from pm_evidence.core.interrupts import abandonable, check_interrupt, interrupt_answered
 from pm_evidence.core.progress import Progress, Report, silent
 
 __all__ = ["Stopped", "Task", "run_blocks"]
@@ -138,6 +138,7 @@ def _collect(
 
 def _report_finished(futures: dict[Future[Any], int], done: Callable[[int, Any], None]) -> None:
     """Report blocks that had finished, and were not looked at yet, when Ctrl-C came."""
+    interrupt_answered()  # else it would be raised again when the first of them is stored
     for future, block in futures.items():
         if future.done() and not future.cancelled() and future.exception() is None:
             outcome = future.result()
