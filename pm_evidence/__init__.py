@@ -7,6 +7,8 @@ from pm_evidence import estimators, extending, references
 from pm_evidence.api.bridge import bridge_sampling
 from pm_evidence.api.calibrate import calibrate
 from pm_evidence.api.certify import simulate_and_certify
+from pm_evidence.api.compare_models import compare_models
+from pm_evidence.api.factor import bayes_factor
 from pm_evidence.api.latent import sample_latent
 from pm_evidence.api.likelihood import raise_log_likelihood
 from pm_evidence.api.sample import sample_evidence
@@ -46,7 +48,6 @@ from pm_evidence.plots import (
 from pm_evidence.results import (
     attach_evidence,
     average_models,
-    bayes_factor,
     compare,
     estimate,
     format_table,
@@ -112,6 +113,7 @@ __all__ = [
     "bridge_sampling",
     "calibrate",
     "compare",
+    "compare_models",
     "estimate",
     "estimators",
     "extending",

@@ -96,6 +96,8 @@ class Phase(IntEnum):
     PRIORS = 17  # runs under other priors
     CALIBRATION = 18  # data sets drawn from models, and their runs
     AVERAGE = 19  # which draws of each model are kept
+    PAIR = 20  # two models that are annealed into each other
+    MODELS = 21  # models that are compared in one call
 
 
 def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:
@@ -103,9 +105,9 @@ def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(phase, *index)))
 
 
-def seed_of_run(seed: int, phase: Phase) -> int:
+def seed_of_run(seed: int, phase: Phase, *index: int) -> int:
     """Return the seed of a second run that belongs to a first one; it has 128 bits."""
-    words = np.random.SeedSequence(seed, spawn_key=(phase,)).generate_state(2, np.uint64)
+    words = np.random.SeedSequence(seed, spawn_key=(phase, *index)).generate_state(2, np.uint64)
     return int(words[0]) << 64 | int(words[1])
 
 

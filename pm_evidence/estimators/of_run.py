@@ -20,6 +20,7 @@ from pm_evidence.estimators.histogram import histogram, histogram_posterior
 from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
 from pm_evidence.estimators.of_given import of_given
+from pm_evidence.estimators.of_pair import of_pair
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
@@ -83,6 +84,8 @@ def applicable(record: RunRecord) -> Mapping[str, Estimator]:
 def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of the path, with the verdicts of the run's facts."""
     info = record.info
+    if "evidences" in info:
+        return of_pair(record)
     if record.tempered:
         found = of_tempering(record)
     elif record.of(Role.GIVEN):

@@ -18,7 +18,7 @@ from pm_evidence.core.sums import dot
 from pm_evidence.references.packed import N_OF_COMPONENT, N_OF_MIXTURE, Packed
 from pm_evidence.targets.compile.density import CompiledDensity
 
-__all__ = ["annealed_from"]
+__all__ = ["annealed_from", "component_density"]
 
 # Words before the addresses of further factors of the reference, and words of each of these.
 _N_WORDS, _N_OF_FACTOR = 10, 3
@@ -109,7 +109,7 @@ def _solve_transposed(factor, dense, scaled):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _component(part, x, positions, with_gradient, slope):
+def component_density(part, x, positions, with_gradient, slope):
     """Return the log density of one component and set ``slope`` to its gradient."""
     d = positions.size
     dof, dense = part[1], part[2] != 0.0
@@ -152,7 +152,9 @@ def _mixture(numbers, x, positions, with_gradient, slope, of_part):
     slope[:] = 0.0
     for _ in range(int(numbers[0])):
         size = N_OF_COMPONENT + 3 * d + (d * d if numbers[start + 2] != 0.0 else d)
-        log_part = _component(numbers[start : start + size], x, positions, with_gradient, of_part)
+        log_part = component_density(
+            numbers[start : start + size], x, positions, with_gradient, of_part
+        )
         start += size
         if np.isnan(log_part):
             return np.nan

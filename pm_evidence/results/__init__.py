@@ -1,7 +1,8 @@
 """Results: a run as a DataTree in ArviZ's schema, and tables that compare models."""
 
 from pm_evidence.results.average import average_models
-from pm_evidence.results.compare import BayesFactor, bayes_factor, compare
+from pm_evidence.results.bayes_factor import BayesFactor, factor_of_results
+from pm_evidence.results.compare import compare
 from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
 from pm_evidence.results.format import format_table
 from pm_evidence.results.observed import fingerprint
@@ -12,9 +13,9 @@ __all__ = [
     "BayesFactor",
     "attach_evidence",
     "average_models",
-    "bayes_factor",
     "compare",
     "estimate",
+    "factor_of_results",
     "fingerprint",
     "format_table",
     "log_evidence",

@@ -9,87 +9,28 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_flag, described, float_array
-from pm_evidence.core.concise import concise
-from pm_evidence.core.html import facts
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import with_pointer
-from pm_evidence.estimators.intervals import half_width, interval
+from pm_evidence.estimators.intervals import half_width
 from pm_evidence.estimators.standard_errors import Spread, combined
 from pm_evidence.results import schema
 from pm_evidence.results.elpd import with_elpd
 from pm_evidence.results.stored import estimate_of, evidence_of
 from pm_evidence.results.table import EvidenceTable
 
-__all__ = ["BayesFactor", "bayes_factor", "compare", "prior_of"]
+__all__ = ["Entry", "Source", "check_same_data", "compare", "entry_of", "prior_of"]
 
 Floats = NDArray[np.float64]
 Source = xr.DataTree | LogEvidence
 
 
-# Kass & Raftery (1995), section 3.2: upper ends on the scale of 2 ln B. "weak" is what they
-# call "not worth more than a bare mention".
-_WORDS = ((2.0, "weak"), (6.0, "positive"), (10.0, "strong"))
-
-
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """One model: its evidence, and the fingerprint of its data (empty when not known)."""
 
     evidence: LogEvidence
     fingerprint: str
     doubt: str
-
-
-@dataclass(frozen=True, slots=True)
-class BayesFactor:
-    """The Bayes factor of a first model against a second.
-
-    Parameters
-    ----------
-    log_bf : float
-        Natural logarithm of the Bayes factor in nats; positive in favour of the first model.
-    mcse : float
-        Monte Carlo standard error of ``log_bf`` in nats, for independent runs.
-    bf : float
-        The Bayes factor itself; infinite or zero if a float cannot hold it.
-    lower, upper : float
-        95 % interval of ``log_bf`` in nats, of Student's t; NaN without ``mcse``.
-    words : str
-        Strength of the evidence in the categories of Kass and Raftery (1995), on the scale of
-        ``2 log_bf``, and the model that it favours: weak (their "not worth more than a bare
-        mention") below 2, positive below 6, strong below 10, very strong from 10 on.
-    warning : str
-        Why the Bayes factor should not be relied on, and what to do; empty if there is no reason.
-    """
-
-    log_bf: float
-    mcse: float
-    bf: float
-    lower: float
-    upper: float
-    words: str
-    warning: str = ""
-
-    def __repr__(self) -> str:
-        warning = f", warning={self.warning!r}" if self.warning else ""
-        return (
-            f"BayesFactor(bf={self.bf:.3g}, log_bf={self.log_bf:.3f}, mcse={self.mcse:.3f}, "
-            f'lower={self.lower:.3f}, upper={self.upper:.3f}, words="{self.words}"{warning})'
-        )
-
-    def __str__(self) -> str:
-        return f"{self.words}: log Bayes factor {concise(self.log_bf, self.mcse)}"
-
-    def _repr_html_(self) -> str:
-        known = np.isfinite([self.lower, self.upper]).all()
-        rows = [
-            ("log Bayes factor", f"{concise(self.log_bf, self.mcse)} nats"),
-            ("95 % interval", f"{self.lower:.3g} to {self.upper:.3g} nats" if known else ""),
-            ("Bayes factor", f"{self.bf:.3g}"),
-            ("in words", self.words),
-            ("warning", self.warning),
-        ]
-        return facts("BayesFactor", rows)
 
 
 def compare(
@@ -170,8 +111,8 @@ def compare(
     if not models:
         raise ValueError("models must name at least one model, got none; pass a mapping.")
     check_flag("loo", loo)
-    entries = {name: _entry(f"models[{name!r}]", model) for name, model in models.items()}
-    _check_same_data(entries)
+    entries = {name: entry_of(f"models[{name!r}]", model) for name, model in models.items()}
+    check_same_data({name: entry.fingerprint for name, entry in entries.items()})
     prior = prior_of(list(entries), prior_probs)
     table = _table(entries, prior).sort_values(
         "log_evidence", ascending=False, kind="stable", na_position="last"
@@ -185,70 +126,8 @@ def compare(
     return table
 
 
-def bayes_factor(dt1: Source, dt2: Source) -> BayesFactor:
-    """Return the Bayes factor of the first model against the second.
-
-    Parameters
-    ----------
-    dt1, dt2 : DataTree or LogEvidence
-        What ``sample_evidence`` or `attach_evidence` returned for each model.
-
-    Returns
-    -------
-    BayesFactor
-        The Bayes factor with its error, and in words.
-
-    Raises
-    ------
-    TypeError
-        If one is neither a DataTree nor a LogEvidence.
-    ValueError
-        If the observed data differ or one has no evidence.
-
-    Notes
-    -----
-    The words are the category of Kass and Raftery (1995, section 3.2) that the estimate lies in.
-    If the interval extends into other categories, the category is uncertain.
-
-    Examples
-    --------
-    >>> from pm_evidence.core.records import LogEvidence
-    >>> bayes_factor(LogEvidence(-30.8, 0.02, "bar"), LogEvidence(-33.1, 0.02, "bar")).words
-    'positive evidence for the first model'
-    """
-    entries = {"dt1": _entry("dt1", dt1), "dt2": _entry("dt2", dt2)}
-    _check_same_data(entries)
-    first, second = (entry.evidence for entry in entries.values())
-    known = first.value < np.inf and second.value < np.inf
-    with np.errstate(invalid="ignore", over="ignore"):
-        log_bf = float(np.float64(first.value) - second.value) if known else float("nan")
-        bf = float(np.exp(log_bf))
-    found = combined(*(Spread(each.mcse, each.dof) for each in (first, second)))
-    lower, upper = interval(log_bf, found)
-    doubts = [f"{name}: {entry.doubt}" for name, entry in entries.items() if entry.doubt]
-    return BayesFactor(
-        log_bf=log_bf,
-        mcse=found.mcse,
-        bf=bf,
-        lower=lower,
-        upper=upper,
-        words=_in_words(log_bf),
-        warning=" ".join(doubts),
-    )
-
-
-def _in_words(log_bf: float) -> str:
-    if np.isnan(log_bf):
-        return "the Bayes factor is not known, because the evidence of a model is not known"
-    if log_bf == 0:
-        return "no evidence for either model"
-    scale = 2.0 * abs(log_bf)
-    word = next((text for end, text in _WORDS if scale < end), "very strong")
-    favoured = "first" if log_bf > 0 else "second"
-    return f"{word} evidence for the {favoured} model"
-
-
-def _entry(parameter: str, model: Source) -> _Entry:
+def entry_of(parameter: str, model: Source) -> Entry:
+    """Return the evidence of a model, which ``parameter`` names, and what is to be said of it."""
     if isinstance(model, LogEvidence):
         evidence, fingerprint = model, ""
         doubt = "Its data are not known: make sure that all models have the same data."
@@ -262,14 +141,15 @@ def _entry(parameter: str, model: Source) -> _Entry:
         doubts.insert(0, f"{evidence.status}: {with_pointer(evidence.status, evidence.message)}")
     if not evidence.value < np.inf:
         doubts.append("Its log evidence is not known: run it again, or leave it out.")
-    return _Entry(evidence, fingerprint, " ".join(doubts))
+    return Entry(evidence, fingerprint, " ".join(doubts))
 
 
-def _check_same_data(entries: Mapping[str, _Entry]) -> None:
+def check_same_data(fingerprints: Mapping[str, str]) -> None:
+    """Raise ValueError if the data of models differ, by the fingerprints that are known of them."""
     groups: dict[str, list[str]] = {}
-    for name, entry in entries.items():
-        if entry.fingerprint:
-            groups.setdefault(entry.fingerprint, []).append(repr(name))
+    for name, fingerprint in fingerprints.items():
+        if fingerprint:
+            groups.setdefault(fingerprint, []).append(repr(name))
     if len(groups) > 1:
         parts = " from ".join("{" + ", ".join(names) + "}" for names in groups.values())
         raise ValueError(
@@ -308,7 +188,7 @@ def prior_of(names: list[str], prior_probs: Mapping[str, float] | Sequence[float
     return weights / weights.sum()
 
 
-def _table(entries: Mapping[str, _Entry], prior: Floats) -> pd.DataFrame:
+def _table(entries: Mapping[str, Entry], prior: Floats) -> pd.DataFrame:
     """Return the table in the order of ``entries``, without ranks."""
     evidence = [entry.evidence for entry in entries.values()]
     value = np.array([item.value for item in evidence], np.float64)
@@ -356,7 +236,7 @@ def _probabilities(value: Floats, mcse: Floats, prior: Floats) -> tuple[Floats, 
     return prob, np.sqrt((terms**2).sum(axis=1))
 
 
-def _reach(table: pd.DataFrame, entries: Mapping[str, _Entry]) -> Floats:
+def _reach(table: pd.DataFrame, entries: Mapping[str, Entry]) -> Floats:
     """Return half the length of the 95 % interval of each difference to the best model."""
     spreads = [Spread(e.mcse, e.dof) for e in (entries[name].evidence for name in table.index)]
     return np.array([half_width(combined(spreads[0], spread)) for spread in spreads])

@@ -106,7 +106,9 @@ def share_of_effort(target_mcse: float) -> float:
     return min((_USUAL_MCSE / target_mcse) ** 2, 1.0)
 
 
-def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Display) -> Attempt:
+def anneal_coarsely(
+    run: Run, target: Any, kernel: str | Kernel, display: Display, least_draws: int = 0
+) -> Attempt:
     """Take the cheapest route.
 
     Parameters
@@ -119,6 +121,8 @@ def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Displa
         What moves the particles.
     display : Display
         Shows progress.
+    least_draws : int
+        Least number of draws from the fitted density, if these are wanted and not the evidence.
 
     Returns
     -------
@@ -156,10 +160,12 @@ def anneal_coarsely(run: Run, target: Any, kernel: str | Kernel, display: Displa
         costs = _costs(share, setup.effort)
         bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered)
         record, found = _refined(run, record, bridging, target_mcse)
+    good = is_good(record.of(Role.FORWARD))
+    if good and least_draws:
+        record, found = _with_draws(run, record, bridging, least_draws)
     spent = plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
-    good = is_good(record.of(Role.FORWARD))
     return Attempt("importance", target, replace(record, info=info), found, good)
 
 
@@ -240,6 +246,18 @@ def _refined(
                 return record, found
     except KeyboardInterrupt as error:
         return stopped(run.journal, record, run.limits.target_mcse, error)
+
+
+def _with_draws(
+    run: Run, record: RunRecord, bridging: Bridging, least_draws: int
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return the record with so many draws from the fitted density at least, and its estimates."""
+    blocks = record.of(Role.FORWARD)
+    missing = least_draws - _log_weight(blocks).size
+    if missing > 0:
+        blocks = bridging.drawn_further(blocks, -(-missing // len(blocks)), run.execute)
+        record = with_bridges(record, Role.FORWARD, blocks, bridging)
+    return record, estimates(record)
 
 
 def better(

@@ -21,7 +21,15 @@ from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.runs.rounds import Run
 
-__all__ = ["PosteriorDraws", "check_groups", "posterior_draws", "result_of"]
+__all__ = [
+    "PosteriorDraws",
+    "check_groups",
+    "drawn_by_island",
+    "drawn_by_weight",
+    "islands_are_wrong",
+    "posterior_draws",
+    "result_of",
+]
 
 Floats = NDArray[np.float64]
 _POINTWISE = ("log_likelihood", "log_prior")
@@ -162,10 +170,10 @@ def posterior_draws(
         return _drawn_by_ladder(blocks, int(record.info["ladders"]), run.sampler.islands)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
-        if fitted and (record.info.get("route") == "importance" or _islands_are_wrong(evidence)):
-            draws, origin = _drawn_by_weight(fitted, rng)
+        if fitted and (record.info.get("route") == "importance" or islands_are_wrong(evidence)):
+            draws, origin = drawn_by_weight(fitted, rng)
             return _in_chains(draws, origin, "importance", run.sampler.islands)
-        draws, origin = _drawn_by_island(blocks, rng)
+        draws, origin = drawn_by_island(blocks, rng)
         # a run that was interrupted has fewer islands
         n_chains = min(run.sampler.islands, len(blocks))
         return _in_chains(draws, origin, "islands", n_chains)
@@ -178,18 +186,24 @@ def posterior_draws(
     return PosteriorDraws(np.concatenate(parts)[origin][None], origin[None], "paths")
 
 
-def _islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
+def islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
+    """Return whether importance sampling is reliable, and the draws of the islands are not."""
     status = {estimate.estimator: estimate.status for estimate in evidence}
     return status.get("importance") == "ok" and status.get("bridge") != "ok"
 
 
-def _drawn_by_weight(
-    blocks: Sequence[BlockRecord], rng: np.random.Generator
+def drawn_by_weight(
+    blocks: Sequence[BlockRecord],
+    rng: np.random.Generator,
+    bounds: tuple[int, int] = _WEIGHTED_DRAWS,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Return draws from the fitted densities, resampled by their importance weights."""
+    """Return draws from the fitted densities, resampled by their importance weights.
+
+    Their number is what the weights are worth, within ``bounds``.
+    """
     x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
     log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
-    n = int(np.clip(len(x) * ess_share(log_weight), *_WEIGHTED_DRAWS))
+    n = int(np.clip(len(x) * ess_share(log_weight), *bounds))
     chosen = resample(normalised(log_weight), min(n, len(x)), rng, "systematic")
     origin = rng.permutation(chosen)
     return x[origin], origin
@@ -217,7 +231,7 @@ def _drawn_by_ladder(
     return PosteriorDraws(draws[kept], origin[kept], "ladders")
 
 
-def _drawn_by_island(
+def drawn_by_island(
     blocks: Sequence[BlockRecord], rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Return the draws of islands, resampled by the evidence of each island.

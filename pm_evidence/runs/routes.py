@@ -46,7 +46,12 @@ def has_routes(target: Any) -> bool:
 
 
 def anneal_by_routes(
-    run: Run, target: PyMCTarget, kernel: str | Kernel, display: Display, effort: float
+    run: Run,
+    target: PyMCTarget,
+    kernel: str | Kernel,
+    display: Display,
+    effort: float,
+    least_draws: int = 0,
 ) -> tuple[Any, RunRecord, list[LogEvidence]]:
     """Take the routes in turn until the error is small enough.
 
@@ -62,6 +67,8 @@ def anneal_by_routes(
         Shows progress.
     effort : float
         Share of the usual number of draws that annealing begins with.
+    least_draws : int
+        Least number of draws from the fitted density of the first route.
 
     Returns
     -------
@@ -73,7 +80,7 @@ def anneal_by_routes(
     evidence : list of LogEvidence
         Its estimates, the recommended one first.
     """
-    routes = _Routes(run, target, kernel, display, effort)
+    routes = _Routes(run, target, kernel, display, effort, least_draws)
     for route in (routes.importance, routes.annealing, routes.long_chains):
         if routes.ended:
             break
@@ -85,9 +92,16 @@ class _Routes:
     """The routes of one run, and what those that were taken found."""
 
     def __init__(
-        self, run: Run, target: PyMCTarget, kernel: str | Kernel, display: Display, effort: float
+        self,
+        run: Run,
+        target: PyMCTarget,
+        kernel: str | Kernel,
+        display: Display,
+        effort: float,
+        least_draws: int,
     ) -> None:
         self.run, self.target, self.kernel, self.display = run, target, kernel, display
+        self.least_draws = least_draws
         self.target_mcse = float(run.limits.target_mcse or 0.0)
         self.wanted = share_of_effort(self.target_mcse)
         n_draws = int(effort * self.wanted * run.sampler.first_round(run.size))
@@ -121,7 +135,8 @@ class _Routes:
     def importance(self) -> None:
         """Draw from a density fitted to a coarse annealing."""
         try:
-            found = anneal_coarsely(self.run, self.target, self.kernel, self.display)
+            given = (self.run, self.target, self.kernel, self.display, self.least_draws)
+            found = anneal_coarsely(*given)
         except NumericalError as error:  # the next route says what is wrong
             self.lost = error.n_evaluations
             return

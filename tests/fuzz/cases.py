@@ -192,7 +192,27 @@ def sensitivity(model=None, priors=None, result=None, **options):
     )
 
 
+def factor_of_models(**options):
+    """``pe.bayes_factor`` of two models whose posterior draws are there."""
+    built, draws = posterior()
+    given = (draws, None) if options["idata"] is None else options["idata"]
+    return pe.bayes_factor(built, wider(), **{**options, "idata": given})
+
+
 @cache
+def wider():
+    """The model of these draws with a wider prior."""
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("x", 0.0, 2.0), 1.0, observed=[0.5, 1.5])
+    return built
+
+
+@cache
+def both_results():
+    """Stored results of two models."""
+    return {"a": result(), "b": result()}
+
+
 def constants():
     """Two models without free variables."""
     models = {}
@@ -525,6 +545,28 @@ GOOD = {
         },
     ),
     "bayes_factor": (pe.bayes_factor, {"dt1": EVIDENCE, "dt2": EVIDENCE}),
+    "bayes_factor.models": (
+        factor_of_models,
+        {
+            "idata": None,
+            "target_mcse": 0.1,
+            "cores": 1,
+            "executor": None,
+            "random_seed": 1,
+            "progressbar": False,
+            "compile_kwargs": None,
+        },
+    ),
+    "compare_models": (
+        pe.compare_models,
+        {
+            "models": both_results,
+            "prior_probs": None,
+            "target_mcse": 0.1,
+            "random_seed": 1,
+            "progressbar": False,
+        },
+    ),
     "attach_evidence": (pe.attach_evidence, {"idata": result, "evidence": result}),
     "log_evidence": (pe.log_evidence, {"dt": result, "estimator": None}),
     "to_record": (pe.to_record, {"dt": result}),
@@ -769,7 +811,7 @@ def pairs(n: int, rng: np.random.Generator) -> Iterator[Call]:
 
 
 def _made(value: Any) -> Any:
-    makers = (result, tempered_result, model, of_models, priors_table, calibration)
+    makers = (result, tempered_result, model, of_models, priors_table, calibration, both_results)
     return value() if any(value is make for make in makers) else value
 
 

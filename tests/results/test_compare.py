@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.results import bayes_factor, compare, fingerprint, to_datatree
+from pm_evidence.results import compare, fingerprint, to_datatree
+from pm_evidence.results import factor_of_results as bayes_factor
 
 COLUMNS = [
     "rank",

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.results import bayes_factor, compare
+from pm_evidence.results import compare
+from pm_evidence.results import factor_of_results as bayes_factor
 from pm_evidence.results.table import EvidenceTable
 
 COLUMNS = 11

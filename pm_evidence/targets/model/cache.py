@@ -10,6 +10,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.backends.arviz import find_observations
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.distributions.distribution import _support_point
 from pymc.distributions.shape_utils import _change_dist_size
@@ -20,11 +21,19 @@ from pytensor.graph.traversal import ancestors
 
 from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.location_scale import location_scale_variables
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["find_model", "is_model", "registered_functions", "target_of"]
+__all__ = [
+    "checked_data",
+    "find_model",
+    "is_model",
+    "model_in",
+    "registered_functions",
+    "target_of",
+]
 
 
 def is_model(target: Any) -> bool:
@@ -35,13 +44,16 @@ def is_model(target: Any) -> bool:
 def find_model(target: Any) -> pm.Model:
     """Return the model that the user gives, or the one whose context is open.
 
+    A Bambi model is built if it has not been, and its PyMC model is returned.
+
     Raises
     ------
     TypeError
         If there is neither.
     """
-    if isinstance(target, pm.Model):
-        return target
+    found = model_in(target)
+    if found is not None:
+        return found
     if target is not None:
         raise TypeError(
             f"target must be a pymc.Model, got {type(target).__name__}; pass the model, or call "
@@ -54,6 +66,30 @@ def find_model(target: Any) -> pm.Model:
             "target must be given outside a model context; call sample_evidence(model), or call "
             "it inside `with model:`."
         ) from error
+
+
+def model_in(target: Any) -> pm.Model | None:
+    """Return the model that a value is, or that a Bambi model has; None for anything else."""
+    if isinstance(target, pm.Model):
+        return target
+    if isinstance(target, type) or not (hasattr(target, "backend") and hasattr(target, "build")):
+        return None
+    if target.backend is None:
+        target.build()
+    model = getattr(target.backend, "model", None)
+    return model if isinstance(model, pm.Model) else None
+
+
+def checked_data(model: pm.Model) -> dict[str, Any]:
+    """Return the observed data of a model by name, after checking that its evidence is defined.
+
+    Raises
+    ------
+    ModelError
+        If it is not.
+    """
+    check_model(model)
+    return {name: np.array(value) for name, value in find_observations(model).items()}
 
 
 # A process compiles a model only once, even if it is sampled repeatedly or a worker runs many of

@@ -189,7 +189,8 @@ class Coordinates:
         self.variables, self._layout = tuple(variables), layout
         order = {rv.name: i for i, rv in enumerate(model.free_RVs)}
         self._at = [order[found.rv.name] for found in variables]
-        inputs = [pt.tensor(v.name, dtype="float64", shape=v.shape) for v in layout.variables]
+        # pt.tensor refuses names that NumPy cannot parse as a dtype, such as Bambi's "1|group"
+        inputs = [pt.TensorType("float64", shape=v.shape)(name=v.name) for v in layout.variables]
         amount, log_unit = pt.vectors("amount", "log_unit")
         values = {
             value: part.astype(value.dtype)

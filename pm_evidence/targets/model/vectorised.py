@@ -30,7 +30,8 @@ def vectorised(
     others : sequence of TensorVariable
         Inputs that are the same for all draws.
     """
-    batched = [pt.tensor(v.name, dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
+    # pt.tensor refuses names that NumPy cannot parse as a dtype, such as Bambi's "1|group"
+    batched = [pt.TensorType(v.dtype, shape=(None, *v.type.shape))(name=v.name) for v in inputs]
     try:
         graphs = vectorize_graph(list(outputs), dict(zip(inputs, batched, strict=True)))
         arguments = [*batched, *others]

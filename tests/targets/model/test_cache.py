@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -11,8 +12,9 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
+import pm_evidence as pe
 from pm_evidence.targets.model import cache
-from pm_evidence.targets.model.cache import find_model, target_of
+from pm_evidence.targets.model.cache import find_model, model_in, target_of
 from pm_evidence.targets.model.target import PyMCTarget
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -238,3 +240,40 @@ def test_constants_inside_of_operations_count():
     ]
     constants[0].data[:] = 7.0
     assert cache._content(model) != before
+
+
+# models of Bambi
+
+
+def test_a_model_inside_of_another_object_is_found():
+    """Bambi's models are built when they are asked for."""
+
+    class Wrapped:
+        backend = None
+
+        def build(self):
+            self.backend = SimpleNamespace(model=built)
+
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("x", 0.0, 1.0), 1.0, observed=[1.0])
+    assert model_in(Wrapped()) is built and find_model(Wrapped()) is built
+    assert model_in(Wrapped) is None and model_in(None) is None and model_in(built) is built
+    with pytest.raises(TypeError, match=r"target must be a pymc\.Model, got SimpleNamespace"):
+        find_model(SimpleNamespace(backend=built))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_models_of_bambi_itself():
+    """With group effects, whose names NumPy cannot parse as a dtype."""
+    bambi, pandas = pytest.importorskip("bambi"), pytest.importorskip("pandas")
+    rng = np.random.default_rng(1)
+    data = pandas.DataFrame({"x": rng.normal(size=30), "g": list("abc") * 10})
+    data["y"] = data["x"] + rng.normal(size=30)
+    models = {name: bambi.Model(name, data) for name in ("y ~ x", "y ~ x + (1|g)")}
+    found = pe.compare_models(models, random_seed=1, progressbar=False)
+    assert (found.table["status"] == "ok").all()
+    factor = pe.bayes_factor(*models.values(), random_seed=1, progressbar=False)
+    two = found.table["log_evidence"]
+    distance = factor.log_bf - (two["y ~ x"] - two["y ~ x + (1|g)"])
+    assert factor.status == "ok" and abs(distance) < 0.1

@@ -1,0 +1,304 @@
+"""The log Bayes factor of two models by annealing from one to the other.
+
+Posterior draws of both models are completed to points of both. If the two posteriors overlap, the
+work at these points is enough; otherwise paths anneal from one posterior to the other, in both
+directions.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import Plan
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.core.random import Phase, generator
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
+from pm_evidence.estimators.bar import overlap
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.verdicts import GIVEN_DRAWS
+from pm_evidence.execution.display import Display
+from pm_evidence.kernels.choose import choose_kernel
+from pm_evidence.paths.pair import PairPath
+from pm_evidence.references.alignment import ALIGNMENTS, Alignment
+from pm_evidence.references.linking import LinkingDensity
+from pm_evidence.references.pair import PairTarget
+from pm_evidence.runs.pair_draws import ModelDraws
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.pair import PairBlock, crossed_at_once
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.targets.pair_layout import PairLayout
+
+__all__ = ["anneal_between"]
+
+Floats = NDArray[np.float64]
+_NAME = "model_to_model"
+# With less overlap between the posteriors, the error would depend on a few draws.
+_LEAST_OVERLAP = 0.05
+# One of so many groups of draws judges maps that are fitted to the others; least number of groups.
+_JUDGED, _LEAST_GROUPS = 4, 4
+# The pilot: particles for each coordinate, and bounds; length of chains.
+_PER_DIMENSION, _PARTICLES, _LENGTH = 10, (400, 4000), 5
+# Paths in each direction of the first round; most rounds, and growth of a round.
+_PATHS, _ROUNDS, _LARGEST_GROWTH = 512, 4, 4.0
+# Further paths are started while they reduce the error by this share of what is expected.
+_LEAST_GAIN = 0.5
+
+
+@dataclass(frozen=True)
+class _Half:
+    """Draws of both models, and the path between posteriors that was fitted to other draws.
+
+    Parameters
+    ----------
+    path : PairPath
+        The path.
+    starts : tuple of two ndarray, shape (n, n_dim)
+        Draws of the reference model and of the target model, as points of both.
+    group : tuple of two ndarray of int64, shape (n,)
+        Groups of these draws.
+    """
+
+    path: PairPath
+    starts: tuple[Floats, ...]
+    group: tuple[NDArray[np.int64], ...]
+
+    def tasks(self, seed: int, rng: np.random.Generator, n: int | None) -> Iterator[PairBlock]:
+        """Yield one block of ``n`` paths for each direction, from each draw once if it is None."""
+        nothing = Plan(np.array([0.0, 1.0]), ())
+        roles = (Role.FORWARD, Role.REVERSE)
+        for role, x, group in zip(roles, self.starts, self.group, strict=True):
+            chosen = np.arange(len(x)) if n is None else _evenly(len(x), n, rng)
+            yield PairBlock(self.path, nothing, role, 0, x[chosen], group[chosen], seed)
+
+
+def anneal_between(
+    run: Run, first: ModelDraws, second: ModelDraws, display: Display
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Estimate the log Bayes factor of the first model against the second.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    first, second : ModelDraws
+        Posterior draws of both models.
+    display : Display
+        Shows progress.
+
+    Returns
+    -------
+    record : RunRecord
+        Forward paths run from the posterior of the second model to that of the first.
+    estimates : list of LogEvidence
+        Estimates of the log Bayes factor, the recommended one first.
+
+    Raises
+    ------
+    ModelError
+        If the models share no variable.
+    """
+    first, second = _in_common_coordinates(first, second)
+    halves = _halves(run.seed, second, first)
+    target = halves[0].path.target
+    record = RunRecord(
+        _NAME,
+        np.array([0.0, 1.0]),
+        {},
+        info={
+            "evidences": [asdict(model.evidence) for model in (first, second)],
+            "shared": list(target.layout.names),
+            "n_evaluations": first.n_evaluations + second.n_evaluations,
+        },
+    )
+    at_once = _crossed(run, record, halves)
+    found = estimates(at_once)
+    if _is_enough(run, at_once, found[0]):
+        return at_once, found
+    spent = {**record.info, "n_evaluations": at_once.info["n_evaluations"]}
+    return _annealed(run, replace(record, info=spent), halves, display)
+
+
+def _in_common_coordinates(first: ModelDraws, second: ModelDraws) -> tuple[ModelDraws, ModelDraws]:
+    """Return draws in coordinates that mean the same in both models.
+
+    Effects that both models can partly centre are centred as in the first one. Effects of which
+    only one of two models of the same variable can do so are centred in full, as the user wrote.
+    """
+    known = [model.centring for model in (first, second)]
+    names = [{v.name for v in model.target.layout.variables} for model in (first, second)]
+    chosen: dict[str, tuple[float, float]] = {}
+    for k in (0, 1):
+        for name, centring in known[k].items():
+            alone = name in names[1 - k] and name not in known[1 - k]
+            chosen.setdefault(name, (1.0, 0.0) if alone else centring)
+    return first.centred_like(chosen), second.centred_like(chosen)
+
+
+def _halves(seed: int, reference: ModelDraws, target: ModelDraws) -> list[_Half]:
+    """Return the draws in two halves, each with a path that is fitted to the other half."""
+    models, rng = (reference, target), generator(seed, Phase.FIT)
+    layout = PairLayout.of(reference.target, target.target)
+    groups = [np.unique(model.group) for model in models]
+    parts = [
+        [_part(model, g[k::2]) for model, g in zip(models, groups, strict=True)] for k in (0, 1)
+    ]
+    kinds = [_best_alignment(parts[k], layout, rng) for k in (0, 1)]
+    return [_half(parts[k], layout, parts[1 - k], kinds[1 - k], rng) for k in (0, 1)]
+
+
+def _best_alignment(
+    models: Sequence[ModelDraws], layout: PairLayout, rng: np.random.Generator
+) -> str:
+    """Return the kind of map after which the posteriors overlap best.
+
+    A quarter of the groups judges maps that are fitted to the others. These are all draws that a
+    map will be fitted to, none of those that it will be used on: a choice by the latter would bias
+    the estimate.
+    """
+    groups = [np.unique(model.group) for model in models]
+    if min(map(len, groups)) < _LEAST_GROUPS:
+        return ALIGNMENTS[0]
+    judges = [_part(model, g[::_JUDGED]) for model, g in zip(models, groups, strict=True)]
+    fitted = [
+        _part(model, np.setdiff1d(g, g[::_JUDGED])) for model, g in zip(models, groups, strict=True)
+    ]
+    shares = [_overlap(_half(judges, layout, fitted, kind, rng)) for kind in ALIGNMENTS]
+    return ALIGNMENTS[int(np.argmax(shares))]
+
+
+def _overlap(half: _Half) -> float:
+    """Return how well the posteriors overlap, from 0 to 1."""
+    path = half.path
+    forward, reverse = (path.energy(path.at(x), 0.0) for x in half.starts)
+    forward = np.where(np.isnan(forward), np.inf, forward)
+    usable = reverse[np.isfinite(reverse)]
+    return overlap(forward, usable).share if usable.size else 0.0
+
+
+def _part(model: ModelDraws, groups: NDArray[np.int64]) -> ModelDraws:
+    """Return the draws of some groups."""
+    mine = np.isin(model.group, groups)
+    return replace(model, x=model.x[mine], group=model.group[mine])
+
+
+def _half(
+    used: Sequence[ModelDraws],
+    layout: PairLayout,
+    fitted: Sequence[ModelDraws],
+    kind: str,
+    rng: np.random.Generator,
+) -> _Half:
+    """Return draws with the path between posteriors that is fitted to others."""
+    shared = [model.x[:, layout.aligned_of(k)] for k, model in enumerate(fitted)]
+    alignment = Alignment.of(kind, *shared)
+    linking = []
+    for k in (0, 1):
+        # a model is completed by the coordinates that only the other one has
+        own, x = layout.own[1 - k], np.zeros((len(fitted[1 - k].x), layout.n_dim))
+        x[:, layout.of_model[1 - k]] = fitted[1 - k].x
+        if k == 0:
+            x[:, layout.aligned] = alignment.back(x[:, layout.aligned])
+        circular = layout.period[own] > 0.0
+        linking.append(LinkingDensity.to(x, own[~circular], layout.aligned, own[circular]))
+    target = PairTarget([model.target for model in used], layout, linking, alignment)
+    starts = tuple(target.completed(model.x, k, rng) for k, model in enumerate(used))
+    return _Half(PairPath(target, starts[0]), starts, tuple(model.group for model in used))
+
+
+def _crossed(run: Run, record: RunRecord, halves: Sequence[_Half]) -> RunRecord:
+    """Return the record with the work at the posterior draws, between which nothing moves."""
+    rng = generator(run.seed, Phase.START)
+    tasks = [task for half in halves for task in half.tasks(run.seed, rng, None)]
+    record = _with_blocks(record, tasks, crossed_at_once(tasks))
+    without = int(np.count_nonzero(~np.isfinite(record.work(Role.REVERSE))))
+    if without:
+        raise ModelError(
+            "posterior draws of the first model must have a density in the second one, got "
+            f"{without} of {record.work(Role.REVERSE).size} without: the likelihoods are zero in "
+            "different regions. Exchange the models, or compare the evidences of both: "
+            "pe.compare_models."
+        )
+    return record
+
+
+def _with_blocks(record: RunRecord, tasks: Sequence[PairBlock], made: Sequence[Any]) -> RunRecord:
+    """Return the record with more blocks and their cost."""
+    spent = record.info["n_evaluations"] + sum(block.n_evaluations for block in made)
+    for role in (Role.FORWARD, Role.REVERSE):
+        mine = [block for task, block in zip(tasks, made, strict=True) if task.role == role]
+        first = len(record.of(role))
+        numbered = [replace(block, block=first + i) for i, block in enumerate(mine)]
+        record = record.extended(role, numbered)
+    return replace(record, info={**record.info, "n_evaluations": spent})
+
+
+def _is_enough(run: Run, record: RunRecord, found: LogEvidence) -> bool:
+    """Return whether annealing is not needed, or would not help."""
+    target_mcse = run.limits.target_mcse
+    small = bool(np.isfinite(found.mcse)) and (target_mcse is None or found.mcse <= target_mcse)
+    if not small or found.estimator != "bar":
+        return small
+    both = overlap(record.work(Role.FORWARD), record.work(Role.REVERSE))
+    return bool(both.share >= _LEAST_OVERLAP)
+
+
+def _annealed(
+    run: Run, record: RunRecord, halves: Sequence[_Half], display: Display
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return the record with annealed paths in both directions, and its estimates."""
+    path = halves[0].path
+    with display.compiling():
+        kernel = choose_kernel(path.target, "auto")
+    n = int(np.clip(_PER_DIMENSION * path.target.n_dim, *_PARTICLES))
+    coarse = Pilot(n, _LENGTH).run(path, kernel, run.seed, display.pilot)
+    plan = AIS().follow(coarse)
+    spent = record.info["n_evaluations"] + coarse.n_evaluations
+    record = replace(record, beta=plan.beta, info={**record.info, "n_evaluations": spent})
+    execute, rng = run.shown_on(display), generator(run.seed, Phase.START, 1)
+    n, hoped, target_mcse = _PATHS, np.inf, run.limits.target_mcse
+    for number in range(_ROUNDS):
+        tasks = _blocks(record, halves, plan, run.seed, rng, n)
+        record = _with_blocks(record, tasks, execute("Paths", tasks, plan))
+        found = estimates(record)
+        done, error = record.work(Role.FORWARD).size, found[0].mcse
+        if target_mcse is None or not np.isfinite(error) or error <= target_mcse:
+            return record, found
+        if error > hoped or number == _ROUNDS - 1:
+            break
+        growth = min(1.2 * (error / target_mcse) ** 2 - 1.0, _LARGEST_GROWTH)
+        n = max(int(growth * done), _PATHS)
+        hoped = error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + n)) ** 0.5))
+    if not run.limits.asked:
+        return record, found
+    ended = {"stopped_by": GIVEN_DRAWS, "target_mcse": target_mcse}
+    record = replace(record, info={**record.info, **ended})
+    return record, estimates(record)
+
+
+def _blocks(
+    record: RunRecord,
+    halves: Sequence[_Half],
+    plan: Plan,
+    seed: int,
+    rng: np.random.Generator,
+    n: int,
+) -> list[PairBlock]:
+    """Return blocks of ``n`` further paths in each direction, with numbers of their own."""
+    first = {role: len(record.of(role)) for role in (Role.FORWARD, Role.REVERSE)}
+    blocks: list[PairBlock] = []
+    for half in halves:
+        for task in half.tasks(seed, rng, -(-n // len(halves))):
+            parts = replace(task, plan=plan).parts(first[task.role])
+            first[task.role] += len(parts)
+            blocks += parts
+    return blocks
+
+
+def _evenly(n: int, m: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return ``m`` of ``n`` indices at equal distances, so that all groups are represented."""
+    chosen: NDArray[np.int64] = ((np.arange(m) + rng.uniform()) * n / m).astype(np.int64)
+    return chosen

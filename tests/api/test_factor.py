@@ -1,0 +1,180 @@
+"""Bayes factors of two models: exact values, statuses, and what is refused."""
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import pm_evidence as pe
+from pm_evidence.core.records import Role
+from pm_evidence.runs import pair
+from tests.posteriors import posterior_tree
+
+Y = np.array([0.5, 1.5])
+QUIET = {"progressbar": False, "cores": 1}
+
+
+@cache
+def normal(sd, y=tuple(Y)):
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x", 0.0, sd), 1.0, observed=np.array(y))
+    return model
+
+
+def log_evidence(sd):
+    return stats.multivariate_normal.logpdf(Y, np.zeros(2), np.eye(2) + sd**2)
+
+
+@cache
+def factor():
+    return pe.bayes_factor(normal(1.0), normal(2.0), random_seed=1, **QUIET)
+
+
+def draws(sd, rng, mean=None, n=1000):
+    """Exact posterior draws, unless another mean is given."""
+    precision = 2.0 + sd**-2.0
+    centre = Y.sum() / precision if mean is None else mean
+    x = rng.normal(centre, precision**-0.5, (4, n))
+    return posterior_tree(normal(sd), {"x": x})
+
+
+def test_the_exact_value():
+    exact = log_evidence(1.0) - log_evidence(2.0)
+    found = factor()
+    assert found.status == "ok" and found.estimator == "bar" and not found.warning
+    assert abs(found.log_bf - exact) < 4 * found.mcse < 0.01
+    assert found.lower < found.log_bf < found.upper
+    assert found.words == "weak evidence for the first model"
+
+
+def test_models_are_much_better_than_two_evidences():
+    two = pe.estimate(factor().record)["two_evidences"]
+    assert two.status == "ok" and factor().mcse < 0.3 * two.mcse
+
+
+def test_the_record_gives_the_same_estimates_again():
+    found = pe.estimate(factor().record)["bar"]
+    assert (found.value, found.mcse) == (factor().log_bf, factor().mcse)
+    assert factor().n_evaluations == factor().record.info["n_evaluations"] > 1000
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    again = pe.bayes_factor(normal(1.0), normal(2.0), random_seed=1, progressbar=False, cores=2)
+    assert again == factor()
+
+
+def test_exchanged_models_have_the_opposite_sign():
+    found = pe.bayes_factor(normal(2.0), normal(1.0), random_seed=2, **QUIET)
+    assert abs(found.log_bf + factor().log_bf) < 4 * np.hypot(found.mcse, factor().mcse)
+
+
+def test_given_posterior_draws():
+    """Of pm.sample for one model, and none for the other."""
+    idata = draws(1.0, np.random.default_rng(1)), None
+    found = pe.bayes_factor(normal(1.0), normal(2.0), idata=idata, random_seed=3, **QUIET)
+    exact = log_evidence(1.0) - log_evidence(2.0)
+    assert found.status == "ok" and abs(found.log_bf - exact) < 4 * found.mcse < 0.02
+
+
+def test_given_results():
+    idata = tuple(
+        pe.sample_evidence(normal(sd), target_mcse=0.05, random_seed=4, **QUIET)
+        for sd in (1.0, 2.0)
+    )
+    found = pe.bayes_factor(normal(1.0), normal(2.0), idata=idata, random_seed=4, **QUIET)
+    exact = log_evidence(1.0) - log_evidence(2.0)
+    assert found.status == "ok" and abs(found.log_bf - exact) < 4 * found.mcse < 0.05
+
+
+def test_draws_of_another_posterior_are_noticed():
+    idata = draws(1.0, np.random.default_rng(1), mean=1.2), None
+    with pytest.warns(pe.EvidenceWarning):
+        found = pe.bayes_factor(normal(1.0), normal(2.0), idata=idata, random_seed=5, **QUIET)
+    assert found.status != "ok" and found.warning
+
+
+@cache
+def squares(d):
+    """A posterior with two modes in each coordinate."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 2.0, shape=d)
+        pm.Normal("y", x**2, 0.5, observed=np.full(d, 4.0))
+    return model
+
+
+def test_a_missed_mode_is_noticed():
+    """Draws from one of two modes, beside a model that has both."""
+    target, rng = squares(1), np.random.default_rng(6)
+    with pm.Model() as wider:
+        x = pm.Normal("x", 0.0, 3.0, shape=1)
+        pm.Normal("y", x**2, 0.5, observed=np.full(1, 4.0))
+    one_mode = posterior_tree(target, {"x": rng.normal(2.0, 0.124, (4, 1000, 1))})
+    with pytest.warns(pe.EvidenceWarning):
+        found = pe.bayes_factor(target, wider, idata=(one_mode, None), random_seed=6, **QUIET)
+    assert found.status != "ok"
+
+
+def test_annealed_paths(monkeypatch):
+    """The same Bayes factor from paths, which are used where posteriors overlap too little."""
+    monkeypatch.setattr(pair, "_is_enough", lambda *given: False)
+    found = pe.bayes_factor(normal(1.0), normal(2.0), target_mcse=None, random_seed=7, **QUIET)
+    forward = found.record.of(Role.FORWARD)
+    assert found.record.beta.size > 10 and sum(block.work.size for block in forward) == 512
+    exact = log_evidence(1.0) - log_evidence(2.0)
+    bar = pe.estimate(found.record)["bar"]
+    assert bar.status == "ok" and abs(bar.value - exact) < 4 * bar.mcse < 0.02
+
+
+def test_models_that_share_nothing_are_refused():
+    with pm.Model() as other:
+        pm.Normal("y", pm.Normal("z", 0.0, 1.0), 1.0, observed=Y)
+    with pytest.raises(pe.ModelError, match=r"share a free variable.*got x \(\) and z"):
+        pe.bayes_factor(normal(1.0), other, idata=(None, None), **QUIET)
+
+
+def test_discrete_variables_are_refused():
+    with pm.Model() as discrete:
+        k, x = pm.Poisson("k", 2.0), pm.Normal("x", 0.0, 1.0)
+        pm.Normal("y", x + k, 1.0, observed=Y)
+    with pytest.raises(pe.ModelError, match="discrete variables 'k' in the second model"):
+        pe.bayes_factor(normal(1.0), discrete, **QUIET)
+
+
+def test_other_data_are_refused():
+    with pytest.raises(ValueError, match=r"these differ: {'dt1'} from {'dt2'}"):
+        pe.bayes_factor(normal(1.0), normal(1.0, (0.5, 2.5)), **QUIET)
+
+
+def test_supports_that_differ_are_refused():
+    """A likelihood that is zero where the other one is not."""
+    with pm.Model() as bounded:
+        x = pm.Normal("x", 0.0, 1.0)
+        pm.Uniform("y", x - 1.0, x + 1.0, observed=Y)
+    with pytest.raises(pe.ModelError, match="zero in different regions"):
+        pe.bayes_factor(normal(1.0), bounded, random_seed=1, **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((normal, None), {}, TypeError, "two models or two results"),
+        ((None, None), {}, TypeError, "dt1 must be an xarray.DataTree"),
+        ((normal, normal), {}, pe.ModelError, "the same model twice"),
+        ((normal, "other"), {"idata": 3}, TypeError, "idata must be a pair"),
+        ((normal, "other"), {"target_mcse": 0.0}, ValueError, "target_mcse"),
+        ((normal, "other"), {"cores": 0}, ValueError, "cores"),
+        (("result", "result"), {"idata": (None, None)}, ValueError, "idata must be left out"),
+    ],
+)
+def test_bad_input(arguments, options, error, message):
+    known = {
+        normal: normal(1.0),
+        "other": normal(2.0),
+        "result": pe.LogEvidence(-1.0, 0.1, "bar"),
+        None: None,
+    }
+    given = [known[each] for each in arguments]
+    with pytest.raises(error, match=message):
+        pe.bayes_factor(*given, **{**QUIET, **options})

@@ -1,0 +1,92 @@
+"""Which log Bayes factor is recommended, and what makes it doubtful."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
+from pm_evidence.estimators.of_pair import of_pair
+from pm_evidence.estimators.of_run import applicable, estimates
+
+LOG_BF = 0.7
+NO_TRACE = StageTrace(*np.zeros((4, 1)))
+
+
+def record(spread=0.5, n=2000, first=None, second=None, shift=0.0, **info):
+    """Work of both directions between normal densities, whose ratio is known."""
+    rng, half = np.random.default_rng(1), 0.5 * spread**2
+    work = {
+        Role.FORWARD: rng.normal(-LOG_BF + half, spread, n),
+        Role.REVERSE: rng.normal(-LOG_BF - half, spread, n) + shift,
+    }
+    first = first or LogEvidence(-10.0, 0.03, "bridge")
+    second = second or LogEvidence(-10.7, 0.03, "bridge")
+    blocks = {
+        role: [BlockRecord(0, each, NO_TRACE, origin=np.arange(n) % 32)]
+        for role, each in work.items()
+    }
+    info |= {"evidences": [asdict(first), asdict(second)]}
+    return RunRecord("model_to_model", np.array([0.0, 1.0]), blocks, info=info)
+
+
+def test_models_that_are_alike():
+    found = estimates(record())
+    assert [each.estimator for each in found[:2]] == ["bar", "two_evidences"]
+    assert found[0].status == "ok" and abs(found[0].value - LOG_BF) < 4 * found[0].mcse
+    assert found[1].value == pytest.approx(0.7) and found[1].mcse == pytest.approx(0.03 * 2**0.5)
+    assert found[0].mcse < found[1].mcse
+
+
+def test_every_estimate_is_made_again():
+    assert estimates(record()) == of_pair(record())
+    made = applicable(record())
+    assert {"bar", "two_evidences", "histogram", "jarzynski", "jarzynski_reverse"} <= set(made)
+    assert all(np.isfinite(each().value) for each in made.values())
+
+
+def test_two_evidences_are_recommended_where_posteriors_hardly_overlap():
+    found = estimates(record(spread=9.0))
+    assert found[0].estimator == "two_evidences" and found[0].status == "ok"
+    assert found[1].status == "no_overlap" and "compare_models" in found[1].message
+
+
+def test_two_evidences_that_contradict_the_work():
+    """One posterior lacks a mode: its evidence is too small, and the work does not show it."""
+    found = estimates(record(first=LogEvidence(-10.7, 0.03, "bridge")))
+    assert [each.status for each in found[:3]] == ["inconsistent"] * 3
+    assert "separate coarse evidences" in found[0].message
+
+
+def test_directions_that_contradict_each_other():
+    found = estimates(record(shift=0.5))
+    assert found[0].status == "inconsistent" and "fluctuation theorem" in found[0].message
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_draws_that_cannot_be_relied_on(which):
+    bad = LogEvidence(-10.0, 0.03, "bridge", "doubtful_draws", message="R-hat is large.")
+    found = estimates(record(**{which: bad}))
+    assert found[0].status == "doubtful_draws"
+    assert which in found[0].message and "R-hat" in found[0].message
+
+
+@pytest.mark.parametrize("status", ["max_draws", "max_time"])
+def test_what_ended_a_coarse_run_is_no_fault_of_its_draws(status):
+    sound = LogEvidence(-10.0, 0.03, "bridge", status)
+    found = estimates(record(first=sound))
+    assert found[0].estimator == "bar" and found[0].status == "ok"
+
+
+def test_an_error_above_the_one_asked_for():
+    found = estimates(record(stopped_by="given_draws", target_mcse=1e-4))
+    assert found[0].status == "max_draws" and found[0].estimator == "bar"
+
+
+def test_paths_without_weight():
+    """A first model whose likelihood is zero at all draws of the second."""
+    empty = record()
+    block = replace(empty.of(Role.FORWARD)[0], work=np.full(2000, np.inf))
+    found = estimates(empty.updated(Role.FORWARD, [block]))
+    assert found[0].estimator == "two_evidences"
+    assert {each.estimator: each.status for each in found}["bar"] == "no_support"
