@@ -72,7 +72,7 @@ def run(target, **kwargs):
 
 RUNS = {
     "smc": lambda: run(normal_mean()),
-    "smc in rounds": lambda: run(normal_mean(), target_mcse=0.002),
+    "smc in rounds": lambda: run(normal_mean(), target_mcse=0.001),
     "smc until max_draws": lambda: run(normal_mean(), target_mcse=1e-4, max_draws=700),
     "smc discrete": lambda: run(SYSTEMS["hidden_markov"].build()),
     "ais forward": lambda: run(normal_mean(), method=pe.AIS(direction="forward"), draws=100),
