@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import hypot, log, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,8 @@ def compare_models(
     progressbar : bool
         Whether to show the progress of each run.
     **options
-        Any other argument of `sample_evidence`, which holds for every run.
+        Any other argument of `sample_evidence`, which holds for every run. With ``checkpoint``,
+        each run has a folder of its own in that folder.
 
     Returns
     -------
@@ -79,6 +81,9 @@ def compare_models(
         If a model has no well-defined evidence.
     NumericalError
         If no model could be run.
+    KeyboardInterrupt
+        Upon Ctrl-C before any model has an estimate. Later, Ctrl-C ends the comparison, and what
+        is known until then is returned.
 
     Warns
     -----
@@ -117,7 +122,9 @@ def compare_models(
         check_positive("target_mcse", target_mcse)
     known = _checked(models)
     prior = dict(zip(known, np.log(prior_of(list(known), prior_probs)), strict=True))
-    runs = _Runs(known, prior, resolve_seed(random_seed), {**options, "progressbar": progressbar})
+    options = {**options, "progressbar": progressbar}
+    stored = options.get("checkpoint") is not None and random_seed is None
+    runs = _Runs(known, prior, None if stored else resolve_seed(random_seed), options)
     first_mcse = None if target_mcse is None else max(target_mcse / sqrt(2.0), _COARSE)
     for name, model in known.items():
         runs.start(name, model, first_mcse)
@@ -137,16 +144,17 @@ class _Runs:
         The models, or results.
     prior : dict of str to float
         Log prior probability of each.
-    seed : int
-        Seed of all runs.
+    seed : int or None
+        Seed of all runs; None if each has a checkpoint that stores its own.
     options : dict
         Arguments of every run.
     """
 
     models: dict[str, Any]
     prior: dict[str, float]
-    seed: int
+    seed: int | None
     options: dict[str, Any]
+    interrupted: bool = False
     results: dict[str, xr.DataTree] = field(default_factory=dict)
     first: dict[str, xr.DataTree] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -163,16 +171,17 @@ class _Runs:
     def again(self, name: str, mcse: float) -> None:
         """Run a model for the second time."""
         before = self.results[name]
-        self.first[name] = before
         found = self._sampled(name, mcse, 1)
-        if found is None:  # the first run remains
+        if found is None or self.interrupted:  # the first run remains
+            self.first |= {} if self.interrupted else {name: before}
             return
+        self.first[name] = before
         coarse = self._evidence(name)
         self.results[name] = rechecked(found, coarse) if coarse.status == Status.OK else found
 
     def needed(self, mcse: float) -> str | None:
         """Return the best model that has to be run again, or None."""
-        if len(self.results) < 2:
+        if len(self.results) < 2 or self.interrupted:
             return None
         order = sorted(self.results, key=self._log_weight, reverse=True)
         rivals = [name for name in order[1:] if not self._is_hopeless(name, order[0])]
@@ -197,19 +206,39 @@ class _Runs:
         return ModelComparison(table, ordered, self.first, self.failed)
 
     def _sampled(self, name: str, mcse: float | None, number: int) -> xr.DataTree | None:
-        """Return the result of a run; None, with a warning, if it failed."""
-        index = list(self.models).index(name)
-        seed = seed_of_run(self.seed, Phase.MODELS, index, number)
-        options = {**self.options, "target_mcse": mcse, "random_seed": seed}
+        """Return the result of a run; None, with a warning, if it failed or was not made."""
+        if self.interrupted:
+            self.failed[name] = "Ctrl-C came before it was run"
+            return None
+        options = {**self.options, **self._own(name, number), "target_mcse": mcse}
         try:
             found: xr.DataTree = sample_evidence(self.models[name], **options)
+        except KeyboardInterrupt:
+            if not self.results:
+                raise
+            self.interrupted = True
+            self.failed |= {} if name in self.results else {name: "Ctrl-C ended its run"}
+            warn(f"the run of models[{name!r}] was interrupted: the comparison is incomplete.")
+            return None
         except NumericalError as error:
             if len(self.models) - len(self.failed) < 2 and name not in self.results:
                 raise
             self.failed |= {} if name in self.results else {name: str(error)}
             warn(f"models[{name!r}] could not be run: {error}")
             return None
+        self.interrupted = estimate_of(found, name).status == Status.INTERRUPTED
         return found
+
+    def _own(self, name: str, number: int) -> dict[str, Any]:
+        """Return the options that only one run has: its seed, and its folder for a checkpoint."""
+        index = list(self.models).index(name)
+        own: dict[str, Any] = {"random_seed": None}
+        if self.seed is not None:
+            own["random_seed"] = seed_of_run(self.seed, Phase.MODELS, index, number)
+        folder = self.options.get("checkpoint")
+        if isinstance(folder, str | Path):
+            own["checkpoint"] = Path(folder) / f"model-{index}-run-{number}"
+        return own
 
     def _evidence(self, name: str) -> LogEvidence:
         return estimate_of(self.results[name], f"models[{name!r}]")

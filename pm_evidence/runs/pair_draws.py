@@ -14,6 +14,7 @@ from pm_evidence.results import schema
 from pm_evidence.results.stored import estimate_of
 from pm_evidence.runs.defaults import effort_of
 from pm_evidence.runs.given import bridge_given
+from pm_evidence.runs.interruption import was_interrupted
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.result import drawn_by_island, drawn_by_weight, islands_are_wrong
 from pm_evidence.runs.rounds import Run
@@ -124,6 +125,11 @@ def model_draws(run: Run, target: Any, given: Any, display: Display, name: str) 
         Shows progress.
     name : str
         Name of the argument ``given``, for messages.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Upon Ctrl-C.
     """
     first_round = run.sampler.first_round(run.size)
     limits = Limits(target_mcse=_COARSE, max_draws=10 * first_round, asked=False)
@@ -135,6 +141,7 @@ def model_draws(run: Run, target: Any, given: Any, display: Display, name: str) 
     if schema.LOG_EVIDENCE in getattr(given, "children", ()):
         return _of_result(target, given, name)
     target, record, evidence = bridge_given(run, target, given, "auto", display)
+    _check_complete(record)
     blocks = record.of(Role.GIVEN)
     x = np.concatenate([np.asarray(block.draws) for block in blocks])
     group = np.repeat([b.block for b in blocks], [len(np.asarray(b.draws)) for b in blocks])
@@ -145,6 +152,7 @@ def _annealed(run: Run, target: Any, n_draws: int, display: Display) -> ModelDra
     """Return draws from the cheapest annealing that certifies itself."""
     found = anneal_by_routes(run, target, "auto", display, effort_of(target), n_draws)
     target, record, evidence = found
+    _check_complete(record)
     rng, blocks = generator(run.seed, Phase.RESULT), record.of(Role.FORWARD)
     fitted = [block for block in blocks if block.fit_draws is not None]
     if fitted and (record.info["route"] == "importance" or islands_are_wrong(evidence)):
@@ -156,6 +164,12 @@ def _annealed(run: Run, target: Any, n_draws: int, display: Display) -> ModelDra
     alive = [block for block in blocks if block.draws is not None]
     x, group = drawn_by_island(alive, rng)
     return ModelDraws(target, x, group, evidence[0], _spent(record))
+
+
+def _check_complete(record: RunRecord) -> None:
+    """Raise KeyboardInterrupt if Ctrl-C has ended a run: one model alone gives no Bayes factor."""
+    if was_interrupted(record):
+        raise KeyboardInterrupt
 
 
 def _of_result(target: Any, dt: Any, name: str) -> ModelDraws:

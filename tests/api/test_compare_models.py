@@ -149,3 +149,63 @@ def test_results_may_be_mixed_with_models():
 def test_bad_input(models, options, error, message):
     with pytest.raises(error, match=message):
         pe.compare_models(models, **{**QUIET, **options})
+
+
+def interrupted_at(monkeypatch, call, estimate=True):
+    """Stand for Ctrl-C during one of the runs, from 1: with an estimate until then, or without."""
+    usual, count = module.sample_evidence, [0]
+
+    def sampled(model, **options):
+        count[0] += 1
+        if count[0] == call and not estimate:
+            raise KeyboardInterrupt
+        dt = usual(model, **options)
+        if count[0] == call:
+            dt["log_evidence"]["status"][:] = "interrupted"
+        return dt
+
+    sampled.__signature__ = SIGNATURE
+    monkeypatch.setattr(module, "sample_evidence", sampled)
+    return count
+
+
+MODELS = {"narrow": lambda: normal(), "wide": lambda: normal(sd=5.0), "wider": lambda: normal(sd=9)}
+
+
+@pytest.mark.parametrize(("call", "results"), [(2, ["narrow"]), (3, ["narrow", "wide"])])
+def test_ctrl_c_ends_the_comparison(monkeypatch, call, results):
+    """What was run until then is returned, and what is missing is named."""
+    interrupted_at(monkeypatch, call, estimate=False)
+    with pytest.warns(pe.EvidenceWarning, match="was interrupted: the comparison is incomplete"):
+        found = pe.compare_models({n: m() for n, m in MODELS.items()}, **QUIET)
+    assert list(found.results) == results
+    assert set(found.failed) == set(MODELS) - set(results)
+    assert "Ctrl-C ended its run" in repr(found)
+
+
+def test_ctrl_c_before_the_first_estimate(monkeypatch):
+    interrupted_at(monkeypatch, 1, estimate=False)
+    with pytest.raises(KeyboardInterrupt):
+        pe.compare_models({n: m() for n, m in MODELS.items()}, **QUIET)
+
+
+def test_no_model_is_run_after_one_that_was_interrupted(monkeypatch):
+    count = interrupted_at(monkeypatch, 2)
+    found = pe.compare_models({n: m() for n, m in MODELS.items()}, **QUIET)
+    assert count[0] == 2 and list(found.results) == ["narrow", "wide"]
+    assert found.table.loc["wide", "status"] == "interrupted"
+    assert found.failed == {"wider": "Ctrl-C came before it was run"}
+
+
+def test_a_checkpoint_has_a_folder_for_each_run(tmp_path):
+    """Without a seed too: the same call gives the same numbers without sampling."""
+    options = {"progressbar": False, "cores": 1, "checkpoint": tmp_path / "all"}
+    models = {n: m() for n, m in MODELS.items()}
+    first = pe.compare_models(models, **options)
+    assert {"model-0-run-0", "model-1-run-0", "model-2-run-0"} <= {
+        path.name for path in (tmp_path / "all").iterdir()
+    }
+    files = sorted((tmp_path / "all").rglob("*"))
+    again = pe.compare_models(models, **options)
+    assert again.table["log_evidence"].equals(first.table["log_evidence"])
+    assert sorted((tmp_path / "all").rglob("*")) == files
