@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=
 # loadfile keeps the tests of a file, which share its compiled models, in one process.
 PARALLEL := -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo test test-slow test-processors lint bench clean
+.PHONY: help demo test test-slow test-processors lint docs package bench clean
 
 help:
 	@echo "make demo       run the examples"
@@ -31,6 +31,8 @@ help:
 	@echo "make test-slow  run the slow tests"
 	@echo "make test-processors  run tests of numbers as other processors would"
 	@echo "make lint       check style, types and layers"
+	@echo "make docs       build the documentation into docs/_build/html"
+	@echo "make package    build wheel and sdist, install each, and run a model with it"
 	@echo "make bench      run the benchmarks"
 	@echo "make clean      remove .venv, builds and caches"
 
@@ -64,6 +66,16 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 
+# Nothing is executed: outputs and pictures are stored in the pages and notebooks.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "The site is in docs/_build/html/index.html."
+
+package: $(STAMP)
+	rm -rf dist
+	$(BIN)/hatchling build
+	$(BIN)/python .ci/try_package.py dist
+
 bench: $(STAMP)
 	@for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
 
@@ -88,5 +100,6 @@ $(STAMP): pyproject.toml
 
 clean:
 	rm -rf .hypothesis .numba_cache .venv build dist
+	rm -rf docs/_build docs/generated docs/notebooks
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -273,10 +273,10 @@ class Plan:
         ``kernels[k]`` moves the population at ``beta[k + 1]``.
     fit : object, optional
         A density fitted to the pilot's last population, for a bridge to the target.
-    n_evaluations : int
-        Density (or gradient) evaluations that the plan cost.
     population : State, optional
         The pilot's last population, at beta 1.
+    n_evaluations : int
+        Density (or gradient) evaluations that the plan cost.
     schedule : UsedSchedule, optional
         How the inverse temperatures were found; None if a user gave them.
     path_variance : PathVariance, optional

@@ -39,4 +39,10 @@ Report = Callable[[Progress], None]
 
 
 def silent(progress: Progress) -> None:
-    """Report nothing."""
+    """Report nothing.
+
+    Parameters
+    ----------
+    progress : Progress
+        Is not looked at.
+    """

@@ -122,13 +122,31 @@ def block_seeds(seed: int, phase: int, block: int) -> tuple[np.random.SeedSequen
         Which part of the run the block belongs to (pilot, forward, reverse).
     block : int
         Index of the block within the phase.
+
+    Returns
+    -------
+    tuple of two numpy.random.SeedSequence
+        Of the start, and of the chains.
     """
     root = np.random.SeedSequence(seed, spawn_key=(phase, block))
     return tuple(root.spawn(2))
 
 
 def streams(seed: np.random.SeedSequence, n: int) -> NDArray[np.uint64]:
-    """Return ``n`` independent streams, shape ``(n, 4)``."""
+    """Return the first words of independent streams of random numbers.
+
+    Parameters
+    ----------
+    seed : numpy.random.SeedSequence
+        Where the words come from.
+    n : int
+        Number of streams.
+
+    Returns
+    -------
+    ndarray of uint64, shape (n, 4)
+        One stream in each row.
+    """
     words: NDArray[np.uint64] = np.array(seed.generate_state(4 * n, np.uint64), np.uint64)
     words = words.reshape(n, 4)
     words[:, 0] |= np.uint64(1)  # the all-zero state is the generator's only fixed point
@@ -160,7 +178,15 @@ def next_word(stream: Any) -> Any:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def fill_uniform(stream: Any, out: Any) -> None:
-    """Fill ``out`` with the draws that as many calls of ``uniform`` would return."""
+    """Fill ``out`` with the draws that as many calls of ``uniform`` would return.
+
+    Parameters
+    ----------
+    stream : ndarray of uint64, shape (4,)
+        The stream, which advances.
+    out : ndarray of float64
+        Where the draws go.
+    """
     # here the words stay in registers, while each call of ``uniform`` writes them back
     a, b, c, d = stream[0], stream[1], stream[2], stream[3]
     for k in range(out.size):
@@ -171,7 +197,18 @@ def fill_uniform(stream: Any, out: Any) -> None:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def uniform(stream: Any) -> Any:
-    """Return a uniform draw strictly between 0 and 1."""
+    """Return a uniform draw strictly between 0 and 1.
+
+    Parameters
+    ----------
+    stream : ndarray of uint64, shape (4,)
+        The stream, which advances.
+
+    Returns
+    -------
+    float
+        The draw.
+    """
     # 52 bits: with 53 the sum would be rounded, and the largest draw would be 1
     return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
 
@@ -257,7 +294,15 @@ _SCALE, _INSIDE, _HEIGHT = _ziggurat()
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def fill_normal(stream: Any, out: Any) -> None:
-    """Fill ``out`` with standard normal draws."""
+    """Fill ``out`` with standard normal draws.
+
+    Parameters
+    ----------
+    stream : ndarray of uint64, shape (4,)
+        The stream, which advances.
+    out : ndarray of float64
+        Where the draws go.
+    """
     for k in range(out.size):
         while True:
             word = next_word(stream)
@@ -276,14 +321,40 @@ def fill_normal(stream: Any, out: Any) -> None:
 
 
 def normals(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
-    """Return ``n`` standard normal draws from each stream, which advances; shape ``(m, n)``."""
+    """Return standard normal draws from each of several streams.
+
+    Parameters
+    ----------
+    streams : ndarray of uint64, shape (m, 4)
+        The streams, which advance.
+    n : int
+        Number of draws from each.
+
+    Returns
+    -------
+    ndarray of float64, shape (m, n)
+        The draws.
+    """
     out = np.empty((len(streams), n))
     _fill_rows_normal(streams, out)
     return out
 
 
 def uniforms(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
-    """Return ``n`` uniform draws from each stream, which advances; shape ``(m, n)``."""
+    """Return uniform draws from each of several streams.
+
+    Parameters
+    ----------
+    streams : ndarray of uint64, shape (m, 4)
+        The streams, which advance.
+    n : int
+        Number of draws from each.
+
+    Returns
+    -------
+    ndarray of float64, shape (m, n)
+        The draws.
+    """
     out = np.empty((len(streams), n))
     _fill_rows_uniform(streams, out)
     return out

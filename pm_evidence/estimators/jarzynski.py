@@ -198,6 +198,11 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
     relative_variance : array_like of float64, shape (n_islands,)
         Each island's own estimate of the variance of its Z over its square.
 
+    Returns
+    -------
+    LogEvidence
+        The same value as that of `jarzynski`, with the status ``"within_islands"``.
+
     Raises
     ------
     ValueError

@@ -95,10 +95,12 @@ def ti_rb(
 
     Parameters
     ----------
-    beta, energy, log_z, prior, groups
+    beta, energy, log_z, prior
         As for `rts`: states of simulated tempering.
     rule : str
         As for `ti`.
+    groups : array_like, optional
+        As for `rts`.
 
     Returns
     -------

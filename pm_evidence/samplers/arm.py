@@ -48,8 +48,10 @@ class ARM(ResampleMove):
         Largest number of times that particles are added to a stage: ``i_max`` of the paper.
     reseed_moves : int
         Number of moves of each new state, with ``generate="reseed"``.
-    islands, resampling, resample_below, ess, n_stages
+    islands, chain_length, resampling, resample_below, ess, n_stages
         See `ResampleMove`.
+    allocation : {"equal"}
+        Always equal: particles are added where they are needed instead.
 
     Notes
     -----

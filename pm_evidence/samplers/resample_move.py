@@ -73,6 +73,8 @@ class ResampleMove(SMC):
     ----------
     islands : int
         Number of independent populations that share the draws, at least 2.
+    chain_length : int
+        States of the chain that each resampled particle starts; 1 is a single move.
     resampling : str
         ``"residual"``, ``"systematic"``, ``"stratified"``, ``"ssp"`` or ``"multinomial"``.
     resample_below : float

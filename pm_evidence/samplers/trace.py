@@ -26,13 +26,15 @@ class Tracer:
         Index of the block.
     report : callable
         Called with the progress of the block.
+    n_evaluations, n_nan : int
+        Density evaluations so far, and how many of them were NaN.
     """
 
     block: int
     report: Report
     n_evaluations: int = 0
     n_nan: int = 0
-    _rows: list[tuple[float, ...]] = field(default_factory=list)
+    _rows: list[tuple[float, ...]] = field(default_factory=list, init=False)
 
     @property
     def n_stages(self) -> int:

@@ -218,6 +218,20 @@ def sine_rbm(n_visible: int, n_hidden: int) -> tuple[Floats, Floats, Floats]:
     ``b[j] = -0.2 sin(1 + j)``, with indices from 0. Log Z is 22.551961061038 nats for 16 x 12
     units, 36.804172283238 for 30 x 16, and 110.322726535573 for 100 x 20.
 
+    Parameters
+    ----------
+    n_visible, n_hidden : int
+        Number of units of each layer.
+
+    Returns
+    -------
+    W : ndarray of float64, shape (n_visible, n_hidden)
+        Weights.
+    visible_bias : ndarray of float64, shape (n_visible,)
+        Biases of the visible units.
+    hidden_bias : ndarray of float64, shape (n_hidden,)
+        Biases of the hidden units.
+
     Examples
     --------
     >>> from pm_evidence.testing import sine_rbm

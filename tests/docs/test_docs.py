@@ -1,10 +1,13 @@
 """The Python blocks of README.md and of docs/ run from top to bottom, one namespace per file.
 
 A block whose fence says ``raises=Error`` must raise that error; a ``text`` block after it must be
-its message, with ``...`` for what is left out.
+its message, with ``...`` for what is left out. After any other block it is what the block prints,
+as ``docs/outputs.py`` has written it; numbers may differ.
 """
 
 import builtins
+import contextlib
+import io
 import re
 import warnings
 from dataclasses import dataclass
@@ -21,21 +24,36 @@ mpl.use("Agg")
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\w+)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
-# Processes that compile for themselves; a dozen models.
-SLOW = {"docs/decisions.md", "docs/parallel.md", "docs/user_guide.md"}
+NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?(\(\d+\))?")
+# Processes that compile for themselves; a dozen models; draws of pm.sample; long runs.
+SLOW = {
+    "docs/decisions.md",
+    "docs/howto/speed.md",
+    "docs/methods/ais.md",
+    "docs/methods/arm.md",
+    "docs/methods/parallel_tempering.md",
+    "docs/parallel.md",
+    "docs/user_guide.md",
+}
+MADE = {"_build", "generated", "notebooks"}  # by the build of the site
 PAGES = sorted(
-    str(page.relative_to(ROOT)) for page in [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    str(page.relative_to(ROOT))
+    for page in [*ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
+    if not MADE & set(page.relative_to(ROOT).parts)
 )
 
 
 @dataclass(frozen=True)
 class Block:
-    """A Python block of a page, with the error that it announces."""
+    """A Python block of a page, with the error that it announces, and the text that follows.
+
+    The text is the message of the error, or what the block prints; None if no text follows.
+    """
 
     code: str
     line: int
     error: str
-    message: str
+    text: str | None
 
 
 def blocks(text):
@@ -48,10 +66,19 @@ def blocks(text):
             continue
         error = options.removeprefix("raises=") if options.startswith("raises=") else ""
         following = fences[i + 1] if i + 1 < len(fences) else None
-        says = following is not None and error and following[1] == "text"
+        belongs = (
+            following is not None
+            and following[1] == "text"
+            and (error or not text[fence.end() : following.start()].strip())
+        )
         line = text[: fence.start()].count("\n") + 1
-        found.append(Block(code, line, error, following[3] if says else ""))
+        found.append(Block(code, line, error, following[3] if belongs else None))
     return found
+
+
+def words(printed):
+    """What was printed, without spaces; numbers, and rows of them, are one sign."""
+    return re.sub(r"#(?:[\s,()\[\]]*#)+", "#", NUMBER.sub("#", printed)).split()
 
 
 def like(pattern, message):
@@ -65,13 +92,16 @@ def run(block, namespace, page):
     """Run a block; its errors name the page and the line."""
     code = compile("\n" * block.line + block.code, str(ROOT / page), "exec")
     if not block.error:
-        exec(code, namespace)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, namespace)
+        if block.text is not None:
+            assert words(block.text) == words(printed.getvalue()), printed.getvalue()
         return
     error = getattr(pe, block.error, None) or getattr(builtins, block.error)
     with pytest.raises(error) as caught:
         exec(code, namespace)
-    if block.message:
-        assert like(block.message, str(caught.value)), str(caught.value)
+    if block.text:
+        assert like(block.text, str(caught.value)), str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +138,8 @@ def test_blocks_are_found_with_what_they_announce():
     page = "a\n```python raises=ValueError\nint('x')\n```\n\n```text\ninvalid ... 'x'\n```\n"
     page += "```sh\nls\n```\n```python\nx = 1\n```\n"
     first, second = blocks(page)
-    assert (first.error, first.message, first.line) == ("ValueError", "invalid ... 'x'\n", 2)
-    assert (second.code, second.error) == ("x = 1\n", "")
+    assert (first.error, first.text, first.line) == ("ValueError", "invalid ... 'x'\n", 2)
+    assert (second.code, second.error, second.text) == ("x = 1\n", "", None)
     namespace = {}
     run(first, namespace, "page")
     run(second, namespace, "page")
@@ -124,3 +154,12 @@ def test_another_error_or_another_message_is_noticed():
     (silent,) = blocks(page.format(code="pass"))
     with pytest.raises(pytest.fail.Exception):
         run(silent, {}, "page")
+
+
+def test_an_output_with_other_words_is_noticed():
+    page = "```python\nprint('log Z', {value})\n```\n\n```text\nlog Z -3.05(12)\n```\n"
+    (same,) = blocks(page.format(value="'-3.1(4)'"))
+    run(same, {}, "page")
+    (other,) = blocks(page.format(value="'unknown'"))
+    with pytest.raises(AssertionError):
+        run(other, {}, "page")

@@ -50,12 +50,12 @@ def RandomEffects(
     """Add data in groups, each with its own unknown effect, to the model of the context.
 
     The effects do not become variables of the model: ``sample_evidence`` integrates them out,
-    group by group, by importance sampling. In place of
+    group by group, by importance sampling. In place of::
 
         u = pm.Normal("u", 0, s, shape=n_groups)
         pm.Poisson("counts", pt.exp(b[0] + b[1] * X + u[groups]), observed=y)
 
-    write
+    write::
 
         pe.RandomEffects(
             "counts",

@@ -59,7 +59,7 @@ def StateSpace(
     """Add a time series with a hidden state to the model of the context.
 
     The states do not become variables of the model: ``sample_evidence`` integrates them out with
-    a particle filter. The functions are those of *one* particle and return PyMC distributions:
+    a particle filter. The functions are those of *one* particle and return PyMC distributions::
 
         with pm.Model():
             mu = pm.Normal("mu", 0, 5)

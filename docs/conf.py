@@ -1,0 +1,79 @@
+"""Sphinx settings: `make docs` builds the site into docs/_build/html without running any model."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pm_evidence
+
+HERE = Path(__file__).parent
+NOTEBOOKS = HERE / "notebooks"  # copies of examples/*.ipynb, since Sphinx reads this folder only
+
+project = "pm_evidence"
+author = "The pm_evidence developers"
+copyright = f"2026, {author}"
+release = pm_evidence.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+default_role = "py:obj"  # single backticks in docstrings are names
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # outputs are stored in the notebooks; the slow tests run them
+nb_merge_streams = True
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "header_links_before_dropdown": 7,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+
+
+def copy_notebooks():
+    """Copy the notebooks of examples/ to where Sphinx finds them."""
+    shutil.rmtree(NOTEBOOKS, ignore_errors=True)
+    NOTEBOOKS.mkdir()
+    for notebook in (HERE.parent / "examples").glob("*.ipynb"):
+        shutil.copy(notebook, NOTEBOOKS)
+
+
+def for_the_site(app, docname, source):
+    """Rewrite what Markdown for GitHub says in other ways than Sphinx."""
+    text = re.sub(r'<a id="(\w+)"></a>(`\w+`)', r"[\2]{#\1}", source[0])  # rows of tables
+    source[0] = re.sub(r"^```python raises=\w+$", "```python", text, flags=re.MULTILINE)
+
+
+def find_by_short_name(app, env, node, contnode):
+    """Resolve ``pe.name``, as docstrings and users call ``pm_evidence.name``."""
+    target = node.get("reftarget", "")
+    if not target.startswith("pe."):
+        return None
+    target = target.replace("pe.", "pm_evidence.", 1)
+    domain = env.get_domain("py")
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, node["reftype"], target, node, contnode
+    )
+
+
+def setup(app):
+    """Add the steps above to the build."""
+    copy_notebooks()
+    app.connect("source-read", for_the_site)
+    app.connect("missing-reference", find_by_short_name)

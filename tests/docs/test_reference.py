@@ -1,0 +1,65 @@
+"""Every public name is on the page of the API, and has a docstring in the numpydoc format."""
+
+import importlib
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from numpydoc.validate import validate
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ["", "estimators", "extending", "references", "testing"]
+# No docstring; a parameter without a description, or described without being one; no "Returns".
+WRONG = {"GL08", "PR01", "PR02", "RT01"}
+# A type and a dictionary, which have no docstrings; protocols and an enumeration, which nobody
+# calls.
+OTHERS = {"Report", "TAGS", "Kernel", "Path", "Phase", "Tunable"}
+
+
+def public_names():
+    """Return pairs of a module and a name of it, as users write them."""
+    pairs = []
+    for part in MODULES:
+        module = importlib.import_module(f"pm_evidence.{part}".rstrip("."))
+        pairs += [
+            (module.__name__, name)
+            for name in module.__all__
+            if not isinstance(getattr(module, name), ModuleType)
+        ]
+    return pairs
+
+
+def names_on_the_page():
+    text, module, found = (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), "", set()
+    for line in text.splitlines():
+        if current := re.match(r"\.\. currentmodule:: (.*)", line):
+            module = current[1]
+        elif name := re.fullmatch(r"   (\w+)", line):
+            found.add((module, name[1]))
+    return found
+
+
+def wrong_docstring(name):
+    """Return what is wrong with the docstring of a dotted name."""
+    return [text for code, text in validate(name)["errors"] if code in WRONG]
+
+
+def test_the_page_has_all_public_names():
+    # the base class of targets is public twice
+    expected = set(public_names()) - {("pm_evidence.extending", "NativeTarget")}
+    assert names_on_the_page() == expected - {("pm_evidence.testing", "TAGS")}
+
+
+@pytest.mark.parametrize(
+    "name", [f"{module}.{name}" for module, name in public_names() if name not in OTHERS]
+)
+def test_a_public_name_has_a_numpydoc_docstring(name):
+    assert not wrong_docstring(name)
+
+
+def test_a_docstring_without_parameters_is_noticed(monkeypatch):
+    import pm_evidence as pe
+
+    monkeypatch.setattr(pe.compare, "__doc__", "Compare models.\n")
+    assert wrong_docstring("pm_evidence.compare")
