@@ -2,9 +2,8 @@
 
 import re
 import shutil
+import tomllib
 from pathlib import Path
-
-import pm_evidence
 
 HERE = Path(__file__).parent
 NOTEBOOKS = HERE / "notebooks"  # copies of examples/*.ipynb, since Sphinx reads this folder only
@@ -12,7 +11,7 @@ NOTEBOOKS = HERE / "notebooks"  # copies of examples/*.ipynb, since Sphinx reads
 project = "pm_evidence"
 author = "The pm_evidence developers"
 copyright = f"2026, {author}"
-release = pm_evidence.__version__
+release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 
 extensions = [
     "myst_nb",
@@ -23,6 +22,7 @@ extensions = [
     "sphinx_design",
 ]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+templates_path = ["_templates"]
 default_role = "py:obj"  # single backticks in docstrings are names
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
@@ -39,6 +39,7 @@ html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("index", "get_started")}
 html_theme_options = {
     "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
@@ -72,8 +73,14 @@ def find_by_short_name(app, env, node, contnode):
     )
 
 
+def without_arguments(app, what, name, obj, options, signature, return_annotation):
+    """Leave out the signature of protocols, which nobody calls."""
+    return ("", None) if getattr(obj, "_is_protocol", False) else None
+
+
 def setup(app):
     """Add the steps above to the build."""
     copy_notebooks()
     app.connect("source-read", for_the_site)
     app.connect("missing-reference", find_by_short_name)
+    app.connect("autodoc-process-signature", without_arguments)

@@ -46,7 +46,7 @@ SMALL_ISLAND, _LARGE = 100, 1000  # particles
 
 @dataclass(frozen=True, kw_only=True)
 class AIS(Annealer):
-    """Annealed importance sampling (Neal 2001; Habeck 2017, Eq. 2 to 6), forward and reverse.
+    """Annealed importance sampling, forward and reverse (Neal 2001; Habeck 2017).
 
     A pilot learns a schedule and a kernel for each of its stages. Its stages are then divided into
     finer steps, along which independent paths run from the prior to the posterior. The reversed
