@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=
 # loadfile keeps the tests of a file, which share its compiled models, in one process.
 PARALLEL := -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo test test-slow test-processors lint docs package bench clean
+.PHONY: help demo test test-slow test-processors lint docs notebooks package bench clean
 
 help:
 	@echo "make demo       run the examples"
@@ -32,6 +32,7 @@ help:
 	@echo "make test-processors  run tests of numbers as other processors would"
 	@echo "make lint       check style, types and layers"
 	@echo "make docs       build the documentation into docs/_build/html"
+	@echo "make notebooks  run the notebooks of examples/ and store their outputs"
 	@echo "make package    build wheel and sdist, install each, and run a model with it"
 	@echo "make bench      run the benchmarks"
 	@echo "make clean      remove .venv, builds and caches"
@@ -70,6 +71,9 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "The site is in docs/_build/html/index.html."
+
+notebooks: $(STAMP)
+	$(BIN)/python examples/run_notebooks.py
 
 package: $(STAMP)
 	rm -rf dist

@@ -1,5 +1,7 @@
 """Sphinx settings: `make docs` builds the site into docs/_build/html without running any model."""
 
+import base64
+import json
 import re
 import shutil
 import tomllib
@@ -48,11 +50,15 @@ html_theme_options = {
 
 
 def copy_notebooks():
-    """Copy the notebooks of examples/ to where Sphinx finds them."""
+    """Copy the notebooks of examples/ to where Sphinx finds them, with a picture of each."""
     shutil.rmtree(NOTEBOOKS, ignore_errors=True)
     NOTEBOOKS.mkdir()
-    for notebook in (HERE.parent / "examples").glob("*.ipynb"):
-        shutil.copy(notebook, NOTEBOOKS)
+    for file in (HERE.parent / "examples").glob("*.ipynb"):
+        shutil.copy(file, NOTEBOOKS)
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+        picture = next(data["image/png"] for data in outputs if "image/png" in data)
+        (NOTEBOOKS / f"{file.stem}.png").write_bytes(base64.b64decode(picture))
 
 
 def for_the_site(app, docname, source):
