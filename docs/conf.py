@@ -7,6 +7,9 @@ import shutil
 import tomllib
 from pathlib import Path
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 HERE = Path(__file__).parent
 NOTEBOOKS = HERE / "notebooks"  # copies of examples/*.ipynb, since Sphinx reads this folder only
 
@@ -36,6 +39,7 @@ autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
+html_math_renderer = "mathml"  # formulas need neither scripts nor a network
 html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
@@ -84,8 +88,16 @@ def without_arguments(app, what, name, obj, options, signature, return_annotatio
     return ("", None) if getattr(obj, "_is_protocol", False) else None
 
 
+def write_formula(writer, node):
+    """Write a formula as MathML, which browsers draw themselves."""
+    display = "block" if isinstance(node, nodes.math_block) else "inline"
+    writer.body.append(convert(node.astext(), display=display))
+    raise nodes.SkipNode
+
+
 def setup(app):
     """Add the steps above to the build."""
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     copy_notebooks()
     app.connect("source-read", for_the_site)
     app.connect("missing-reference", find_by_short_name)

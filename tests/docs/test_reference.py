@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -63,3 +64,11 @@ def test_a_docstring_without_parameters_is_noticed(monkeypatch):
 
     monkeypatch.setattr(pe.compare, "__doc__", "Compare models.\n")
     assert wrong_docstring("pm_evidence.compare")
+
+
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(\d[\d.]*)\]", changes, re.MULTILINE)[0] == project["version"]
+    assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == project["version"]
