@@ -151,7 +151,8 @@ def interruptible() -> Iterator[None]:
 
     The interrupt stops the work at once or, during compilation, at the start of numba's next pass.
     If the exception was lost, the work stops at its end. Outside the main thread, which receives no
-    signals, nothing changes. It can also be used as a decorator.
+    signals, nothing changes. It can also be used as a decorator. What leaves the work is a
+    KeyboardInterrupt itself, by which Python tells the shell that Ctrl-C ended the process.
     """
     if not _in_main_thread():
         yield
@@ -160,6 +161,8 @@ def interruptible() -> Iterator[None]:
     try:
         yield
         _interrupts.answer()
+    except Interrupted as error:
+        raise KeyboardInterrupt from error
     finally:
         _interrupts.remove()
 

@@ -161,4 +161,6 @@ def test_an_interrupt_that_was_answered_is_not_raised_again():
         interrupt_answered()
     with pytest.raises(KeyboardInterrupt) as found, interruptible():
         raise Interrupted((1,))
-    assert found.value.finished == (1,) and found.value.record is None
+    assert type(found.value) is KeyboardInterrupt  # which Python ends the process with
+    cause = found.value.__cause__
+    assert cause.finished == (1,) and cause.record is None

@@ -81,7 +81,7 @@ def test_default_methods(model):
 
 def test_plain_targets_need_no_particles(model):
     target = target_of(model)
-    found = with_particles(target, "auto", pe.SMC(), 1, print)
+    found = with_particles(Run(pe.SMC(), 20, 1, None, 1), target, "auto", pe.SMC(), print)
     assert found == (target, "auto")
     assert kernel_of_prior(target, "random_walk") == "random_walk"
 

@@ -4,6 +4,7 @@ import copyreg
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -72,7 +73,9 @@ def model_in(target: Any) -> pm.Model | None:
     """Return the model that a value is, or that a Bambi model has; None for anything else."""
     if isinstance(target, pm.Model):
         return target
-    if isinstance(target, type) or not (hasattr(target, "backend") and hasattr(target, "build")):
+    if isinstance(target, type | ModuleType):
+        return None
+    if not (hasattr(target, "backend") and hasattr(target, "build")):
         return None
     if target.backend is None:
         target.build()
