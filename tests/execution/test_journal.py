@@ -147,11 +147,12 @@ def test_ctrl_c_waits_for_the_end_of_a_file(tmp_path, monkeypatch):
 
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr("os.replace", interrupted)
-    with pytest.raises(Interrupted) as found, interruptible():
-        journal(tmp_path).run([Square(2, []), Square(3, [])], one_by_one)
+    with interruptible():
+        with pytest.raises(Interrupted) as found:
+            journal(tmp_path).run([Square(2, []), Square(3, [])], one_by_one)
+        interrupt_answered()
     monkeypatch.undo()
     signal.signal(signal.SIGINT, former)
-    interrupt_answered()
     assert [each.item() for each in found.value.finished] == [4]
     assert [path.name for path in tmp_path.iterdir()] == ["00001-tasks-00000.zarr.zip"]
     assert squares(tmp_path, [2, 3]) == [3]
