@@ -1,6 +1,7 @@
 """Many models in one call: each is run, and those that the comparison depends on are run longer."""
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import hypot, log, sqrt
@@ -236,7 +237,7 @@ class _Runs:
         if self.seed is not None:
             own["random_seed"] = seed_of_run(self.seed, Phase.MODELS, index, number)
         folder = self.options.get("checkpoint")
-        if isinstance(folder, str | Path):
+        if isinstance(folder, str | os.PathLike):
             own["checkpoint"] = Path(folder) / f"model-{index}-run-{number}"
         return own
 
