@@ -95,6 +95,8 @@ SYSTEMS = [
     "two_widths_10",
     "three_widths_5",
     "three_widths_8",
+    "near_widths_8",
+    "far_widths_10",
 ]
 # Of these every estimator of a run both ways is checked as well.
 TWO_SIDED = [

@@ -25,9 +25,11 @@ Floats = NDArray[np.float64]
 
 # Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
-# Shares of the budget for ascents, and for the scan and the probes each; cost of a value in
-# gradients. For the same cost, ascents find more modes, and values more spikes.
-_SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.3, 1 / 3
+# Shares of the budget for ascents, and for the values of scan and probes together; cost of a value
+# in gradients. For the same cost, ascents find more modes, and values more spikes.
+_SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.6, 1 / 3
+# Shares of the scan that are contracted prior draws, and at most visited positions.
+_SHARE_OF_PRIOR, _SHARE_OF_VISITED = 0.5, 0.1
 # Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
 # where there are very many dimensions.
 _MOST_COORDINATES = 4_000_000
@@ -130,7 +132,7 @@ def survey(
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
     scout.batch(draws, visited, rng)
     budget = scout.affordable(budget)
-    scout.scan(draws, visited, _n_values(budget, shape), rng)
+    scout.scan(draws, visited, _n_scanned(budget, shape), rng)
     budget = scout.affordable(budget)
     while scout.climbed < _SHARE_OF_ASCENTS * budget:
         scout.batch(draws, visited, rng)
@@ -252,9 +254,11 @@ class _Scout:
         There the density is higher than at positions of similar distance from the known peaks. A
         single evaluation shows this, while an ascent takes many.
         """
-        prior = self.posterior.draw_prior(n // 4, rng)
-        visited = visited[rng.permutation(len(visited))[: n // 4]]
-        x = np.concatenate([prior, visited, _between(prior, draws, n // 2, rng)])
+        prior = self.posterior.draw_prior(int(_SHARE_OF_PRIOR * n), rng)
+        visited = visited[rng.permutation(len(visited))[: int(_SHARE_OF_VISITED * n)]]
+        n_between = n - len(prior) - len(visited)
+        between = _between(prior, draws, n_between, rng)
+        x = np.concatenate([_contracted(prior, rng), visited, between])
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
         x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
@@ -331,15 +335,25 @@ def _share_of_ascents(budget: float) -> float:
     return float(np.clip(budget / _USUAL_BUDGET, _LEAST_SHARE, 1.0))
 
 
-def _n_values(budget: float, shape: Shape) -> int:
+def _n_scanned(budget: float, shape: Shape) -> int:
     """Return the number of positions that a budget allows for the scan."""
-    n_values = int(_SHARE_OF_VALUES * budget / _COST_OF_VALUE)
-    return min(n_values, _MOST_COORDINATES // shape.mean.size)
+    return int((1.0 - _share_of_probes(budget)) * _n_values(budget, shape))
 
 
 def _n_probes(budget: float, shape: Shape) -> int:
-    """Return the number of probes: few for a small budget, with which they would hardly succeed."""
-    return int(min(budget / _USUAL_BUDGET, 1.0) * _n_values(budget, shape))
+    """Return the number of probes that a budget allows."""
+    return int(_share_of_probes(budget) * _n_values(budget, shape))
+
+
+def _share_of_probes(budget: float) -> float:
+    """Return the share of the values: half, but little of a small budget, which finds no spikes."""
+    return 0.5 * min(budget / _USUAL_BUDGET, 1.0)
+
+
+def _n_values(budget: float, shape: Shape) -> float:
+    """Return the number of values that a budget allows."""
+    n_values = _SHARE_OF_VALUES * budget / _COST_OF_VALUE
+    return min(n_values, 2 * _MOST_COORDINATES / shape.mean.size)
 
 
 def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
@@ -355,6 +369,16 @@ def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArr
     squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
     nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
     return nearest
+
+
+def _contracted(x: Floats, rng: np.random.Generator) -> Floats:
+    """Return positions moved towards their centre, at most from ``sqrt(d)`` times their scale to it.
+
+    Draws in many dimensions lie in a shell of this radius, and leave its inside empty.
+    """
+    n, d = x.shape
+    centre = np.median(x, axis=0)
+    return centre + (x - centre) * d ** (-0.5 * rng.uniform(size=(n, 1)))
 
 
 def _between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:

@@ -13,7 +13,8 @@ from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, draws_of_slab, posterior_of
 
 BUDGET = 30_000
-MODES = {name: deceptive._MODES[name] for name in ("two_widths_4", "two_widths_6")}
+NAMES = ("two_widths_4", "two_widths_6", "near_widths_8", "far_widths_10")
+MODES = {name: deceptive._MODES[name] for name in NAMES}
 
 
 def look(posterior, draws, seed, log_evidence=0.0, budget=BUDGET):
@@ -70,7 +71,7 @@ def test_several_modes_take_the_usual_budget():
         pm.Normal("y", pm.Normal("x", 0, 1, shape=4), 1, observed=np.arange(4.0))
     one = np.arange(4.0) / 2 + np.random.default_rng(3).normal(0, 0.5**0.5, (800, 4))
     found = look(posterior_of(model), one, 3, budget=small)
-    assert found.n_peaks == 1 and found.n_evaluations < 2 * small
+    assert found.n_peaks == 1 and found.n_evaluations < 2.5 * small
 
 
 def test_one_peak_has_the_curvature_of_the_posterior():
