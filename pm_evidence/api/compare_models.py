@@ -96,10 +96,11 @@ def compare_models(
     Each model is first run with an error of 0.2 nats, which is cheap. A model is hopeless if its
     posterior odds against the best model are below 1/1000 even if their log is five of its errors
     larger than estimated, and its status is ``"ok"``. Hopeless models are not run again, nor is the
-    best model if all others are hopeless. Every other model whose log evidence has a larger error
-    than ``target_mcse / sqrt(2)``, or another status than ``"ok"``, is run a second time with that
-    error, which makes the error of the difference of two models ``target_mcse``. If the best model
-    changes, the rule is applied again; no model is run more than twice.
+    best model if all others are hopeless. Every other model is run a second time with an error of
+    ``target_mcse / sqrt(2)``, which makes the error of the difference of two models
+    ``target_mcse``. It is run again even if the error of its first run is as small, because a first
+    run searches little for further modes. If the best model changes, the rule is applied again; no
+    model is run more than twice.
 
     First runs are kept in ``first_runs``. They are independent of the second ones: a second run
     that finds clearly less evidence than the first has the status ``"missed_mass"``. A model whose
@@ -126,12 +127,12 @@ def compare_models(
     options = {**options, "progressbar": progressbar}
     stored = options.get("checkpoint") is not None and random_seed is None
     runs = _Runs(known, prior, None if stored else resolve_seed(random_seed), options)
-    first_mcse = None if target_mcse is None else max(target_mcse / sqrt(2.0), _COARSE)
+    mcse = None if target_mcse is None else target_mcse / sqrt(2.0)
     for name, model in known.items():
-        runs.start(name, model, first_mcse)
-    if target_mcse is not None:
-        while needed := runs.needed(target_mcse / sqrt(2.0)):
-            runs.again(needed, target_mcse / sqrt(2.0))
+        runs.start(name, model, mcse if mcse is None else max(mcse, _COARSE))
+    if mcse is not None:
+        while needed := runs.needed(mcse):
+            runs.again(needed, mcse)
     return runs.comparison(prior_probs)
 
 
@@ -191,7 +192,8 @@ class _Runs:
         for name in [order[0], *rivals]:
             done = name in self.first or isinstance(self.models[name], xr.DataTree)
             evidence = self._evidence(name)
-            if not done and not (evidence.status == Status.OK and evidence.mcse <= mcse):
+            enough = evidence.status == Status.OK and evidence.mcse <= mcse
+            if not done and not (enough and mcse >= _COARSE):
                 return name
         return None
 

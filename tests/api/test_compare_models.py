@@ -25,8 +25,8 @@ def normal(mean=0.0, sd=1.0, y=Y):
 class Runs:
     """Stands for `sample_evidence`: errors are those asked for, and calls are counted."""
 
-    def __init__(self, values, status="ok", failing=(), second=None):
-        self.values, self.status, self.failing = values, status, failing
+    def __init__(self, values, status="ok", failing=(), second=None, least=np.inf):
+        self.values, self.status, self.failing, self.least = values, status, failing, least
         self.second, self.calls = second or {}, []
         self.__signature__ = SIGNATURE
 
@@ -38,7 +38,7 @@ class Runs:
             raise pe.NumericalError("the density is NaN.")
         value = self.values[name][1] if first else self.second.get(name, self.values[name][1])
         status = self.status if first else "ok"
-        return tree(value, 0.02 if target_mcse is None else target_mcse, status)
+        return tree(value, min(self.least, 0.02 if target_mcse is None else target_mcse), status)
 
 
 def tree(value, mcse, status="ok"):
@@ -53,7 +53,7 @@ def run(monkeypatch):
     def made(values, **options):
         models = {name: normal(sd=1.0 + i) for i, name in enumerate(values)}
         known = {n: (models[n], v) for n, v in values.items()}
-        keys = ("status", "failing", "second")
+        keys = ("status", "failing", "second", "least")
         fake = Runs(known, **{k: options.pop(k) for k in keys if k in options})
         monkeypatch.setattr(module, "sample_evidence", fake)
         monkeypatch.setattr(module, "rechecked", lambda dt, coarse: dt)
@@ -80,6 +80,13 @@ def test_effort_goes_to_models_that_matter(run):
     assert sorted(calls[3:]) == [("a", fine), ("b", fine)]
     assert set(found.first_runs) == {"a", "b"} and "hopeless" in repr(found)
     assert found.table["log_bf_mcse"]["b"] == pytest.approx(0.02)
+
+
+def test_a_first_run_is_not_enough_however_small_its_error(run):
+    """It searches less for further modes; unless that is all that is asked for."""
+    values = {"a": -10.0, "b": -11.0}
+    assert [name for name, _ in run(values, least=0.001)[1]] == ["a", "b", "a", "b"]
+    assert [name for name, _ in run(values, least=0.001, target_mcse=0.3)[1]] == ["a", "b"]
 
 
 def test_a_single_model_that_is_not_hopeless_needs_no_effort(run):
