@@ -85,13 +85,18 @@ def _verdict(
     if doubt:
         message = f"the given draws may not be from the posterior: {doubt}. {_REMEDY}"
         return Status.DOUBTFUL_DRAWS, message
-    differ = info.get("moment_distance", 0.0) > MOMENTS_EXCLUDED
-    if drawn.status == Status.OK and (differ or _apart(bridged, drawn, _DIFFERENT)):
-        return Status.INCONSISTENT, (
-            "the given draws contradict importance sampling from the density that is fitted to "
-            f"them, which gives {drawn.value:.3f} beside {bridged.value:.3f} by the bridge: modes "
-            f"have wrong weights, or the draws are of another model or data. {_REMEDY}"
-        )
+    if drawn.status == Status.OK:
+        seen = ""
+        if _apart(bridged, drawn, _DIFFERENT):
+            seen = f"it gives {drawn.value:.3f}, and the bridge to the draws {bridged.value:.3f}"
+        elif info.get("moment_distance", 0.0) > MOMENTS_EXCLUDED:
+            seen = "a mean or a variance of the draws differs significantly from its value"
+        if seen:
+            return Status.INCONSISTENT, (
+                "the given draws contradict importance sampling from the density that is fitted "
+                f"to them: {seen}. Modes have wrong weights, or the draws are of another model or "
+                f"data. {_REMEDY}"
+            )
     return Status.OK, ""
 
 
