@@ -372,9 +372,9 @@ def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArr
 
 
 def _contracted(x: Floats, rng: np.random.Generator) -> Floats:
-    """Return positions moved towards their centre, at most from ``sqrt(d)`` times their scale to it.
+    """Return positions moved towards their centre, by factors between ``1 / sqrt(d)`` and 1.
 
-    Draws in many dimensions lie in a shell of this radius, and leave its inside empty.
+    In many dimensions draws lie in a shell, ``sqrt(d)`` standard deviations from the centre.
     """
     n, d = x.shape
     centre = np.median(x, axis=0)
