@@ -18,6 +18,7 @@ from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.mixture import Component
 from pm_evidence.samplers.local_fit import Local, fit_locally
 from pm_evidence.samplers.ridges import directions, grows, towards
+from pm_evidence.samplers.scanning import LIKE, between, contracted, outlying
 
 __all__ = ["Survey", "survey"]
 
@@ -48,10 +49,9 @@ _POWERS = (4.0, 40.0)
 # Ascents start from probes whose log density exceeds the prediction of the curvature by this many
 # nats, and from the highest ones; largest number of ascents from the probes of a centre.
 _EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# For the scan: the number of highest peaks whose curvature predicts the density; the number of
-# positions with similar predictions that are compared; nats added to their spread, which is zero
-# if the prediction is exact; the number of ascents, from the positions that stand out most.
-_CENTRES, _LIKE, _EVEN_SPREAD, _ASCENTS_OF_SCAN = 4, 64, 0.1, 96
+# For the scan: the number of highest peaks whose curvature predicts the density, and the number of
+# ascents, from the positions that stand out most.
+_CENTRES, _ASCENTS_OF_SCAN = 4, 96
 # Largest standard deviation at a peak, in those of the population; for each square root of the
 # number of dimensions if correlations are not known.
 _LONGEST = 2.0
@@ -257,17 +257,17 @@ class _Scout:
         prior = self.posterior.draw_prior(int(_SHARE_OF_PRIOR * n), rng)
         visited = visited[rng.permutation(len(visited))[: int(_SHARE_OF_VISITED * n)]]
         n_between = n - len(prior) - len(visited)
-        between = _between(prior, draws, n_between, rng)
-        x = np.concatenate([_contracted(prior, rng), visited, between])
+        passed = between(prior, draws, n_between, rng)
+        x = np.concatenate([contracted(prior, rng), visited, passed])
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
         x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
         fits = self.distinct(_CENTRES)
-        if not fits or len(x) < _LIKE:
+        if not fits or len(x) < LIKE:
             return
         predicted = np.array([fit.predicted(x) for fit in fits]).max(axis=0)
         n_ascents = int(self.share * _ASCENTS_OF_SCAN)
-        self.climb(x[_outlying(log_density, predicted, n_ascents)], _FIRST)
+        self.climb(x[outlying(log_density, predicted, n_ascents)], _FIRST)
 
     def probe(self, draws: Floats, budget: int, rng: np.random.Generator) -> None:
         """Look below the population's scale for a narrow and high mode.
@@ -369,43 +369,3 @@ def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArr
     squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
     nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
     return nearest
-
-
-def _contracted(x: Floats, rng: np.random.Generator) -> Floats:
-    """Return positions moved towards their centre, by factors between ``1 / sqrt(d)`` and 1.
-
-    In many dimensions draws lie in a shell, ``sqrt(d)`` standard deviations from the centre.
-    """
-    n, d = x.shape
-    centre = np.median(x, axis=0)
-    return centre + (x - centre) * d ** (-0.5 * rng.uniform(size=(n, 1)))
-
-
-def _between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """Return positions between the prior and the population, as if both were normal.
-
-    Scales are interpolated geometrically; each centre is that of a product of two normal densities.
-    """
-    (start, wide), (end, narrow) = (_centre_and_scale(x) for x in (prior, draws))
-    wide, narrow = np.maximum(wide, 1e-300), np.maximum(np.minimum(narrow, wide), 1e-300)
-    scale = wide * (narrow / wide) ** rng.uniform(size=(n, 1))
-    centre = end + (start - end) * (scale / wide) ** 2
-    x: Floats = centre + scale * rng.standard_normal((n, len(wide)))
-    return x
-
-
-def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
-    """Return medians and half the widths of the central 68 %."""
-    low, middle, high = np.quantile(x, [0.16, 0.5, 0.84], axis=0)
-    return middle, 0.5 * (high - low)
-
-
-def _outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
-    """Return the positions whose density stands out most among those with similar predictions."""
-    order = np.argsort(predicted, kind="stable")
-    order = order[len(order) % _LIKE :]
-    excess = (log_density - predicted)[order].reshape(-1, _LIKE)
-    excess = excess - np.median(excess, axis=1, keepdims=True)
-    spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
-    chosen: NDArray[np.intp] = order[np.argsort(-(excess / spread).ravel(), kind="stable")[:n]]
-    return chosen

@@ -136,30 +136,8 @@ def test_the_cost_is_what_is_allowed(budget):
     draws = draws_of_modes(case, 800, np.random.default_rng(5))
     found = look(posterior_of(case.build()), draws, 5, budget=budget)
     usual = max(budget, BUDGET)  # for several modes
-    values = 2 * module._SHARE_OF_VALUES * usual / module._COST_OF_VALUE
+    values = module._SHARE_OF_VALUES * usual / module._COST_OF_VALUE
     assert found.n_evaluations < module._SHARE_OF_ASCENTS * usual + values + 6_000
-
-
-def test_positions_in_another_basin_stand_out():
-    """A density of any shape that falls with the prediction, and three values above their like."""
-    rng = np.random.default_rng(6)
-    predicted = -rng.exponential(1000.0, 5000)
-    log_density = -50.0 * np.sqrt(-predicted) + rng.normal(0, 5.0, 5000)
-    odd = np.argsort(predicted)[[700, 2500, 4000]]
-    log_density[odd] += 100.0
-    assert set(odd) == set(module._outlying(log_density, predicted, 3))
-
-
-def test_positions_between_prior_and_population():
-    """Their scales reach from the one to the other, and their centres follow."""
-    rng = np.random.default_rng(7)
-    prior, draws = rng.normal(0, 10, (4000, 2)), rng.normal(5, 0.1, (4000, 2))
-    x = module._between(prior, draws, 20_000, rng)
-    near = np.abs(x - 5).max(axis=1) < 0.3
-    far = np.abs(x).max(axis=1) > 8
-    assert 0.05 < near.mean() < 0.5 and 0.05 < far.mean() < 0.5
-    middle = (np.abs(x - 5) < 2).all(axis=1) & ~near
-    assert middle.mean() > 0.1
 
 
 def test_a_density_without_finite_values_is_survived():

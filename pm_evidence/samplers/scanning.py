@@ -1,0 +1,52 @@
+"""Where a survey looks for the basins of further peaks, and which positions stand out."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LIKE", "between", "contracted", "outlying"]
+
+Floats = NDArray[np.float64]
+
+# Number of positions with similar predictions that are compared, and nats added to their spread,
+# which is zero if the prediction is exact.
+LIKE, _EVEN_SPREAD = 64, 0.1
+
+
+def contracted(x: Floats, rng: np.random.Generator) -> Floats:
+    """Return positions moved towards their centre, by factors between ``1 / sqrt(d)`` and 1.
+
+    In many dimensions draws lie in a shell, ``sqrt(d)`` standard deviations from the centre.
+    """
+    n, d = x.shape
+    centre = np.median(x, axis=0)
+    return centre + (x - centre) * d ** (-0.5 * rng.uniform(size=(n, 1)))
+
+
+def between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return positions between the prior and the population, as if both were normal.
+
+    Scales are interpolated geometrically; each centre is that of a product of two normal densities.
+    """
+    (start, wide), (end, narrow) = (_centre_and_scale(x) for x in (prior, draws))
+    wide, narrow = np.maximum(wide, 1e-300), np.maximum(np.minimum(narrow, wide), 1e-300)
+    scale = wide * (narrow / wide) ** rng.uniform(size=(n, 1))
+    centre = end + (start - end) * (scale / wide) ** 2
+    x: Floats = centre + scale * rng.standard_normal((n, len(wide)))
+    return x
+
+
+def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
+    """Return medians and half the widths of the central 68 %."""
+    low, middle, high = np.quantile(x, [0.16, 0.5, 0.84], axis=0)
+    return middle, 0.5 * (high - low)
+
+
+def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
+    """Return the positions whose density stands out most among those with similar predictions."""
+    order = np.argsort(predicted, kind="stable")
+    order = order[len(order) % LIKE :]
+    excess = (log_density - predicted)[order].reshape(-1, LIKE)
+    excess = excess - np.median(excess, axis=1, keepdims=True)
+    spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
+    chosen: NDArray[np.intp] = order[np.argsort(-(excess / spread).ravel(), kind="stable")[:n]]
+    return chosen
