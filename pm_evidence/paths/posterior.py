@@ -30,6 +30,12 @@ class Posterior:
         """Whether the density has a gradient."""
         return self.target.differentiable is not None
 
+    @property
+    def is_log_concave(self) -> bool:
+        """Whether the density is known to be log-concave, so that it has a single mode."""
+        known: bool = self.target.is_log_concave
+        return known
+
     def log_density(self, x: Floats) -> Floats:
         """Return the log density of every row of ``x``, with the prior normalised, in nats.
 

@@ -8,29 +8,35 @@ evidence. The coarse estimate, the bridge to the islands, and the weights of the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.core.random import Phase, seed_of_run
+from pm_evidence.core.random import Phase, generator, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
+from pm_evidence.samplers.laplace import around, find_peak
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.samplers.survey import Survey
 from pm_evidence.targets.model.centring import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
@@ -139,7 +145,8 @@ def anneal_coarsely(
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     share = share_of_effort(target_mcse)
     with display.compiling():
-        setup = annealing_setup(target, kernel)
+        start, peak = _start(run, target)
+        setup = annealing_setup(start, kernel)
     run = _small(run, target.n_dim, share)
     sampler: Any = run.sampler
     pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
@@ -158,15 +165,31 @@ def anneal_coarsely(
     else:
         target, record = _in_best_coordinates(target, population, record)
         costs = _costs(share, setup.effort)
-        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered)
+        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, peak)
         record, found = _refined(run, record, bridging, target_mcse)
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
-    spent = plan.n_evaluations + bridging.n_evaluations
+    spent = setup.n_evaluations + plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return Attempt("importance", target, replace(record, info=info), found, good)
+
+
+def _start(run: Run, target: Any) -> tuple[Any, Survey | None]:
+    """Return what is annealed, and the peak of a posterior that is known to have only one.
+
+    Such a posterior is annealed from a density at its peak instead of from the prior.
+    """
+    if not target.is_log_concave:
+        return target, None
+    rng = generator(run.seed, Phase.REFERENCE, 0)
+    with threadpool_limits(limits=1):
+        peak = run.remembered("laplace", partial(find_peak, Posterior(target), rng))
+    if not peak.n_peaks:
+        return target, None
+    facts = {"reference": "laplace"}
+    return ReferencedTarget(target, around(peak), facts, peak.n_evaluations), peak
 
 
 def _small(run: Run, n_dim: int, share: float) -> Run:

@@ -77,8 +77,8 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
 @annealing_setup.register
 def _(target: PyMCTarget, kernel: str | Kernel) -> AnnealingSetup:
     path, chosen = GeometricPath(target), choose_kernel(target, kernel)
-    n_pilot = _n_pilot(target.n_dim)
-    return AnnealingSetup(path, chosen, n_pilot=n_pilot, effort=effort_of(target))
+    n_pilot, facts = _n_pilot(target.n_dim), _known_of(target)
+    return AnnealingSetup(path, chosen, n_pilot=n_pilot, effort=effort_of(target), facts=facts)
 
 
 @annealing_setup.register
@@ -89,7 +89,7 @@ def _(target: ReferencedTarget, kernel: str | Kernel) -> AnnealingSetup:
         n_pilot=_n_pilot(target.n_dim),
         effort=effort_of(target.model),
         n_evaluations=target.n_evaluations,
-        facts=target.facts,
+        facts=_known_of(target.model) | target.facts,
     )
 
 
@@ -133,6 +133,11 @@ def effort_of(target: Any) -> float:
     if not isinstance(target, PyMCTarget):
         return 1.0
     return float(np.clip(_CHEAP / max(target.n_numbers, 1), _LEAST_EFFORT, 1.0))
+
+
+def _known_of(target: PyMCTarget) -> dict[str, bool]:
+    """Return what is known of a posterior density, for the record of a run."""
+    return {"log_concave": True} if target.is_log_concave else {}
 
 
 def _n_pilot(n_dim: int) -> int:

@@ -6,6 +6,7 @@ run passed on its way, and looks below the scale of the population. What it find
 the density that importance sampling draws from.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -109,6 +110,8 @@ def survey(
 ) -> Survey:
     """Search for peaks and ridges that a run may have missed.
 
+    A log-concave density has a single peak, to which one ascent leads.
+
     Parameters
     ----------
     posterior : Posterior
@@ -128,6 +131,9 @@ def survey(
         Source of the random numbers.
     """
     scout = _Scout(posterior, shape, _share_of_ascents(budget))
+    if posterior.is_log_concave:
+        scout.climb(draws[:1], _LONG)
+        return scout.findings(scout.components())
     n_followed = max(int(scout.share * _FOLLOWED), _LEAST_FOLLOWED)
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
     scout.batch(draws, visited, rng)
@@ -143,15 +149,8 @@ def survey(
     followed_to = endless or towards(peaks, draws, shape)
     ridges = [scout.ridge(direction, reach) for direction, reach in followed_to]
     ridges += [scout.ridge(-direction, _BACKWARDS)[1:] for direction, _ in followed_to]
-    found = [*peaks, *(local for ridge in ridges for local in ridge)]
-    log_mass = np.array([local.log_mass for local in found])
-    return Survey(
-        [local.fit for local in found],
-        log_mass,
-        len(peaks),
-        any(grows(ridge, log_evidence) for ridge in ridges),
-        scout.spent,
-    )
+    unbounded = any(grows(ridge, log_evidence) for ridge in ridges)
+    return scout.findings(peaks, ridges, unbounded)
 
 
 class _Scout:
@@ -307,6 +306,14 @@ class _Scout:
         found = self.distinct(3 * _MOST_PEAKS)
         found = sorted(found, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
         return [local for local in found if local.log_mass > found[0].log_mass - _NEGLIGIBLE]
+
+    def findings(
+        self, peaks: list[Local], ridges: Sequence[list[Local]] = (), unbounded: bool = False
+    ) -> Survey:
+        """Return the findings, with what they have cost."""
+        found = [*peaks, *(local for ridge in ridges for local in ridge)]
+        log_mass = np.array([local.log_mass for local in found])
+        return Survey([local.fit for local in found], log_mass, len(peaks), unbounded, self.spent)
 
     def ridge(self, direction: Floats, reach: float) -> list[Local]:
         """Follow a ridge from the population's centre, in steps of one standard deviation.

@@ -21,6 +21,8 @@ class ExchangedTarget(PyMCTarget):
     The graphs of a derived class hold ``_arrays`` as shared variables, one for each.
     """
 
+    is_log_concave = False  # not known, because the arrays are not those of the graphs
+
     _base: Self | None = None
     _arrays: Sequence[NDArray[Any]]
 

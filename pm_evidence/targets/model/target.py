@@ -26,6 +26,7 @@ from pm_evidence.targets.compile.density import CompiledDensity, compile_density
 from pm_evidence.targets.compile.hints import offer_jax
 from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_density
 from pm_evidence.targets.model.checks import check_model
+from pm_evidence.targets.model.concavity import is_log_concave
 from pm_evidence.targets.model.log_density import (
     DensityGraphs,
     density_graphs,
@@ -168,6 +169,17 @@ class PyMCTarget:
         graphs = self._graphs()
         gradient = gradient_graphs(graphs)
         return None if gradient is None else self._compiled(graphs, gradient)
+
+    @cached_property
+    def is_log_concave(self) -> bool:
+        """Whether prior and likelihood are known to be log-concave, in these coordinates.
+
+        The posterior then has a single mode, and so have all densities between it and the prior.
+        """
+        if self.discrete.size or self.period.any():
+            return False
+        graphs = self._graphs()
+        return is_log_concave(graphs.parts, graphs.log_density)
 
     def compiled_for(self) -> dict[str, str]:
         """Return what evaluates the densities, and on which device if that is not this CPU."""

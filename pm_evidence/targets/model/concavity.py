@@ -1,0 +1,231 @@
+"""Which posterior densities are log-concave, by rules for the operations of their graphs.
+
+A log-concave density has a single mode, and neither spikes nor ridges beside it: a search for more
+would find nothing. Generalised linear models with canonical links are examples, and normal models
+and latent Gaussian processes with known scales.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import (
+    Alloc,
+    ExtractDiag,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.linalg import CholeskySolve
+from pytensor.tensor.linalg.solvers.core import SolveBase
+from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
+
+from pm_evidence.targets.model.curvature import (
+    AFFINE,
+    CONCAVE,
+    CONVEX,
+    NOTHING,
+    UNKNOWN,
+    Function,
+    composed,
+)
+from pm_evidence.targets.model.elementwise import Rule, of_elements
+
+__all__ = ["is_log_concave", "known_functions"]
+
+
+def is_log_concave(inputs: Sequence[Variable], log_density: Sequence[Variable]) -> bool:
+    """Return whether all of some log densities are known to be concave and finite everywhere.
+
+    Parameters
+    ----------
+    inputs : sequence of TensorVariable
+        What the graphs depend on other than data, which may take all real values.
+    log_density : sequence of scalar TensorVariable
+        The graphs.
+
+    Notes
+    -----
+    False means not known: the rules are sufficient and not necessary. Data are those of the time of
+    the call.
+    """
+    return all(each.curvature.is_concave for each in known_functions(inputs, log_density))
+
+
+def known_functions(inputs: Sequence[Variable], graphs: Sequence[Variable]) -> list[Function]:
+    """Return what is known of some graphs as functions of inputs that take all real values."""
+    known = {variable: Function(AFFINE) for variable in inputs}
+    for node in io_toposort([], list(graphs)):
+        result = _result(node, [_of(variable, known) for variable in node.inputs])
+        known.update((output, result) for output in node.outputs)
+    return [_of(graph, known) for graph in graphs]
+
+
+def _of(variable: Any, known: dict[Variable, Function]) -> Function:
+    """Return what is known of a variable: of an input, of data, or of the result of a node."""
+    if variable not in known:
+        value = None
+        if isinstance(variable, Constant):
+            value = variable.data
+        elif isinstance(variable, SharedVariable):
+            value = variable.get_value(borrow=True)
+        is_array = isinstance(value, np.ndarray | np.generic | int | float)
+        known[variable] = Function.constant(value) if is_array else NOTHING
+    return known[variable]
+
+
+def _result(node: Any, arguments: Sequence[Function]) -> Function:
+    """Return what is known of the result of a node, and of each if there are several."""
+    if isinstance(node.op, Shape | Shape_i):
+        return _shape(node)
+    if len(node.outputs) > 1 and not isinstance(node.op, Split):
+        return NOTHING
+    if len(node.outputs) == 1 and all(each.value is not None for each in arguments):
+        return _evaluated(node, arguments)
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    if isinstance(op, Elemwise):
+        return of_elements(node, op.scalar_op, arguments)
+    rule = next((_RULES[kind] for kind in type(op).__mro__ if kind in _RULES), None)
+    if rule is None or not (arguments and arguments[0].is_finite):
+        return NOTHING
+    return rule(node, arguments)
+
+
+def _shape(node: Any) -> Function:
+    shape = node.inputs[0].type.shape
+    if None in shape:
+        return NOTHING
+    return Function.constant(np.array(shape if isinstance(node.op, Shape) else shape[node.op.i]))
+
+
+def _evaluated(node: Any, arguments: Sequence[Function]) -> Function:
+    """Return the value of a node whose inputs are data."""
+    result: list[Any] = [None]
+    try:
+        with np.errstate(all="ignore"):
+            node.op.perform(node, [each.value for each in arguments], [result])
+    except (NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
+        return NOTHING
+    return Function.constant(result[0])
+
+
+def _same(node: Any, arguments: Sequence[Function]) -> Function:
+    return arguments[0]
+
+
+def _checked(node: Any, arguments: Sequence[Function]) -> Function:
+    value, *conditions = arguments
+    return value if all(each.is_true for each in conditions) else NOTHING
+
+
+def _selected(node: Any, arguments: Sequence[Function]) -> Function:
+    array, *index = arguments
+    return array if all(each.value is not None for each in index) else NOTHING
+
+
+def _set(node: Any, arguments: Sequence[Function]) -> Function:
+    array, value, *index = arguments
+    if any(each.value is None for each in index):
+        return NOTHING
+    return array.chosen(value) if node.op.set_instead_of_inc else array.chosen(array + value)
+
+
+def _joined(node: Any, arguments: Sequence[Function]) -> Function:
+    first, *others = arguments[1:] if isinstance(node.op, Join) else arguments
+    return reduce(Function.chosen, others, first)
+
+
+def _reduced(node: Any, arguments: Sequence[Function]) -> Function:
+    (x,), kind = arguments, type(node.op.scalar_op)
+    if kind is ps.Add:
+        return _added_up(x)
+    if kind in (ps.AND, ps.OR):
+        return x
+    if kind is ps.ScalarMaximum:
+        return Function(CONVEX if x.curvature.is_convex else UNKNOWN, low=x.low, high=x.high)
+    if kind is ps.ScalarMinimum:
+        return Function(CONCAVE if x.curvature.is_concave else UNKNOWN, low=x.low, high=x.high)
+    return NOTHING
+
+
+def _added_up(x: Function) -> Function:
+    """Return what is known of sums of elements."""
+    low, high = 0.0 if x.low >= 0.0 else -inf, 0.0 if x.high <= 0.0 else inf
+    several = None if x.log is None else (x + x).log
+    return Function(x.curvature, several, None, low, high)
+
+
+def _cumulative(node: Any, arguments: Sequence[Function]) -> Function:
+    return _added_up(arguments[0]) if node.op.mode == "add" else NOTHING
+
+
+def _matrix_product(node: Any, arguments: Sequence[Function]) -> Function:
+    if all(each.value is None for each in arguments):
+        return NOTHING
+    product = arguments[0] * arguments[1]
+    return _added_up(product) if product.is_finite else NOTHING
+
+
+def _solution(node: Any, arguments: Sequence[Function]) -> Function:
+    matrix, right = arguments
+    is_linear = matrix.value is not None and right.curvature == AFFINE
+    return Function(AFFINE) if is_linear else NOTHING
+
+
+def _log_sum_exp(node: Any, arguments: Sequence[Function]) -> Function:
+    return Function(composed(CONVEX, arguments[0].curvature, rises=True))
+
+
+def _softmax(node: Any, arguments: Sequence[Function]) -> Function:
+    return Function(UNKNOWN, composed(CONCAVE, arguments[0].curvature), None, 0.0, 1.0)
+
+
+def _log_softmax(node: Any, arguments: Sequence[Function]) -> Function:
+    return Function(composed(CONCAVE, arguments[0].curvature), high=0.0)
+
+
+_RULES: dict[type, Rule] = {
+    CheckAndRaise: _checked,
+    DimShuffle: _same,
+    ExtractDiag: _same,
+    SpecifyShape: _same,
+    ScalarFromTensor: _same,
+    TensorFromScalar: _same,
+    Reshape: _same,
+    Alloc: _same,
+    Split: _selected,
+    Subtensor: _selected,
+    AdvancedSubtensor: _selected,
+    IncSubtensor: _set,
+    AdvancedIncSubtensor: _set,
+    Join: _joined,
+    MakeVector: _joined,
+    CAReduce: _reduced,
+    CumOp: _cumulative,
+    Dot: _matrix_product,
+    SolveBase: _solution,
+    CholeskySolve: _solution,
+    LogSumExp: _log_sum_exp,
+    Softmax: _softmax,
+    LogSoftmax: _log_softmax,
+}

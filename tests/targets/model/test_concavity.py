@@ -1,0 +1,174 @@
+"""Log-concavity is claimed only where it holds, and where users of common models expect it."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pm_evidence.targets.model.target import PyMCTarget
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 3))
+Y = (X[:, 0] > 0).astype(int)
+NUMBERS = X[:, 0]
+
+
+def regression(likelihood):
+    def build():
+        with pm.Model() as model:
+            eta = pm.math.dot(X, pm.Normal("b", 0, 2, shape=3))
+            likelihood(eta)
+        return model
+
+    return build
+
+
+def of_rates():
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 3)
+        pm.Poisson("n", rate, observed=3)
+        pm.Exponential("t", 1 / pm.HalfNormal("scale", 1), observed=2.0)
+        pm.Weibull("w", 2, 3)
+        pm.InverseGamma("g", 2, 3)
+    return model
+
+
+def of_probabilities():
+    with pm.Model() as model:
+        pm.Binomial("y", 10, pm.Beta("p", 2, 3, shape=2), observed=[0, 10])
+        pm.Bernoulli("z", pm.Uniform("q"), observed=1)
+    return model
+
+
+def series(build_series):
+    def build():
+        with pm.Model() as model:
+            pm.Poisson("y", pm.math.exp(build_series()), observed=Y)
+        return model
+
+    return build
+
+
+def latent_process():
+    with pm.Model() as model:
+        process = pm.gp.Latent(cov_func=pm.gp.cov.ExpQuad(3, 1.0))
+        pm.Bernoulli("y", logit_p=process.prior("f", X, reparameterize=False), observed=Y)
+    return model
+
+
+def multivariate():
+    with pm.Model() as model:
+        b = pm.MvNormal("b", np.zeros(3), cov=np.eye(3) + 0.5)
+        pm.Bernoulli("y", pm.math.invprobit(X @ b), observed=Y)
+        pm.Potential("lasso", -pm.math.sum(pm.math.abs(b)))
+    return model
+
+
+def of_groups():
+    with pm.Model() as model:
+        group = pm.Normal("group", pm.Normal("mean", 0, 5), 0.5, shape=4)
+        pm.Normal("y", group[np.arange(12) % 4], 1, observed=NUMBERS)
+    return model
+
+
+def of_data():
+    with pm.Model() as model:
+        x = pm.Data("x", X)
+        pm.Bernoulli("y", logit_p=x @ pm.Logistic("b", 0, 1, shape=3), observed=pm.Data("d", Y))
+    return model
+
+
+def walk():
+    return pm.GaussianRandomWalk("x", 0, 0.3, init_dist=pm.Normal.dist(0, 1), shape=12)
+
+
+def autoregressive():
+    return pm.AR("x", [0.5, 0.2], 0.3, init_dist=pm.Normal.dist(0, 1), shape=12)
+
+
+CONCAVE = {
+    "normal": regression(lambda eta: pm.Normal("y", eta, 1.5, observed=NUMBERS)),
+    "laplace": regression(lambda eta: pm.Laplace("y", eta, 1, observed=NUMBERS)),
+    "logistic": regression(lambda eta: pm.Logistic("y", eta, 1, observed=NUMBERS)),
+    "logit_p": regression(lambda eta: pm.Bernoulli("y", logit_p=eta, observed=Y)),
+    "sigmoid": regression(lambda eta: pm.Bernoulli("y", pm.math.sigmoid(eta), observed=Y)),
+    "binomial": regression(lambda eta: pm.Binomial("y", 3, pm.math.invlogit(eta), observed=Y)),
+    "poisson": regression(lambda eta: pm.Poisson("y", pm.math.exp(eta), observed=Y)),
+    "gamma": regression(
+        lambda eta: pm.Gamma("y", alpha=2, beta=2 / pm.math.exp(eta), observed=Y + 0.5)
+    ),
+    "exponential": regression(
+        lambda eta: pm.Exponential("y", lam=pm.math.exp(eta), observed=Y + 0.5)
+    ),
+    "negative_binomial": regression(
+        lambda eta: pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=2.0, observed=Y)
+    ),
+    "rates": of_rates,
+    "probabilities": of_probabilities,
+    "walk": series(walk),
+    "autoregressive": series(autoregressive),
+    "latent_process": latent_process,
+    "multivariate": multivariate,
+    "groups": of_groups,
+    "data": of_data,
+}
+
+NOT_CONCAVE = {
+    "student_t": regression(lambda eta: pm.StudentT("y", nu=4, mu=eta, observed=NUMBERS)),
+    "square": regression(lambda eta: pm.Normal("y", eta**2, 1, observed=NUMBERS)),
+    "sine": regression(lambda eta: pm.Poisson("y", pm.math.exp(pm.math.sin(eta)), observed=Y)),
+    "mixture": regression(
+        lambda eta: pm.NormalMixture("y", [0.5, 0.5], eta[:2], 0.3, observed=NUMBERS)
+    ),
+    "scale": regression(
+        lambda eta: pm.Normal("y", eta, pm.HalfNormal("sigma", 1), observed=NUMBERS)
+    ),
+    "threshold": regression(
+        lambda eta: pm.Normal("y", pm.math.switch(eta > 0, eta, -3 * eta), 1, observed=NUMBERS + 6)
+    ),
+    "falling_link": regression(lambda eta: pm.Poisson("y", 1 / (1 + pm.math.exp(eta)), observed=Y)),
+}
+
+
+@pytest.mark.parametrize("name", CONCAVE)
+def test_common_models_are_known_to_be_log_concave(name):
+    target = PyMCTarget(CONCAVE[name]())
+    assert target.is_log_concave
+    assert not violations(target)
+
+
+@pytest.mark.parametrize("name", NOT_CONCAVE)
+def test_other_models_are_not(name):
+    target = PyMCTarget(NOT_CONCAVE[name]())
+    assert not target.is_log_concave
+    assert violations(target)
+
+
+def violations(target, n=300):
+    """Return how often a log density between two points is below what concavity demands."""
+    scale = np.exp(RNG.normal(0, 1, (n, 1)))
+    a, b = (scale * target.draw(n, np.random.SeedSequence(seed)).x for seed in (1, 2))
+    share = RNG.uniform(0.1, 0.9, (n, 1))
+    at_a, at_b, between = (
+        target.evaluate(x).log_density for x in (a, b, share * a + (1 - share) * b)
+    )
+    least = share * at_a + (1 - share) * at_b
+    return int((between < least - 1e-8 * (1 + np.abs(at_a) + np.abs(at_b))).sum())
+
+
+def test_discrete_and_circular_variables_are_never_covered():
+    with pm.Model() as discrete:
+        pm.Normal("y", pm.Bernoulli("b", 0.5), 1, observed=0.0)
+    with pm.Model() as circular:
+        pm.VonMises("a", 0, 1)
+        pm.Normal("y", 0, 1, observed=0.0)
+    assert not PyMCTarget(discrete).is_log_concave
+    assert not PyMCTarget(circular).is_log_concave
+
+
+def test_data_decide():
+    """Weights of both signs make a sum of concave functions anything."""
+    for weight, expected in ((np.ones(12), True), (RNG.normal(size=12), False)):
+        with pm.Model() as model:
+            eta = pm.math.dot(X, pm.Normal("b", 0, 1, shape=3))
+            pm.Potential("p", -pm.math.sum(pm.Data("w", weight) * pm.math.log1pexp(eta)))
+        assert PyMCTarget(model, potentials_only=True).is_log_concave is expected
