@@ -53,11 +53,12 @@ _PARTICLES, _LEAST, _PER_DIMENSION = 320, 64, 2
 # stage; rounds of tuning at the first stage and at each later one.
 _ISLANDS, _FEW_ISLANDS, _ESS, _ROUNDS = 16, 8, 0.5, (2, 1)
 # Length of the chains, also in more than so many dimensions. There, energies differ so much that
-# few chains keep states of low energy for many stages: shorter chains are more.
+# few chains keep states of low energy for many stages: shorter chains are more. They are short from
+# a peak, too, where there are hardly any stages: so few particles make more islands.
 _LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
-_DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 50, 500, 20, 100
+_DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 20, 100
 # Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
@@ -147,7 +148,7 @@ def anneal_coarsely(
     with display.compiling():
         start, peak = _start(run, target)
         setup = annealing_setup(start, kernel)
-    run = _small(run, target.n_dim, share)
+    run = _small(run, target.n_dim, share, short=peak is not None)
     sampler: Any = run.sampler
     pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
 
@@ -192,9 +193,9 @@ def _start(run: Run, target: Any) -> tuple[Any, Survey | None]:
     return ReferencedTarget(target, around(peak), facts, peak.n_evaluations), peak
 
 
-def _small(run: Run, n_dim: int, share: float) -> Run:
-    """Return the run of a few small islands."""
-    length = _LENGTH if n_dim <= _VERY_MANY else _SHORT
+def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
+    """Return the run of a few small islands, whose chains may have to be short."""
+    length = _SHORT if short or n_dim > _VERY_MANY else _LENGTH
     least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
     total = max(share * _PARTICLES, least)
     n_islands = _ISLANDS if total >= 2 * length * _ISLANDS else _FEW_ISLANDS

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 # Prior draws from which the scale of the prior is learnt, and those at which ascents start.
 _PRIOR_DRAWS, _STARTS = 200, 12
 # Number of prior draws where a single ascent is made.
-_FEW_PRIOR_DRAWS = 50
+_FEW_PRIOR_DRAWS = 20
 # Largest number of gradients of one ascent, and of peaks at which a density is fitted.
 _MOST, _MOST_PEAKS = 600, 6
 # Components whose log mass is so many nats below the largest are left out.

@@ -145,7 +145,8 @@ def test_a_second_fit_learns_from_the_draws_of_the_first():
 def test_a_small_budget_buys_a_small_survey():
     """Of one mode: several take the usual one."""
     with pm.Model() as model:
-        pm.Normal("y", pm.Normal("x", 0, 1, shape=4), 1, observed=np.zeros(4))
+        # not log-concave, so that it is searched
+        pm.Normal("y", pm.StudentT("x", nu=30, shape=4), 1, observed=np.zeros(4))
     path, rng = GeometricPath(PyMCTarget(model)), np.random.default_rng(2)
     blocks = [
         replace(block, work=np.zeros(1), draws=rng.normal(0, 0.7, (200, 4)))
