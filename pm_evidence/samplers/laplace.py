@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,8 @@ def find_peak(posterior: Posterior, rng: np.random.Generator) -> Survey:
 
 def around(peak: Survey) -> StudentMixture:
     """Return a normal density at a peak, with a wide density of 5 % with heavy tails."""
-    fit = replace(peak.components[0], dof=inf)
+    local: Any = peak.components[0]
+    fit = StudentFit(local.shape, inf)
     return with_wide([fit], peak.log_mass, widened(fit))
 
 

@@ -122,8 +122,13 @@ class Function:
         return self.value is not None and self.low == self.high == number
 
     def __neg__(self) -> "Function":
-        bounds = {"low": -self.high, "high": -self.low}
-        return Function(-self.curvature, **bounds, minus=self, is_finite=self.is_finite)
+        return Function(
+            -self.curvature,
+            low=-self.high,
+            high=-self.low,
+            minus=self,
+            is_finite=self.is_finite,
+        )
 
     def __add__(self, other: "Function") -> "Function":
         if not (self.is_finite and other.is_finite):
