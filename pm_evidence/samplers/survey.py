@@ -30,6 +30,8 @@ _FIRST, _LONG = 60, 600
 # Shares of the budget for ascents, and for the values of scan and probes together; cost of a value
 # in gradients. For the same cost, ascents find more modes, and values more spikes.
 _SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.6, 1 / 3
+# Share of these values that probes take of the usual budget, or of a larger one.
+_SHARE_OF_PROBES = 0.65
 # Shares of the scan that are contracted prior draws, and at most visited positions.
 _SHARE_OF_PRIOR, _SHARE_OF_VISITED = 0.5, 0.1
 # Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
@@ -353,8 +355,8 @@ def _n_probes(budget: float, shape: Shape) -> int:
 
 
 def _share_of_probes(budget: float) -> float:
-    """Return the share of the values: half, but little of a small budget, which finds no spikes."""
-    return 0.5 * min(budget / _USUAL_BUDGET, 1.0)
+    """Return the share of the values: little of a small budget, which finds no spikes."""
+    return _SHARE_OF_PROBES * min(budget / _USUAL_BUDGET, 1.0)
 
 
 def _n_values(budget: float, shape: Shape) -> float:
