@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role
 from pm_evidence.execution.display import Display
@@ -39,6 +40,38 @@ def test_an_even_posterior_ends_here(name):
         assert abs(best.value - system.log_evidence) < 4.0 * best.mcse
     assert 200 < cheap.record.info["n_evaluations"] < 20_000
     assert dear.record.info["n_evaluations"] > 3 * cheap.record.info["n_evaluations"]
+
+
+def logistic_regression(prior, scale):
+    """Return a model with two coefficients, whose posterior is log-concave, and its evidence."""
+    x = np.linspace(-2.0, 2.0, 12)
+    y = (x + np.sin(9.0 * x) > 0.0).astype(int)
+    with pm.Model() as model:
+        a, b = prior("a", 0.0, scale), prior("b", 0.0, scale)
+        pm.Bernoulli("y", logit_p=a + b * x, observed=y)
+    grid = scale * np.linspace(-12.0, 12.0, 1501)
+    log_prior = pm.logp(prior.dist(0.0, scale), grid).eval()
+    eta = (2 * y - 1) * (grid[:, None, None] + grid[:, None] * x)
+    log_density = log_prior[:, None] + log_prior - np.logaddexp(0.0, -eta).sum(axis=-1)
+    return model, float(logsumexp(log_density)) + 2.0 * np.log(grid[1] - grid[0])
+
+
+def test_a_log_concave_posterior_is_annealed_from_its_peak():
+    """A single mode needs no search, which would take more evaluations than all the rest."""
+    model, exact = logistic_regression(pm.Normal, 2.0)
+    found = coarse(model, 0.05)
+    info, best = found.record.info, found.evidence[0]
+    assert found.reached(0.05) and abs(best.value - exact) < 4.0 * best.mcse
+    assert info["reference"] == "laplace" and info["log_concave"] and info["n_peaks"] == 1
+    assert info["n_evaluations"] < 3_000
+
+
+def test_a_peak_with_a_kink_is_no_obstacle():
+    """The curvature at the peak of a Laplace prior tells nothing of the density around it."""
+    model, exact = logistic_regression(pm.Laplace, 0.05)
+    found = coarse(model, 0.05)
+    best = found.evidence[0]
+    assert abs(best.value - exact) < 4.0 * best.mcse or not found.reached(0.05)
 
 
 def test_a_curved_ridge_is_not_certified():
