@@ -14,6 +14,7 @@ import numpy as np
 import pytensor.scalar as ps
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import io_toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import (
@@ -98,7 +99,8 @@ def _result(node: Any, arguments: Sequence[Function]) -> Function:
     """Return what is known of the result of a node, and of each if there are several."""
     if isinstance(node.op, Shape | Shape_i):
         return _shape(node)
-    if len(node.outputs) > 1 and not isinstance(node.op, Split):
+    several = len(node.outputs) > 1 and not isinstance(node.op, Split)
+    if several or isinstance(node.op, HasInnerGraph):  # loops would have to be compiled
         return NOTHING
     if len(node.outputs) == 1 and all(each.value is not None for each in arguments):
         return _evaluated(node, arguments)
@@ -124,7 +126,7 @@ def _evaluated(node: Any, arguments: Sequence[Function]) -> Function:
     try:
         with np.errstate(all="ignore"):
             node.op.perform(node, [each.value for each in arguments], [result])
-    except (NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
+    except Exception:  # an operation may raise anything, and the run meets it again
         return NOTHING
     return Function.constant(result[0])
 

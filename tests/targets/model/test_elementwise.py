@@ -7,6 +7,8 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.printing import pprint
 
 from pm_evidence.targets.model.concavity import known_functions
+from pm_evidence.targets.model.curvature import AFFINE, NOTHING, Function
+from pm_evidence.targets.model.elementwise import of_elements
 
 UNARY = [
     pt.exp, pt.log, pt.log1p, pt.sqr, pt.sqrt, pt.abs, pt.neg, pt.reciprocal, pt.sigmoid,
@@ -111,3 +113,7 @@ def test_truth_values(truth, low, high):
     x = pt.vector("x")
     (known,) = known_functions([x], [truth(x)])
     assert (known.low, known.high) == (low, high)
+
+
+def test_nothing_is_known_of_other_operations():
+    assert of_elements(None, pt.tan.scalar_op, [Function(AFFINE)]) is NOTHING
