@@ -222,6 +222,16 @@ def test_flagged_warm_up(model, name):
     assert found.status == "doubtful_draws" and "400 draws belong to the warm-up" in found.message
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["nutpie", "numpyro", "blackjax"])
+def test_draws_of_other_samplers(model, sampler):
+    pytest.importorskip(sampler)
+    with model:
+        idata = pm.sample(chains=4, nuts_sampler=sampler, random_seed=1, progressbar=False)
+    found = pe.log_evidence(bridged(idata, model))
+    assert found.status == "ok" and abs(found.value - EXACT) < 4.0 * found.mcse
+
+
 def test_warm_up_without_a_flag(model):
     """Chains that come from afar have a large R-hat, or contradict importance sampling."""
     idata = draws_of(model, n_draws=500)
