@@ -1,4 +1,4 @@
-"""Are the intervals of each route right? 100 runs each of ten systems for either route.
+"""Are the intervals of each route right? 100 runs each of ten systems or more for either route.
 
 Default runs are made, of which those count that end on the first route, and runs of ``pe.SMC()``,
 which is what the second route does. Of these at least 90 % have to be "ok". Of those that are
@@ -38,8 +38,9 @@ BOTH = [
     "bimodal_10",
     "funnel",
 ]
+LOG_CONCAVE = ["gamma_poisson", "gaussian_10", "random_walk"]
 SYSTEMS = {
-    "importance": [*BOTH, "lkj_covariance", "two_widths_6", "three_widths_8"],
+    "importance": [*BOTH, "lkj_covariance", "two_widths_6", "three_widths_8", *LOG_CONCAVE],
     "annealing": [*BOTH, "banana", "gaussian_shells", "one_way_noncentred"],
 }
 TOO_WIDE = {("importance", "lkj_covariance")}
