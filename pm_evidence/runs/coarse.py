@@ -59,6 +59,9 @@ _LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 20, 100
+# Least number for each island from a peak: few draws from a good fit have a skewed error, because
+# those from its wide component, of hardly any weight, are few and vary in number.
+_FROM_PEAK = 60
 # Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
@@ -165,7 +168,7 @@ def anneal_coarsely(
         bridging = Bridging(GeometricPath(target), run.seed)
     else:
         target, record = _in_best_coordinates(target, population, record)
-        costs = _costs(share, setup.effort)
+        costs = _costs(share, setup.effort, _FROM_PEAK if peak else _LEAST_DRAWS)
         bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, peak)
         record, found = _refined(run, record, bridging, target_mcse)
     good = is_good(record.of(Role.FORWARD))
@@ -204,11 +207,11 @@ def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
     return replace(run, sampler=sampler, size=size, seed=seed_of_run(run.seed, Phase.COARSE))
 
 
-def _costs(share: float, effort: float) -> Costs:
+def _costs(share: float, effort: float, least_draws: int) -> Costs:
     """Return what survey, fit and draws may cost."""
     usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
     draws, trial = int(share * _DRAWS), int(share * _TRIAL)
-    return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
+    return replace(usual, draws=max(draws, least_draws), trial=max(trial, _LEAST_TRIAL))
 
 
 def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> RunRecord:
