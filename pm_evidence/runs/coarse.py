@@ -4,6 +4,9 @@ A few hundred particles are annealed from the prior on small islands. Their own 
 and coarse, and their draws show where the posterior lies. A density is fitted to these draws and
 to the peaks that a survey finds. Draws from this density, which cost one evaluation each, give the
 evidence. The coarse estimate, the bridge to the islands, and the weights of the draws check it.
+
+A posterior that is known to be log-concave has one mode. Nothing else is searched for then, and the
+particles are annealed from a density at its peak.
 """
 
 from collections.abc import Sequence

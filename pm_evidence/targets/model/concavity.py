@@ -149,7 +149,9 @@ def _set(node: Any, arguments: Sequence[Function]) -> Function:
     array, value, *index = arguments
     if any(each.value is None for each in index):
         return NOTHING
-    return array.chosen(value) if node.op.set_instead_of_inc else array.chosen(array + value)
+    if node.op.set_instead_of_inc:
+        return array.chosen(value)
+    return array.chosen(array + _added_up(value))  # an index may occur more than once
 
 
 def _joined(node: Any, arguments: Sequence[Function]) -> Function:

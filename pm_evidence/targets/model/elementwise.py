@@ -243,12 +243,7 @@ def _and(node: Any, arguments: Sequence[Function]) -> Function:
 
 
 def _or(node: Any, arguments: Sequence[Function]) -> Function:
-    if any(each.is_true for each in arguments):
-        return _TRUE
-    left = [each for each in arguments if not each.is_false]
-    if not left:
-        return _FALSE
-    return left[0] if len(left) == 1 else _EITHER
+    return _negated(_and(node, [_negated(each) for each in arguments]))
 
 
 # Rules that hold where all inputs are finite numbers, and those that hold for all inputs.

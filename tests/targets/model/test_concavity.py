@@ -2,8 +2,10 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
+from pm_evidence.targets.model.concavity import known_functions
 from pm_evidence.targets.model.target import PyMCTarget
 
 RNG = np.random.default_rng(0)
@@ -172,3 +174,9 @@ def test_data_decide():
             eta = pm.math.dot(X, pm.Normal("b", 0, 1, shape=3))
             pm.Potential("p", -pm.math.sum(pm.Data("w", weight) * pm.math.log1pexp(eta)))
         assert PyMCTarget(model, potentials_only=True).is_log_concave is expected
+
+
+def test_an_index_may_occur_more_than_once():
+    x = pt.vector("x", shape=(2,))
+    (found,) = known_functions([x], [pt.inc_subtensor(pt.zeros(2)[[0, 0]], pt.sigmoid(x))])
+    assert found.low == 0.0 and found.high > 2.0
