@@ -5,8 +5,8 @@ and coarse, and their draws show where the posterior lies. A density is fitted t
 to the peaks that a survey finds. Draws from this density, which cost one evaluation each, give the
 evidence. The coarse estimate, the bridge to the islands, and the weights of the draws check it.
 
-A posterior that is known to be log-concave has one mode. Nothing else is searched for then, and the
-particles are annealed from a density at its peak.
+A posterior that is known to be log-concave, given at most a few hyperparameters, is approximated
+first. The particles are then annealed from this approximation, and nothing else is searched for.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
-from pm_evidence.samplers.laplace import around, find_peak
+from pm_evidence.samplers.nested_laplace import explore
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.smc import SMC
@@ -62,9 +62,8 @@ _LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 20, 100
-# Least number for each island from a peak: few draws from a good fit have a skewed error, because
-# those from its wide component, of hardly any weight, are few and vary in number.
-_FROM_PEAK = 60
+# Starts of the exploration of hyperparameters, and further ones where the usual error is asked for.
+_FEW_STARTS, _STARTS = 6, 18
 # Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
@@ -152,9 +151,9 @@ def anneal_coarsely(
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     share = share_of_effort(target_mcse)
     with display.compiling():
-        start, peak = _start(run, target)
+        start, approximation, approximated = _start(run, target, share)
         setup = annealing_setup(start, kernel)
-    run = _small(run, target.n_dim, share, short=peak is not None)
+    run = _small(run, target.n_dim, share, short=approximation is not None)
     sampler: Any = run.sampler
     pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
 
@@ -170,33 +169,35 @@ def anneal_coarsely(
         record, found = stopped(run.journal, error.record, run.limits.target_mcse, error)
         bridging = Bridging(GeometricPath(target), run.seed)
     else:
-        target, record = _in_best_coordinates(target, population, record)
-        costs = _costs(share, setup.effort, _FROM_PEAK if peak else _LEAST_DRAWS)
-        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, peak)
+        costs = _costs(share, setup.effort)
+        if approximation is None:
+            target, record = _in_best_coordinates(target, population, record)
+        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
         record, found = _refined(run, record, bridging, target_mcse)
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
-    spent = setup.n_evaluations + plan.n_evaluations + bridging.n_evaluations
+    spent = approximated + plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return Attempt("importance", target, replace(record, info=info), found, good)
 
 
-def _start(run: Run, target: Any) -> tuple[Any, Survey | None]:
-    """Return what is annealed, and the peak of a posterior that is known to have only one.
-
-    Such a posterior is annealed from a density at its peak instead of from the prior.
-    """
-    if not target.is_log_concave:
-        return target, None
-    rng = generator(run.seed, Phase.REFERENCE, 0)
+def _start(run: Run, target: Any, share: float) -> tuple[Any, Survey | None, int]:
+    """Return what is annealed, its approximation if there is one, and the cost of this."""
+    if target.hyperparameters is None or target.differentiable is None:
+        return target, None, 0
+    positions = target.layout.positions_of(target.hyperparameters)
+    n_starts = _FEW_STARTS + int(share * _STARTS)
+    given = positions, n_starts, generator(run.seed, Phase.REFERENCE, 0)
     with threadpool_limits(limits=1):
-        peak = run.remembered("laplace", partial(find_peak, Posterior(target), rng))
-    if not peak.n_peaks:
-        return target, None
-    facts = {"reference": "laplace"}
-    return ReferencedTarget(target, around(peak), facts, peak.n_evaluations), peak
+        found = run.remembered("laplace", partial(explore, Posterior(target), *given))
+    if not found.n_peaks:
+        return target, None, found.n_evaluations
+    names = ", ".join(variable.name for variable in target.hyperparameters)
+    facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
+    (density,) = found.components
+    return ReferencedTarget(target, density, facts), found, found.n_evaluations
 
 
 def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
@@ -210,11 +211,11 @@ def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
     return replace(run, sampler=sampler, size=size, seed=seed_of_run(run.seed, Phase.COARSE))
 
 
-def _costs(share: float, effort: float, least_draws: int) -> Costs:
+def _costs(share: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
     usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
     draws, trial = int(share * _DRAWS), int(share * _TRIAL)
-    return replace(usual, draws=max(draws, least_draws), trial=max(trial, _LEAST_TRIAL))
+    return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
 
 
 def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> RunRecord:

@@ -300,6 +300,9 @@ class Bridging:
             search = partial(self._survey, posterior, blocks, log_evidence)
             self.found = self.remembered("survey", search) if posterior.has_gradient else Survey()
             self.n_evaluations += self.found.n_evaluations
+        if self.found.complete and not before:
+            self.proposals = (StudentMixture.of(self.found.components, self.found.log_mass),) * 2
+            return
         found = self._with_known(self.found, log_evidence)
         proposals = []
         for half in (0, 1):
@@ -340,5 +343,7 @@ def _with_components(found: Survey, density: Proposal, log_evidence: float) -> S
     mixture = density if isinstance(density, StudentMixture) else None
     parts = mixture.components if mixture else (density,)
     log_weight = mixture.log_weight if mixture else np.zeros(1)
-    log_mass = np.append(found.log_mass, log_evidence + log_weight)
-    return replace(found, components=[*found.components, *parts], log_mass=log_mass)
+    own = [i for i, each in enumerate(found.components) if all(each is not part for part in parts)]
+    components = [*(found.components[i] for i in own), *parts]
+    log_mass = np.append(found.log_mass[own], log_evidence + log_weight)
+    return replace(found, components=components, log_mass=log_mass)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,13 @@ from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture, widened, with_wide
 from pm_evidence.samplers.local_fit import Local, fit_locally
-from pm_evidence.samplers.survey import Survey
 
-__all__ = ["around", "find_peak", "fit_laplace"]
+__all__ = ["fit_laplace"]
 
 Floats = NDArray[np.float64]
 
 # Prior draws from which the scale of the prior is learnt, and those at which ascents start.
 _PRIOR_DRAWS, _STARTS = 200, 12
-# Number of prior draws where a single ascent is made.
-_FEW_PRIOR_DRAWS = 20
 # Largest number of gradients of one ascent, and of peaks at which a density is fitted.
 _MOST, _MOST_PEAKS = 600, 6
 # Components whose log mass is so many nats below the largest are left out.
@@ -62,7 +58,19 @@ def fit_laplace(
     Directions in which the density falls off more slowly than the prior get the prior's scale, see
     ``local_fit.fit_locally``.
     """
-    peaks, spent = _peaks(posterior, _PRIOR_DRAWS, _STARTS, rng)
+    draws = posterior.draw_prior(_PRIOR_DRAWS, rng)
+    shape = learn_shape(draws, dense=False)
+    found = climb(posterior.target, draws[:_STARTS], shape, _MOST)
+    spent, peaks = found.n_evaluations + len(draws), list[Local]()
+    order = np.flatnonzero(found.settled)
+    order = order[np.argsort(-found.log_density[order], kind="stable")]
+    while order.size and len(peaks) < _MOST_PEAKS:
+        local = fit_locally(posterior, found.x[order[0]], shape)
+        spent += 6 * draws.shape[1] + 1
+        order = order[1:]
+        if local is not None:
+            peaks.append(local)
+            order = order[~local.covers(found.x[order], found.log_density[order])]
     if not peaks:
         raise NumericalError(
             f"reference='laplace' needs a peak of the posterior density, got none from {_STARTS} "
@@ -74,54 +82,6 @@ def fit_laplace(
     parts = [_marginal(local, positions) for local in kept]
     log_mass = np.array([local.log_mass for local in kept])
     return with_wide(parts, log_mass, widened(parts[0])), spent
-
-
-def find_peak(posterior: Posterior, rng: np.random.Generator) -> Survey:
-    """Find the peak of a log-concave density, which is the only one, by one ascent.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with a gradient.
-    rng : numpy.random.Generator
-        Source of the random numbers.
-
-    Returns
-    -------
-    Survey
-        With one component, or none if the ascent has not converged: the density has a kink, or is
-        flat.
-    """
-    peaks, spent = _peaks(posterior, _FEW_PRIOR_DRAWS, 1, rng)
-    log_mass = np.array([local.log_mass for local in peaks])
-    return Survey([local.fit for local in peaks], log_mass, len(peaks), n_evaluations=spent)
-
-
-def around(peak: Survey) -> StudentMixture:
-    """Return a normal density at a peak, with a wide density of 5 % with heavy tails."""
-    local: Any = peak.components[0]
-    fit = StudentFit(local.shape, inf)
-    return with_wide([fit], peak.log_mass, widened(fit))
-
-
-def _peaks(
-    posterior: Posterior, n_draws: int, n_starts: int, rng: np.random.Generator
-) -> tuple[list[Local], int]:
-    """Return densities at the peaks that ascents from prior draws end at, and their cost."""
-    draws = posterior.draw_prior(n_draws, rng)
-    shape = learn_shape(draws, dense=False)
-    found = climb(posterior.target, draws[:n_starts], shape, _MOST)
-    spent, peaks = found.n_evaluations + len(draws), list[Local]()
-    order = np.flatnonzero(found.settled)
-    order = order[np.argsort(-found.log_density[order], kind="stable")]
-    while order.size and len(peaks) < _MOST_PEAKS:
-        local = fit_locally(posterior, found.x[order[0]], shape)
-        spent += 6 * draws.shape[1] + 1
-        order = order[1:]
-        if local is not None:
-            peaks.append(local)
-            order = order[~local.covers(found.x[order], found.log_density[order])]
-    return peaks, spent
 
 
 def _marginal(local: Local, positions: NDArray[np.int64]) -> StudentFit:

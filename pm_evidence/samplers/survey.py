@@ -92,6 +92,8 @@ class Survey:
         Whether the mass along a ridge grows far beyond that at its start and the evidence.
     n_evaluations : int
         Evaluations of the density and of its gradient.
+    complete : bool
+        Whether the components together approximate the whole posterior.
     """
 
     components: list[Component] = field(default_factory=list)
@@ -99,6 +101,7 @@ class Survey:
     n_peaks: int = 0
     unbounded: bool = False
     n_evaluations: int = 0
+    complete: bool = False
 
 
 def survey(

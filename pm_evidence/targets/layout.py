@@ -1,7 +1,7 @@
 """The positions of variables in a flat vector."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Self
@@ -85,6 +85,11 @@ class Layout:
     def size(self) -> int:
         """Length of the flat vector."""
         return sum(variable.size for variable in self.variables)
+
+    def positions_of(self, variables: Iterable[FlatVariable]) -> NDArray[np.int64]:
+        """Return the positions of some of the variables, one after the other."""
+        every = np.arange(self.size)
+        return np.concatenate([every[:0], *(every[v.positions] for v in variables)])
 
     def split(self, x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Return the variables in flat vectors ``x``, shape ``(..., size)``, each in its shape."""

@@ -91,7 +91,7 @@ def test_effects_that_data_determine_are_centred():
     with pm.Model() as model:
         mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 3)
         effect = pm.Normal("effect", mu, tau, shape=(6, 1))
-        pm.Normal("y", effect, 0.05, observed=y)
+        pm.StudentT("y", nu=5, mu=effect, sigma=0.05, observed=y)
     found = coarse(model, 0.02)
     assert found.record.info["centring"]["effect"] > 0.8
     assert found.target.centring.amount[0] > 0.8

@@ -6,7 +6,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers.laplace import around, find_peak, fit_laplace
+from pm_evidence.samplers.laplace import fit_laplace
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
 
@@ -55,20 +55,3 @@ def test_a_density_without_a_peak_is_refused():
         pm.Potential("rises", pm.math.exp(pm.math.abs(x)))
     with pytest.raises(pe.NumericalError, match="needs a peak"):
         fitted(model)
-
-
-def test_the_peak_of_a_normal_posterior():
-    system = SYSTEMS["gaussian_10"]
-    posterior = Posterior(target_of(system.build()))
-    peak = find_peak(posterior, np.random.default_rng(3))
-    assert peak.n_peaks == 1 and peak.n_evaluations < 150
-    np.testing.assert_allclose(peak.log_mass, system.log_evidence, atol=1e-2)
-    np.testing.assert_allclose(np.exp(around(peak).log_weight), [0.95, 0.05])
-
-
-def test_no_peak_is_found_where_the_density_rises():
-    with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 1.0)
-        pm.Potential("rises", pm.math.exp(pm.math.abs(x)))
-    peak = find_peak(Posterior(target_of(model)), np.random.default_rng(3))
-    assert peak.n_peaks == 0 and not peak.components

@@ -2,16 +2,18 @@
 
 A log-concave density has a single mode, and neither spikes nor ridges beside it: a search for more
 would find nothing. Generalised linear models with canonical links are examples, and normal models
-and latent Gaussian processes with known scales.
+and latent Gaussian processes with known scales. With unknown scales, such models are log-concave
+given these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import inf
 from typing import Any
 
 import numpy as np
 import pytensor.scalar as ps
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
@@ -55,7 +57,11 @@ from pm_evidence.targets.model.elementwise import Rule, of_elements
 __all__ = ["is_log_concave", "known_functions"]
 
 
-def is_log_concave(inputs: Sequence[Variable], log_density: Sequence[Variable]) -> bool:
+def is_log_concave(
+    inputs: Sequence[Variable],
+    log_density: Sequence[Variable],
+    given: Mapping[Variable, Any] | None = None,
+) -> bool:
     """Return whether all of some log densities are known to be concave and finite everywhere.
 
     Parameters
@@ -64,18 +70,34 @@ def is_log_concave(inputs: Sequence[Variable], log_density: Sequence[Variable]) 
         What the graphs depend on other than data, which may take all real values.
     log_density : sequence of scalar TensorVariable
         The graphs.
+    given : mapping of TensorVariable to ndarray, optional
+        Values of some of the inputs, for the log densities as functions of the others.
 
     Notes
     -----
     False means not known: the rules are sufficient and not necessary. Data are those of the time of
     the call.
     """
-    return all(each.curvature.is_concave for each in known_functions(inputs, log_density))
+    found = known_functions(inputs, log_density, given)
+    return all(each.curvature.is_concave for each in found)
 
 
-def known_functions(inputs: Sequence[Variable], graphs: Sequence[Variable]) -> list[Function]:
-    """Return what is known of some graphs as functions of inputs that take all real values."""
+def known_functions(
+    inputs: Sequence[Variable],
+    graphs: Sequence[Variable],
+    given: Mapping[Variable, Any] | None = None,
+) -> list[Function]:
+    """Return what is known of some graphs as functions of inputs that take all real values.
+
+    The arguments are those of `is_log_concave`.
+    """
     known = {variable: Function(AFFINE) for variable in inputs}
+    known.update((variable, Function.constant(x)) for variable, x in (given or {}).items())
+    return _walk(graphs, known)
+
+
+def _walk(graphs: Sequence[Variable], known: dict[Variable, Function]) -> list[Function]:
+    """Return what is known of some graphs, given what is known of their inputs."""
     for node in io_toposort([], list(graphs)):
         result = _result(node, [_of(variable, known) for variable in node.inputs])
         known.update((output, result) for output in node.outputs)
@@ -99,10 +121,12 @@ def _result(node: Any, arguments: Sequence[Function]) -> Function:
     """Return what is known of the result of a node, and of each if there are several."""
     if isinstance(node.op, Shape | Shape_i):
         return _shape(node)
-    several = len(node.outputs) > 1 and not isinstance(node.op, Split)
-    if several or isinstance(node.op, HasInnerGraph):  # loops would have to be compiled
+    if len(node.outputs) > 1 and not isinstance(node.op, Split):
         return NOTHING
-    if len(node.outputs) == 1 and all(each.value is not None for each in arguments):
+    are_data = all(each.value is not None for each in arguments)
+    if isinstance(node.op, HasInnerGraph) and (are_data or type(node.op) not in _RULES):
+        return _of_inner_graph(node.op, arguments)
+    if len(node.outputs) == 1 and are_data:
         return _evaluated(node, arguments)
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     if isinstance(op, Elemwise):
@@ -118,6 +142,14 @@ def _shape(node: Any) -> Function:
     if None in shape:
         return NOTHING
     return Function.constant(np.array(shape if isinstance(node.op, Shape) else shape[node.op.i]))
+
+
+def _of_inner_graph(op: Any, arguments: Sequence[Function]) -> Function:
+    """Return what is known of the result of an operation that stands for a graph."""
+    if not isinstance(op, OpFromGraph):  # a loop, which would have to be compiled
+        return NOTHING
+    known = dict(zip(op.inner_inputs, arguments, strict=True))
+    return _walk(op.inner_outputs, known)[0]
 
 
 def _evaluated(node: Any, arguments: Sequence[Function]) -> Function:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["ExchangedTarget"]
@@ -21,7 +22,13 @@ class ExchangedTarget(PyMCTarget):
     The graphs of a derived class hold ``_arrays`` as shared variables, one for each.
     """
 
-    is_log_concave = False  # not known, because the arrays are not those of the graphs
+    # not known, because the arrays are not those of the graphs
+    is_log_concave = False
+
+    @property
+    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
+        """Always None: not known, for the same reason."""
+        return None
 
     _base: Self | None = None
     _arrays: Sequence[NDArray[Any]]
@@ -30,7 +37,7 @@ class ExchangedTarget(PyMCTarget):
     def density(self) -> CompiledDensity | JaxDensity:
         """Log prior and log likelihood, without gradients."""
         if self._base is None:
-            return self._compiled(self._graphs(), None)
+            return self._compiled(self.graphs(), None)
         return self._base.density.reading(self._exchanged())
 
     @cached_property

@@ -1,6 +1,7 @@
 """A PyMC model as a target whose group effects are sampled in partly centred coordinates."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -8,8 +9,10 @@ import pymc as pm
 import pytensor
 from numpy.typing import NDArray
 
+from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.coordinates import Centring, Coordinates, Effects, partly_centred
 from pm_evidence.targets.model.exchanged import ExchangedTarget
+from pm_evidence.targets.model.hyperparameters import find_hyperparameters
 from pm_evidence.targets.model.location_scale import location_scale_variables
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
@@ -88,7 +91,8 @@ class ReparameterisedTarget(ExchangedTarget):
         drawn = self._prior.draw(n, seed)
         return self.coordinates.converted(drawn, self._non_centred, self.centring)
 
-    def _graphs(self) -> DensityGraphs:
+    def graphs(self) -> DensityGraphs:
+        """Return log prior and log likelihood as graphs."""
         amount, log_unit = (pytensor.shared(array, borrow=True) for array in self._arrays)
         return density_graphs(
             self.model,
@@ -99,6 +103,14 @@ class ReparameterisedTarget(ExchangedTarget):
                 self.model, self.variables, values, amount, log_unit
             ),
         )
+
+    @cached_property
+    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
+        """A few variables given which the posterior is log-concave; see ``PyMCTarget``.
+
+        Given the scale and the location of a variable, a change of its coordinates is linear.
+        """
+        return find_hyperparameters(self)
 
     # the model's own variables ----------------------------------------------------------------
 

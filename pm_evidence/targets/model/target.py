@@ -25,8 +25,10 @@ from pm_evidence.core.jax import device_name
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
 from pm_evidence.targets.compile.hints import offer_jax
 from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_density
+from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.concavity import is_log_concave
+from pm_evidence.targets.model.hyperparameters import find_hyperparameters
 from pm_evidence.targets.model.log_density import (
     DensityGraphs,
     density_graphs,
@@ -155,7 +157,7 @@ class PyMCTarget:
     @cached_property
     def density(self) -> CompiledDensity | JaxDensity:
         """Log prior and log likelihood, without gradients."""
-        return self._compiled(self._graphs(), None)
+        return self._compiled(self.graphs(), None)
 
     @cached_property
     def differentiable(self) -> CompiledDensity | JaxDensity | None:
@@ -166,7 +168,7 @@ class PyMCTarget:
         is_complete = self.potentials_only or not self._left_out
         if self.continuous.size == 0 or not is_complete:
             return None
-        graphs = self._graphs()
+        graphs = self.graphs()
         gradient = gradient_graphs(graphs)
         return None if gradient is None else self._compiled(graphs, gradient)
 
@@ -176,10 +178,17 @@ class PyMCTarget:
 
         The posterior then has a single mode, and so have all densities between it and the prior.
         """
-        if self.discrete.size or self.period.any():
-            return False
-        graphs = self._graphs()
-        return is_log_concave(graphs.parts, graphs.log_density)
+        graphs = None if self.discrete.size or self.period.any() else self.graphs()
+        return graphs is not None and is_log_concave(graphs.parts, graphs.log_density)
+
+    @cached_property
+    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
+        """A few variables given which the posterior is known to be log-concave in the others.
+
+        There are none if it is log-concave in all variables. The value is None if no such variables
+        are known.
+        """
+        return find_hyperparameters(self)
 
     def compiled_for(self) -> dict[str, str]:
         """Return what evaluates the densities, and on which device if that is not this CPU."""
@@ -220,7 +229,8 @@ class PyMCTarget:
             )
         return x
 
-    def _graphs(self) -> DensityGraphs:
+    def graphs(self) -> DensityGraphs:
+        """Return log prior and log likelihood as graphs."""
         return density_graphs(
             self.model,
             self.layout,
@@ -290,7 +300,7 @@ class PyMCTarget:
             return
         row, problem = found
         x = particles.x[row]
-        index = self._graphs().wrong_index(self.layout.split(x))
+        index = self.graphs().wrong_index(self.layout.split(x))
         if index is not None:
             raise ModelError(f"{index} The index is that of a draw from the prior.")
         raise NumericalError(

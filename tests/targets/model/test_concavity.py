@@ -79,6 +79,14 @@ def of_data():
     return model
 
 
+def of_categories():
+    with pm.Model() as model:
+        eta = X @ pm.Normal("b", 0, 1, shape=(3, 4))
+        pm.Potential("y", pm.math.sum(eta[np.arange(12), Y] - pt.logsumexp(eta, axis=1)))
+        pm.Potential("z", pm.math.sum(pt.special.log_softmax(eta, axis=1)[:, 1]))
+    return model
+
+
 def walk():
     return pm.GaussianRandomWalk("x", 0, 0.3, init_dist=pm.Normal.dist(0, 1), shape=12)
 
@@ -112,6 +120,7 @@ CONCAVE = {
     "multivariate": multivariate,
     "groups": of_groups,
     "data": of_data,
+    "categories": of_categories,
 }
 
 NOT_CONCAVE = {
@@ -145,7 +154,7 @@ def test_other_models_are_not(name):
     assert violations(target)
 
 
-def violations(target, n=300):
+def violations(target, n=3000):
     """Return how often a log density between two points is below what concavity demands."""
     scale = np.exp(RNG.normal(0, 1, (n, 1)))
     a, b = (scale * target.draw(n, np.random.SeedSequence(seed)).x for seed in (1, 2))

@@ -162,4 +162,4 @@ def test_no_cost_without_computed_indices():
         observed_at(x()[pm.Data("i", np.array([0, 1, 2]))])
         pm.Categorical("c", pm.Dirichlet("p", np.ones(3)), observed=[0, 1, 2])
     target = PyMCTarget(model)
-    assert target._graphs().guards == []
+    assert target.graphs().guards == []

@@ -1,0 +1,290 @@
+"""Normal approximations of a posterior that is log-concave given a few hyperparameters.
+
+Given these, the other variables have one peak, and the normal density there approximates their
+conditional density. Divided by it, the posterior gives the density of the hyperparameters, which is
+explored on a lattice (Rue, Martino and Chopin 2009, section 3). The normal densities at the points
+of the lattice make a mixture, from which annealing and importance sampling start: the evidence does
+not depend on how good the approximation is.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import StudentMixture, widened, with_wide
+from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
+from pm_evidence.samplers.survey import Survey
+
+__all__ = ["explore"]
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
+Index = tuple[int, ...]
+
+# Least number of prior draws, from which scales are learnt.
+_PRIOR_DRAWS = 20
+# Spacing of the lattice in prior standard deviations, at first, and then bounds of the spacing in
+# posterior ones. It is corrected so many times, by so much at most.
+_FIRST_SPACING, _FINE, _COARSE, _SPACINGS, _LARGEST_CHANGE = 0.5, 0.5, 1.3, 6, 4.0
+# Points of the lattice are added beside those whose mass is at most so many nats below the largest,
+# up to this number of points. Those of less mass by the second number are left out.
+_NEAR, _MOST_POINTS, _NEGLIGIBLE = 6.0, 200, 9.0
+# The spacing is halved, so many times at most, if conditional densities at neighbouring points
+# differ by more nats, on average, from what these points predict of each other.
+_HALVINGS, _LARGEST_DIVERGENCE = 3, 4.0
+# Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
+# of densities with equal weights is then flat to one per cent.
+_WIDTH = 0.5
+# Largest dimension of a posterior with hyperparameters, whose covariance is stored at all points.
+_MOST_DIMENSIONS = 300
+
+
+def explore(
+    posterior: Posterior, hyperparameters: Positions, n_starts: int, rng: np.random.Generator
+) -> Survey:
+    """Approximate a posterior that is log-concave given its hyperparameters.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density, with a gradient.
+    hyperparameters : ndarray of int64, shape (k,)
+        Positions of the hyperparameters; empty if the density is log-concave.
+    n_starts : int
+        Number of prior draws at which the exploration of the hyperparameters starts.
+    rng : numpy.random.Generator
+        Source of the random numbers.
+
+    Returns
+    -------
+    Survey
+        With one component, a mixture of normal densities and of a wide one of 5 % with heavy tails,
+        or none if no approximation was found: ascents have not converged because the density has a
+        kink or is flat, or the density of the hyperparameters spreads too far. The peaks are those
+        of the density of the hyperparameters.
+    """
+    k = hyperparameters.size
+    prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
+    regions = list[_Lattice]()
+    shape = learn_shape(prior, dense=False)
+    conditional = ConditionalFits(posterior, hyperparameters, shape, len(prior))
+    if k == 0 or prior.shape[1] <= _MOST_DIMENSIONS:
+        regions = _regions(conditional, prior[: n_starts if k else 1])
+    spent = conditional.n_evaluations
+    if not regions:
+        return Survey(n_evaluations=spent)
+    mixture, log_mass = _mixture(regions)
+    return Survey([mixture], log_mass, len(regions), n_evaluations=spent, complete=True)
+
+
+def _mixture(regions: "Sequence[_Lattice]") -> tuple[StudentMixture, Floats]:
+    """Return the mixture of all approximations, and their log evidence, shape ``(1,)``."""
+    fits = [fit for region in regions for fit in region.fits()]
+    log_mass = np.concatenate([region.log_masses() for region in regions])
+    kept = np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)
+    fits, log_mass = [fits[i] for i in kept], log_mass[kept]
+    total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
+    wide = widened(_joined(fits, np.exp(log_mass - total)))
+    return with_wide(fits, log_mass, wide), total
+
+
+def _joined(fits: Sequence[StudentFit], weight: Floats) -> StudentFit:
+    """Return the normal density with mean and covariance of a mixture of normal densities."""
+    means = np.array([fit.shape.mean for fit in fits])
+    mean = weight @ means
+    apart = np.sqrt(weight)[:, None] * (means - mean)
+    covariance = apart.T @ apart
+    for share, fit in zip(weight, fits, strict=True):
+        covariance += share * (fit.shape.factor @ fit.shape.factor.T)
+    return StudentFit(Shape(mean, np.linalg.cholesky(covariance)), inf)
+
+
+def _coarse_peaks(conditional: ConditionalFits, draws: Floats) -> list[ConditionalFit]:
+    """Return the local maxima on a coarse lattice that steps from prior draws lead to."""
+    origin = next((found for x in draws if (found := conditional.first(x)) is not None), None)
+    if origin is None:
+        return []
+    lattice = _Lattice(conditional, origin, _FIRST_SPACING * conditional.scale)
+    tops = dict.fromkeys(lattice.top(lattice.nearest(x)) for x in draws)
+    return [found for top in tops if (found := lattice.found.get(top)) is not None]
+
+
+def _regions(conditional: ConditionalFits, draws: Floats) -> "list[_Lattice]":
+    """Return a lattice about each peak of the hyperparameters; none if one spreads too far."""
+    regions = list[_Lattice]()
+    peaks = _coarse_peaks(conditional, draws)
+    for peak in sorted(peaks, key=lambda peak: -peak.log_mass):
+        if any(region.covers(peak) for region in regions):
+            continue
+        region = _refined(conditional, peak)
+        if any(other.covers(region.highest) for other in regions):
+            continue
+        if not region.fill():
+            return []
+        regions.append(_fine(region))
+    return regions
+
+
+def _refined(conditional: ConditionalFits, peak: ConditionalFit) -> "_Lattice":
+    """Return a lattice about a peak, whose spacing is about a standard deviation there."""
+    spacing = _FIRST_SPACING * conditional.scale
+    for _ in range(_SPACINGS):
+        lattice = _Lattice(conditional, peak, spacing)
+        top = lattice.top((0,) * spacing.size)
+        peak = lattice.found[top] or peak
+        too_coarse = lattice.spacing_in_deviations(top)
+        if ((too_coarse > _FINE) & (too_coarse < _COARSE)).all():
+            break
+        spacing = spacing / np.clip(too_coarse, 1.0 / _LARGEST_CHANGE, _LARGEST_CHANGE)
+    return lattice
+
+
+def _fine(region: "_Lattice") -> "_Lattice":
+    """Return a lattice whose points are near enough to each other, if these are not too many."""
+    for _ in range(_HALVINGS):
+        too_far = region.divergences() > _LARGEST_DIVERGENCE
+        if not too_far.any():
+            break
+        finer = region.halved(too_far)
+        if not finer.fill():
+            break
+        region = finer
+    return region
+
+
+class _Lattice:
+    """Approximations at the points of a lattice of hyperparameters.
+
+    Parameters
+    ----------
+    conditional : ConditionalFits
+        Makes them.
+    origin : ConditionalFit
+        The one at the origin.
+    spacing : ndarray, shape (k,)
+        Distances of neighbours.
+    """
+
+    def __init__(
+        self, conditional: ConditionalFits, origin: ConditionalFit, spacing: Floats
+    ) -> None:
+        self.conditional, self.spacing = conditional, spacing
+        self.at_origin = origin.peak[conditional.given]
+        self.found: dict[Index, ConditionalFit | None] = {(0,) * spacing.size: origin}
+
+    @property
+    def known(self) -> dict[Index, ConditionalFit]:
+        """The approximations that were found, by their indices."""
+        return {index: found for index, found in self.found.items() if found is not None}
+
+    @property
+    def highest(self) -> ConditionalFit:
+        """The approximation where the density of hyperparameters is largest."""
+        return max(self.known.values(), key=lambda found: found.log_mass)
+
+    def log_mass(self, index: Index) -> float:
+        """Return the log density of hyperparameters; ``-inf`` where no approximation is found."""
+        if index not in self.found:
+            nearest = min(self.known.items(), key=lambda item: _distance(item[0], index))[1]
+            values = self.at_origin + np.array(index) * self.spacing
+            self.found[index] = self.conditional.near(nearest, values)
+        found = self.found[index]
+        return -inf if found is None else found.log_mass
+
+    def nearest(self, point: Floats) -> Index:
+        """Return the index of the values that are nearest to the hyperparameters of a point."""
+        steps = np.rint((point[self.conditional.given] - self.at_origin) / self.spacing)
+        return tuple(int(step) for step in steps)
+
+    def covers(self, other: ConditionalFit) -> bool:
+        """Return whether the hyperparameters of an approximation lie within this lattice."""
+        return self.nearest(other.peak) in self.found
+
+    def top(self, index: Index) -> Index:
+        """Return the local maximum that steps to the best neighbour lead to."""
+        while len(self.found) < _MOST_POINTS:
+            best = max(_neighbours(index), key=self.log_mass, default=index)
+            if self.log_mass(best) <= self.log_mass(index):
+                break
+            index = best
+        return index
+
+    def spacing_in_deviations(self, top: Index) -> Floats:
+        """Return the spacing in standard deviations, by the curvature at a maximum, shape (k,)."""
+        beside = np.array([self.log_mass(index) for index in _neighbours(top)]).reshape(-1, 2)
+        found: Floats = np.sqrt(np.maximum(2.0 * self.log_mass(top) - beside.sum(axis=1), 0.0))
+        return found
+
+    def fill(self) -> bool:
+        """Add all points of relevant mass; return False if there are too many."""
+        filled = set[Index]()
+        while len(self.found) < _MOST_POINTS:
+            known = self.known
+            least = self.highest.log_mass - _NEAR
+            left = [i for i in known if i not in filled and known[i].log_mass > least]
+            if not left:
+                return True
+            highest = max(left, key=lambda index: known[index].log_mass)
+            filled.add(highest)
+            for index in _neighbours(highest):
+                self.log_mass(index)
+        return False
+
+    def divergences(self) -> Floats:
+        """Return how badly approximations predict their neighbours along each axis, shape (k,).
+
+        It is the mean Kullback-Leibler divergence, in nats, between the conditional density at a
+        point and the one that its neighbour predicts there.
+        """
+        least = self.highest.log_mass - _NEAR
+        known = {index: each for index, each in self.known.items() if each.log_mass > least}
+        found = np.zeros((self.spacing.size, 2))
+        for index, here in known.items():
+            for place, neighbour in enumerate(_neighbours(index)):
+                if neighbour in known:
+                    divergence = self.conditional.divergence(known[neighbour], here)
+                    found[place // 2] += divergence, 1.0
+        means: Floats = found[:, 0] / np.maximum(found[:, 1], 1.0)
+        return means
+
+    def halved(self, axes: NDArray[np.bool_]) -> "_Lattice":
+        """Return a lattice with the same points, and half of the spacing along some axes."""
+        factors = 1 + axes.astype(int)
+        origin = self.found[(0,) * factors.size]
+        assert origin is not None
+        finer = _Lattice(self.conditional, origin, self.spacing / factors)
+        for index, found in self.found.items():
+            finer.found[tuple(int(i) for i in factors * index)] = found
+        return finer
+
+    def fits(self) -> list[StudentFit]:
+        """Return a normal density for each approximation, linear in the hyperparameters."""
+        fits = []
+        for found in self.known.values():
+            along = found.slope * (_WIDTH * self.spacing)
+            covariance = found.factor @ found.factor.T + along @ along.T
+            fits.append(StudentFit(Shape(found.peak, np.linalg.cholesky(covariance)), inf))
+        return fits
+
+    def log_masses(self) -> Floats:
+        """Return the log evidence of the region around each point, in nats."""
+        densities = np.array([found.log_mass for found in self.known.values()])
+        return densities + float(np.log(self.spacing).sum())
+
+
+def _neighbours(index: Index) -> list[Index]:
+    """Return the next indices below and above along each axis."""
+    return [
+        (*index[:axis], index[axis] + step, *index[axis + 1 :])
+        for axis, step in product(range(len(index)), (-1, 1))
+    ]
+
+
+def _distance(a: Index, b: Index) -> int:
+    return sum((i - j) ** 2 for i, j in zip(a, b, strict=True))

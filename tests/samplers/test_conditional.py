@@ -1,0 +1,89 @@
+"""Normal approximations given hyperparameters, where they are exact and where there are none."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+from pm_evidence.core.shape import learn_shape
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.samplers.conditional import ConditionalFits
+from pm_evidence.targets.model.cache import target_of
+
+Y, NOISE = np.array([1.0, -2.0, 0.5]), 0.7
+
+
+def conditional(model, given):
+    target = target_of(model)
+    posterior = Posterior(target)
+    positions = target.layout.positions_of(v for v in target.layout.variables if v.name in given)
+    prior = posterior.draw_prior(50, np.random.default_rng(1))
+    shape = learn_shape(prior, dense=False)
+    return ConditionalFits(posterior, positions, shape, 0), prior
+
+
+@pytest.fixture(scope="module")
+def groups():
+    """Effects of scale exp(t), which are normal given t."""
+    with pm.Model() as model:
+        t = pm.Normal("t", 0, 1)
+        effect = pm.Normal("effect", t, pm.math.exp(t), shape=3)
+        pm.Normal("y", effect, NOISE, observed=Y)
+    return conditional(model, {"t"})
+
+
+def exact(t):
+    """Mean and variance of the effects, and log posterior density of t up to the evidence."""
+    precision = np.exp(-2 * t) + NOISE**-2
+    mean = (t * np.exp(-2 * t) + Y * NOISE**-2) / precision
+    spread = np.hypot(np.exp(t), NOISE)
+    log_density = stats.norm.logpdf(t) + stats.norm.logpdf(Y, t, spread).sum()
+    return mean, 1 / precision, log_density
+
+
+@pytest.mark.parametrize("t", [-2.0, 0.3, 1.5])
+def test_normal_effects(groups, t):
+    fits, prior = groups
+    start = prior[0].copy()
+    start[0] = t
+    first = fits.first(start)
+    near = fits.near(first, np.array([t + 0.5]))
+    for found, value in ((first, t), (near, t + 0.5)):
+        mean, variance, log_density = exact(value)
+        np.testing.assert_allclose(found.peak, [value, *mean], atol=2e-3)
+        np.testing.assert_allclose(np.diag(found.factor) ** 2, [0, *[variance] * 3], rtol=1e-3)
+        assert found.log_mass == pytest.approx(log_density, abs=1e-3)
+        moved = exact(value + 1e-4)[0] - exact(value - 1e-4)[0]
+        np.testing.assert_allclose(found.slope[:, 0], [1, *(moved / 2e-4)], atol=2e-2)
+
+
+def test_a_prediction_is_compared_with_what_is_there(groups):
+    """The divergence of two normal densities, one of them moved along its slope."""
+    fits, prior = groups
+    here = fits.first(prior[0])
+    there = fits.near(here, here.peak[:1] + 0.7)
+    predicted = (here.peak + 0.7 * here.slope[:, 0])[1:]
+    ratio = (np.diag(there.factor) / np.where(np.diag(here.factor) > 0, np.diag(here.factor), 1))[
+        1:
+    ]
+    apart = (there.peak[1:] - predicted) / np.diag(here.factor)[1:]
+    expected = 0.5 * (ratio**2 + apart**2 - 1).sum() - np.log(ratio).sum()
+    assert fits.divergence(there, here) == pytest.approx(expected, rel=1e-6)
+    assert fits.divergence(here, here) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_scales_far_from_those_of_the_prior_are_found():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 100.0, shape=2)
+        pm.Normal("y", x, np.array([1e-2, 10.0]), observed=[3.0, -5.0])
+    fits, prior = conditional(model, ())
+    found = fits.first(prior[0])
+    np.testing.assert_allclose(np.diag(found.factor), [1e-2, 9.9504], rtol=1e-3)
+
+
+def test_there_is_none_without_a_peak():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Potential("rises", pm.math.sum(pm.math.exp(pm.math.abs(x))))
+    fits, prior = conditional(model, ())
+    assert fits.first(prior[0]) is None and fits.n_evaluations > 0

@@ -1,0 +1,121 @@
+"""Approximations on a lattice of hyperparameters: exact where they should be, or none."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from pm_evidence.core.numerics import ess_share
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.samplers import nested_laplace
+from pm_evidence.samplers.nested_laplace import explore
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.testing import deceptive_systems, exact_systems
+
+SYSTEMS = exact_systems() | deceptive_systems()
+
+
+def explored(model, given=None, n_starts=6, seed=1):
+    """Return a posterior and its approximation, by default given the known hyperparameters."""
+    target = target_of(model, reparameterise=True)
+    known = target.hyperparameters
+    if given is not None:
+        known = [each for each in target.layout.variables if each.name in given]
+    posterior, positions = Posterior(target), target.layout.positions_of(known)
+    return posterior, explore(posterior, positions, n_starts, np.random.default_rng(seed))
+
+
+def share_and_value(posterior, found, n=2000):
+    """Return the effective share of draws from the approximation, and their log evidence."""
+    (density,) = found.components
+    x = density.draw(n, np.random.default_rng(2))
+    log_weight = posterior.log_density(x) - density.log_density(x)
+    return float(ess_share(log_weight)), logsumexp(log_weight) - np.log(n)
+
+
+@pytest.mark.parametrize("name", ["gaussian_10", "random_walk", "correlated_gaussian_50"])
+def test_a_normal_posterior_is_found(name):
+    """Every weight of an exact fit is the evidence; the wide component has 5 % of the draws."""
+    system = SYSTEMS[name]
+    posterior, found = explored(system.build())
+    assert found.complete and found.n_peaks == 1
+    assert found.n_evaluations < 4 * posterior.target.n_dim + 100
+    (density,) = found.components
+    peak, wide = density.components
+    np.testing.assert_allclose(np.exp(density.log_weight), [0.95, 0.05])
+    x = peak.draw(200, np.random.default_rng(2))
+    log_weight = posterior.log_density(x) - peak.log_density(x)
+    np.testing.assert_allclose(log_weight, system.log_evidence, atol=1e-2)
+    assert wide.dof == 4 and peak.dof == np.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("normal_inverse_gamma", 0.9),
+        ("radiata_pine_like", 0.9),
+        ("eight_schools_half_cauchy_centred", 0.9),
+        ("eight_schools_half_normal_noncentred", 0.9),
+        ("one_way_centred", 0.6),
+        ("funnel", 0.85),
+        ("banana", 0.85),
+    ],
+)
+def test_normal_conditional_densities(name, least):
+    """Where they are normal, the approximate evidence is right but for the sum over the lattice."""
+    system = SYSTEMS[name]
+    posterior, found = explored(system.build())
+    assert found.log_mass[0] == pytest.approx(system.log_evidence, abs=0.02)
+    share, value = share_and_value(posterior, found)
+    assert share > least
+    assert value == pytest.approx(system.log_evidence, abs=4 * np.sqrt((1 / share - 1) / 2000))
+
+
+def test_the_form_of_the_model_does_not_matter():
+    """Given the scale, centred and non-centred coordinates differ by a linear map."""
+    centred, non_centred = (
+        explored(SYSTEMS[f"one_way_{form}"].build())[1] for form in ("centred", "noncentred")
+    )
+    assert centred.n_evaluations == pytest.approx(non_centred.n_evaluations, rel=0.1)
+    assert centred.log_mass[0] == pytest.approx(non_centred.log_mass[0], abs=1e-3)
+
+
+def test_two_peaks_of_the_hyperparameters():
+    """The scale is near 0.05 or near 3: the prior of its logarithm has two narrow modes."""
+    log_scale, sd = np.log([0.05, 3.0]), 0.15
+    y = np.array([0.3, -0.2, 0.1])
+    with pm.Model() as model:
+        modes = pm.NormalMixture("t", [0.5, 0.5], log_scale, sd)
+        effect = pm.Normal("effect", 0, pm.math.exp(modes), shape=3)
+        pm.Normal("y", effect, 0.5, observed=y)
+    grid = np.linspace(-6, 4, 20_001)
+    log_prior = logsumexp(stats.norm.logpdf(grid[:, None], log_scale, sd), axis=1) - np.log(2)
+    spread = np.sqrt(np.exp(2 * grid) + 0.25)
+    log_density = log_prior + stats.norm.logpdf(y[:, None], 0, spread).sum(axis=0)
+    exact = logsumexp(log_density) + np.log(grid[1] - grid[0])
+    for seed in range(5):
+        posterior, found = explored(model, seed=seed)
+        share, value = share_and_value(posterior, found)
+        assert found.n_peaks == 2 and share > 0.8
+        assert value == pytest.approx(exact, abs=4 * np.sqrt((1 / share - 1) / 2000))
+
+
+def test_a_density_that_rises_has_no_approximation():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0)
+        pm.Potential("rises", pm.math.exp(pm.math.abs(x)))
+    _, found = explored(model, given=())
+    assert found.n_peaks == 0 and not found.components and found.n_evaluations > 0
+
+
+def test_too_many_points_are_no_approximation(monkeypatch):
+    monkeypatch.setattr(nested_laplace, "_MOST_POINTS", 8)
+    _, found = explored(SYSTEMS["one_way_centred"].build())
+    assert found.n_peaks == 0 and not found.components
+
+
+def test_more_dimensions_are_not_explored():
+    """The covariance would have to be stored at every point."""
+    _, found = explored(SYSTEMS["many_means"].build())
+    assert found.n_peaks == 0 and found.n_evaluations < 50
