@@ -74,8 +74,10 @@ _REFITS, _GROWTH = 2, 1.5
 # weights smaller. Else, coverage was found to be too low on skewed posteriors. In more than so many
 # dimensions a smaller share is enough, because small differences add up.
 _GOOD_SHARE, _GOOD_TAIL, _DIMENSIONS = 0.4, 0.5, 20
-# Most often that draws are added, and the growth beyond which a better fit is tried instead.
-_ADDITIONS, _LARGEST_GROWTH = 3, 4.0
+# Most often that draws are added, and the growth beyond which a better fit is tried instead. Where
+# none is known, draws are added by at least this and at most the next growth if the Pareto shape is
+# smaller than the last number (Vehtari et al. 2024).
+_ADDITIONS, _LARGEST_GROWTH, _MOST_GROWTH, _USABLE_TAIL = 3, 4.0, 16.0, 0.7
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,8 @@ def _refined(
             if any(b.bridge is None for b in blocks) or finished:
                 return record, found
             n = _further_draws(found[0], blocks, target_mcse) if good else 0
+            if not n and (bridging.is_complete or not refits):
+                n = _last_draws(found[0], blocks, target_mcse)
             if n and additions:
                 additions -= 1
                 blocks = bridging.drawn_further(blocks, n, run.execute)
@@ -312,19 +316,39 @@ def _log_weight(blocks: Sequence[BlockRecord]) -> Floats:
     return -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
 
 
-def is_good(blocks: Sequence[BlockRecord]) -> bool:
+def is_good(blocks: Sequence[BlockRecord], largest_k: float = _GOOD_TAIL) -> bool:
     """Return whether the weights of draws from the fitted density show no sign of a heavy tail."""
     if any(block.bridge is None for block in blocks):
         return False
     n_dim = np.asarray(blocks[0].fit_draws).shape[1]
     enough = _GOOD_SHARE * min(_DIMENSIONS / n_dim, 1.0)
-    return _share(blocks) > enough and not pareto_k(_log_weight(blocks)) > _GOOD_TAIL
+    return _share(blocks) > enough and not pareto_k(_log_weight(blocks)) > largest_k
 
 
 def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: float) -> int:
     """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
     if best.status != Status.OK or best.estimator == "smc":
         return 0
-    done = max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
-    growth = 1.3 * (best.mcse / target_mcse) ** 2 - 1.0
+    done, growth = _n_draws(blocks), _growth(best, target_mcse)
     return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
+
+
+def _last_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: float) -> int:
+    """Return how many draws each island gets where no better fit is known; 0 if none can help.
+
+    They cost less than the next route, and show whether the tail of the weights is heavy, or seemed
+    so because the draws were few.
+    """
+    growth = _growth(best, target_mcse)
+    if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
+        return 0
+    return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
+
+
+def _n_draws(blocks: Sequence[BlockRecord]) -> int:
+    return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
+
+
+def _growth(best: LogEvidence, target_mcse: float) -> float:
+    """Return by which multiple of the draws so far the error needs more."""
+    return 1.3 * (best.mcse / target_mcse) ** 2 - 1.0

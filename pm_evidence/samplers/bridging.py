@@ -261,6 +261,11 @@ class Bridging:
     def _posterior(self) -> Any:
         return self.path.posterior() if isinstance(self.path, HasPosterior) else None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether an approximation of the whole posterior is known without a fit to draws."""
+        return self.found is not None and self.found.complete
+
     def facts(self) -> dict[str, Any]:
         """Return what the survey found, for the record of a run."""
         if self.found is None:
@@ -300,7 +305,7 @@ class Bridging:
             search = partial(self._survey, posterior, blocks, log_evidence)
             self.found = self.remembered("survey", search) if posterior.has_gradient else Survey()
             self.n_evaluations += self.found.n_evaluations
-        if self.found.complete and not before:
+        if self.is_complete and not before:
             self.proposals = (StudentMixture.of(self.found.components, self.found.log_mass),) * 2
             return
         found = self._with_known(self.found, log_evidence)

@@ -20,6 +20,8 @@ _MOST = 600
 # Step of the finite differences of gradients, in units of the scale of the curvature, and how often
 # this scale is corrected by more than the factor e, before the differences are right.
 _STEP, _CORRECTIONS, _CORRECTED = 1e-3, 4, 1.0
+# Step of second differences, in standard deviations.
+_LONG_STEP = 0.5
 # Largest number of gradients that are computed at once: it bounds the memory.
 _MOST_ROWS = 256
 
@@ -137,6 +139,24 @@ class ConditionalFits:
         ratio = np.linalg.solve(predicting.factor[inner], both)
         log_volume = float(np.log(np.abs(np.diag(ratio))).sum())
         return 0.5 * (float((ratio * ratio).sum()) - self.rest.size) - log_volume
+
+    def skewness(self, fit: ConditionalFit) -> tuple[Floats, float]:
+        """Return how far the mean is from the peak, to first order, and how much this matters.
+
+        Returns
+        -------
+        shift : ndarray, shape (d,)
+            Mean minus peak.
+        divergence : float
+            Half of the squared shift in standard deviations, in nats: what a normal density gains
+            by it.
+        """
+        gradient = self.posterior.gradient(fit.peak[None])[0]
+        self.n_evaluations += 1
+        steps = _LONG_STEP * fit.factor[:, self.rest]
+        change = sum(self._change(fit.peak, gradient, sign * steps) for sign in (1.0, -1.0))
+        pull = fit.factor.T @ np.sum(change, axis=0) / (2.0 * _LONG_STEP**2)
+        return fit.factor @ pull, 0.5 * float(pull @ pull)
 
     def _change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
         """Return how the gradient changes along each column of ``steps``, one in each row."""

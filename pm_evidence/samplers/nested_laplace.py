@@ -8,6 +8,7 @@ not depend on how good the approximation is.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import inf
 
@@ -41,6 +42,8 @@ _HALVINGS, _LARGEST_DIVERGENCE = 3, 4.0
 # Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
 # of densities with equal weights is then flat to one per cent.
 _WIDTH = 0.5
+# Normal densities are moved from the peaks to the means where this gains more nats.
+_SKEWED = 0.05
 # Largest dimension of a posterior with hyperparameters, whose covariance is stored at all points.
 _MOST_DIMENSIONS = 300
 
@@ -76,22 +79,32 @@ def explore(
     conditional = ConditionalFits(posterior, hyperparameters, shape, len(prior))
     if k == 0 or prior.shape[1] <= _MOST_DIMENSIONS:
         regions = _regions(conditional, prior[: n_starts if k else 1])
-    spent = conditional.n_evaluations
     if not regions:
-        return Survey(n_evaluations=spent)
-    mixture, log_mass = _mixture(regions)
+        return Survey(n_evaluations=conditional.n_evaluations)
+    mixture, log_mass = _mixture(conditional, regions)
+    spent = conditional.n_evaluations
     return Survey([mixture], log_mass, len(regions), n_evaluations=spent, complete=True)
 
 
-def _mixture(regions: "Sequence[_Lattice]") -> tuple[StudentMixture, Floats]:
+def _mixture(
+    conditional: ConditionalFits, regions: "Sequence[_Lattice]"
+) -> tuple[StudentMixture, Floats]:
     """Return the mixture of all approximations, and their log evidence, shape ``(1,)``."""
-    fits = [fit for region in regions for fit in region.fits()]
-    log_mass = np.concatenate([region.log_masses() for region in regions])
+    found = [(region, each) for region in regions for each in region.known.values()]
+    log_mass = np.array([each.log_mass + region.log_volume for region, each in found])
     kept = np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)
-    fits, log_mass = [fits[i] for i in kept], log_mass[kept]
+    found, log_mass = [found[i] for i in kept], log_mass[kept]
     total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    wide = widened(_joined(fits, np.exp(log_mass - total)))
-    return with_wide(fits, log_mass, wide), total
+    _, highest = found[int(np.argmax(log_mass))]
+    if conditional.skewness(highest)[1] > _SKEWED:
+        found = [(region, _moved(each, conditional.skewness(each)[0])) for region, each in found]
+    fits = [region.fit(each) for region, each in found]
+    return with_wide(fits, log_mass, widened(_joined(fits, np.exp(log_mass - total)))), total
+
+
+def _moved(fit: ConditionalFit, shift: Floats) -> ConditionalFit:
+    """Return an approximation about another point."""
+    return replace(fit, peak=fit.peak + shift) if np.isfinite(shift).all() else fit
 
 
 def _joined(fits: Sequence[StudentFit], weight: Floats) -> StudentFit:
@@ -263,19 +276,16 @@ class _Lattice:
             finer.found[tuple(int(i) for i in factors * index)] = found
         return finer
 
-    def fits(self) -> list[StudentFit]:
-        """Return a normal density for each approximation, linear in the hyperparameters."""
-        fits = []
-        for found in self.known.values():
-            along = found.slope * (_WIDTH * self.spacing)
-            covariance = found.factor @ found.factor.T + along @ along.T
-            fits.append(StudentFit(Shape(found.peak, np.linalg.cholesky(covariance)), inf))
-        return fits
+    @property
+    def log_volume(self) -> float:
+        """Log of the volume of the region around each point."""
+        return float(np.log(self.spacing).sum())
 
-    def log_masses(self) -> Floats:
-        """Return the log evidence of the region around each point, in nats."""
-        densities = np.array([found.log_mass for found in self.known.values()])
-        return densities + float(np.log(self.spacing).sum())
+    def fit(self, found: ConditionalFit) -> StudentFit:
+        """Return an approximation as a normal density that is linear in the hyperparameters."""
+        along = found.slope * (_WIDTH * self.spacing)
+        covariance = found.factor @ found.factor.T + along @ along.T
+        return StudentFit(Shape(found.peak, np.linalg.cholesky(covariance)), inf)
 
 
 def _neighbours(index: Index) -> list[Index]:
