@@ -82,7 +82,8 @@ def test_given_results():
     idata = tuple(pe.sample_evidence(normal(sd), random_seed=4, **QUIET) for sd in (1.0, 2.0))
     found = pe.bayes_factor(normal(1.0), normal(2.0), idata=idata, random_seed=4, **QUIET)
     exact = log_evidence(1.0) - log_evidence(2.0)
-    assert found.status == "ok" and abs(found.log_bf - exact) < 4 * found.mcse < 0.05
+    rounding = 1e-12  # the densities that are fitted to the draws are exact
+    assert found.status == "ok" and abs(found.log_bf - exact) < 4 * found.mcse + rounding < 0.05
 
 
 def test_draws_of_another_posterior_are_noticed():
