@@ -6,7 +6,9 @@ to the peaks that a survey finds. Draws from this density, which cost one evalua
 evidence. The coarse estimate, the bridge to the islands, and the weights of the draws check it.
 
 A posterior that is known to be log-concave, given at most a few hyperparameters, is approximated
-first. The particles are then annealed from this approximation, and nothing else is searched for.
+first, and the approximation becomes a part of the fitted density. If the posterior seems concave in
+the hyperparameters as well, the particles are annealed from the approximation, and nothing else is
+searched for.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
-from pm_evidence.samplers.nested_laplace import explore
+from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.smc import SMC
@@ -155,7 +157,7 @@ def anneal_coarsely(
     with display.compiling():
         start, approximation, approximated = _start(run, target, share)
         setup = annealing_setup(start, kernel)
-    run = _small(run, target.n_dim, share, short=approximation is not None)
+    run = _small(run, target.n_dim, share, short=start is not target)
     sampler: Any = run.sampler
     pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
 
@@ -186,7 +188,7 @@ def anneal_coarsely(
 
 
 def _start(run: Run, target: Any, share: float) -> tuple[Any, Survey | None, int]:
-    """Return what is annealed, its approximation if there is one, and the cost of this."""
+    """Return what is annealed, an approximation if there is one, and the cost of this."""
     if target.hyperparameters is None or target.differentiable is None:
         return target, None, 0
     positions = target.layout.positions_of(target.hyperparameters)
@@ -194,8 +196,11 @@ def _start(run: Run, target: Any, share: float) -> tuple[Any, Survey | None, int
     given = positions, n_starts, generator(run.seed, Phase.REFERENCE, 0)
     with threadpool_limits(limits=1):
         found = run.remembered("laplace", partial(explore, Posterior(target), *given))
+        is_smooth = is_concave_in(Posterior(target.centred()), positions)
     if not found.n_peaks:
         return target, None, found.n_evaluations
+    if not is_smooth:
+        return target, replace(found, complete=False), found.n_evaluations
     names = ", ".join(variable.name for variable in target.hyperparameters)
     facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
     (density,) = found.components

@@ -135,12 +135,15 @@ class Bridging:
     remembered : callable
         Called with a name and a function; returns what this returns, or once returned for the same
         run.
+    approximation : Survey, optional
+        An approximation of the posterior. If it is complete, nothing else is searched for.
     """
 
     path: Path
     seed: int
     costs: Costs = Costs()
     remembered: Remembered = _computed
+    approximation: Survey | None = None
     found: Survey | None = None
     proposals: Sequence[Proposal] = ()
     n_evaluations: int = 0
@@ -302,9 +305,7 @@ class Bridging:
         draws = [np.asarray(block.draws) for block in blocks]
         log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
         if self.found is None:
-            search = partial(self._survey, posterior, blocks, log_evidence)
-            self.found = self.remembered("survey", search) if posterior.has_gradient else Survey()
-            self.n_evaluations += self.found.n_evaluations
+            self.found = self._searched(posterior, blocks, log_evidence)
         if self.is_complete and not before:
             self.proposals = (StudentMixture.of(self.found.components, self.found.log_mass),) * 2
             return
@@ -321,6 +322,20 @@ class Bridging:
             self.n_evaluations += spent
             proposals.append(proposal)
         self.proposals = proposals
+
+    def _searched(
+        self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float
+    ) -> Survey:
+        """Return what is known of the posterior in addition to the islands."""
+        known = self.approximation
+        if known is not None and known.complete:
+            return known
+        if not posterior.has_gradient:
+            return Survey()
+        search = partial(self._survey, posterior, blocks, log_evidence)
+        found: Survey = self.remembered("survey", search)
+        self.n_evaluations += found.n_evaluations
+        return found if known is None else found.joined_by(known)
 
     def _survey(self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
         """Return what a survey finds in addition to the islands."""

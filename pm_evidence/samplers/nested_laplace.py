@@ -22,7 +22,7 @@ from pm_evidence.references.mixture import StudentMixture, widened, with_wide
 from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
 from pm_evidence.samplers.survey import Survey
 
-__all__ = ["explore"]
+__all__ = ["explore", "is_concave_in"]
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -42,6 +42,9 @@ _HALVINGS, _LARGEST_DIVERGENCE = 3, 4.0
 # Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
 # of densities with equal weights is then flat to one per cent.
 _WIDTH = 0.5
+# Number of pairs of prior draws between which the log density is tested, and the relative error
+# that is left to rounding.
+_PAIRS, _ROUNDING = 12, 1e-9
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
 # Largest dimension of a posterior with hyperparameters, whose covariance is stored at all points.
@@ -84,6 +87,35 @@ def explore(
     mixture, log_mass = _mixture(conditional, regions)
     spent = conditional.n_evaluations
     return Survey([mixture], log_mass, len(regions), n_evaluations=spent, complete=True)
+
+
+def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> bool:
+    """Return whether a log density seems concave in its hyperparameters as well, given the others.
+
+    It is so for the scales of effects and of noise, if the effects are centred and the scales have
+    usual priors. The density of frequencies or of length scales may have many narrow peaks instead,
+    which an exploration that starts at a few prior draws does not find.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+    hyperparameters : ndarray of int64, shape (k,)
+        Positions of the hyperparameters.
+
+    Notes
+    -----
+    The log density halfway between the hyperparameters of two prior draws is compared with those at
+    both ends. The draws are always the same.
+    """
+    if not hyperparameters.size:
+        return True
+    one = posterior.draw_prior(_PAIRS, np.random.default_rng(_PAIRS))
+    two = one.copy()
+    two[:, hyperparameters] = np.roll(one[:, hyperparameters], 1, axis=0)
+    ends = 0.5 * (posterior.log_density(one) + posterior.log_density(two))
+    middle = posterior.log_density(0.5 * (one + two))
+    return bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
 
 
 def _mixture(

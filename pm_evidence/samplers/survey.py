@@ -7,7 +7,7 @@ the density that importance sampling draws from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,8 @@ class Survey:
     n_evaluations : int
         Evaluations of the density and of its gradient.
     complete : bool
-        Whether the components together approximate the whole posterior.
+        Whether the components together approximate the whole posterior, beside which nothing is
+        searched for.
     """
 
     components: list[Component] = field(default_factory=list)
@@ -102,6 +103,13 @@ class Survey:
     unbounded: bool = False
     n_evaluations: int = 0
     complete: bool = False
+
+    def joined_by(self, other: "Survey") -> "Survey":
+        """Return these findings with the components of others."""
+        components = [*self.components, *other.components]
+        return replace(
+            self, components=components, log_mass=np.append(self.log_mass, other.log_mass)
+        )
 
 
 def survey(

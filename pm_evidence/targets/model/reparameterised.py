@@ -75,6 +75,10 @@ class ReparameterisedTarget(ExchangedTarget):
         copy._set(centring)
         return copy
 
+    def centred(self) -> Self:
+        """Return the target in coordinates in which all effects are centred."""
+        return self.centred_by(Centring.common(1.0, len(self.variables)))
+
     # a worker rebuilds the target from the model and these settings
     def settings(self) -> Centring:
         """Return what distinguishes this target from others of the same model."""

@@ -190,6 +190,10 @@ class PyMCTarget:
         """
         return find_hyperparameters(self)
 
+    def centred(self) -> "PyMCTarget":
+        """Return the target in coordinates in which all effects are centred, as far as known."""
+        return self
+
     def compiled_for(self) -> dict[str, str]:
         """Return what evaluates the densities, and on which device if that is not this CPU."""
         facts = {"backend": self.backend}
