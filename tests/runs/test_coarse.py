@@ -13,6 +13,7 @@ from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.samplers.test_nested_laplace import periodic
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
@@ -74,8 +75,43 @@ def test_a_peak_with_a_kink_is_no_obstacle():
     assert abs(best.value - exact) < 4.0 * best.mcse or not found.reached(0.05)
 
 
+@pytest.mark.parametrize("form", ["centred", "noncentred"])
+def test_a_hierarchical_model_costs_little_in_both_forms(form):
+    """Given the scales it is normal: what is annealed is nearly the posterior already."""
+    system = SYSTEMS[f"one_way_{form}"]
+    found = coarse(system.build(), 0.05)
+    info, best = found.record.info, found.evidence[0]
+    assert found.reached(0.05) and abs(best.value - system.log_evidence) < 4.0 * best.mcse
+    assert info["reference"] == "laplace" and info["log_concave_given"] == "tau, sigma"
+    assert info["n_evaluations"] < 6_000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_frequency_is_searched_for(seed):
+    """Its posterior has many narrow peaks, and the coefficients are normal given it."""
+    model = periodic(2.7)
+    found = coarse(model, 0.05, seed)
+    best = found.evidence[0]
+    assert "reference" not in found.record.info and found.record.info["n_peaks"] > 3
+    assert abs(best.value - log_evidence_of_periodic(model)) < 4.0 * best.mcse
+
+
+def log_evidence_of_periodic(model):
+    """Sum over a grid of frequencies, with the coefficients integrated out."""
+    t = np.linspace(0.0, 10.0, 25)
+    y = model.rvs_to_values[model["y"]].data
+    frequency = np.linspace(1e-4, 25.0, 20_001)
+    x = np.stack([np.sin(frequency[:, None] * t), np.cos(frequency[:, None] * t)], axis=1)
+    covariance = np.einsum("fki,fkj->fij", x, x) + np.eye(t.size)
+    _, log_volume = np.linalg.slogdet(covariance)
+    squares = np.linalg.solve(covariance, np.broadcast_to(y[:, None], (len(frequency), 25, 1)))
+    log_density = -0.5 * (t.size * np.log(2 * np.pi) + log_volume + squares[..., 0] @ y)
+    log_density += np.log(2) - 0.5 * np.log(2 * np.pi * 16) - frequency**2 / 32
+    return float(logsumexp(log_density)) + np.log(frequency[1] - frequency[0])
+
+
 def test_a_curved_ridge_is_not_certified():
-    """The density cannot be fitted well, so that this route must not be the last one."""
+    """If the density cannot be fitted well, this route must not be the last one."""
     system = SYSTEMS["banana"]
     for seed in range(4):
         found = coarse(system.build(), 0.02, seed)

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.samplers import nested_laplace
-from pm_evidence.samplers.nested_laplace import explore
+from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
 
@@ -99,6 +99,38 @@ def test_two_peaks_of_the_hyperparameters():
         share, value = share_and_value(posterior, found)
         assert found.n_peaks == 2 and share > 0.8
         assert value == pytest.approx(exact, abs=4 * np.sqrt((1 / share - 1) / 2000))
+
+
+def periodic(frequency):
+    """A sine of unknown frequency and phase in noise: given the frequency, all is normal."""
+    t = np.linspace(0.0, 10.0, 25)
+    y = np.sin(frequency * t) + np.random.default_rng(1).normal(size=t.size)
+    with pm.Model() as model:
+        w, c = pm.HalfNormal("w", 4), pm.Normal("c", 0, 1, shape=2)
+        mean = c[0] * pm.math.sin(w * t) + c[1] * pm.math.cos(w * t)
+        pm.Normal("y", mean, 1, observed=y)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gaussian_10", True),
+        ("eight_schools_half_cauchy_centred", True),
+        ("eight_schools_half_normal_noncentred", True),
+        ("one_way_noncentred", True),
+        ("funnel", True),
+        ("radiata_pine_like", True),
+        ("banana", False),
+        ("frequency", False),
+    ],
+)
+def test_scales_have_no_narrow_peaks(name, expected):
+    """Other hyperparameters may have many, so that the usual search must not be left out."""
+    model = periodic(2.7) if name == "frequency" else SYSTEMS[name].build()
+    target = target_of(model, reparameterise=True)
+    positions = target.layout.positions_of(target.hyperparameters)
+    assert is_concave_in(Posterior(target.centred()), positions) is expected
 
 
 def test_a_density_that_rises_has_no_approximation():
