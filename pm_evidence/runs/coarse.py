@@ -174,8 +174,8 @@ def anneal_coarsely(
         bridging = Bridging(GeometricPath(target), run.seed)
     else:
         costs = _costs(share, setup.effort)
-        if approximation is None:
-            target, record = _in_best_coordinates(target, population, record)
+        stay = approximation is not None
+        target, record = _in_best_coordinates(target, population, record, stay=stay)
         bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
         record, found = _refined(run, record, bridging, target_mcse)
     good = is_good(record.of(Role.FORWARD))
@@ -234,12 +234,17 @@ def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> 
 
 
 def _in_best_coordinates(
-    target: Any, population: Floats, record: RunRecord
+    target: Any, population: Floats, record: RunRecord, *, stay: bool
 ) -> tuple[Any, RunRecord]:
-    """Return target and record in the coordinates that all draws show to be best."""
+    """Return target and record in the coordinates that all draws show to be best.
+
+    They stay as they are if that is asked for, because an approximation is in these.
+    """
     blocks = record.of(Role.FORWARD)
     if not isinstance(target, ReparameterisedTarget) or any(b.draws is None for b in blocks):
         return target, record
+    if stay:
+        return target, Choice.of(target, target.centring).added_to(record)
     x = np.concatenate([population, *(np.asarray(block.draws) for block in blocks)])
     centring = best_centring(target.effects(x))
     choice = Choice.of(target, centring)
