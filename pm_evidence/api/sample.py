@@ -220,9 +220,10 @@ def sample_evidence(
     A model with continuous variables only takes the cheapest of several routes, unless ``draws``, a
     schedule, a reference, another method or a sampler object is given, or ``target_mcse`` is None.
     The first is a coarse annealing from the prior, with importance sampling from a density that is
-    fitted to it; it starts from a density at the peak instead, if the posterior is known to be
-    log-concave, and ``log_concave`` is then 1 in the attributes. It ends the run if its status is
-    ``"ok"``, its error small enough, and its weights have no heavy tail. The second is
+    fitted to it. It starts from normal approximations instead (Rue, Martino and Chopin 2009), if
+    the posterior is known to be log-concave, or to be so given a few scales, which the attribute
+    ``log_concave_given`` names. It ends the run if its status is ``"ok"``, its error small enough,
+    and its weights have no heavy tail. The second is
     ``pe.SMC()``, and the third the same with longer chains, if those of the second hardly moved.
     The attributes ``route`` and ``routes`` of the group ``log_evidence`` say what each found.
 
