@@ -125,6 +125,7 @@ def _thousands(n: float) -> str:
 def picture(table: pd.DataFrame, path: Path) -> None:
     """Draw cost against one run of NUTS, and the error of log Z, of each model."""
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     table = table[::-1]
     place = np.arange(len(table))
@@ -143,6 +144,9 @@ def picture(table: pd.DataFrame, path: Path) -> None:
     error.scatter(table["rmse"].clip(lower=1e-4), place, c=colour, s=22, label="error")
     error.scatter(table["mcse"], place, marker="|", c="0.3", s=60, label="mcse")
     error.set_xscale("log")
+    error.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    error.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    error.xaxis.set_minor_formatter(NullFormatter())
     error.set_xlabel("nats")
     error.set_title("root mean square error, and mcse (bars)", fontsize=9)
     for panel in (cost, error):
