@@ -196,10 +196,10 @@ def _start(run: Run, target: Any, share: float) -> tuple[Any, Survey | None, int
     given = positions, n_starts, generator(run.seed, Phase.REFERENCE, 0)
     with threadpool_limits(limits=1):
         found = run.remembered("laplace", partial(explore, Posterior(target), *given))
-        is_smooth = is_concave_in(Posterior(target.centred()), positions)
+        is_concave = is_concave_in(Posterior(target.centred()), positions)
     if not found.n_peaks:
         return target, None, found.n_evaluations
-    if not is_smooth:
+    if not (found.complete and is_concave):
         return target, replace(found, complete=False), found.n_evaluations
     names = ", ".join(variable.name for variable in target.hyperparameters)
     facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})

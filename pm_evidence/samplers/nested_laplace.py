@@ -37,8 +37,10 @@ _FIRST_SPACING, _FINE, _COARSE, _SPACINGS, _LARGEST_CHANGE = 0.5, 0.5, 1.3, 6, 4
 # up to this number of points. Those of less mass by the second number are left out.
 _NEAR, _MOST_POINTS, _NEGLIGIBLE = 6.0, 200, 9.0
 # The spacing is halved, so many times at most, if conditional densities at neighbouring points
-# differ by more nats, on average, from what these points predict of each other.
-_HALVINGS, _LARGEST_DIVERGENCE = 3, 4.0
+# differ by more nats, on average, from what these points predict of each other. The approximation
+# counts as complete if none differs by more than the next number where the mass is at most the
+# last number of nats below the largest.
+_HALVINGS, _LARGEST_DIVERGENCE, _WORST_DIVERGENCE, _HEAVY = 3, 4.0, 30.0, 4.0
 # Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
 # of densities with equal weights is then flat to one per cent.
 _WIDTH = 0.5
@@ -85,8 +87,8 @@ def explore(
     if not regions:
         return Survey(n_evaluations=conditional.n_evaluations)
     mixture, log_mass = _mixture(conditional, regions)
-    spent = conditional.n_evaluations
-    return Survey([mixture], log_mass, len(regions), n_evaluations=spent, complete=True)
+    even, spent = all(region.is_even for region in regions), conditional.n_evaluations
+    return Survey([mixture], log_mass, len(regions), n_evaluations=spent, complete=even)
 
 
 def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> bool:
@@ -193,7 +195,8 @@ def _refined(conditional: ConditionalFits, peak: ConditionalFit) -> "_Lattice":
 def _fine(region: "_Lattice") -> "_Lattice":
     """Return a lattice whose points are near enough to each other, if these are not too many."""
     for _ in range(_HALVINGS):
-        too_far = region.divergences() > _LARGEST_DIVERGENCE
+        means = np.array([each.mean() for each in region.divergences()])
+        too_far = means > _LARGEST_DIVERGENCE
         if not too_far.any():
             break
         finer = region.halved(too_far)
@@ -281,22 +284,27 @@ class _Lattice:
                 self.log_mass(index)
         return False
 
-    def divergences(self) -> Floats:
-        """Return how badly approximations predict their neighbours along each axis, shape (k,).
+    def divergences(self, near: float = _NEAR) -> list[Floats]:
+        """Return how badly approximations predict their neighbours along each axis.
 
-        It is the mean Kullback-Leibler divergence, in nats, between the conditional density at a
-        point and the one that its neighbour predicts there.
+        These are Kullback-Leibler divergences, in nats, between the conditional density at a point
+        and the one that its neighbour predicts there, for all neighbours whose mass is at most
+        ``near`` nats below the largest.
         """
-        least = self.highest.log_mass - _NEAR
+        least = self.highest.log_mass - near
         known = {index: each for index, each in self.known.items() if each.log_mass > least}
-        found = np.zeros((self.spacing.size, 2))
+        found: list[list[float]] = [[0.0] for _ in self.spacing]
         for index, here in known.items():
             for place, neighbour in enumerate(_neighbours(index)):
                 if neighbour in known:
                     divergence = self.conditional.divergence(known[neighbour], here)
-                    found[place // 2] += divergence, 1.0
-        means: Floats = found[:, 0] / np.maximum(found[:, 1], 1.0)
-        return means
+                    found[place // 2].append(divergence)
+        return [np.array(each) for each in found]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all approximations of some mass predict their neighbours."""
+        return all(each.max() < _WORST_DIVERGENCE for each in self.divergences(_HEAVY))
 
     def halved(self, axes: NDArray[np.bool_]) -> "_Lattice":
         """Return a lattice with the same points, and half of the spacing along some axes."""

@@ -133,6 +133,16 @@ def test_scales_have_no_narrow_peaks(name, expected):
     assert is_concave_in(Posterior(target.centred()), positions) is expected
 
 
+def test_a_narrow_arm_is_not_approximated():
+    """One value for each group: effects are known where the noise is small, and not elsewhere."""
+    with pm.Model() as model:
+        tau, sigma = pm.HalfNormal("tau", 3), pm.HalfNormal("sigma", 3)
+        theta = pm.Normal("theta", pm.Normal("mu", 0, 5), tau, shape=8)
+        pm.Normal("y", theta, sigma, observed=2.0 * np.random.default_rng(1).normal(size=8))
+    _, found = explored(model)
+    assert found.n_peaks == 1 and not found.complete
+
+
 def test_a_density_that_rises_has_no_approximation():
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1.0)
