@@ -155,9 +155,10 @@ def anneal_coarsely(
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     share = share_of_effort(target_mcse)
     with display.compiling():
-        start, approximation, approximated = _start(run, target, share)
-        setup = annealing_setup(start, kernel)
-    run = _small(run, target.n_dim, share, short=start is not target)
+        start = _start(run, target, share)
+        setup = annealing_setup(start.annealed, kernel)
+    target, approximation = start.target, start.approximation
+    run = _small(run, target.n_dim, share, short=start.annealed is not target)
     sampler: Any = run.sampler
     pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
 
@@ -181,30 +182,60 @@ def anneal_coarsely(
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
-    spent = approximated + plan.n_evaluations + bridging.n_evaluations
+    spent = start.n_evaluations + plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return Attempt("importance", target, replace(record, info=info), found, good)
 
 
-def _start(run: Run, target: Any, share: float) -> tuple[Any, Survey | None, int]:
-    """Return what is annealed, an approximation if there is one, and the cost of this."""
+@dataclass(frozen=True)
+class _Start:
+    """What a coarse annealing starts from.
+
+    Parameters
+    ----------
+    target : Target
+        The target, in the coordinates in which it is approximated if it is.
+    annealed : Target
+        The target with the reference that it is annealed from.
+    approximation : Survey, optional
+        An approximation of the posterior.
+    n_evaluations : int
+        Evaluations that this cost.
+    """
+
+    target: Any
+    annealed: Any
+    approximation: Survey | None = None
+    n_evaluations: int = 0
+
+
+def _start(run: Run, target: Any, share: float) -> _Start:
+    """Return a start from the prior, or from an approximation if one is known to be complete.
+
+    Non-centred coordinates are tried first, then centred ones. If the noise is a variable and may
+    be small, so that the data determine the effects, only the latter may be good.
+    """
     if target.hyperparameters is None or target.differentiable is None:
-        return target, None, 0
+        return _Start(target, target)
     positions = target.layout.positions_of(target.hyperparameters)
-    n_starts = _FEW_STARTS + int(share * _STARTS)
-    given = positions, n_starts, generator(run.seed, Phase.REFERENCE, 0)
+    n_starts, centred = _FEW_STARTS + int(share * _STARTS), target.centred()
+    found, spent = list[Survey](), 0
     with threadpool_limits(limits=1):
-        found = run.remembered("laplace", partial(explore, Posterior(target), *given))
-        is_concave = is_concave_in(Posterior(target.centred()), positions)
-    if not found.n_peaks:
-        return target, None, found.n_evaluations
-    if not (found.complete and is_concave):
-        return target, replace(found, complete=False), found.n_evaluations
+        is_concave = is_concave_in(Posterior(centred), positions)
+        for form in [target] if centred is target else [target, centred]:
+            given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
+            found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
+            spent += found[-1].n_evaluations
+            if found[-1].complete or not is_concave:
+                break
+    if not (found[-1].complete and is_concave):
+        known = replace(found[0], complete=False) if found[0].n_peaks else None
+        return _Start(target, target, known, spent)
     names = ", ".join(variable.name for variable in target.hyperparameters)
     facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
-    (density,) = found.components
-    return ReferencedTarget(target, density, facts), found, found.n_evaluations
+    (density,) = found[-1].components
+    return _Start(form, ReferencedTarget(form, density, facts), found[-1], spent)
 
 
 def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role
@@ -13,7 +14,7 @@ from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
-from tests.samplers.test_nested_laplace import periodic
+from tests.samplers.test_nested_laplace import one_value_for_each_group, periodic
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
@@ -84,6 +85,24 @@ def test_a_hierarchical_model_costs_little_in_both_forms(form):
     assert found.reached(0.05) and abs(best.value - system.log_evidence) < 4.0 * best.mcse
     assert info["reference"] == "laplace" and info["log_concave_given"] == "tau, sigma"
     assert info["n_evaluations"] < 6_000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_coordinates_in_which_the_approximation_is_good(seed):
+    """The evidence is a sum over both scales, each of the variance of a value."""
+    model = one_value_for_each_group()
+    y = 2.0 * np.random.default_rng(1).normal(size=8)
+    u = np.linspace(-14.0, 5.0, 1300)
+    log_prior = stats.halfnorm(scale=3).logpdf(np.exp(u)) + u + np.log(u[1] - u[0])
+    variance = np.exp(2 * u)[:, None] + np.exp(2 * u)
+    precision = 8 / variance + 1 / 25
+    log_density = 0.5 * (y.sum() / variance) ** 2 / precision - 0.5 * (y @ y) / variance
+    log_density -= 4 * np.log(2 * np.pi * variance) + 0.5 * np.log(25 * precision)
+    exact = logsumexp(log_density + log_prior + log_prior[:, None])
+    found = coarse(model, 0.05, seed)
+    info, best = found.record.info, found.evidence[0]
+    assert info["centring"]["theta"] == 1.0 and info["log_concave_given"] == "tau, sigma"
+    assert found.reached(0.05) and abs(best.value - exact) < 3.5 * best.mcse
 
 
 @pytest.mark.parametrize("seed", range(3))
