@@ -220,9 +220,9 @@ def _start(run: Run, target: Any, share: float) -> _Start:
         return _Start(target, target)
     positions = target.layout.positions_of(target.hyperparameters)
     n_starts, centred = _FEW_STARTS + int(share * _STARTS), target.centred()
-    found, spent = list[Survey](), 0
+    found = list[Survey]()
     with threadpool_limits(limits=1):
-        is_concave = is_concave_in(Posterior(centred), positions)
+        is_concave, spent = is_concave_in(Posterior(centred), positions)
         for form in [target] if centred is target else [target, centred]:
             given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
             found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))

@@ -86,12 +86,16 @@ def explore(
         regions = _regions(conditional, prior[: n_starts if k else 1])
     if not regions:
         return Survey(n_evaluations=conditional.n_evaluations)
-    mixture, log_mass = _mixture(conditional, regions)
-    even, spent = all(region.is_even for region in regions), conditional.n_evaluations
+    try:
+        mixture, log_mass = _mixture(conditional, regions)
+        even = all(region.is_even for region in regions)
+    except np.linalg.LinAlgError:  # scales differ too much for float64
+        return Survey(n_evaluations=conditional.n_evaluations)
+    spent = conditional.n_evaluations
     return Survey([mixture], log_mass, len(regions), n_evaluations=spent, complete=even)
 
 
-def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> bool:
+def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[bool, int]:
     """Return whether a log density seems concave in its hyperparameters as well, given the others.
 
     It is so for the scales of effects and of noise, if the effects are centred and the scales have
@@ -105,19 +109,27 @@ def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> bool:
     hyperparameters : ndarray of int64, shape (k,)
         Positions of the hyperparameters.
 
+    Returns
+    -------
+    is_concave : bool
+        Whether no pair of draws shows the contrary.
+    n_evaluations : int
+        Evaluations of the density.
+
     Notes
     -----
     The log density halfway between the hyperparameters of two prior draws is compared with those at
     both ends. The draws are always the same.
     """
     if not hyperparameters.size:
-        return True
+        return True, 0
     one = posterior.draw_prior(_PAIRS, np.random.default_rng(_PAIRS))
     two = one.copy()
     two[:, hyperparameters] = np.roll(one[:, hyperparameters], 1, axis=0)
     ends = 0.5 * (posterior.log_density(one) + posterior.log_density(two))
     middle = posterior.log_density(0.5 * (one + two))
-    return bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
+    is_concave = bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
+    return is_concave, 4 * _PAIRS  # the prior draws are evaluated as well
 
 
 def _mixture(

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats
+from scipy.special import digamma
 
 from pm_evidence.core.shape import learn_shape
 from pm_evidence.paths.posterior import Posterior
@@ -79,6 +80,20 @@ def test_scales_far_from_those_of_the_prior_are_found():
     fits, prior = conditional(model, ())
     found = fits.first(prior[0])
     np.testing.assert_allclose(np.diag(found.factor), [1e-2, 9.9504], rtol=1e-3)
+
+
+def test_the_mean_of_a_skewed_density():
+    """The log of a Gamma variable: the mean is digamma(a), the peak log(a), to order 1/a."""
+    shape = np.array([15.0, 30.0])
+    with pm.Model() as model:
+        pm.Gamma("rate", shape, 1.0, shape=2)
+        pm.Normal("y", 0, 1, observed=0.0)
+    fits, prior = conditional(model, ())
+    found = fits.first(prior[0])
+    shift, gain = fits.skewness(found)
+    np.testing.assert_allclose(found.peak, np.log(shape), atol=2e-3)
+    np.testing.assert_allclose(shift, digamma(shape) - np.log(shape), rtol=0.06)
+    assert gain == pytest.approx(0.5 * (shift**2 * shape).sum(), rel=1e-3)
 
 
 def test_there_is_none_without_a_peak():

@@ -130,7 +130,8 @@ def test_scales_have_no_narrow_peaks(name, expected):
     model = periodic(2.7) if name == "frequency" else SYSTEMS[name].build()
     target = target_of(model, reparameterise=True)
     positions = target.layout.positions_of(target.hyperparameters)
-    assert is_concave_in(Posterior(target.centred()), positions) is expected
+    found, spent = is_concave_in(Posterior(target.centred()), positions)
+    assert found is expected and (spent > 0) is bool(positions.size)
 
 
 def one_value_for_each_group():
@@ -167,6 +168,17 @@ def test_too_many_points_are_no_approximation(monkeypatch):
     monkeypatch.setattr(nested_laplace, "_MOST_POINTS", 8)
     _, found = explored(SYSTEMS["one_way_centred"].build())
     assert found.n_peaks == 0 and not found.components
+
+
+def test_a_covariance_that_has_no_factor_is_no_approximation(monkeypatch):
+    """A run goes on from the prior instead of ending with an error of linear algebra."""
+
+    def fails(self, found):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(nested_laplace._Lattice, "fit", fails)
+    _, found = explored(SYSTEMS["funnel"].build())
+    assert found.n_peaks == 0 and found.n_evaluations > 0
 
 
 def test_more_dimensions_are_not_explored():
