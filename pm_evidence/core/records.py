@@ -221,6 +221,8 @@ class BlockRecord:
         draws from the target.
     fit_draws : ndarray, shape (n_fit_draws, ...), or None
         The draws from the fitted density that the first array of ``bridge`` belongs to.
+    fit_log_density : ndarray, shape (n_fit_draws,), or None
+        Log density of the posterior at these draws in nats, with the prior normalised.
     visited : ndarray, shape (n_visited, ...), or None
         A few states that the block passed at lower inverse temperatures.
     origin : ndarray of int64, shape (n_paths,), or None
@@ -245,6 +247,7 @@ class BlockRecord:
     end: tuple[float, float] = (float("nan"), float("nan"))
     bridge: tuple[Floats, Floats] | None = None
     fit_draws: Floats | None = None
+    fit_log_density: Floats | None = None
     visited: NDArray[Any] | None = None
     origin: NDArray[np.int64] | None = None
     tempered: TemperedChains | None = None

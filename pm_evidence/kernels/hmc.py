@@ -121,7 +121,7 @@ class HMC:
             over_rows(work, (n_leapfrogs,), (x, log_density, gradient, streams, report))
         info = MoveInfo(
             acceptance=float(report[:, 0].mean()),
-            n_evaluations=int(n_leapfrogs.sum()),
+            n_evaluations=int(n_leapfrogs.sum()) + (len(x) if known is None else 0),
             n_nan=int(report[:, 1].sum()),
             reach=_reach(report, n_leapfrogs) if self.exploring else 0.0,
         )

@@ -46,9 +46,11 @@ class Posterior:
         return np.where(outside, -np.inf, log_density)
 
     def draw_prior(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return ``n`` independent draws from the prior, shape ``(n, d)``."""
+        """Return ``n`` independent draws from the prior, or a few less, shape ``(n, d)``."""
         seed = np.random.SeedSequence(int(rng.integers(2**63)))
-        draws: Floats = self.target.draw(n, seed).x
+        # those of a model need no evaluation of its density
+        points = getattr(self.target, "finite_prior_points", None)
+        draws: Floats = self.target.draw(n, seed).x if points is None else points(n, seed)
         return draws
 
     def gradient(self, x: Floats) -> Floats:

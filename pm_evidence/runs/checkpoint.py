@@ -26,9 +26,9 @@ from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.stretched import Stretch, StretchedFit
 from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.initial_iterations import LearntWeights
 from pm_evidence.samplers.n_particles import Precision
-from pm_evidence.samplers.survey import Survey
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.identity import identity_of

@@ -13,35 +13,30 @@ searched for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.core.random import Phase, generator, seed_of_run
+from pm_evidence.core.random import Phase, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.references.target import ReferencedTarget
+from pm_evidence.runs.coarse_start import start_of
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
-from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.samplers.survey import Survey
 from pm_evidence.targets.model.centring import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
@@ -64,14 +59,13 @@ _LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 20, 100
-# Starts of the exploration of hyperparameters, and further ones where the usual error is asked for.
-_FEW_STARTS, _STARTS = 6, 18
 # Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
-# How often a density is fitted again, to the draws from the one before, with this many times as
-# many draws from the new one. A fit to draws from a fit repeats what the first has missed.
-_REFITS, _GROWTH = 2, 1.5
+# How often a density is fitted again, to the draws from the one before. The new draws are meant to
+# be worth this many independent ones for each dimension; bounds of their number in relation to the
+# present one. A fit to draws from a fit repeats what the first has missed.
+_REFITS, _WORTH, _GROWTHS = 3, 40.0, (1.5, 4.0)
 # The fit is good if the effective share of the draws is larger, and the Pareto shape of their
 # weights smaller. Else, coverage was found to be too low on skewed posteriors. In more than so many
 # dimensions a smaller share is enough, because small differences add up.
@@ -155,7 +149,7 @@ def anneal_coarsely(
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     share = share_of_effort(target_mcse)
     with display.compiling():
-        start = _start(run, target, share)
+        start = start_of(run, target, share)
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
     run = _small(run, target.n_dim, share, short=start.annealed is not target)
@@ -186,56 +180,6 @@ def anneal_coarsely(
     record = with_costs(record, spent, planned - started, run.time() - planned)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return Attempt("importance", target, replace(record, info=info), found, good)
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What a coarse annealing starts from.
-
-    Parameters
-    ----------
-    target : Target
-        The target, in the coordinates in which it is approximated if it is.
-    annealed : Target
-        The target with the reference that it is annealed from.
-    approximation : Survey, optional
-        An approximation of the posterior.
-    n_evaluations : int
-        Evaluations that this cost.
-    """
-
-    target: Any
-    annealed: Any
-    approximation: Survey | None = None
-    n_evaluations: int = 0
-
-
-def _start(run: Run, target: Any, share: float) -> _Start:
-    """Return a start from the prior, or from an approximation if one is known to be complete.
-
-    Non-centred coordinates are tried first, then centred ones. If the noise is a variable and may
-    be small, so that the data determine the effects, only the latter may be good.
-    """
-    if target.hyperparameters is None or target.differentiable is None:
-        return _Start(target, target)
-    positions = target.layout.positions_of(target.hyperparameters)
-    n_starts, centred = _FEW_STARTS + int(share * _STARTS), target.centred()
-    found = list[Survey]()
-    with threadpool_limits(limits=1):
-        is_concave, spent = is_concave_in(Posterior(centred), positions)
-        for form in [target] if centred is target else [target, centred]:
-            given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
-            found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
-            spent += found[-1].n_evaluations
-            if found[-1].complete or not is_concave:
-                break
-    if not (found[-1].complete and is_concave):
-        known = replace(found[0], complete=False) if found[0].n_peaks else None
-        return _Start(target, target, known, spent)
-    names = ", ".join(variable.name for variable in target.hyperparameters)
-    facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
-    (density,) = found[-1].components
-    return _Start(form, ReferencedTarget(form, density, facts), found[-1], spent)
 
 
 def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
@@ -310,14 +254,14 @@ def _refined(
             if any(b.bridge is None for b in blocks) or finished:
                 return record, found
             n = _further_draws(found[0], blocks, target_mcse) if good else 0
-            if not n and (bridging.is_complete or not refits):
-                n = _last_draws(found[0], blocks, target_mcse)
+            if not n and additions and (bridging.is_complete or not refits):
+                n, additions = _last_draws(found[0], blocks, target_mcse), 1
             if n and additions:
                 additions -= 1
                 blocks = bridging.drawn_further(blocks, n, run.execute)
             elif refits:
                 refits -= 1
-                blocks = better(blocks, bridging.refitted(blocks, _GROWTH, run.execute))
+                blocks = better(blocks, bridging.refitted(blocks, _needed(blocks), run.execute))
             else:
                 return record, found
     except KeyboardInterrupt as error:
@@ -384,6 +328,13 @@ def _last_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: f
     if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
         return 0
     return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
+
+
+def _needed(blocks: Sequence[BlockRecord]) -> float:
+    """Return how many draws the next fit needs, as a multiple of the present ones."""
+    n_dim = np.asarray(blocks[0].fit_draws).shape[1]
+    worth = _share(blocks) * _log_weight(blocks).size
+    return float(np.clip(_WORTH * n_dim / max(worth, 1.0), *_GROWTHS))
 
 
 def _n_draws(blocks: Sequence[BlockRecord]) -> int:

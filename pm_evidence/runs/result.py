@@ -20,6 +20,7 @@ from pm_evidence.results import schema
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.runs.rounds import Run
+from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = [
     "PosteriorDraws",
@@ -50,11 +51,14 @@ class PosteriorDraws:
         comes from. Draws of different origin are independent.
     drawn_from : str
         ``"islands"``, ``"paths"``, ``"ladders"`` or ``"importance"``.
+    log_density : ndarray, shape (n_chains, n_draws), or None
+        Log density of the posterior at the draws in nats, if it is known.
     """
 
     draws: Floats
     origin: NDArray[np.int64]
     drawn_from: str
+    log_density: Floats | None = None
 
 
 def result_of(
@@ -93,13 +97,18 @@ def result_of(
     if drawn is not None:
         draws = drawn.draws
         flat = draws.reshape(-1, *draws.shape[2:])
+        known = _known_log_density(target, drawn)
+        given = (flat,) if known is None else (flat, known)
         posterior, sample_stats = (
             {
                 name: value.reshape(*draws.shape[:2], *value.shape[1:])
                 for name, value in found.items()
             }
-            for found in (target.posterior(flat), target.sample_stats(flat))
+            for found in (target.posterior(flat), target.sample_stats(*given))
         )
+        if known is None and "n_evaluations" in record.info:
+            n_evaluations = record.info["n_evaluations"] + len(flat)
+            record = replace(record, info={**record.info, "n_evaluations": n_evaluations})
         sample_stats[schema.DRAW_ORIGIN] = drawn.origin
         attrs[schema.DRAWN_FROM] = drawn.drawn_from
     observed = target.observed_data()
@@ -123,6 +132,13 @@ def result_of(
     if posterior and groups:
         _adder(target)(dt, groups)
     return dt
+
+
+def _known_log_density(target: Any, drawn: PosteriorDraws) -> Floats | None:
+    """Return the log density of draws, shape ``(n,)``, if it is known and a model can use it."""
+    if drawn.log_density is None or not isinstance(target, PyMCTarget):
+        return None
+    return drawn.log_density.ravel()
 
 
 @cache
@@ -172,7 +188,11 @@ def posterior_draws(
         fitted = [block for block in blocks if block.fit_draws is not None]
         if fitted and (record.info.get("route") == "importance" or islands_are_wrong(evidence)):
             draws, origin = drawn_by_weight(fitted, rng)
-            return _in_chains(draws, origin, "importance", run.sampler.islands)
+            chains = _in_chains(draws, origin, "importance", run.sampler.islands)
+            known = [b.fit_log_density for b in fitted if b.fit_log_density is not None]
+            if len(known) < len(fitted):
+                return chains
+            return replace(chains, log_density=np.concatenate(known)[chains.origin])
         draws, origin = drawn_by_island(blocks, rng)
         # a run that was interrupted has fewer islands
         n_chains = min(run.sampler.islands, len(blocks))

@@ -31,8 +31,9 @@ __all__ = ["anneal_by_routes", "has_routes"]
 
 # How much longer a route takes than those before it, at least.
 _GROWTH = 2.0
-# The third route: how many times longer its chains are, and the least number of each island.
-_LONGER, _CHAINS = 4, 10
+# The third route: how many times longer its chains are, and how many each island has at least, for
+# the usual error and for large ones.
+_LONGER, _CHAINS, _FEW_CHAINS = 4, 10, 2
 # Facts of a record that are summed over the routes.
 _SUMMED = ("n_evaluations", "n_nan", "tuning_time", "sampling_time")
 
@@ -151,7 +152,8 @@ class _Routes:
         """Anneal from the prior with longer chains."""
         usual: Any = self.run.sampler
         longer = replace(usual, chain_length=_LONGER * usual.chain_length)
-        self._anneal("long_chains", longer, max(self.size, _CHAINS * longer.chain_length))
+        n_chains = max(round(self.wanted * _CHAINS), _FEW_CHAINS)
+        self._anneal("long_chains", longer, max(self.size, n_chains * longer.chain_length))
 
     def _anneal(self, name: str, sampler: Any, size: int) -> None:
         """Anneal islands of ``size`` particles in the time that is left."""

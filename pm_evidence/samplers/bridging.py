@@ -17,8 +17,9 @@ from pm_evidence.core.records import BlockRecord, StageTrace
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.shape import learn_shape
 from pm_evidence.references.mixture import StudentMixture
+from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.proposal import TRIAL_DRAWS, Proposal, fit_proposal
-from pm_evidence.samplers.survey import Survey, survey
+from pm_evidence.samplers.survey import survey
 
 __all__ = ["Bridging", "Costs"]
 
@@ -79,7 +80,7 @@ class _Bridge:
     seed: int
     stream: int
 
-    def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats]:
+    def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats, Floats]:
         rng = generator(self.seed, Phase.BRIDGE, self.stream, self.block)
         x = self.proposal.draw(self.n, rng)
         posterior = self.posterior
@@ -87,7 +88,7 @@ class _Bridge:
         log_target = posterior.log_density(x)
         forward = np.where(np.isfinite(log_target), log_proposal - log_target, np.inf)
         reverse = self.proposal.log_density(self.draws) - posterior.log_density(self.draws)
-        return forward, reverse, x
+        return forward, reverse, x, log_target
 
 
 def _computed(name: str, compute: Callable[[], Any]) -> Any:
@@ -187,7 +188,9 @@ class Bridging:
         with threadpool_limits(limits=1):
             joined = [_resampled(block, rng) for block in blocks]
             self._fit(self._posterior, joined, self.proposals)
-        bare = [replace(block, bridge=None, fit_draws=None) for block in blocks]
+        bare = [
+            replace(block, bridge=None, fit_draws=None, fit_log_density=None) for block in blocks
+        ]
         sizes = {block.block: int(growth * len(_forward(block))) for block in blocks}
         return self._bridged(bare, bare, lambda block: sizes[block.block], run)
 
@@ -202,6 +205,9 @@ class Bridging:
                 block,
                 bridge=(np.append(*map(_forward, (block, more))), _reverse(block)),
                 fit_draws=np.concatenate([np.asarray(b.fit_draws) for b in (block, more)]),
+                fit_log_density=np.concatenate(
+                    [np.asarray(b.fit_log_density) for b in (block, more)]
+                ),
                 n_evaluations=more.n_evaluations,
             )
             for block, more in zip(blocks, further, strict=True)
@@ -233,10 +239,11 @@ class Bridging:
                 block,
                 bridge=(forward, reverse),
                 fit_draws=x,
+                fit_log_density=log_target,
                 visited=None,
-                n_evaluations=block.n_evaluations + len(x),
+                n_evaluations=block.n_evaluations + len(x) + len(np.asarray(block.draws)),
             )
-            for block, (forward, reverse, x) in zip(new, run(tasks), strict=True)
+            for block, (forward, reverse, x, log_target) in zip(new, run(tasks), strict=True)
         }
         return tuple(made.get(block.block, block) for block in blocks)
 
@@ -273,7 +280,10 @@ class Bridging:
         """Return what the survey found, for the record of a run."""
         if self.found is None:
             return {}
-        return {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
+        facts: dict[str, Any] = {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
+        if self.found.relabelling is not None:
+            facts["relabelled"] = ", ".join(self.found.relabelling.names)
+        return facts
 
     def check(self, draws: Floats, log_evidence: float, run: Runner) -> Floats:
         """Return the work of draws from a density fitted to weighted paths, to check the paths.
@@ -315,6 +325,7 @@ class Bridging:
             mine = np.concatenate(
                 [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
             )
+            mine = self.found.aligned(mine)
             rng = generator(self.seed, Phase.FIT, stream, half)
             known = _with_components(found, before[half], log_evidence) if before else found
             fit = partial(fit_proposal, posterior, mine, known, log_evidence, rng, self.costs.trial)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture, fit_components, widened
+from pm_evidence.references.mixture import Component, StudentMixture, fit_components, widened
 from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch, learn_tails
-from pm_evidence.samplers.survey import Survey
+from pm_evidence.samplers.findings import Survey
 
 __all__ = ["TRIAL_DRAWS", "Proposal", "fit_proposal"]
 
@@ -47,7 +47,7 @@ def fit_proposal(
     posterior : Posterior
         The density to be covered.
     draws : ndarray, shape (n, d)
-        Draws from the posterior.
+        Draws from the posterior, in one labelling if the posterior does not change with labels.
     found : Survey
         Densities at further peaks and along ridges.
     log_evidence : float
@@ -76,7 +76,7 @@ def fit_proposal(
     whole = StudentFit.to(inward)
     if d > _MOST_DIMENSIONS and not found.components:
         return _outward([whole], stretch)[0], 0
-    kept = [*_outward([widened(whole)], stretch)]
+    kept: list[Component] = [*_outward([widened(whole)], stretch)]
     tails = learn_tails(draws)
     if tails is not None:
         kept.append(StretchedFit(StudentFit.to(tails.inward(draws)), tails))
@@ -97,8 +97,8 @@ def fit_proposal(
                 found.log_mass,
             ]
         )
-        fitted = [*kept, *_outward(parts, stretch), *found.components]
-        mixture = StudentMixture.of(fitted, log_mass)
+        fitted = found.relabelled([*kept, *_outward(parts, stretch)])
+        mixture = StudentMixture.of([*fitted, *found.components], log_mass)
         mixture, share, value, used = _adapted(posterior, mixture, len(kept), n_trial, rng)
         # the share estimated from posterior draws, which shows regions that the mixture misses
         log_weight = at_judges - mixture.log_density(judges)

@@ -7,21 +7,24 @@ the density that importance sampling draws from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.relabelling import Relabelling
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.ascent import Climbs, climb
 from pm_evidence.kernels.peaks import KnownPeaks
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.mixture import Component
+from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.local_fit import Local, fit_locally
 from pm_evidence.samplers.ridges import directions, grows, towards
 from pm_evidence.samplers.scanning import LIKE, between, contracted, outlying
+from pm_evidence.targets.model.exchangeable import find_relabelling
 
-__all__ = ["Survey", "survey"]
+__all__ = ["survey"]
 
 Floats = NDArray[np.float64]
 
@@ -74,42 +77,6 @@ _RIDGE_STEPS = 40
 _BACKWARDS = 3.0
 # A ridge is no longer followed where its log mass per step is this many nats below its maximum.
 _RIDGE_END = 9.0
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What a survey found in addition to the population.
-
-    Parameters
-    ----------
-    components : list of Component
-        Densities at peaks and along ridges.
-    log_mass : ndarray
-        Approximate log evidence of the region that each of them covers, in nats.
-    n_peaks : int
-        Number of distinct peaks that ascents ended at.
-    unbounded : bool
-        Whether the mass along a ridge grows far beyond that at its start and the evidence.
-    n_evaluations : int
-        Evaluations of the density and of its gradient.
-    complete : bool
-        Whether the components together approximate the whole posterior, beside which nothing is
-        searched for.
-    """
-
-    components: list[Component] = field(default_factory=list)
-    log_mass: Floats = field(default_factory=lambda: np.empty(0))
-    n_peaks: int = 0
-    unbounded: bool = False
-    n_evaluations: int = 0
-    complete: bool = False
-
-    def joined_by(self, other: "Survey") -> "Survey":
-        """Return these findings with the components of others."""
-        components = [*self.components, *other.components]
-        return replace(
-            self, components=components, log_mass=np.append(self.log_mass, other.log_mass)
-        )
 
 
 def survey(
@@ -178,6 +145,8 @@ class _Scout:
         d = shape.mean.size
         self.points, self.heights = np.empty((0, d)), np.empty(0)
         self._fits: dict[int, Local | None] = {}
+        self.relabelling: Relabelling | None = None
+        self._tested = False
 
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
         """Climb from some points and record the peaks."""
@@ -204,11 +173,40 @@ class _Scout:
         """Return the budget, which is the usual one at least if there are several modes."""
         if budget >= _USUAL_BUDGET:
             return budget
-        log_mass = np.sort([local.log_mass for local in self.distinct(_CENTRES)])
+        peaks = self.unlike(self.distinct(_CENTRES))
+        if self.relabelling is not None:
+            peaks = self.unlike(self.distinct(_CENTRES * len(self.relabelling.maps)))
+        log_mass = np.sort([local.log_mass for local in peaks])
         if len(log_mass) > 1 and log_mass[-2] > log_mass[-1] - _MINOR:
             budget = _USUAL_BUDGET
             self.share = _share_of_ascents(budget)
         return budget
+
+    def unlike(self, peaks: list[Local]) -> list[Local]:
+        """Return the peaks that are not another one with other labels of its components."""
+        if len(peaks) > 1 and not self._tested:
+            self.relabelling, spent = find_relabelling(self.posterior.target)
+            self.spent += spent
+            self._tested = True
+        if self.relabelling is None:
+            return peaks
+        kept: list[Local] = []
+        for peak in sorted(peaks, key=lambda local: -local.height):
+            if not any(self._n_covered(peak, other) for other in kept):
+                kept.append(peak)
+        return kept
+
+    def n_images(self, local: Local) -> float:
+        """Return the number of different places to which relabelling moves a peak."""
+        if self.relabelling is None:
+            return 1.0
+        return len(self.relabelling.maps) / max(self._n_covered(local, local), 1)
+
+    def _n_covered(self, peak: Local, other: Local) -> int:
+        """Return how many images of a peak coincide with another one."""
+        assert self.relabelling is not None
+        images = self.relabelling.images(peak.fit.shape.mean[None])[:, 0]
+        return int(np.count_nonzero(other.covers(images, np.array(peak.height))))
 
     def known(self) -> KnownPeaks | None:
         """Return the highest peaks, at which further ascents end."""
@@ -255,7 +253,7 @@ class _Scout:
 
     def fit_at(self, x: Floats) -> Local | None:
         """Return a density fitted at a point."""
-        self.spent += 6 * x.size
+        self.spent += 6 * x.size + 1
         # standard deviations alone are shorter than the density along its longest axis
         longest = _LONGEST * (1.0 if self.shape.is_dense else x.size**0.5)
         return fit_locally(self.posterior, x, self.shape, longest)
@@ -316,7 +314,10 @@ class _Scout:
 
     def components(self) -> list[Local]:
         """Return densities at the distinct peaks, except those of negligible mass."""
-        found = self.distinct(3 * _MOST_PEAKS)
+        peaks = self.distinct(3 * _MOST_PEAKS)
+        found = self.unlike(peaks)
+        if len(found) == len(peaks):
+            self.relabelling = None
         found = sorted(found, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
         return [local for local in found if local.log_mass > found[0].log_mass - _NEGLIGIBLE]
 
@@ -324,9 +325,11 @@ class _Scout:
         self, peaks: list[Local], ridges: Sequence[list[Local]] = (), unbounded: bool = False
     ) -> Survey:
         """Return the findings, with what they have cost."""
-        found = [*peaks, *(local for ridge in ridges for local in ridge)]
-        log_mass = np.array([local.log_mass for local in found])
-        return Survey([local.fit for local in found], log_mass, len(peaks), unbounded, self.spent)
+        parts = [*peaks, *(local for ridge in ridges for local in ridge)]
+        fits: list[Component] = [local.fit for local in parts]
+        log_mass = np.array([local.log_mass + np.log(self.n_images(local)) for local in parts])
+        found = Survey(fits, log_mass, len(peaks), unbounded, self.spent, False, self.relabelling)
+        return replace(found, components=[*found.relabelled(fits)])
 
     def ridge(self, direction: Floats, reach: float) -> list[Local]:
         """Follow a ridge from the population's centre, in steps of one standard deviation.

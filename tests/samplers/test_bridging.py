@@ -11,7 +11,7 @@ from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.samplers.bridging import Bridging, Costs
-from pm_evidence.samplers.survey import Survey
+from pm_evidence.samplers.findings import Survey
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive, exact_systems
 from tests.samplers.modes import draws_of_modes
@@ -75,7 +75,7 @@ def test_work_of_both_sides(path):
             len(forward) == len(block.fit_draws) == int(0.1 * (9000 + bridging.n_evaluations / 6))
         )
         assert len(reverse) == len(block.draws)
-        assert block.n_evaluations == 9000 + len(forward)
+        assert block.n_evaluations == 9000 + len(forward) + len(reverse)
         # the mean weight is Z, and its inverse at draws of the posterior is 1 / Z
         value = np.log(np.mean(np.exp(-forward)))
         inverse = np.log(np.mean(np.exp(reverse)))
@@ -139,7 +139,8 @@ def test_a_second_fit_learns_from_the_draws_of_the_first():
     assert np.log(np.mean(np.exp(log_weights[1]))) == pytest.approx(log_z, abs=0.05)
     for a, b in zip(first, second, strict=True):
         assert len(b.bridge[0]) == len(b.fit_draws) == 600
-        assert np.array_equal(a.draws, b.draws) and b.n_evaluations == a.n_evaluations + 600
+        assert np.array_equal(a.draws, b.draws)
+        assert b.n_evaluations == a.n_evaluations + 600 + len(b.draws)
 
 
 def test_a_small_budget_buys_a_small_survey():

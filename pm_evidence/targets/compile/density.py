@@ -104,16 +104,18 @@ def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
     ----------
     target : object
         With ``discrete``, ``density`` and ``differentiable``. The function with gradients is used
-        if all coordinates are continuous and there is one.
+        if all coordinates are continuous and there is one, unless a part of it runs in Python,
+        where a gradient may take as long as all the rest.
     x : ndarray, shape (n, n_dim)
         Points.
     """
     x = np.ascontiguousarray(x)
     values = np.empty((len(x), 2))
-    if target.discrete.size or target.differentiable is None:
+    differentiable = None if target.discrete.size else target.differentiable
+    if differentiable is None or differentiable.slow_ops:
         _work(target.density, _Values(target, with_gradient=False), (x,), (values,))
         return values
-    _work(target.differentiable, _Values(target, with_gradient=True), (x,), (values,))
+    _work(differentiable, _Values(target, with_gradient=True), (x,), (values,))
     # the value may be defined where the gradient cannot be computed
     failed = np.isnan(values).any(axis=1)
     if failed.any():

@@ -90,6 +90,8 @@ class JaxDensity:
         Whether the function returns gradients.
     sizes : _Sizes
         How many points are evaluated together.
+    slow_ops : tuple of str
+        Empty, because JAX compiles all operations.
     """
 
     function: Callable[[Any, Any], tuple[Any, Any]]

@@ -49,7 +49,7 @@ def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
     if target.discrete.size or target.period.any():
         return None
     graphs, layout = target.graphs(), target.layout
-    points = target.draw(_POINTS, np.random.SeedSequence(_POINTS)).x
+    points = target.finite_prior_points(_POINTS, np.random.SeedSequence(_POINTS))
     values = [layout.split(x) for x in points]
 
     def suffice(variables: Collection[FlatVariable], n: int = _FEW) -> bool:

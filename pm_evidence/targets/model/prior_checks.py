@@ -1,13 +1,16 @@
 """Checks of prior draws, which refuse models that are not well defined."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.exceptions import ModelError
+from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.checks import no_density
+from pm_evidence.targets.points import Particles
 
-__all__ = ["refuse_low_acceptance", "refuse_ties", "undefined_density"]
+__all__ = ["refuse_low_acceptance", "refuse_ties", "refuse_undefined", "undefined_density"]
 
 Floats = NDArray[np.float64]
 
@@ -58,6 +61,38 @@ def refuse_ties(layout: Layout, x: Floats) -> None:
         values = np.sort(x[:, variable.positions], axis=0)
         if (values[most - 1 :] == values[: len(x) - most + 1]).any():
             raise ModelError(no_density(variable.name, variable.name))
+
+
+def refuse_undefined(target: Any, particles: Particles) -> None:
+    """Refuse a model whose log density is NaN or infinite at a prior draw.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        The model.
+    particles : Particles
+        Prior draws.
+
+    Raises
+    ------
+    ModelError
+        If an index lies outside of its array there.
+    NumericalError
+        In all other cases.
+    """
+    found = undefined_density(particles.log_density)
+    if found is None:
+        return
+    row, problem = found
+    x = particles.x[row]
+    index = target.graphs().wrong_index(target.layout.split(x))
+    if index is not None:
+        raise ModelError(f"{index} The index is that of a draw from the prior.")
+    raise NumericalError(
+        f"{problem}, first at {target.describe(x)}. Look for NaN in the data, or for an overflow "
+        "in the model at such values, or for an index beyond its array in a loop; "
+        "model.point_logps() at this point names the variable."
+    )
 
 
 def undefined_density(log_density: Floats) -> tuple[int, str] | None:

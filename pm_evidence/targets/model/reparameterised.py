@@ -138,7 +138,9 @@ class ReparameterisedTarget(ExchangedTarget):
         """Return a point as text, on the constrained scale, for messages."""
         return super().describe(self.coordinates.to_model(x[None, :], self.centring)[0], limit)
 
-    def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
+    def sample_stats(
+        self, draws: Floats, log_density: Floats | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Return ``lp``, the log posterior density of the model's values, shape ``(n,)``."""
-        lp = super().sample_stats(draws)["lp"]
+        lp = super().sample_stats(draws, log_density)["lp"]
         return {"lp": lp - self.coordinates.log_jacobian(draws, self.centring)}

@@ -1,4 +1,4 @@
-"""The support of discrete variables, as far as it is known before sampling."""
+"""The support of variables, as far as it is known before sampling."""
 
 import math
 from collections.abc import Callable
@@ -8,12 +8,14 @@ import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
 from pymc.distributions.discrete import DiscreteUniformRV
+from pymc.distributions.transforms import _default_transform
+from pymc.logprob.transforms import IntervalTransform, Transform
 from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
-__all__ = ["discrete_support"]
+__all__ = ["discrete_support", "keeps_support"]
 
 Floats = NDArray[np.float64]
 _Bounds = tuple[Variable, Variable]
@@ -25,6 +27,43 @@ _BOUNDS: dict[type, Callable[..., _Bounds]] = {
     ptr.BetaBinomialRV: lambda n, a, b: (pt.constant(0), n),
     DiscreteUniformRV: lambda lower, upper: (lower, upper),
 }
+
+
+# Distributions of PyMC whose draws may lie where their density is zero, because users define both.
+_BY_USERS = ("pymc.distributions.custom", "pymc.distributions.simulator")
+
+
+def keeps_support(rv: Variable, transform: Transform | None) -> bool:
+    """Return whether a transform is known to cover the whole support of a variable.
+
+    Parameters
+    ----------
+    rv : TensorVariable
+        A random variable.
+    transform : Transform or None
+        Its transform in the model.
+
+    Returns
+    -------
+    bool
+        True if the distribution is one of PyMC's, and the transform the one that PyMC gives it.
+    """
+    op = rv.owner.op
+    module = type(op).__module__
+    if not module.startswith(("pymc.distributions.", "pytensor.tensor.random.")):
+        return False
+    if module.startswith(_BY_USERS):
+        return False
+    usual = _default_transform(op, rv)
+    if transform is usual:
+        return True
+    if type(transform) is not type(usual):
+        return False
+    # intervals may have any bounds: those that PyMC computes from the parameters are meant
+    if isinstance(transform, IntervalTransform) and isinstance(usual, IntervalTransform):
+        given, own = transform.args_fn, usual.args_fn
+        return getattr(given, "__code__", given) is getattr(own, "__code__", own)
+    return True
 
 
 def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floats]:

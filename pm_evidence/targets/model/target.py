@@ -20,7 +20,6 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
-from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.core.jax import device_name
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
 from pm_evidence.targets.compile.hints import offer_jax
@@ -39,9 +38,9 @@ from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
 from pm_evidence.targets.model.prior_checks import (
     refuse_low_acceptance,
     refuse_ties,
-    undefined_density,
+    refuse_undefined,
 )
-from pm_evidence.targets.model.supports import discrete_support
+from pm_evidence.targets.model.supports import discrete_support, keeps_support
 from pm_evidence.targets.model.transforms import ConstrainedSpace, UnconstrainedSpace
 from pm_evidence.targets.points import Particles
 
@@ -251,7 +250,8 @@ class PyMCTarget:
             )
         started = time.perf_counter()
         compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
-        offer_jax(compiled.slow_ops, graphs.log_density, time.perf_counter() - started)
+        if self.__dict__.get("differentiable") is None:  # else, it was said before
+            offer_jax(compiled.slow_ops, graphs.log_density, time.perf_counter() - started)
         return compiled
 
     @cached_property
@@ -272,6 +272,11 @@ class PyMCTarget:
         """Return ``n`` prior draws as points, also those outside of transforms (NaN there)."""
         return self._prior.draw(n, seed)
 
+    def finite_prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        """Return ``n`` prior draws in these coordinates, without those outside of transforms."""
+        x = self._prior_points(n, seed.spawn(1)[0])
+        return x[np.isfinite(x).all(axis=1)]
+
     def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
         """Return ``n`` independent draws from the normalised prior.
 
@@ -289,7 +294,7 @@ class PyMCTarget:
             x = self._prior_points(n - n_kept, seed.spawn(1)[0])
             n_tried += len(x)
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
-            self._refuse_undefined(particles)
+            refuse_undefined(self, particles)
             refuse_ties(self.layout, particles.x)
             inside = np.flatnonzero(particles.log_density[:, 0] > -np.inf)
             kept.append(particles.take(inside))
@@ -297,28 +302,14 @@ class PyMCTarget:
             refuse_low_acceptance(n_kept, n_tried)
         return kept[0].join(kept[1:])
 
-    def _refuse_undefined(self, particles: Particles) -> None:
-        """Raise an error if a log density is NaN or infinite at a prior draw."""
-        found = undefined_density(particles.log_density)
-        if found is None:
-            return
-        row, problem = found
-        x = particles.x[row]
-        index = self.graphs().wrong_index(self.layout.split(x))
-        if index is not None:
-            raise ModelError(f"{index} The index is that of a draw from the prior.")
-        raise NumericalError(
-            f"{problem}, first at {self.describe(x)}. Look for NaN in the data, or for an overflow "
-            "in the model at such values, or for an index beyond its array in a loop; "
-            "model.point_logps() at this point names the variable."
-        )
-
     @cached_property
     def prior_acceptance(self) -> float:
         """Share of raw prior draws that lie inside the transforms, from 1,000 draws."""
         x = self._prior_points(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
         inside = np.isfinite(x).all(axis=1)
-        inside[inside] = self._log_densities(x[inside])[:, 0] > -np.inf
+        transforms = self.model.rvs_to_transforms
+        if not all(keeps_support(rv, transforms[rv]) for rv in self.model.free_RVs):
+            inside[inside] = self._log_densities(x[inside])[:, 0] > -np.inf
         return float(inside.mean())
 
     @property
@@ -368,9 +359,16 @@ class PyMCTarget:
         """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
         return self.constrained.values(draws)
 
-    def sample_stats(self, draws: Floats) -> dict[str, NDArray[Any]]:
-        """Return ``lp``, the log posterior density up to the evidence, shape ``(n,)``."""
-        return {"lp": self.evaluate(draws).log_density.sum(axis=1)}
+    def sample_stats(
+        self, draws: Floats, log_density: Floats | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return ``lp``, the log posterior density up to the evidence, shape ``(n,)``.
+
+        It is evaluated unless ``log_density`` is given, as in these coordinates.
+        """
+        if log_density is None:
+            return {"lp": self.evaluate(draws).log_density.sum(axis=1)}
+        return {"lp": log_density + self.log_order_mass}
 
     def observed_data(self) -> dict[str, NDArray[Any]]:
         """Return copies of the observed data by name."""

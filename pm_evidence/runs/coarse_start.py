@@ -1,0 +1,80 @@
+"""What a coarse annealing starts from: the prior, or an approximation of the posterior."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from pm_evidence.core.random import Phase, generator
+from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.target import ReferencedTarget
+from pm_evidence.runs.rounds import Run
+from pm_evidence.samplers.findings import Survey
+from pm_evidence.samplers.nested_laplace import explore, is_concave_in
+
+__all__ = ["Start", "start_of"]
+
+# Starts of the exploration of hyperparameters, and further ones where the usual error is asked for.
+_FEW_STARTS, _STARTS = 6, 18
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a coarse annealing starts from.
+
+    Parameters
+    ----------
+    target : Target
+        The target, in the coordinates in which it is approximated if it is.
+    annealed : Target
+        The target with the reference that it is annealed from.
+    approximation : Survey, optional
+        An approximation of the posterior.
+    n_evaluations : int
+        Evaluations that this cost.
+    """
+
+    target: Any
+    annealed: Any
+    approximation: Survey | None = None
+    n_evaluations: int = 0
+
+
+def start_of(run: Run, target: Any, share: float) -> Start:
+    """Return a start from the prior, or from an approximation if one is known to be complete.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    target : PyMCTarget
+        What is annealed, in its first coordinates.
+    share : float
+        Share of the usual effort that the error needs, from 0 to 1.
+
+    Notes
+    -----
+    Non-centred coordinates are tried first, then centred ones. If the noise is a variable and may
+    be small, so that the data determine the effects, only the latter may be good.
+    """
+    if target.hyperparameters is None or target.differentiable is None:
+        return Start(target, target)
+    positions = target.layout.positions_of(target.hyperparameters)
+    n_starts, centred = _FEW_STARTS + int(share * _STARTS), target.centred()
+    found = list[Survey]()
+    with threadpool_limits(limits=1):
+        is_concave, spent = is_concave_in(Posterior(centred), positions)
+        for form in [target] if centred is target else [target, centred]:
+            given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
+            found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
+            spent += found[-1].n_evaluations
+            if found[-1].complete or not is_concave:
+                break
+    if not (found[-1].complete and is_concave):
+        known = replace(found[0], complete=False) if found[0].n_peaks else None
+        return Start(target, target, known, spent)
+    names = ", ".join(variable.name for variable in target.hyperparameters)
+    facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
+    (density,) = found[-1].components
+    return Start(form, ReferencedTarget(form, density, facts), found[-1], spent)
