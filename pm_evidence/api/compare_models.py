@@ -18,6 +18,7 @@ from pm_evidence.core.exceptions import ModelError, NumericalError, warn
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
+from pm_evidence.execution.display import titled
 from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.results.compare import check_same_data, compare, prior_of
 from pm_evidence.results.comparison import ModelComparison
@@ -215,7 +216,8 @@ class _Runs:
             return None
         options = {**self.options, **self._own(name, number), "target_mcse": mcse}
         try:
-            found: xr.DataTree = sample_evidence(self.models[name], **options)
+            with titled(f"{name}, second run" if number else name):
+                found: xr.DataTree = sample_evidence(self.models[name], **options)
         except KeyboardInterrupt:
             if not self.results:
                 raise

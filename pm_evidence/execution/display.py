@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from math import isnan
 from types import TracebackType
 from typing import Any, Self
@@ -16,22 +17,35 @@ from pm_evidence.core.progress import Progress as BlockProgress
 from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.execution.notebook import Redrawn, in_notebook
 
-__all__ = ["Display"]
+__all__ = ["Display", "titled"]
 
 _FIELDS = ("stage", "beta", "ess", "acceptance")
 _HEADERS = ("Stage", "Beta", "ESS", "Accept")
 _WORTH_A_ROW = 1.0  # seconds of compilation from which on it is shown
+_TITLE: ContextVar[str] = ContextVar("title", default="")
+
+
+@contextmanager
+def titled(title: str) -> Iterator[None]:
+    """Show a title above the tables of all runs that start inside of this context."""
+    token = _TITLE.set(title)
+    try:
+        yield
+    finally:
+        _TITLE.reset(token)
 
 
 class _Table(Progress):
-    """A progress bar with a header, as PyMC draws it, and a line below."""
+    """A progress bar with a header, as PyMC draws it, a title above and a line below."""
 
-    caption = ""
+    title = caption = ""
 
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
         table = super().make_tasks_table(tasks)
         table.show_header = True
         # as plain text, because rich would read a status in brackets as markup
+        table.title = Text(self.title) if self.title else None
+        table.title_justify = "left"
         table.caption = Text(self.caption) if self.caption else None
         table.caption_justify = "left"
         return table
@@ -68,6 +82,7 @@ class Display:
             disable=not enabled,
             refresh_per_second=8,
         )
+        self._progress.title = _TITLE.get()
         self._notebook = Redrawn(self._progress.picture) if enabled and in_notebook() else None
         self._lock = threading.Lock()
         self._rows: dict[str, TaskID] = {}

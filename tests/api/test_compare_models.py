@@ -216,3 +216,11 @@ def test_a_checkpoint_has_a_folder_for_each_run(tmp_path):
     again = pe.compare_models(models, **options)
     assert again.table["log_evidence"].equals(first.table["log_evidence"])
     assert sorted((tmp_path / "all").rglob("*")) == files
+
+
+def test_the_progress_of_each_run_has_the_name_of_its_model(capsys):
+    models = {"narrow": normal(), "wide": normal(sd=2.0)}
+    pe.compare_models(models, **{**QUIET, "progressbar": True}, target_mcse=0.05)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    for title in ("narrow", "wide", "narrow, second run", "wide, second run"):
+        assert lines.count(title) == 1

@@ -7,7 +7,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.progress import Progress
 from pm_evidence.core.records import BlockRecord, LogEvidence
-from pm_evidence.execution.display import Display
+from pm_evidence.execution.display import Display, titled
 
 COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")
 BRIDGE = LogEvidence(-5.2882, 0.0333, "bridge")
@@ -50,6 +50,15 @@ def test_what_is_shown(wide, capsys):
         assert text in run
     # the recommended estimate, and not the mean weight of the blocks, -5.288(333)
     assert below.strip() == "Log evidence -5.288(33) (bridge)"
+
+
+def test_a_title_stands_above_the_runs_that_start_below_it(wide, capsys):
+    with titled("sampling [0]"):
+        show(Display(True))
+    title, header, *_ = shown_lines(capsys)
+    assert title.strip() == "sampling [0]" and header.startswith("Progress")
+    show(Display(True))
+    assert shown_lines(capsys)[0].startswith("Progress")
 
 
 def test_all_of_it_fits_a_terminal_of_80_columns(monkeypatch, capsys):
