@@ -20,7 +20,7 @@ from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture, widened, with_wide
 from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
-from pm_evidence.samplers.survey import Survey
+from pm_evidence.samplers.findings import Survey
 
 __all__ = ["explore", "is_concave_in"]
 
@@ -30,12 +30,16 @@ Index = tuple[int, ...]
 
 # Least number of prior draws, from which scales are learnt.
 _PRIOR_DRAWS = 20
-# Spacing of the lattice in prior standard deviations, at first, and then bounds of the spacing in
-# posterior ones. It is corrected so many times, by so much at most.
-_FIRST_SPACING, _FINE, _COARSE, _SPACINGS, _LARGEST_CHANGE = 0.5, 0.5, 1.3, 6, 4.0
-# Points of the lattice are added beside those whose mass is at most so many nats below the largest,
-# up to this number of points. Those of less mass by the second number are left out.
-_NEAR, _MOST_POINTS, _NEGLIGIBLE = 6.0, 200, 9.0
+# Spacing of the lattice in prior standard deviations, at first. It is corrected so many times, by
+# so much at most, until it is between the bounds below in posterior standard deviations, and set to
+# the value between these. With three hyperparameters it is wider, because points are many.
+_FIRST_SPACING, _SPACINGS, _LARGEST_CHANGE = 0.5, 6, 4.0
+_SPACING, _WIDE_SPACING = (0.5, 1.0, 1.3), (0.9, 1.1, 1.4)
+# Points of the lattice are added beside those whose mass is at most so many nats below the largest.
+# Those of less mass by the second number are left out.
+_NEAR, _NEGLIGIBLE = 6.0, 9.0
+# Largest number of points: as many as so many gradients allow, between these bounds.
+_GRADIENTS, _FEW_POINTS, _MANY_POINTS = 100_000, 200, 800
 # The spacing is halved, so many times at most, if conditional densities at neighbouring points
 # differ by more nats, on average, from what these points predict of each other. The approximation
 # counts as complete if none differs by more than the next number where the mass is at most the
@@ -191,16 +195,17 @@ def _regions(conditional: ConditionalFits, draws: Floats) -> "list[_Lattice]":
 
 
 def _refined(conditional: ConditionalFits, peak: ConditionalFit) -> "_Lattice":
-    """Return a lattice about a peak, whose spacing is about a standard deviation there."""
+    """Return a lattice about a peak, whose spacing is about a posterior standard deviation."""
     spacing = _FIRST_SPACING * conditional.scale
+    fine, aim, coarse = _SPACING if spacing.size < 3 else _WIDE_SPACING
     for _ in range(_SPACINGS):
         lattice = _Lattice(conditional, peak, spacing)
         top = lattice.top((0,) * spacing.size)
         peak = lattice.found[top] or peak
-        too_coarse = lattice.spacing_in_deviations(top)
-        if ((too_coarse > _FINE) & (too_coarse < _COARSE)).all():
+        in_deviations = lattice.spacing_in_deviations(top)
+        if ((in_deviations > fine) & (in_deviations < coarse)).all():
             break
-        spacing = spacing / np.clip(too_coarse, 1.0 / _LARGEST_CHANGE, _LARGEST_CHANGE)
+        spacing = spacing / np.clip(in_deviations / aim, 1.0 / _LARGEST_CHANGE, _LARGEST_CHANGE)
     return lattice
 
 
@@ -236,6 +241,8 @@ class _Lattice:
     ) -> None:
         self.conditional, self.spacing = conditional, spacing
         self.at_origin = origin.peak[conditional.given]
+        affordable = _GRADIENTS // max(conditional.rest.size, 1)
+        self.most = int(np.clip(affordable, _FEW_POINTS, _MANY_POINTS))
         self.found: dict[Index, ConditionalFit | None] = {(0,) * spacing.size: origin}
 
     @property
@@ -268,7 +275,7 @@ class _Lattice:
 
     def top(self, index: Index) -> Index:
         """Return the local maximum that steps to the best neighbour lead to."""
-        while len(self.found) < _MOST_POINTS:
+        while len(self.found) < self.most:
             best = max(_neighbours(index), key=self.log_mass, default=index)
             if self.log_mass(best) <= self.log_mass(index):
                 break
@@ -284,7 +291,7 @@ class _Lattice:
     def fill(self) -> bool:
         """Add all points of relevant mass; return False if there are too many."""
         filled = set[Index]()
-        while len(self.found) < _MOST_POINTS:
+        while len(self.found) < self.most:
             known = self.known
             least = self.highest.log_mass - _NEAR
             left = [i for i in known if i not in filled and known[i].log_mass > least]

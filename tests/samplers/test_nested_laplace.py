@@ -165,7 +165,8 @@ def test_a_density_that_rises_has_no_approximation():
 
 
 def test_too_many_points_are_no_approximation(monkeypatch):
-    monkeypatch.setattr(nested_laplace, "_MOST_POINTS", 8)
+    monkeypatch.setattr(nested_laplace, "_FEW_POINTS", 8)
+    monkeypatch.setattr(nested_laplace, "_GRADIENTS", 1)
     _, found = explored(SYSTEMS["one_way_centred"].build())
     assert found.n_peaks == 0 and not found.components
 

@@ -66,7 +66,7 @@ def divergences(effects: Effects) -> Floats:
     found = np.empty((len(AMOUNTS), effects.noise.shape[1]))
     with np.errstate(all="ignore"):  # a divergence that overflows is not the least one
         for row, amount in zip(found, AMOUNTS, strict=True):
-            z = amount * effects.location + np.exp(amount * ratio) * effects.noise
+            z = effects.at(amount, ratio)
             coefficients = np.einsum("jnk,nj->jk", basis, z)
             rest = z - np.einsum("jnk,jk->nj", basis, coefficients)
             row[:] = 0.5 * np.log((rest**2).mean(axis=0)) - amount * ratio.mean(axis=0)

@@ -10,13 +10,20 @@ independent of location and scale. A random walk is sampled by its steps, each o
 variable of location 0; its start is left as it is unless it has the same scale. Where the model
 itself multiplies a noise by the scale, its value is the noise, and ``z`` is the same as above.
 
+A normal vector is ``x = location + N (scale * noise)``: ``scale`` is the diagonal of the Cholesky
+factor of its covariance, and ``N`` is this factor with each column divided by its element there.
+With ``N_c = (1 - c) I + c N``, it is sampled as
+
+    z = c * location + N_c (unit * (scale / unit)**c * noise).
+
 This is the transformation of Gorinova, Moore and Hoffman (2020), "Automatic reparameterisation of
 probabilistic programs", section 4, whose ``lambda`` is ``c``, with scales counted in units of a
 typical scale: otherwise ``c`` would depend on the units of the data.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -75,6 +82,8 @@ class PartlyCentred:
         Random variables whose own log densities do not belong to the log prior.
     log_scale, location : tuple of TensorVariable
         Of each partly centred variable.
+    mixing : tuple of TensorVariable
+        Of those that have one.
     """
 
     values: dict[Variable, Variable]
@@ -82,6 +91,7 @@ class PartlyCentred:
     replaced: tuple[Variable, ...]
     log_scale: tuple[Variable, ...]
     location: tuple[Variable, ...]
+    mixing: tuple[Variable, ...] = ()
 
 
 def partly_centred(
@@ -111,15 +121,18 @@ def partly_centred(
     """
     values = dict(values)
     terms, replaced, log_scales, locations = [pt.constant(0.0)], [], [], []
+    mixings = list[Variable]()
     for i, found in enumerate(variables):
-        graphs = model.replace_rvs_by_values([found.location, found.scale, *found.parameters])
-        location, scale, *parameters = clone_replace(graphs, values, rebuild_strict=False)
+        graphs = model.replace_rvs_by_values(found.graphs)
+        location, scale, *others = clone_replace(graphs, values, rebuild_strict=False)
+        parameters = others[: len(found.parameters)]
+        mixing = others[-1] if found.mixing is not None else None
         value_var = model.rvs_to_values[found.rv]
         z, c = values[value_var], amount[i]
         log_scale = pt.log(scale)
         ratio = log_scale - log_unit[i]
-        shift = z - c * location
-        value = location + pt.exp((1.0 - c) * ratio) * shift
+        shift = _unmixed(mixing, c, z - c * location)
+        value = location + _mixed(mixing, pt.exp((1.0 - c) * ratio) * shift)
         if found.is_walk:
             value, location = _walk(found, z, pt.exp((1.0 - c) * ratio))
         if found.is_elementwise:
@@ -133,9 +146,26 @@ def partly_centred(
         values[value_var] = value.astype(value_var.dtype)
         log_scales.append(log_scale)
         locations.append(location)
-    return PartlyCentred(
-        values, sum(terms[1:], terms[0]), tuple(replaced), tuple(log_scales), tuple(locations)
-    )
+        mixings += [] if mixing is None else [mixing]
+    log_prior = sum(terms[1:], terms[0])
+    found_graphs = (tuple(each) for each in (replaced, log_scales, locations, mixings))
+    return PartlyCentred(values, log_prior, *found_graphs)
+
+
+def _mixed(mixing: Any, x: Any) -> Variable:
+    """Return vectors along the last axis, multiplied by a matrix if there is one."""
+    return x if mixing is None else x @ mixing.T
+
+
+def _unmixed(mixing: Any, amount: Variable, x: Any) -> Variable:
+    """Return the solution of ``((1 - amount) I + amount N) y = x`` along the last axis."""
+    if mixing is None:
+        return x
+    k = x.shape[-1]
+    partly = pt.eye(k) + amount * (mixing - pt.eye(k))
+    columns = x.reshape((-1, k)).T
+    solution = pt.linalg.solve_triangular(partly, columns, lower=True, unit_diagonal=True)
+    return solution.T.reshape(x.shape)
 
 
 def _walk(found: LocationScale, z: Variable, spread: Variable) -> tuple[Variable, Variable]:
@@ -165,11 +195,40 @@ class Effects:
         ``(x - location) / scale`` of every element; of a series, its increments.
     location, log_scale : ndarray, shape (n, size)
         Location and log scale of every element.
+    mixing : ndarray, shape (n, k, k), optional
+        Matrix that the scaled noise is multiplied by.
     """
 
     noise: Floats
     location: Floats
     log_scale: Floats
+    mixing: Floats | None = None
+
+    def at(self, amount: float, ratio: Floats) -> Floats:
+        """Return ``z`` for an amount of centring, from the log scale in a unit."""
+        return amount * self.location + mixed(
+            self.mixing, amount, np.exp(amount * ratio) * self.noise
+        )
+
+
+def mixed(mixing: Floats | None, amount: float, x: Floats) -> Floats:
+    """Return rows of vectors multiplied by ``(1 - amount) I + amount N``, if there is an ``N``."""
+    if mixing is None:
+        return x
+    k = mixing.shape[-1]
+    y = x.reshape(len(x), -1, k)
+    y = y + amount * (y @ (mixing - np.eye(k)).swapaxes(1, 2))
+    return y.reshape(x.shape)
+
+
+def unmixed(mixing: Floats | None, amount: float, x: Floats) -> Floats:
+    """Return the rows of vectors that `mixed` maps to ``x``."""
+    if mixing is None:
+        return x
+    k = mixing.shape[-1]
+    partly = np.eye(k) + amount * (mixing - np.eye(k))
+    y = np.linalg.solve(partly, x.reshape(len(x), -1, k).swapaxes(1, 2))
+    return y.swapaxes(1, 2).reshape(x.shape)
 
 
 class Coordinates:
@@ -199,18 +258,20 @@ class Coordinates:
         with quietly():
             graphs = partly_centred(model, self.variables, values, amount, log_unit)
         of_variables = [graphs.values[model.rvs_to_values[found.rv]] for found in variables]
-        outputs = [*of_variables, *graphs.location, *graphs.log_scale]
+        outputs = [*of_variables, *graphs.location, *graphs.log_scale, *graphs.mixing]
         self._function = RowFunction(inputs, outputs, [amount, log_unit])
 
-    def _evaluated(self, z: Floats, centring: Centring) -> tuple[list[Floats], ...]:
-        """Return ``x``, location and log scale of every variable, each of shape ``(n, ...)``."""
+    def _evaluated(self, z: Floats, centring: Centring) -> tuple[list[Any], ...]:
+        """Return ``x``, location, log scale and mixing of every variable."""
         found = self._function(self._layout.split(z), list(centring.arrays()))
         n = len(self.variables)
         shaped = [
             np.broadcast_to(_aligned(value, len(v.shape)), (len(z), *v.shape))
-            for value, v in zip(found, [*self.variables] * 3, strict=True)
+            for value, v in zip(found[: 3 * n], [*self.variables] * 3, strict=True)
         ]
-        return shaped[:n], shaped[n : 2 * n], shaped[2 * n :]
+        left = iter(found[3 * n :])
+        mixing = [None if v.mixing is None else next(left) for v in self.variables]
+        return shaped[:n], shaped[n : 2 * n], shaped[2 * n :], mixing
 
     def to_model(self, z: Floats, centring: Centring) -> Floats:
         """Return points in the coordinates of the model, shape ``(n, n_dim)``."""
@@ -242,23 +303,25 @@ class Coordinates:
 
     def converted(self, z: Floats, old: Centring, new: Centring) -> Floats:
         """Return points of one centring in the coordinates of another, shape ``(n, n_dim)``."""
-        _, locations, log_scales = self._evaluated(z, old)
+        _, locations, log_scales, mixings = self._evaluated(z, old)
         out = z.copy()
         for i, at in enumerate(self._at):
             positions = self._layout.variables[at].positions
             location, log_scale = (a[i].reshape(len(z), -1) for a in (locations, log_scales))
             anchored = self.variables[i].anchored
             was, log_spread = _origin_and_log_spread(location, log_scale, old, i, anchored=anchored)
-            noise = (z[:, positions] - was) * np.exp(-log_spread)
+            scaled = unmixed(mixings[i], old.amount[i], z[:, positions] - was)
+            noise = scaled * np.exp(-log_spread)
             origin, log_spread = _origin_and_log_spread(
                 location, log_scale, new, i, anchored=anchored
             )
-            out[:, positions] = origin + np.exp(log_spread) * noise
+            scaled = np.exp(log_spread) * noise
+            out[:, positions] = origin + mixed(mixings[i], new.amount[i], scaled)
         return out
 
     def effects(self, z: Floats, centring: Centring) -> list[Effects]:
         """Return the noise, the location and the scale of every variable at points ``z``."""
-        _, locations, log_scales = self._evaluated(z, centring)
+        _, locations, log_scales, mixings = self._evaluated(z, centring)
         found = []
         for i, at in enumerate(self._at):
             own = z[:, self._layout.variables[at].positions]
@@ -267,8 +330,10 @@ class Coordinates:
             origin, log_spread = _origin_and_log_spread(
                 location, log_scale, centring, i, anchored=variable.anchored
             )
-            noise = (own - origin) * np.exp(-log_spread)
-            found.append(_effects_of(variable, noise, location, log_scale))
+            scaled = unmixed(mixings[i], centring.amount[i], own - origin)
+            noise = scaled * np.exp(-log_spread)
+            effects = _effects_of(variable, noise, location, log_scale)
+            found.append(replace(effects, mixing=mixings[i]))
         return found
 
 

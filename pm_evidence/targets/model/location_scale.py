@@ -13,11 +13,15 @@ from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
     CauchyRV,
     LaplaceRV,
     LogisticRV,
     LogNormalRV,
+    MvNormalRV,
     NormalRV,
     StudentTRV,
 )
@@ -35,6 +39,7 @@ _STANDARD: dict[type, Callable[..., Variable]] = {
     LaplaceRV: lambda shape: pm.Laplace.dist(0.0, 1.0, shape=shape),
     CauchyRV: lambda shape: pm.Cauchy.dist(0.0, 1.0, shape=shape),
     LogisticRV: lambda shape: pm.Logistic.dist(0.0, 1.0, shape=shape),
+    MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
 }
 # Transforms under which the unconstrained value has the location and the scale of the parameters.
 _TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
@@ -61,6 +66,9 @@ class LocationScale:
         Whether the start of a random walk has another scale than its steps.
     by_hand : bool
         Whether the value of the model is the noise, which the model multiplies by the scale.
+    mixing : TensorVariable, shape (k, k), optional
+        Unit lower triangular matrix that the scaled noise is multiplied by, along its last axis. It
+        and the scale are the factors of the Cholesky factor of a covariance.
     """
 
     rv: Variable
@@ -71,11 +79,18 @@ class LocationScale:
     transform: Any = None
     anchored: bool = False
     by_hand: bool = False
+    mixing: Variable | None = None
 
     @property
     def size(self) -> int:
         """Number of elements of the unconstrained value."""
         return int(np.prod(self.shape))
+
+    @property
+    def graphs(self) -> list[Variable]:
+        """Location, scale and other parameters, and the mixing matrix if there is one."""
+        mixing = [] if self.mixing is None else [self.mixing]
+        return [self.location, self.scale, *self.parameters, *mixing]
 
     @property
     def n_scaled(self) -> int:
@@ -111,11 +126,11 @@ class LocationScale:
 def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     """Return the free variables whose scale depends on other free variables, parents first.
 
-    These are variables of the distributions Normal, StudentT, Laplace, Cauchy, Logistic, LogNormal
-    and ZeroSumNormal, and the series GaussianRandomWalk and AR. Standard variables that the model
-    multiplies by a scale, which are non-centred by hand, are found as well. Variables with another
-    transform than their usual one are left out, and those whose location or scale depends on a
-    discrete variable.
+    These are variables of the distributions Normal, StudentT, Laplace, Cauchy, Logistic, LogNormal,
+    ZeroSumNormal, and MvNormal with a Cholesky factor, and the series GaussianRandomWalk and AR.
+    Standard variables that the model multiplies by a scale, which are non-centred by hand, are
+    found as well. Variables with another transform than their usual one are left out, and those
+    whose location or scale depends on a discrete variable.
     """
     free = set(model.free_RVs)
     found: list[LocationScale] = []
@@ -125,8 +140,7 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     for rv, described in candidates:
         if described is None or not _has_usual_transform(model, rv):
             continue
-        graphs = [described.location, described.scale, *described.parameters]
-        if not _depends(described.scale, free) or _depends_on_discrete(graphs, free):
+        if not _depends(described.scale, free) or _depends_on_discrete(described.graphs, free):
             continue
         transform = model.rvs_to_transforms[rv]
         value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
@@ -137,10 +151,7 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
 
 def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
     """Return the variables such that each follows those that its location and scale depend on."""
-    left = {
-        each.rv: (each, set(ancestors([each.location, each.scale, *each.parameters])))
-        for each in found
-    }
+    left = {each.rv: (each, set(ancestors(each.graphs))) for each in found}
     ordered = []
     while left:
         ready = next(rv for rv, (_, above) in left.items() if above.isdisjoint(left.keys() - {rv}))
@@ -151,6 +162,8 @@ def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
 def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     """Return location and scale of a variable; None if it is of another kind."""
     kind, inputs = type(rv.owner.op), rv.owner.inputs
+    if kind is MvNormalRV:
+        return _multivariate(rv)
     if kind in _STANDARD:
         *others, location, scale = rv.owner.op.dist_params(rv.owner)
         return LocationScale(rv, location, scale, parameters=tuple(others))
@@ -167,10 +180,34 @@ def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     return None
 
 
+def _multivariate(rv: Any) -> LocationScale | None:
+    """Return the description of vectors whose covariance is given by its Cholesky factor."""
+    location, covariance = rv.owner.op.dist_params(rv.owner)
+    factor = _cholesky_factor(covariance)
+    if factor is None:
+        return None
+    scale = pt.diagonal(factor)
+    return LocationScale(rv, location, scale, mixing=factor / scale)
+
+
+def _cholesky_factor(covariance: Variable) -> Any:
+    """Return the lower triangular matrix whose product with its transpose a matrix is, or None."""
+    covariance = bare(covariance)
+    node = covariance.owner
+    op = node.op.core_op if node is not None and isinstance(node.op, Blockwise) else None
+    if covariance.type.ndim != 2 or not isinstance(op, Dot):
+        return None
+    factor, other = node.inputs
+    transposed = other.owner is not None and isinstance(other.owner.op, DimShuffle)
+    if not transposed or other.owner.op.new_order != (1, 0) or other.owner.inputs[0] is not factor:
+        return None
+    return factor if getattr(factor.tag, "lower_triangular", False) else None
+
+
 def _by_hand(rv: Any, multiplied: Multiplied) -> LocationScale | None:
     """Return the description of a standard variable that the model multiplies by a scale."""
     kind = type(rv.owner.op)
-    if kind not in _STANDARD or kind in _TRANSFORM:
+    if kind not in _STANDARD or kind in _TRANSFORM or kind is MvNormalRV:
         return None
     *others, location, scale = rv.owner.op.dist_params(rv.owner)
     if not (_is_constant(location, 0.0) and _is_constant(scale, 1.0)):

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import lgamma
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -174,7 +175,9 @@ def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, 
         start = start if found.anchored else start / found.scale
         return pt.concatenate([start, steps]), None
     noise = found.standard(found.parameters)
-    value = found.location + found.scale * noise
+    scaled = found.scale * noise
+    mixing: Any = found.mixing
+    value = found.location + (scaled if mixing is None else scaled @ mixing.T)
     return noise, value if found.transform is None else found.transform.backward(value)
 
 

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.centring import best_centring
 from pm_evidence.targets.model.coordinates import Centring, Coordinates
 from pm_evidence.targets.model.location_scale import location_scale_variables
 
@@ -88,3 +89,74 @@ def test_effects(coordinates):
     assert np.allclose(own.noise, z[:, 11:])
     assert np.allclose(county.log_scale, np.log(2) + z[:, :1])
     assert np.allclose(region.location, z[:, 1:2])
+
+
+# vectors with a Cholesky factor -------------------------------------------------------------------
+
+N_VECTORS = 11
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """Three vectors with a common mean, and a single one; 2 values, 2 x 4 ones, and 2 ones."""
+    with pm.Model() as model:
+        t, m = pm.HalfNormal("t"), pm.Normal("m", 0, 1, shape=2)
+        chol = pm.math.stack([pm.math.stack([t, 0.0]), pm.math.stack([0.7 * t, 2.0 * t])])
+        pm.MvNormal("many", m, chol=chol, shape=(3, 2))
+        pm.MvNormal("single", [0.0, 1.0], chol=3.0 * chol)
+    shapes = [(), (2,), (3, 2), (2,)]
+    layout = Layout.of(shapes, [rv.name for rv in model.free_RVs])
+    return Coordinates(model, location_scale_variables(model), layout)
+
+
+def of_vectors(amount):
+    return Centring((amount,) * 2, (np.log(UNIT),) * 2)
+
+
+def partly(t, amount):
+    """The factor by which independent noises of unit variance are multiplied."""
+    scale, mixing = np.array([t, 2.0 * t]), np.array([[0.0, 0.0], [0.7, 0.0]])
+    return (np.eye(2) + amount * mixing) @ np.diag(UNIT ** (1 - amount) * scale**amount)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
+def test_vectors_are_those_of_the_formula(vectors, amount):
+    z = np.random.default_rng(3).normal(size=(4, N_VECTORS))
+    x = vectors.to_model(z, of_vectors(amount))
+    for before, after in zip(z, x, strict=True):
+        t, m = np.exp(before[0]), before[1:3]
+        factor = np.array([[t, 0.0], [0.7 * t, 2.0 * t]])
+        noise = np.linalg.solve(partly(t, amount), (before[3:9].reshape(3, 2) - amount * m).T)
+        assert np.allclose(after[3:9].reshape(3, 2), m + (factor @ noise).T, rtol=1e-12)
+        noise = np.linalg.solve(partly(3.0 * t, amount), before[9:] - amount * np.array([0.0, 1.0]))
+        assert np.allclose(after[9:], [0.0, 1.0] + 3.0 * factor @ noise, rtol=1e-12)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
+def test_vectors_there_and_back(vectors, amount):
+    x = np.random.default_rng(4).normal(size=(5, N_VECTORS))
+    z = vectors.from_model(x, of_vectors(amount))
+    assert np.allclose(vectors.to_model(z, of_vectors(amount)), x, rtol=1e-12, atol=1e-13)
+    for other in (0.0, 0.5):
+        there = vectors.converted(z, of_vectors(amount), of_vectors(other))
+        assert np.allclose(there, vectors.from_model(x, of_vectors(other)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
+def test_log_jacobian_of_vectors(vectors, amount):
+    z, step = np.random.default_rng(5).normal(size=(1, N_VECTORS)), 1e-6
+    steps = step * np.eye(N_VECTORS)
+    plus, minus = (vectors.to_model(z + s, of_vectors(amount)) for s in (steps, -steps))
+    _, log_determinant = np.linalg.slogdet((plus - minus) / (2 * step))
+    found = vectors.log_jacobian(z, of_vectors(amount))
+    assert found == pytest.approx(log_determinant, abs=1e-7)
+
+
+def test_the_best_centring_of_vectors(vectors):
+    """Independent of mean and scale in the coordinates of the model: these are best."""
+    x = np.random.default_rng(6).normal(size=(400, N_VECTORS))
+    x[:, 0] *= 0.5
+    for amount in (0.0, 1.0):
+        z = vectors.from_model(x, of_vectors(amount))
+        chosen = best_centring(vectors.effects(z, of_vectors(amount)))
+        assert chosen.amount[0] > 0.9

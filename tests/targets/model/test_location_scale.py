@@ -1,5 +1,6 @@
 """The variables of a model whose scale is itself a free variable."""
 
+import numpy as np
 import pymc as pm
 import pytest
 from pymc.distributions.transforms import Ordered
@@ -7,6 +8,11 @@ from pymc.distributions.transforms import Ordered
 from pm_evidence.targets.model.location_scale import location_scale_variables
 
 ORDERED = {"transform": Ordered(), "initval": [-1, 0, 1]}
+
+
+def factor(t):
+    """A Cholesky factor of a covariance."""
+    return pm.math.stack([pm.math.stack([t, 0.0]), pm.math.stack([0.5 * t, 2.0])])
 
 
 def found_in(build):
@@ -30,6 +36,8 @@ def found_in(build):
         lambda t, m: pm.ZeroSumNormal("x", sigma=t, shape=3),
         lambda t, m: pm.GaussianRandomWalk("x", sigma=t, init_dist=pm.Normal.dist(), steps=3),
         lambda t, m: pm.AR("x", [0.5], sigma=t, init_dist=pm.Normal.dist(0, t), steps=3),
+        lambda t, m: pm.MvNormal("x", m, chol=factor(t), shape=(3, 2)),
+        lambda t, m: pm.MvNormal("x", m, chol=factor(t).T, lower=False),
     ],
 )
 def test_variables_are_found(build):
@@ -51,6 +59,9 @@ def test_variables_are_found(build):
         lambda t, m: pm.GaussianRandomWalk(
             "x", sigma=t * [1.0, 2.0, 3.0], init_dist=pm.Normal.dist(), steps=3
         ),
+        lambda t, m: pm.MvNormal("x", m, cov=t * np.eye(2)),  # may have no factor
+        lambda t, m: pm.MvNormal("x", [m, m], chol=np.eye(2)),
+        lambda t, m: pm.MvNormal("x", [m, m], chol=pm.math.stack([factor(t)] * 3)),
     ],
 )
 def test_other_variables_are_not(build):
