@@ -31,13 +31,15 @@ Index = tuple[int, ...]
 # Least number of prior draws, from which scales are learnt.
 _PRIOR_DRAWS = 20
 # Spacing of the lattice in prior standard deviations, at first. It is corrected so many times, by
-# so much at most, until it is between the bounds below in posterior standard deviations, and set to
-# the value between these. With three hyperparameters it is wider, because points are many.
+# so much at most.
 _FIRST_SPACING, _SPACINGS, _LARGEST_CHANGE = 0.5, 6, 4.0
-_SPACING, _WIDE_SPACING = (0.5, 1.0, 1.3), (0.9, 1.1, 1.4)
-# Points of the lattice are added beside those whose mass is at most so many nats below the largest.
-# Those of less mass by the second number are left out.
-_NEAR, _NEGLIGIBLE = 6.0, 9.0
+# Least, usual and largest spacing in posterior standard deviations, for one hyperparameter, two and
+# so on, and how many nats below the largest mass points are that have neighbours. A lattice in more
+# dimensions is coarser and ends earlier, because its points are many.
+_FINE, _COARSE, _COARSEST = (0.5, 1.0, 1.3), (0.9, 1.1, 1.4), (1.0, 1.25, 1.6)
+_SPACING, _NEAR = (_FINE, _FINE, _COARSE, _COARSEST), (6.0, 6.0, 5.0, 4.5)
+# Points whose mass is so many nats below the largest are left out.
+_NEGLIGIBLE = 9.0
 # Largest number of points: as many as so many gradients allow, between these bounds.
 _GRADIENTS, _FEW_POINTS, _MANY_POINTS = 100_000, 200, 800
 # The spacing is halved, so many times at most, if conditional densities at neighbouring points
@@ -197,7 +199,7 @@ def _regions(conditional: ConditionalFits, draws: Floats) -> "list[_Lattice]":
 def _refined(conditional: ConditionalFits, peak: ConditionalFit) -> "_Lattice":
     """Return a lattice about a peak, whose spacing is about a posterior standard deviation."""
     spacing = _FIRST_SPACING * conditional.scale
-    fine, aim, coarse = _SPACING if spacing.size < 3 else _WIDE_SPACING
+    fine, usual, coarse = _SPACING[max(spacing.size, 1) - 1]
     for _ in range(_SPACINGS):
         lattice = _Lattice(conditional, peak, spacing)
         top = lattice.top((0,) * spacing.size)
@@ -205,14 +207,14 @@ def _refined(conditional: ConditionalFits, peak: ConditionalFit) -> "_Lattice":
         in_deviations = lattice.spacing_in_deviations(top)
         if ((in_deviations > fine) & (in_deviations < coarse)).all():
             break
-        spacing = spacing / np.clip(in_deviations / aim, 1.0 / _LARGEST_CHANGE, _LARGEST_CHANGE)
+        spacing = spacing / np.clip(in_deviations / usual, 1.0 / _LARGEST_CHANGE, _LARGEST_CHANGE)
     return lattice
 
 
 def _fine(region: "_Lattice") -> "_Lattice":
     """Return a lattice whose points are near enough to each other, if these are not too many."""
     for _ in range(_HALVINGS):
-        means = np.array([each.mean() for each in region.divergences()])
+        means = np.array([each.mean() for each in region.divergences(region.near)])
         too_far = means > _LARGEST_DIVERGENCE
         if not too_far.any():
             break
@@ -241,6 +243,7 @@ class _Lattice:
     ) -> None:
         self.conditional, self.spacing = conditional, spacing
         self.at_origin = origin.peak[conditional.given]
+        self.near = _NEAR[max(spacing.size, 1) - 1]
         affordable = _GRADIENTS // max(conditional.rest.size, 1)
         self.most = int(np.clip(affordable, _FEW_POINTS, _MANY_POINTS))
         self.found: dict[Index, ConditionalFit | None] = {(0,) * spacing.size: origin}
@@ -293,7 +296,7 @@ class _Lattice:
         filled = set[Index]()
         while len(self.found) < self.most:
             known = self.known
-            least = self.highest.log_mass - _NEAR
+            least = self.highest.log_mass - self.near
             left = [i for i in known if i not in filled and known[i].log_mass > least]
             if not left:
                 return True
@@ -303,7 +306,7 @@ class _Lattice:
                 self.log_mass(index)
         return False
 
-    def divergences(self, near: float = _NEAR) -> list[Floats]:
+    def divergences(self, near: float) -> list[Floats]:
         """Return how badly approximations predict their neighbours along each axis.
 
         These are Kullback-Leibler divergences, in nats, between the conditional density at a point
