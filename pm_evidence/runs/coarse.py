@@ -52,20 +52,24 @@ _PARTICLES, _LEAST, _PER_DIMENSION = 320, 64, 2
 # Number of islands, and of islands of a run with few particles; effective sample size at every
 # stage; rounds of tuning at the first stage and at each later one.
 _ISLANDS, _FEW_ISLANDS, _ESS, _ROUNDS = 16, 8, 0.5, (2, 1)
+# Share of the particles in the pilot from an approximation, where there is little to be learnt, and
+# rounds of tuning.
+_SMALL_PILOT, _FEW_ROUNDS = 0.5, (1, 1)
 # Length of the chains, also in more than so many dimensions. There, energies differ so much that
 # few chains keep states of low energy for many stages: shorter chains are more. They are short from
 # a peak, too, where there are hardly any stages: so few particles make more islands.
 _LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
-_DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 20, 100
+_DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 16, 100
 # Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
 # How often a density is fitted again, to the draws from the one before. The new draws are meant to
-# be worth this many independent ones for each dimension; bounds of their number in relation to the
-# present one. A fit to draws from a fit repeats what the first has missed.
-_REFITS, _WORTH, _GROWTHS = 3, 40.0, (1.5, 4.0)
+# be worth this many independent ones for each dimension, and the next number at most; bounds of
+# their number in relation to the present one. A fit to draws from a fit repeats what the first has
+# missed.
+_REFITS, _WORTH, _MOST_WORTH, _GROWTHS = 3, 40.0, 4000.0, (1.5, 4.0)
 # The fit is good if the effective share of the draws is larger, and the Pareto shape of their
 # weights smaller. Else, coverage was found to be too low on skewed posteriors. In more than so many
 # dimensions a smaller share is enough, because small differences add up.
@@ -152,9 +156,12 @@ def anneal_coarsely(
         start = start_of(run, target, share)
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
-    run = _small(run, target.n_dim, share, short=start.annealed is not target)
+    is_near = start.annealed is not target
+    run = _small(run, target.n_dim, share, short=is_near)
     sampler: Any = run.sampler
-    pilot = Pilot(sampler.first_round(run.size), sampler.chain_length, _ESS, rounds=_ROUNDS)
+    part, rounds = (_SMALL_PILOT, _FEW_ROUNDS) if is_near else (1.0, _ROUNDS)
+    n_pilot = int(part * sampler.first_round(run.size))
+    pilot = Pilot(n_pilot, sampler.chain_length, _ESS, rounds=rounds)
 
     def learnt() -> tuple[Plan, Floats]:
         plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
@@ -334,7 +341,8 @@ def _needed(blocks: Sequence[BlockRecord]) -> float:
     """Return how many draws the next fit needs, as a multiple of the present ones."""
     n_dim = np.asarray(blocks[0].fit_draws).shape[1]
     worth = _share(blocks) * _log_weight(blocks).size
-    return float(np.clip(_WORTH * n_dim / max(worth, 1.0), *_GROWTHS))
+    wanted = min(_WORTH * n_dim, _MOST_WORTH)
+    return float(np.clip(wanted / max(worth, 1.0), *_GROWTHS))
 
 
 def _n_draws(blocks: Sequence[BlockRecord]) -> int:

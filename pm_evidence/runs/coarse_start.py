@@ -16,7 +16,7 @@ from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 __all__ = ["Start", "start_of"]
 
 # Starts of the exploration of hyperparameters, and further ones where the usual error is asked for.
-_FEW_STARTS, _STARTS = 6, 18
+_FEW_STARTS, _STARTS = 2, 22
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,9 @@ class Bridging:
         bare = [
             replace(block, bridge=None, fit_draws=None, fit_log_density=None) for block in blocks
         ]
-        sizes = {block.block: int(growth * len(_forward(block))) for block in blocks}
+        most = _MOST_COORDINATES // np.asarray(blocks[0].fit_draws).shape[1]
+        present = {block.block: len(_forward(block)) for block in blocks}
+        sizes = {i: min(int(growth * n), max(n, most)) for i, n in present.items()}
         return self._bridged(bare, bare, lambda block: sizes[block.block], run)
 
     def drawn_further(

@@ -59,16 +59,17 @@ class ConditionalFits:
         Positions of the hyperparameters.
     prior : Shape
         Location and scales of the prior.
+
+    Attributes
+    ----------
     n_evaluations : int
         Evaluations of the density and its gradient so far.
     """
 
-    def __init__(
-        self, posterior: Posterior, given: Positions, prior: Shape, n_evaluations: int
-    ) -> None:
+    def __init__(self, posterior: Posterior, given: Positions, prior: Shape) -> None:
         self.posterior, self.given, self.prior = posterior, given, prior
         self.rest = np.setdiff1d(np.arange(prior.mean.size), given)
-        self.n_evaluations = n_evaluations
+        self.n_evaluations = 0
 
     @property
     def scale(self) -> Floats:

@@ -87,7 +87,7 @@ def explore(
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
     regions = list[_Lattice]()
     shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(posterior, hyperparameters, shape, len(prior))
+    conditional = ConditionalFits(posterior, hyperparameters, shape)
     if k == 0 or prior.shape[1] <= _MOST_DIMENSIONS:
         regions = _regions(conditional, prior[: n_starts if k else 1])
     if not regions:
@@ -135,7 +135,7 @@ def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[boo
     ends = 0.5 * (posterior.log_density(one) + posterior.log_density(two))
     middle = posterior.log_density(0.5 * (one + two))
     is_concave = bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
-    return is_concave, 4 * _PAIRS  # the prior draws are evaluated as well
+    return is_concave, 3 * _PAIRS
 
 
 def _mixture(

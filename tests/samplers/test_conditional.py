@@ -20,7 +20,7 @@ def conditional(model, given):
     positions = target.layout.positions_of(v for v in target.layout.variables if v.name in given)
     prior = posterior.draw_prior(50, np.random.default_rng(1))
     shape = learn_shape(prior, dense=False)
-    return ConditionalFits(posterior, positions, shape, 0), prior
+    return ConditionalFits(posterior, positions, shape), prior
 
 
 @pytest.fixture(scope="module")
