@@ -97,18 +97,14 @@ def result_of(
     if drawn is not None:
         draws = drawn.draws
         flat = draws.reshape(-1, *draws.shape[2:])
-        known = _known_log_density(target, drawn)
-        given = (flat,) if known is None else (flat, known)
+        statistics, record = _statistics(target, drawn, record)
         posterior, sample_stats = (
             {
                 name: value.reshape(*draws.shape[:2], *value.shape[1:])
                 for name, value in found.items()
             }
-            for found in (target.posterior(flat), target.sample_stats(*given))
+            for found in (target.posterior(flat), statistics)
         )
-        if known is None and "n_evaluations" in record.info:
-            n_evaluations = record.info["n_evaluations"] + len(flat)
-            record = replace(record, info={**record.info, "n_evaluations": n_evaluations})
         sample_stats[schema.DRAW_ORIGIN] = drawn.origin
         attrs[schema.DRAWN_FROM] = drawn.drawn_from
     observed = target.observed_data()
@@ -134,11 +130,17 @@ def result_of(
     return dt
 
 
-def _known_log_density(target: Any, drawn: PosteriorDraws) -> Floats | None:
-    """Return the log density of draws, shape ``(n,)``, if it is known and a model can use it."""
-    if drawn.log_density is None or not isinstance(target, PyMCTarget):
-        return None
-    return drawn.log_density.ravel()
+def _statistics(
+    target: Any, drawn: PosteriorDraws, record: RunRecord
+) -> tuple[dict[str, NDArray[Any]], RunRecord]:
+    """Return the statistics of draws, and the record with what these have cost."""
+    flat = drawn.draws.reshape(-1, *drawn.draws.shape[2:])
+    if drawn.log_density is not None and isinstance(target, PyMCTarget):
+        return target.sample_stats(flat, drawn.log_density.ravel()), record
+    if "n_evaluations" in record.info:
+        n_evaluations = record.info["n_evaluations"] + len(flat)
+        record = replace(record, info={**record.info, "n_evaluations": n_evaluations})
+    return target.sample_stats(flat), record
 
 
 @cache
