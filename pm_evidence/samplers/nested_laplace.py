@@ -125,17 +125,22 @@ def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[boo
     Notes
     -----
     The log density halfway between the hyperparameters of two prior draws is compared with those at
-    both ends. The draws are always the same.
+    both ends: for all hyperparameters together, and for each alone, because a density that is
+    concave enough in one of them hides that it is not so in another. The draws are always the same.
     """
-    if not hyperparameters.size:
+    k = hyperparameters.size
+    if not k:
         return True, 0
     one = posterior.draw_prior(_PAIRS, np.random.default_rng(_PAIRS))
-    two = one.copy()
-    two[:, hyperparameters] = np.roll(one[:, hyperparameters], 1, axis=0)
-    ends = 0.5 * (posterior.log_density(one) + posterior.log_density(two))
-    middle = posterior.log_density(0.5 * (one + two))
+    ways = [hyperparameters, *(hyperparameters[[i]] for i in range(k) if k > 1)]
+    two = np.repeat(one[None], len(ways), axis=0)
+    for moved, positions in zip(two, ways, strict=True):
+        moved[:, positions] = np.roll(one[:, positions], 1, axis=0)
+    points = np.concatenate([one[None], two, 0.5 * (one + two)])
+    values = posterior.log_density(points.reshape(-1, one.shape[1])).reshape(points.shape[:2])
+    ends, middle = 0.5 * (values[:1] + values[1 : len(ways) + 1]), values[len(ways) + 1 :]
     is_concave = bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
-    return is_concave, 3 * _PAIRS
+    return is_concave, values.size
 
 
 def _mixture(

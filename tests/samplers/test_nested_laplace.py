@@ -112,6 +112,17 @@ def periodic(frequency):
     return model
 
 
+def decaying():
+    """A rate of decay with noise of unknown size, in which the density is concave enough for both."""
+    t = np.linspace(0.0, 10.0, 40)
+    y = 1.0 + 2.0 * np.exp(-0.5 * t) + 0.2 * np.random.default_rng(0).normal(size=t.size)
+    with pm.Model() as model:
+        rate, noise = pm.LogNormal("rate", 0, 1), pm.HalfNormal("noise", 1)
+        c = pm.Normal("c", 0, 2, shape=4)
+        pm.Normal("y", c[0] + c[1] * pm.math.exp(-rate * t), noise, observed=y)
+    return model
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -123,11 +134,13 @@ def periodic(frequency):
         ("radiata_pine_like", True),
         ("banana", False),
         ("frequency", False),
+        ("decay", False),
     ],
 )
 def test_scales_have_no_narrow_peaks(name, expected):
     """Other hyperparameters may have many, so that the usual search must not be left out."""
-    model = periodic(2.7) if name == "frequency" else SYSTEMS[name].build()
+    own = {"frequency": lambda: periodic(2.7), "decay": decaying}
+    model = own[name]() if name in own else SYSTEMS[name].build()
     target = target_of(model, reparameterise=True)
     positions = target.layout.positions_of(target.hyperparameters)
     found, spent = is_concave_in(Posterior(target.centred()), positions)
