@@ -113,7 +113,7 @@ def periodic(frequency):
 
 
 def decaying():
-    """A rate of decay with noise of unknown size, in which the density is concave enough for both."""
+    """A rate of decay, and noise in which the density is so concave that it hides the rate."""
     t = np.linspace(0.0, 10.0, 40)
     y = 1.0 + 2.0 * np.exp(-0.5 * t) + 0.2 * np.random.default_rng(0).normal(size=t.size)
     with pm.Model() as model:
