@@ -51,7 +51,7 @@ def of_islands(
     coarse : bool
         Whether the islands have so few draws that these can hardly show what the fitted density
         misses. The errors of ``bridge`` and ``importance`` then include it, see
-        ``fit_checks.unseen_share``.
+        ``fit_checks.unseen_share``, and ``smc`` is not preferred to a bridge that is ok.
     """
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
@@ -67,7 +67,7 @@ def of_islands(
     drawn = of_uncovered(drawn, uncovered(works))
     if coarse:
         share = unseen_share(works)
-        bridged, drawn = widened(bridged, share), widened(drawn, share)
+        bridged, drawn = widened(_not_below(bridged, drawn, works), share), widened(drawn, share)
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     differ = distance is not None and distance > MOMENTS_EXCLUDED
     if drawn.status == Status.OK and differ:
@@ -78,7 +78,24 @@ def of_islands(
     if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
         bridged = replace(bridged, status=smc.status, message=message)
+    if coarse and bridged.status == Status.OK:  # the islands may agree by chance
+        return [bridged, drawn, smc, *alone]
     return [*recommend([smc, bridged, drawn]), *alone]
+
+
+def _not_below(
+    bridged: LogEvidence, drawn: LogEvidence, works: Sequence[tuple[Floats, Floats]]
+) -> LogEvidence:
+    """Return a bridge whose error is not smaller than what importance sampling allows.
+
+    The draws of the islands are worth as much, at best, as further draws from the fitted density.
+    The spread of a few islands may be smaller by chance.
+    """
+    if drawn.status != Status.OK:
+        return bridged
+    n_forward, n_reverse = (sum(len(side) for side in sides) for sides in zip(*works, strict=True))
+    least = drawn.mcse * np.sqrt(n_forward / (n_forward + n_reverse))
+    return widened(bridged, float(np.sqrt(max(least**2 - bridged.mcse**2, 0.0))))
 
 
 def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
