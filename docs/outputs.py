@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import io
 import re
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -61,9 +62,11 @@ def main():
     """Update the pages that are named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="+", type=Path)
-    for page in parser.parse_args().pages:
-        page.write_text(with_outputs(page), encoding="utf-8")
-        print(page)
+    for page in [page.resolve() for page in parser.parse_args().pages]:
+        # files that the code writes, such as checkpoints, do not belong to the repository
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            page.write_text(with_outputs(page), encoding="utf-8")
+        print(page.name)
 
 
 if __name__ == "__main__":
