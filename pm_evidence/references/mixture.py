@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Protocol, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from pm_evidence.core.resampling import resample
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.references.fitted import StudentFit, student_dof
 
-__all__ = ["Component", "StudentMixture", "fit_components", "widened", "with_wide"]
+__all__ = ["Component", "StudentMixture", "fit_components", "joined", "widened", "with_wide"]
 
 Floats = NDArray[np.float64]
 
@@ -108,6 +109,18 @@ def with_wide(fits: Sequence[Component], log_mass: Floats, wide: Component) -> S
     """
     log_mass = log_mass - np.logaddexp.reduce(log_mass) + np.log1p(-_WIDE)
     return StudentMixture.of([*fits, wide], np.append(log_mass, np.log(_WIDE)))
+
+
+def joined(fits: Sequence[StudentFit], weight: Floats) -> StudentFit:
+    """Return the normal density with mean and covariance of a mixture of normal densities."""
+    means = np.array([fit.shape.mean for fit in fits])
+    mean = weight @ means
+    apart = np.sqrt(weight)[:, None] * (means - mean)
+    covariance = apart.T @ apart
+    for share, fit in zip(weight, fits, strict=True):
+        factor = fit.shape.scaled(np.eye(mean.size)).T
+        covariance += share * (factor @ factor.T)
+    return StudentFit(Shape(mean, np.linalg.cholesky(covariance)), inf)
 
 
 def widened(fit: StudentFit) -> StudentFit:

@@ -162,7 +162,8 @@ class ReferencedTarget:
         x[:, circular] = self.period[circular] * (rng.uniform(size=(n, circular.size)) - 0.5)
         if self.discrete.size:
             x[:, self.discrete] = self.model.prior_points(n, of_prior)[:, self.discrete]
-        whole = rng.uniform(size=n) < _PRIOR_SHARE
+        # their number hardly varies, because a mean over islands of few draws would vary with it
+        whole = rng.permutation(n) < int(_PRIOR_SHARE * n + rng.uniform())
         x[whole] = self._prior_draws(int(whole.sum()), of_prior)
         log_density = self.evaluate(x).log_density
         infinite = np.flatnonzero((log_density == np.inf).any(axis=1))

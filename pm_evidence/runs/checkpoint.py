@@ -24,6 +24,7 @@ from pm_evidence.families.rbm.knots import Machine
 from pm_evidence.families.rbm.setup import Trial
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
+from pm_evidence.references.nested import NestedNormal
 from pm_evidence.references.stretched import Stretch, StretchedFit
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.findings import Survey
@@ -44,6 +45,7 @@ _CLASSES = (
     Centring,
     LearntWeights,
     Machine,
+    NestedNormal,
     PathVariance,
     Plan,
     Precision,

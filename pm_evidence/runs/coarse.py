@@ -223,7 +223,9 @@ def _in_best_coordinates(
     They stay as they are if that is asked for, because an approximation is in these.
     """
     blocks = record.of(Role.FORWARD)
-    if not isinstance(target, ReparameterisedTarget) or any(b.draws is None for b in blocks):
+    if not isinstance(target, ReparameterisedTarget) or not target.variables:
+        return target, record
+    if any(block.draws is None for block in blocks):
         return target, record
     if stay:
         return target, Choice.of(target, target.centring).added_to(record)

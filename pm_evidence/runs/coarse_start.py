@@ -76,5 +76,4 @@ def start_of(run: Run, target: Any, share: float) -> Start:
         return Start(target, target, known, spent)
     names = ", ".join(variable.name for variable in target.hyperparameters)
     facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
-    (density,) = found[-1].components
-    return Start(form, ReferencedTarget(form, density, facts), found[-1], spent)
+    return Start(form, ReferencedTarget(form, found[-1].reference, facts), found[-1], spent)

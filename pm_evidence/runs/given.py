@@ -190,7 +190,7 @@ def _most(limits: Limits, n_groups: int) -> float:
 
 def _in_best_coordinates(target: Any, x: Floats) -> tuple[Any, Floats, Choice]:
     """Return target and draws in the coordinates that the draws show to be best."""
-    if not isinstance(target, ReparameterisedTarget):
+    if not isinstance(target, ReparameterisedTarget) or not target.variables:
         return target, x, Choice()
     centring = best_centring(target.effects(x))
     choice = Choice.of(target, centring)

@@ -132,7 +132,7 @@ def with_coordinates(
     run : Run
         The resolved arguments.
     target : Target
-        What is annealed. Any target but a ``ReparameterisedTarget`` is returned unchanged.
+        What is annealed. It is returned unchanged if none of its variables can be centred.
     kernel : str or Kernel
         The kernel that the user asks for.
     display : Display
@@ -150,7 +150,7 @@ def with_coordinates(
     choice : Choice
         The coordinates, and what choosing them cost.
     """
-    if not isinstance(target, ReparameterisedTarget):
+    if not isinstance(target, ReparameterisedTarget) or not target.variables:
         return target, starts, Choice()
     started = run.time()
     with display.compiling():

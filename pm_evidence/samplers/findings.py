@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.relabelling import Relabelling
-from pm_evidence.references.mixture import Component
+from pm_evidence.references.mixture import Component, StudentMixture
 from pm_evidence.references.relabelled import Relabelled
 
 __all__ = ["Survey"]
@@ -37,6 +37,8 @@ class Survey:
     relabelling : Relabelling, optional
         Permutations of components under which the posterior does not change. All components of the
         findings are averaged over them.
+    reference : StudentMixture, optional
+        What annealing starts from, if the findings are complete: its gradient is known.
     """
 
     components: list[Component] = field(default_factory=list)
@@ -46,6 +48,7 @@ class Survey:
     n_evaluations: int = 0
     complete: bool = False
     relabelling: Relabelling | None = None
+    reference: StudentMixture | None = None
 
     def joined_by(self, other: "Survey") -> "Survey":
         """Return these findings with the components of others."""

@@ -14,6 +14,7 @@ import numpy as np
 import pymc as pm
 
 import pm_evidence as pe
+from pm_evidence.runs import coarse_start
 from pm_evidence.samplers import bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.pilot import Pilot
@@ -70,6 +71,7 @@ def watched(log: Path, seconds: float = 0.0) -> Any:
         (TemperedBlock, "__call__"),
         (bridging._Bridge, "__call__"),
         (Pilot, "_run"),
+        (coarse_start, "explore"),
         (bridging, "survey"),
         (bridging, "fit_proposal"),
     ]

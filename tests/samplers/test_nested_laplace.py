@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers import nested_laplace
+from pm_evidence.samplers import lattice
 from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
@@ -178,8 +178,8 @@ def test_a_density_that_rises_has_no_approximation():
 
 
 def test_too_many_points_are_no_approximation(monkeypatch):
-    monkeypatch.setattr(nested_laplace, "_FEW_POINTS", 8)
-    monkeypatch.setattr(nested_laplace, "_GRADIENTS", 1)
+    monkeypatch.setattr(lattice, "_FEW_POINTS", 8)
+    monkeypatch.setattr(lattice, "_GRADIENTS", 1)
     _, found = explored(SYSTEMS["one_way_centred"].build())
     assert found.n_peaks == 0 and not found.components
 
@@ -190,7 +190,7 @@ def test_a_covariance_that_has_no_factor_is_no_approximation(monkeypatch):
     def fails(self, found):
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(nested_laplace._Lattice, "fit", fails)
+    monkeypatch.setattr(lattice.Lattice, "fit", fails)
     _, found = explored(SYSTEMS["funnel"].build())
     assert found.n_peaks == 0 and found.n_evaluations > 0
 

@@ -23,8 +23,10 @@ from pytensor.graph.traversal import ancestors
 from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.location_scale import location_scale_variables
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.reparameterised import (
+    ReparameterisedTarget,
+    has_better_coordinates,
+)
 from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = [
@@ -111,8 +113,8 @@ def target_of(
 ) -> CompiledTarget:
     """Return the target of a model: the one that was kept, if the model and its data are the same.
 
-    Otherwise the model is compiled. With ``reparameterise``, a model with variables whose scale is
-    a free variable becomes a ``ReparameterisedTarget``.
+    Otherwise the model is compiled. With ``reparameterise``, a model that better coordinates are
+    known for becomes a ``ReparameterisedTarget``.
     """
     content = _content(model), dict(compile_kwargs or {})
     key = (id(model), potentials_only, reparameterise, backend)
@@ -176,7 +178,7 @@ def _build(
     estimated = estimated_variables(model)
     if estimated and not potentials_only:
         return EstimatedTarget.of_model(model, compile_kwargs)
-    if reparameterise and not potentials_only and location_scale_variables(model):
+    if reparameterise and not potentials_only and has_better_coordinates(model):
         return ReparameterisedTarget(model, compile_kwargs=compile_kwargs, backend=backend)
     return PyMCTarget(
         model,

@@ -33,6 +33,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.covariance_factors import CovarianceFactor
 from pm_evidence.targets.model.location_scale import LocationScale
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.vectorised import RowFunction
@@ -100,6 +101,7 @@ def partly_centred(
     values: Mapping[Variable, Variable],
     amount: Variable,
     log_unit: Variable,
+    factors: Sequence[CovarianceFactor] = (),
 ) -> PartlyCentred:
     """Return the graphs of a density in partly centred coordinates.
 
@@ -113,6 +115,8 @@ def partly_centred(
         For every value variable of the model, the input that holds its value, or that of ``z``.
     amount, log_unit : TensorVariable, shape (n_variables,)
         See ``Centring``.
+    factors : sequence of CovarianceFactor
+        Variables that are sampled as standard deviations and correlations.
 
     Notes
     -----
@@ -122,6 +126,11 @@ def partly_centred(
     values = dict(values)
     terms, replaced, log_scales, locations = [pt.constant(0.0)], [], [], []
     mixings = list[Variable]()
+    for factor in factors:
+        value_var = model.rvs_to_values[factor.rv]
+        packed, log_jacobian = factor.value_of(values[value_var])
+        values[value_var] = packed.astype(value_var.dtype)
+        terms.append(log_jacobian)
     for i, found in enumerate(variables):
         graphs = model.replace_rvs_by_values(found.graphs)
         location, scale, *others = clone_replace(graphs, values, rebuild_strict=False)
@@ -242,12 +251,23 @@ class Coordinates:
         Variables to be transformed, parents first.
     layout : Layout
         Position of the unconstrained value of every free variable in a flat vector.
+    factors : sequence of CovarianceFactor
+        Variables that are sampled as standard deviations and correlations.
     """
 
-    def __init__(self, model: pm.Model, variables: Sequence[LocationScale], layout: Layout) -> None:
+    def __init__(
+        self,
+        model: pm.Model,
+        variables: Sequence[LocationScale],
+        layout: Layout,
+        factors: Sequence[CovarianceFactor] = (),
+    ) -> None:
         self.variables, self._layout = tuple(variables), layout
         order = {rv.name: i for i, rv in enumerate(model.free_RVs)}
         self._at = [order[found.rv.name] for found in variables]
+        self._factors = [
+            (factor, layout.variables[order[factor.rv.name]].positions) for factor in factors
+        ]
         # pt.tensor refuses names that NumPy cannot parse as a dtype, such as Bambi's "1|group"
         inputs = [pt.TensorType("float64", shape=v.shape)(name=v.name) for v in layout.variables]
         amount, log_unit = pt.vectors("amount", "log_unit")
@@ -256,7 +276,7 @@ class Coordinates:
             for value, part in zip(model.value_vars, inputs, strict=True)
         }
         with quietly():
-            graphs = partly_centred(model, self.variables, values, amount, log_unit)
+            graphs = partly_centred(model, self.variables, values, amount, log_unit, factors)
         of_variables = [graphs.values[model.rvs_to_values[found.rv]] for found in variables]
         outputs = [*of_variables, *graphs.location, *graphs.log_scale, *graphs.mixing]
         self._function = RowFunction(inputs, outputs, [amount, log_unit])
@@ -278,6 +298,8 @@ class Coordinates:
         x = z.copy()
         for at, value in zip(self._at, self._evaluated(z, centring)[0], strict=True):
             x[:, self._layout.variables[at].positions] = value.reshape(len(z), -1)
+        for factor, positions in self._factors:
+            x[:, positions] = factor.to_model(z[:, positions])[0]
         return x
 
     def log_jacobian(self, z: Floats, centring: Centring) -> Floats:
@@ -289,6 +311,8 @@ class Coordinates:
             ratio = (log_scale - log_unit).reshape(len(z), -1)[:, int(found.anchored) :]
             each = -(log_unit + c * ratio) if found.by_hand else (1.0 - c) * ratio
             total += each.sum(axis=1)
+        for factor, positions in self._factors:
+            total += factor.to_model(z[:, positions])[1]
         return total
 
     def from_model(self, x: Floats, centring: Centring) -> Floats:
@@ -298,6 +322,8 @@ class Coordinates:
             if variable.is_walk:
                 positions = self._layout.variables[at].positions
                 centred[:, positions] = np.diff(x[:, positions], axis=1, prepend=0.0)
+        for factor, positions in self._factors:
+            centred[:, positions] = factor.from_model(x[:, positions])
         amount = tuple(0.0 if variable.by_hand else 1.0 for variable in self.variables)
         return self.converted(centred, Centring(amount, (0.0,) * len(amount)), centring)
 

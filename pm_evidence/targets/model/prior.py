@@ -21,6 +21,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.draws import compile_draws
 from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.car import with_exact_car
+from pm_evidence.targets.model.covariance_factors import CovarianceFactor
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 from pm_evidence.targets.model.location_scale import LocationScale
 from pm_evidence.targets.model.quiet import quietly
@@ -107,7 +108,11 @@ def _drawing() -> Iterator[None]:
         ) from error
 
 
-def prior_sampler(model: pm.Model, noises: Sequence[LocationScale] = ()) -> PriorSampler:
+def prior_sampler(
+    model: pm.Model,
+    noises: Sequence[LocationScale] = (),
+    factors: Sequence[CovarianceFactor] = (),
+) -> PriorSampler:
     """Compile the prior of a model.
 
     Initial values are not used. Variables that depend on observed ones are drawn given the data.
@@ -121,6 +126,8 @@ def prior_sampler(model: pm.Model, noises: Sequence[LocationScale] = ()) -> Prio
     noises : sequence of LocationScale
         Variables, parents first, that are drawn as their noise, which is what they are in
         non-centred coordinates of unit 1.
+    factors : sequence of CovarianceFactor
+        Variables that are drawn as standard deviations and correlations.
 
     Raises
     ------
@@ -131,6 +138,9 @@ def prior_sampler(model: pm.Model, noises: Sequence[LocationScale] = ()) -> Prio
     for rv in model.free_RVs:
         transform = model.rvs_to_transforms[rv]
         unconstrained.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    for factor in factors:
+        at = model.free_RVs.index(factor.rv)
+        unconstrained[at] = factor.coordinates_of(unconstrained[at])
     data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     for found in noises:
         at = model.free_RVs.index(found.rv)

@@ -1,4 +1,4 @@
-"""A PyMC model as a target whose group effects are sampled in partly centred coordinates."""
+"""A PyMC model as a target that is sampled in better coordinates than its own."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -11,15 +11,21 @@ from numpy.typing import NDArray
 
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.coordinates import Centring, Coordinates, Effects, partly_centred
+from pm_evidence.targets.model.covariance_factors import covariance_factors
 from pm_evidence.targets.model.exchanged import ExchangedTarget
 from pm_evidence.targets.model.hyperparameters import find_hyperparameters
 from pm_evidence.targets.model.location_scale import location_scale_variables
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
 
-__all__ = ["ReparameterisedTarget"]
+__all__ = ["ReparameterisedTarget", "has_better_coordinates"]
 
 Floats = NDArray[np.float64]
+
+
+def has_better_coordinates(model: pm.Model) -> bool:
+    """Return whether a model has variables that other coordinates than its own are known for."""
+    return bool(location_scale_variables(model) or covariance_factors(model))
 
 
 class ReparameterisedTarget(ExchangedTarget):
@@ -27,12 +33,13 @@ class ReparameterisedTarget(ExchangedTarget):
 
     Variables whose scale is a free variable are centred by an amount from 0 to 1, which is read by
     the compiled densities as data: `centred_by` gives the target in other coordinates without
-    compiling again. All variables that users see are those of the model.
+    compiling again. Cholesky factors with an LKJ prior are sampled as standard deviations and
+    correlations. All variables that users see are those of the model.
 
     Parameters
     ----------
     model : pymc.Model
-        A model with such variables; see ``location_scale_variables``.
+        A model with such variables; see ``has_better_coordinates``.
     compile_kwargs : mapping, optional
         Passed on to ``pymc.compile``.
     backend : {"numba", "jax"}
@@ -42,6 +49,8 @@ class ReparameterisedTarget(ExchangedTarget):
     ----------
     variables : tuple of LocationScale
         The variables that are partly centred.
+    factors : tuple of CovarianceFactor
+        Those that are sampled as standard deviations and correlations.
     centring : Centring
         How far each of them is centred.
     coordinates : Coordinates
@@ -60,8 +69,9 @@ class ReparameterisedTarget(ExchangedTarget):
         backend: str = "numba",
     ) -> None:
         self.variables = location_scale_variables(model)
+        self.factors = covariance_factors(model)
         super().__init__(model, compile_kwargs=compile_kwargs, backend=backend)
-        self.coordinates = Coordinates(model, self.variables, self.layout)
+        self.coordinates = Coordinates(model, self.variables, self.layout, self.factors)
         self._non_centred = Centring.common(0.0, len(self.variables))
         self._set(self._non_centred)
 
@@ -89,7 +99,7 @@ class ReparameterisedTarget(ExchangedTarget):
         return self.centred_by(settings)
 
     def _prior_sampler(self) -> PriorSampler:
-        return prior_sampler(self.model, self.variables)
+        return prior_sampler(self.model, self.variables, self.factors)
 
     def _prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         drawn = self._prior.draw(n, seed)
@@ -104,7 +114,7 @@ class ReparameterisedTarget(ExchangedTarget):
             potentials_only=False,
             left_out=(),
             coordinates=lambda values: partly_centred(
-                self.model, self.variables, values, amount, log_unit
+                self.model, self.variables, values, amount, log_unit, self.factors
             ),
         )
 

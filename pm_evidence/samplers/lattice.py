@@ -1,0 +1,181 @@
+"""A lattice of hyperparameters, with a normal approximation of the posterior at each point."""
+
+from collections.abc import Sequence
+from itertools import product
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.shape import Shape
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import joined, widened, with_wide
+from pm_evidence.references.nested import NestedNormal
+from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
+
+__all__ = ["Lattice"]
+
+Floats = NDArray[np.float64]
+Index = tuple[int, ...]
+
+# How many nats below the largest mass points are that have neighbours, for one hyperparameter, two
+# and so on. A lattice in more dimensions ends earlier, because its points are many.
+_NEAR = (6.0, 6.0, 5.0, 4.5)
+# Largest number of points: as many as so many gradients allow, between these bounds.
+_GRADIENTS, _FEW_POINTS, _MANY_POINTS = 100_000, 200, 800
+# The approximations count as complete if no neighbours differ by more nats from what they predict
+# of each other, where the mass is at most the second number of nats below the largest.
+_WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
+# Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
+# of densities with equal weights is then flat to one per cent.
+_WIDTH = 0.5
+
+
+class Lattice:
+    """Approximations at the points of a lattice of hyperparameters.
+
+    Parameters
+    ----------
+    conditional : ConditionalFits
+        Makes them.
+    origin : ConditionalFit
+        The one at the origin.
+    spacing : ndarray, shape (k,)
+        Distances of neighbours.
+    """
+
+    def __init__(
+        self, conditional: ConditionalFits, origin: ConditionalFit, spacing: Floats
+    ) -> None:
+        self.conditional, self.spacing = conditional, spacing
+        self.at_origin = origin.peak[conditional.given]
+        self.near = _NEAR[max(spacing.size, 1) - 1]
+        affordable = _GRADIENTS // max(conditional.rest.size, 1)
+        self.most = int(np.clip(affordable, _FEW_POINTS, _MANY_POINTS))
+        self.found: dict[Index, ConditionalFit | None] = {(0,) * spacing.size: origin}
+
+    @property
+    def known(self) -> dict[Index, ConditionalFit]:
+        """The approximations that were found, by their indices."""
+        return {index: found for index, found in self.found.items() if found is not None}
+
+    @property
+    def highest(self) -> ConditionalFit:
+        """The approximation where the density of hyperparameters is largest."""
+        return max(self.known.values(), key=lambda found: found.log_mass)
+
+    def log_mass(self, index: Index) -> float:
+        """Return the log density of hyperparameters; ``-inf`` where no approximation is found."""
+        if index not in self.found:
+            nearest = min(self.known.items(), key=lambda item: _distance(item[0], index))[1]
+            values = self.at_origin + np.array(index) * self.spacing
+            self.found[index] = self.conditional.near(nearest, values)
+        found = self.found[index]
+        return -inf if found is None else found.log_mass
+
+    def nearest(self, point: Floats) -> Index:
+        """Return the index of the values that are nearest to the hyperparameters of a point."""
+        steps = np.rint((point[self.conditional.given] - self.at_origin) / self.spacing)
+        return tuple(int(step) for step in steps)
+
+    def covers(self, other: ConditionalFit) -> bool:
+        """Return whether the hyperparameters of an approximation lie within this lattice."""
+        return self.nearest(other.peak) in self.found
+
+    def top(self, index: Index) -> Index:
+        """Return the local maximum that steps to the best neighbour lead to."""
+        while len(self.found) < self.most:
+            best = max(_neighbours(index), key=self.log_mass, default=index)
+            if self.log_mass(best) <= self.log_mass(index):
+                break
+            index = best
+        return index
+
+    def spacing_in_deviations(self, top: Index) -> Floats:
+        """Return the spacing in standard deviations, by the curvature at a maximum, shape (k,)."""
+        beside = np.array([self.log_mass(index) for index in _neighbours(top)]).reshape(-1, 2)
+        found: Floats = np.sqrt(np.maximum(2.0 * self.log_mass(top) - beside.sum(axis=1), 0.0))
+        return found
+
+    def fill(self) -> bool:
+        """Add all points of relevant mass; return False if there are too many."""
+        filled = set[Index]()
+        while len(self.found) < self.most:
+            known = self.known
+            least = self.highest.log_mass - self.near
+            left = [i for i in known if i not in filled and known[i].log_mass > least]
+            if not left:
+                return True
+            highest = max(left, key=lambda index: known[index].log_mass)
+            filled.add(highest)
+            for index in _neighbours(highest):
+                self.log_mass(index)
+        return False
+
+    def divergences(self, near: float) -> list[Floats]:
+        """Return how badly approximations predict their neighbours along each axis.
+
+        These are Kullback-Leibler divergences, in nats, between the conditional density at a point
+        and the one that its neighbour predicts there, for all neighbours whose mass is at most
+        ``near`` nats below the largest.
+        """
+        least = self.highest.log_mass - near
+        known = {index: each for index, each in self.known.items() if each.log_mass > least}
+        found: list[list[float]] = [[0.0] for _ in self.spacing]
+        for index, here in known.items():
+            for place, neighbour in enumerate(_neighbours(index)):
+                if neighbour in known:
+                    divergence = self.conditional.divergence(known[neighbour], here)
+                    found[place // 2].append(divergence)
+        return [np.array(each) for each in found]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all approximations of some mass predict their neighbours."""
+        return all(each.max() < _WORST_DIVERGENCE for each in self.divergences(_HEAVY))
+
+    def halved(self, axes: NDArray[np.bool_]) -> "Lattice":
+        """Return a lattice with the same points, and half of the spacing along some axes."""
+        factors = 1 + axes.astype(int)
+        origin = self.found[(0,) * factors.size]
+        assert origin is not None
+        finer = Lattice(self.conditional, origin, self.spacing / factors)
+        for index, found in self.found.items():
+            finer.found[tuple(int(i) for i in factors * index)] = found
+        return finer
+
+    @property
+    def log_volume(self) -> float:
+        """Log of the volume of the region around each point."""
+        return float(np.log(self.spacing).sum())
+
+    def fit(self, found: ConditionalFit) -> StudentFit:
+        """Return an approximation as a normal density that is linear in the hyperparameters."""
+        along = found.slope * (_WIDTH * self.spacing)
+        covariance = found.factor @ found.factor.T + along @ along.T
+        return StudentFit(Shape(found.peak, np.linalg.cholesky(covariance)), inf)
+
+    def interpolated(self, fits: Sequence[ConditionalFit], log_mass: Floats) -> NestedNormal:
+        """Return the density that is interpolated between approximations of this lattice."""
+        given, rest = self.conditional.given, self.conditional.rest
+        at = np.array([fit.peak[given] for fit in fits])
+        width = (_WIDTH * self.spacing)[:, None]
+        kernels = [StudentFit(Shape(each, width), inf) for each in at]
+        weight = np.exp(log_mass - np.logaddexp.reduce(log_mass))
+        hyper = with_wide(kernels, log_mass, widened(joined(kernels, weight)))
+        factors = np.array([fit.factor[np.ix_(rest, rest)] for fit in fits])
+        means = np.array([fit.peak[rest] for fit in fits])
+        slopes = np.array([fit.slope[rest].T for fit in fits])
+        return NestedNormal.between(given, rest, hyper, at, self.spacing, means, slopes, factors)
+
+
+def _neighbours(index: Index) -> list[Index]:
+    """Return the next indices below and above along each axis."""
+    return [
+        (*index[:axis], index[axis] + step, *index[axis + 1 :])
+        for axis, step in product(range(len(index)), (-1, 1))
+    ]
+
+
+def _distance(a: Index, b: Index) -> int:
+    return sum((i - j) ** 2 for i, j in zip(a, b, strict=True))

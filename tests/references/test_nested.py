@@ -1,0 +1,90 @@
+"""Densities of hyperparameters, and of normal variables given them."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pm_evidence.core.shape import Shape
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import StudentMixture
+from pm_evidence.references.nested import NestedNormal
+
+GIVEN, REST = np.array([1]), np.array([0, 2])
+RNG = np.random.default_rng(1)
+CURVATURE = np.array([[1.0, 0.0], [0.4, 0.7]])
+
+
+def moments(h):
+    """Mean, its slope, and Cholesky factor, which change smoothly with the hyperparameter."""
+    mean = np.array([2.0 * h, -h])
+    return mean, np.array([[2.0, -1.0]]), np.exp(0.3 * h) * CURVATURE
+
+
+def density(points, spacing=1.0):
+    found = [moments(h) for h in points]
+    means, slopes, factors = (np.array(each) for each in zip(*found, strict=True))
+    hyper = StudentFit(Shape(np.zeros(1), np.ones((1, 1))), np.inf)
+    at = np.asarray(points, float)[:, None]
+    return NestedNormal.between(GIVEN, REST, hyper, at, np.array([spacing]), means, slopes, factors)
+
+
+def exact(x):
+    """The log density of which the points are a sample."""
+    found = stats.norm.logpdf(x[:, 1])
+    for i, h in enumerate(x[:, 1]):
+        mean, _, factor = moments(h)
+        found[i] += stats.multivariate_normal(mean, factor @ factor.T).logpdf(x[i, REST])
+    return found
+
+
+def test_log_linear_scales_are_reproduced():
+    """Inside the lattice, mean and log scale are linear in the hyperparameter: no error is left."""
+    x = density(np.arange(-4.0, 5.0)).draw(200, np.random.default_rng(1))
+    x = x[np.abs(x[:, 1]) < 2.5]
+    np.testing.assert_allclose(density(np.arange(-4.0, 5.0)).log_density(x), exact(x), atol=0.02)
+
+
+def test_one_point_is_a_normal_density_that_is_linear_in_the_hyperparameter():
+    x = RNG.normal(size=(20, 3))
+    expected = stats.norm.logpdf(x[:, 1])
+    expected += stats.multivariate_normal([0, 0], CURVATURE @ CURVATURE.T).logpdf(
+        x[:, REST] - x[:, 1:2] * [2.0, -1.0]
+    )
+    np.testing.assert_allclose(density([0.0]).log_density(x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("points", [[0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 3.0]])
+def test_draws_have_the_density(points):
+    """Means of exp(log q - log p) over draws of q are 1 for any normalised p in its place."""
+    nested = density(points)
+    x = nested.draw(40_000, np.random.default_rng(2))
+    other = StudentFit.to(x[:2000])
+    ratio = np.exp(nested.log_density(y := other.draw(40_000, RNG)) - other.log_density(y))
+    assert ratio.mean() == pytest.approx(1.0, abs=5.0 * ratio.std() / 200.0)
+    noise = (x[:, 0] - nested._interpolated(x[:, GIVEN])[0][:, 0]) * np.exp(
+        -nested._interpolated(x[:, GIVEN])[1][:, 0]
+    )
+    assert stats.kstest(noise, "norm").pvalue > 1e-3
+
+
+def test_rows_are_computed_in_parts_and_none_is_nothing(monkeypatch):
+    nested = density([-1.0, 0.0, 1.0])
+    x = nested.draw(50, np.random.default_rng(3))
+    whole = nested.log_density(x)
+    monkeypatch.setattr("pm_evidence.references.nested._MOST_ELEMENTS", 20)
+    np.testing.assert_allclose(nested.log_density(x), whole, rtol=1e-12)
+    np.testing.assert_array_equal(nested.draw(50, np.random.default_rng(3)), x)
+    assert nested.log_density(x[:0]).shape == (0,) and nested.draw(0, RNG).shape == (0, 3)
+
+
+def test_far_from_all_points_it_stays_finite():
+    nested = density(np.arange(-2.0, 3.0))
+    found = nested.log_density(np.array([[0.0, 30.0, 0.0], [0.0, -400.0, 5.0]]))
+    assert np.isfinite(found).all()
+
+
+def test_it_is_a_component_of_mixtures():
+    mixture = StudentMixture.of([density([0.0, 1.0]), density([0.0])], np.log([0.5, 0.5]))
+    x = mixture.draw(100, np.random.default_rng(4))
+    parts = [component.log_density(x) for component in mixture.components]
+    np.testing.assert_allclose(mixture.log_density(x), np.logaddexp(*parts) + np.log(0.5))

@@ -1,0 +1,121 @@
+"""Coordinates of Cholesky factors with an LKJ prior: standard deviations and correlations."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import pm_evidence as pe
+from pm_evidence.targets.model.cache import target_of
+from pm_evidence.targets.model.covariance_factors import covariance_factors
+
+RNG = np.random.default_rng(1)
+
+
+def build(n=3, eta=1.5):
+    with pm.Model() as model:
+        sds = pm.HalfNormal.dist(1.0, shape=n)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=n, eta=eta, sd_dist=sds)
+        pm.MvNormal("y", np.zeros(n), chol=chol, observed=np.eye(n))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build()
+
+
+@pytest.fixture(scope="module")
+def factor(model):
+    (found,) = covariance_factors(model)
+    return found
+
+
+@pytest.fixture(scope="module")
+def target(model):
+    return target_of(model, reparameterise=True)
+
+
+def unpacked(value):
+    """Cholesky factors of rows of PyMC's unconstrained values."""
+    factors = np.zeros((len(value), 3, 3))
+    factors[:, *np.tril_indices(3)] = value
+    diagonal = np.arange(3)
+    factors[:, diagonal, diagonal] = np.exp(factors[:, diagonal, diagonal])
+    return factors
+
+
+def test_coordinates_are_log_deviations_and_partial_correlations(factor):
+    z = RNG.normal(size=(50, 6))
+    lower = unpacked(factor.to_model(z)[0])
+    covariance = lower @ lower.swapaxes(1, 2)
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    np.testing.assert_allclose(np.log(sd), z[:, [0, 2, 5]], atol=1e-12)
+    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
+    one, two, three = correlation[:, 1, 0], correlation[:, 2, 0], correlation[:, 2, 1]
+    np.testing.assert_allclose(np.tanh(z[:, 1]), one, atol=1e-12)
+    np.testing.assert_allclose(np.tanh(z[:, 3]), two, atol=1e-12)
+    partial = (three - one * two) / np.sqrt((1 - one**2) * (1 - two**2))
+    np.testing.assert_allclose(np.tanh(z[:, 4]), partial, atol=1e-10)
+
+
+def test_the_maps_are_inverse_and_the_jacobian_right(factor):
+    z = RNG.normal(size=(5, 6))
+    value, log_jacobian = factor.to_model(z)
+    np.testing.assert_allclose(factor.from_model(value), z, atol=1e-12)
+    steps = 1e-6 * np.eye(6)
+    for row, expected in zip(z, log_jacobian, strict=True):
+        change = factor.to_model(row + steps)[0] - factor.to_model(row - steps)[0]
+        assert np.linalg.slogdet(change / 2e-6)[1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_extreme_coordinates_stay_finite(factor):
+    value, log_jacobian = factor.to_model(np.array([[0.0, 400.0, 1.0, -400.0, 400.0, -5.0]]))
+    assert np.isfinite(value).all() and np.isfinite(log_jacobian).all()
+
+
+def test_prior_draws_are_independent_and_have_the_density(model, target):
+    """The prior of correlations is that of Lewandowski, Kurowicka and Joe (2009)."""
+    z = target.finite_prior_points(4000, np.random.SeedSequence(1))
+    apart = np.corrcoef(z.T) - np.eye(6)
+    assert np.abs(apart).max() < 5.0 / np.sqrt(len(z))
+    for column, b in ((1, 2.0), (3, 2.0), (4, 1.5)):
+        share = 0.5 * (np.tanh(z[:, column]) + 1.0)
+        assert stats.kstest(share, stats.beta(b, b).cdf).pvalue > 1e-3
+    own = target_of(model)
+    x = target.coordinates.to_model(z[:20], target.centring)
+    log_jacobian = target.coordinates.log_jacobian(z[:20], target.centring)
+    expected = own.evaluate(x).log_density
+    found = target.evaluate(z[:20]).log_density
+    np.testing.assert_allclose(found[:, 0], expected[:, 0] + log_jacobian, atol=1e-9)
+    np.testing.assert_allclose(found[:, 1], expected[:, 1], atol=1e-9)
+
+
+def test_draws_of_users_are_mapped_there_and_back(model, target):
+    z = target.finite_prior_points(10, np.random.SeedSequence(2))
+    values = target.posterior(z)
+    given = {"chol": values["chol"][None]}
+    np.testing.assert_allclose(target.rows_of(given, "idata"), z, atol=1e-9)
+    np.testing.assert_allclose(
+        target.sample_stats(z)["lp"],
+        target_of(model).sample_stats(target.coordinates.to_model(z, target.centring))["lp"],
+    )
+
+
+def test_only_usual_factors_are_found():
+    with pm.Model() as model:
+        pm.LKJCholeskyCov("one", n=1, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=1))
+        pm.LKJCorr("corr", n=3, eta=2.0)
+        pm.HalfNormal("sd", 1.0, shape=3)
+    assert covariance_factors(model) == ()
+
+
+def test_the_evidence_is_the_same_in_both_coordinates(model):
+    given = {"target_mcse": 0.05, "cores": 1, "random_seed": 1, "progressbar": False}
+    found = [
+        pe.log_evidence(pe.sample_evidence(model, reparameterise=own, **given))
+        for own in (True, False)
+    ]
+    assert all(each.status == "ok" for each in found)
+    error = np.hypot(found[0].mcse, found[1].mcse)
+    assert abs(found[0].value - found[1].value) < 4.0 * error
