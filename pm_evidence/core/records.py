@@ -209,6 +209,9 @@ class BlockRecord:
         Diagnostics per stage.
     draws : ndarray, shape (n_draws, ...), or None
         States at ``beta = 1`` in the target's own coordinates.
+    log_density : ndarray, shape (n_draws,), or None
+        Log density of the posterior at these draws in nats, with the prior normalised; None if it
+        is not known.
     log_weight : ndarray, shape (n_draws,), or None
         Log weights of the draws in nats, unnormalised; None when the draws have equal weights.
     relative_variance : float
@@ -242,6 +245,7 @@ class BlockRecord:
     work: Floats
     trace: StageTrace
     draws: NDArray[Any] | None = None
+    log_density: Floats | None = None
     log_weight: Floats | None = None
     relative_variance: float = float("nan")
     end: tuple[float, float] = (float("nan"), float("nan"))

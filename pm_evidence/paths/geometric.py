@@ -85,6 +85,11 @@ class GeometricPath(TemperedLikelihood):
         """
         return Posterior(self.target) if self.has_density else None
 
+    def log_posterior(self, state: Particles) -> Floats:
+        """Return the log density of `posterior` at states, shape ``(n,)``, in nats."""
+        found: Floats = state.log_density.sum(axis=1) - self.target.log_order_mass
+        return found
+
 
 def _main_direction(standard: Floats) -> Floats:
     """Return approximately the direction of largest variance, by power iteration."""

@@ -128,7 +128,7 @@ def to_record(dt: xr.DataTree) -> RunRecord:
     -------
     RunRecord
         All data of a run that estimators need, exactly: work, traces, bridges and origins of every
-        block. Draws are not included (``draws``, ``log_weight``, ``fit_draws``,
+        block. Draws are not included (``draws``, ``log_density``, ``log_weight``, ``fit_draws``,
         ``fit_log_density`` and ``visited`` are None); those of the posterior are in the group
         ``posterior`` of ``dt``. In ``info`` a bool is 0 or 1, and None is an empty text.
 

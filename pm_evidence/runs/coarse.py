@@ -236,6 +236,7 @@ def _in_best_coordinates(
         replace(
             block,
             draws=choice.converted(target, block.draws),
+            log_density=None,
             visited=choice.converted(target, block.visited),
         )
         for block in blocks

@@ -225,8 +225,9 @@ def _grouped(
             work=np.array([log_mean_exp(crude.log_density(part) - height)]),
             trace=_NO_TRACE,
             draws=part,
+            log_density=log_density[i],
             visited=visited[i] if i < len(visited) else None,
-            n_evaluations=2 * len(part),
+            n_evaluations=len(part),
         )
         for i, (part, height) in enumerate(zip(parts, log_density, strict=True))
     )

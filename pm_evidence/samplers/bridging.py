@@ -76,6 +76,7 @@ class _Bridge:
     proposal: Proposal
     block: int
     draws: Floats
+    known: Floats | None
     n: int
     seed: int
     stream: int
@@ -87,7 +88,8 @@ class _Bridge:
         log_proposal = self.proposal.log_density(x)
         log_target = posterior.log_density(x)
         forward = np.where(np.isfinite(log_target), log_proposal - log_target, np.inf)
-        reverse = self.proposal.log_density(self.draws) - posterior.log_density(self.draws)
+        at_draws = posterior.log_density(self.draws) if self.known is None else self.known
+        reverse = self.proposal.log_density(self.draws) - at_draws
         return forward, reverse, x, log_target
 
 
@@ -107,6 +109,11 @@ def _reverse(block: BlockRecord) -> Floats:
     return block.bridge[1]
 
 
+def _n_unknown(block: BlockRecord) -> int:
+    """Return the number of draws of an island whose density is not known."""
+    return len(np.asarray(block.draws)) if block.log_density is None else 0
+
+
 def _resampled(block: BlockRecord, rng: np.random.Generator) -> BlockRecord:
     """Return an island whose draws are joined by those from the fitted density, resampled."""
     log_weight = -_forward(block)
@@ -115,7 +122,7 @@ def _resampled(block: BlockRecord, rng: np.random.Generator) -> BlockRecord:
     n = int(ess_share(log_weight) * len(log_weight)) + 1
     chosen = resample(normalised(log_weight), n, rng, "systematic")
     draws = np.concatenate([np.asarray(block.draws), np.asarray(block.fit_draws)[chosen]])
-    return replace(block, draws=draws)
+    return replace(block, draws=draws, log_density=None)
 
 
 @dataclass
@@ -200,7 +207,9 @@ class Bridging:
         self, blocks: Sequence[BlockRecord], n: int, run: Runner
     ) -> tuple[BlockRecord, ...]:
         """Return islands with ``n`` further draws each from the densities that were fitted last."""
-        bare = [replace(block, draws=np.asarray(block.draws)[:0]) for block in blocks]
+        bare = [
+            replace(block, draws=np.asarray(block.draws)[:0], log_density=None) for block in blocks
+        ]
         further = self._bridged(bare, bare, lambda block: n, run)
         return tuple(
             replace(
@@ -230,6 +239,7 @@ class Bridging:
                 self.proposals[1 - block.block % 2],
                 block.block,
                 np.asarray(block.draws),
+                block.log_density,
                 n_draws(block),
                 self.seed,
                 stream,
@@ -243,7 +253,7 @@ class Bridging:
                 fit_draws=x,
                 fit_log_density=log_target,
                 visited=None,
-                n_evaluations=block.n_evaluations + len(x) + len(np.asarray(block.draws)),
+                n_evaluations=block.n_evaluations + len(x) + _n_unknown(block),
             )
             for block, (forward, reverse, x, log_target) in zip(new, run(tasks), strict=True)
         }

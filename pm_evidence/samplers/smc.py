@@ -14,6 +14,7 @@ from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.core.resampling import SCHEMES, resample
+from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.samplers.moves import grow_chains
 from pm_evidence.samplers.sampler import Annealer, RunContext
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
@@ -148,7 +149,9 @@ class SMC(Annealer):
         if found.draws is not None:
             # states are in the order of resampling: surplus ones are dropped at random
             kept = np.sort(rng.permutation(n)[:draws])
-            found = replace(found, draws=found.draws[kept], origin=kept % len(chains))
+            known = None if found.log_density is None else found.log_density[kept]
+            origin = kept % len(chains)
+            found = replace(found, draws=found.draws[kept], log_density=known, origin=origin)
         return replace(found, relative_variance=variance)
 
     def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:
@@ -190,6 +193,9 @@ def island(
     """
     ended = bool(np.isfinite(log_z))
     energy, bridge = path.energy(state, 1.0), None
+    log_density = None
+    if ended and isinstance(path, GeometricPath) and path.posterior() is not None:
+        log_density = path.log_posterior(state)
     if ended and plan.fit is not None and isinstance(path, Bridgeable):
         bridge = path.bridge_work(plan.fit, state, len(state), rng)
     return BlockRecord(
@@ -197,6 +203,7 @@ def island(
         work=np.array([-log_z]),
         trace=tracer.trace(plan.n_stages),
         draws=state.to_draws() if ended else None,
+        log_density=log_density,
         end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
         bridge=bridge,
         visited=np.concatenate(visited) if visited else None,

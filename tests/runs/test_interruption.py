@@ -79,15 +79,20 @@ SMALL = {"method": pe.SMC(islands=8), "draws": 800}
 
 
 def test_the_first_islands_give_an_estimate(model, monkeypatch):
-    """The fourth is interrupted; the three before it are those of the whole run, bit for bit."""
+    """Those before the interrupted one are those of the whole run, bit for bit.
+
+    The fourth is interrupted, or ends before the main thread hears of it.
+    """
     whole = pe.sample_evidence(model, **QUICK, **SMALL)
     interrupting(monkeypatch, SMC, "run_block", 4)
     dt, found = interrupted(model, **SMALL)
     assert found.status == "interrupted" and found.estimator == "smc"
     assert np.isfinite([found.value, found.mcse, found.lower, found.upper]).all()
-    assert np.array_equal(dt["work"]["forward"], whole["work"]["forward"][:3])
+    n = islands(dt)
+    assert n in (3, 4)
+    assert np.array_equal(dt["work"]["forward"], whole["work"]["forward"][:n])
     assert abs(found.value - pe.log_evidence(whole).value) < 6 * found.mcse
-    assert dt["posterior"].sizes["chain"] == 3
+    assert dt["posterior"].sizes["chain"] == n
     assert dt["log_evidence"].attrs["stopped_by"] == "interrupted"
 
 

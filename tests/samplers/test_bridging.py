@@ -9,9 +9,15 @@ from scipy import stats
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import BlockRecord
+from pm_evidence.kernels.choose import choose_kernel
 from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.referenced import ReferencedPath
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.samplers.bridging import Bridging, Costs
 from pm_evidence.samplers.findings import Survey
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive, exact_systems
 from tests.samplers.modes import draws_of_modes
@@ -81,6 +87,35 @@ def test_work_of_both_sides(path):
         inverse = np.log(np.mean(np.exp(reverse)))
         assert value == pytest.approx(CASE.log_evidence(), abs=0.15)
         assert inverse == pytest.approx(-CASE.log_evidence(), abs=0.3)
+
+
+def test_known_densities_of_draws_are_not_evaluated_again(path):
+    """The bridge is the same, and costs one evaluation less for each draw of the island."""
+    islands = islands_of()
+    posterior = path.posterior()
+    known = [replace(b, log_density=posterior.log_density(b.draws)) for b in islands]
+    pairs = zip(
+        Bridging(path, 5).extend(islands, serially),
+        Bridging(path, 5).extend(known, serially),
+        strict=True,
+    )
+    for usual, saved in pairs:
+        assert all(np.array_equal(a, b) for a, b in zip(usual.bridge, saved.bridge, strict=True))
+        assert usual.n_evaluations - saved.n_evaluations == len(usual.draws)
+
+
+def test_islands_know_the_density_of_their_draws():
+    """Of the posterior with the normalised prior, from the prior and from a reference."""
+    target = PyMCTarget(exact_systems()["ordered_two"].build())
+    reference = StudentFit.to(target.draw(200, np.random.SeedSequence(1)).x)
+    for found in (
+        GeometricPath(target),
+        ReferencedPath(ReferencedTarget(target, reference)),
+    ):
+        plan = Pilot(200, 4, 0.5).run(found, choose_kernel(found.target), 3)
+        block = SMC(chain_length=4).run_block(found, plan, 0, 40, 3)
+        expected = found.posterior().log_density(block.draws)
+        np.testing.assert_allclose(block.log_density, expected, rtol=1e-12)
 
 
 def test_discrete_models_have_no_bridge():
