@@ -6,7 +6,7 @@ from math import hypot
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.estimators.standard_errors import Spread
 
-__all__ = ["half_width", "interval", "widened"]
+__all__ = ["half_width", "interval", "widened", "with_error"]
 
 
 def interval(value: float, spread: Spread) -> tuple[float, float]:
@@ -27,6 +27,10 @@ def half_width(spread: Spread) -> float:
 
 def widened(estimate: LogEvidence, error: float) -> LogEvidence:
     """Return an estimate with a further, independent error in nats."""
-    mcse = hypot(estimate.mcse, error)
-    lower, upper = interval(estimate.value, Spread(mcse, estimate.dof))
-    return replace(estimate, mcse=mcse, lower=lower, upper=upper)
+    return with_error(estimate, hypot(estimate.mcse, error), estimate.dof)
+
+
+def with_error(estimate: LogEvidence, mcse: float, dof: float) -> LogEvidence:
+    """Return an estimate with another error in nats, and its degrees of freedom."""
+    lower, upper = interval(estimate.value, Spread(mcse, dof))
+    return replace(estimate, mcse=mcse, dof=dof, lower=lower, upper=upper)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
@@ -16,7 +17,7 @@ from pm_evidence.estimators.fit_checks import (
     uncovered,
     unseen_share,
 )
-from pm_evidence.estimators.intervals import widened
+from pm_evidence.estimators.intervals import widened, with_error
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
@@ -29,6 +30,9 @@ Floats = NDArray[np.float64]
 # The islands differ if the variance of their log evidences is more than this number of times the
 # variance that is estimated from the draws within each island.
 _UNLIKE = 4.5
+# The error of stratified draws is taken from the spread of at least so many islands, and is at
+# least this share of the error of independent draws.
+_ENOUGH_ISLANDS, _LEAST_SHARE = 8, 0.5
 
 
 def of_islands(
@@ -62,7 +66,7 @@ def of_islands(
     unlike = _unlike(work, stated)
     if len(works) < len(blocks):
         return [_of_unlike(smc, unlike), *alone]
-    drawn = importance(np.concatenate([forward for forward, _ in works]))
+    drawn = _stratified([forward for forward, _ in works])
     bridged = bridge(works)
     drawn = of_uncovered(drawn, uncovered(works))
     if coarse:
@@ -81,6 +85,27 @@ def of_islands(
     if coarse and bridged.status == Status.OK:  # the islands may agree by chance
         return [bridged, drawn, smc, *alone]
     return [*recommend([smc, bridged, drawn]), *alone]
+
+
+def _stratified(works: Sequence[Floats]) -> LogEvidence:
+    """Return the importance sampling estimate, with the error of draws that are stratified.
+
+    Draws from a mixture are, within each island: each component has its share of them. What differs
+    between the components is then not a part of the error, which the spread of the islands shows.
+    It is taken as at least half of that of independent draws, because islands may agree by chance.
+    """
+    every, n = np.concatenate(works), len(works)
+    drawn, independent = importance(every), jarzynski(every).mcse
+    if drawn.status != Status.OK or n < _ENOUGH_ISLANDS:
+        return drawn
+    share = np.array([len(work) for work in works]) / every.size
+    apart = np.exp([log_mean_exp(-work) - drawn.value for work in works]) - 1.0
+    spread = np.sqrt(((share * apart) ** 2).sum() * n / (n - 1))
+    if spread >= independent:
+        return drawn
+    beyond = drawn.mcse**2 - independent**2  # what is expected beyond the largest weight
+    error = np.sqrt(max(spread, _LEAST_SHARE * independent) ** 2 + max(beyond, 0.0))
+    return with_error(drawn, float(error), n - 1.0)
 
 
 def _not_below(

@@ -10,6 +10,7 @@ from pm_evidence.core.statuses import Status
 from pm_evidence.estimators import islands, jarzynski, power_posterior
 from pm_evidence.estimators.fit_checks import unseen_share
 from pm_evidence.estimators.islands import correlation_in_chains, integrated, of_islands
+from pm_evidence.estimators.jarzynski import importance
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.runs import block, bridged, found_of, islands_of
 from tests.estimators.work import LOG_Z, gaussian_pair
@@ -153,6 +154,35 @@ def test_the_error_of_a_bridge_from_few_draws_is_not_below_that_of_importance_sa
     assert islands._not_below(large, drawn, works).mcse == 0.01
     doubtful = replace(drawn, status=Status.HEAVY_TAIL)
     assert islands._not_below(small, doubtful, works).mcse == 0.001
+
+
+def stratified_works(rng, n_islands=16, n=125):
+    """Work from a mixture of a normal posterior (evidence 1) and a density far from it."""
+    works = []
+    for _ in range(n_islands):
+        far = rng.permutation(n) < int(0.1 * n + rng.uniform())
+        noise = 0.3 * rng.normal(size=n)
+        works.append(np.where(far, np.inf, np.log(0.9) + noise + 0.5 * 0.3**2))
+    return works
+
+
+def test_the_error_of_stratified_draws_is_that_of_their_mean():
+    """Independent draws would have 1.5 times this error, because a tenth has no weight."""
+    rng = np.random.default_rng(1)
+    found = [islands._stratified(stratified_works(rng)) for _ in range(300)]
+    z = np.array([each.value / each.mcse for each in found])
+    assert 0.8 < z.std() < 1.2 and abs(z.mean()) < 0.2
+    assert np.median([each.dof for each in found]) == 15.0
+    alone = importance(np.concatenate(stratified_works(rng)))
+    assert alone.mcse > 1.3 * np.median([each.mcse for each in found])
+
+
+def test_islands_that_agree_by_chance_keep_half_of_the_error():
+    works = stratified_works(np.random.default_rng(2))
+    same = [works[0]] * 16
+    found, alone = islands._stratified(same), importance(np.concatenate(same))
+    assert found.mcse == pytest.approx(0.5 * alone.mcse, rel=0.05)  # beside the tail
+    assert islands._stratified(works[:4]).dof > 100  # too few islands to tell
 
 
 def test_an_evidence_without_bound():
