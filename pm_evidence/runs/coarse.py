@@ -203,7 +203,8 @@ def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
 def _costs(share: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
     usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
-    draws, trial = int(share * _DRAWS), int(share * _TRIAL)
+    # few draws at first, because further ones are added where the error needs them
+    draws, trial = int(share**1.5 * _DRAWS), int(share * _TRIAL)
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
 
 
