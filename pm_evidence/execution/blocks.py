@@ -8,8 +8,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from threadpoolctl import threadpool_limits
-
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.exceptions import exceptions_of_users
 from pm_evidence.core.interrupts import abandonable, check_interrupt, interrupt_answered
 from pm_evidence.core.progress import Progress, Report, silent
@@ -100,7 +99,7 @@ def _run_in_threads(
 
     pool = ThreadPoolExecutor(min(cores, len(missing)), thread_name_prefix="pm_evidence")
     try:
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             futures = {pool.submit(_stoppable, tasks[i], watch, stop): i for i in missing}
             _collect(futures, records, done)
     finally:
@@ -201,7 +200,7 @@ def _guarded(task: Task, attempt: int) -> Any:
     """
     try:
         # in the worker, because a pickled exception loses its cause
-        with exceptions_of_users(), threadpool_limits(limits=1):
+        with exceptions_of_users(), one_blas_thread():
             return task(silent)
     except Exception as error:
         return _Failure(error)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.rows import RowWork, divided_by, dividing
 from pm_evidence.execution.blocks import Task, run_blocks
@@ -59,7 +59,7 @@ def dividing_rows(cores: int, executor: Executor | None) -> Iterator[None]:
         return
     pool = ThreadPoolExecutor(max(cores - 1, 1), thread_name_prefix="pm_evidence_rows")
     try:
-        with threadpool_limits(limits=1), divided_by(DividedRows(cores, pool, executor)):
+        with one_blas_thread(), divided_by(DividedRows(cores, pool, executor)):
             yield
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.target import ReferencedTarget
@@ -63,7 +62,7 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     positions = target.layout.positions_of(target.hyperparameters)
     n_starts, centred = _FEW_STARTS + int(share * _STARTS), target.centred()
     found = list[Survey]()
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         is_concave, spent = is_concave_in(Posterior(centred), positions)
         for form in [target] if centred is target else [target, centred]:
             given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.checks import described
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import ModelError
@@ -149,7 +149,7 @@ def bridge_given(
         )
     doubts = doubt_of_draws(idata, draws, TOLERATED), doubt_of_few(draws)
     target, x, choice = _in_best_coordinates(target, x)
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         trial = small_annealing(run, target, kernel, display)
         known = _fitted(run, target, trial)
         grouped = partial(_grouped, target, x, groups_of(*shape), trial)

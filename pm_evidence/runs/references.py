@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.checks import check_choice, described
 from pm_evidence.core.contracts import Kernel, Reference, Target
 from pm_evidence.core.exceptions import ModelError, NumericalError, warn
@@ -106,7 +106,7 @@ def with_reference(
     if isinstance(reference, str) and not positions.size:
         return target  # all variables keep their prior, or are uniform on circles
     _check_reference(target, reference, positions)
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         trial = _trial(run, target, reference, kernel, display)
         known, n_evaluations, facts = None, 0, dict[str, Any]()
         if trial is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.contracts import HasPosterior, Path
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.progress import Report, silent
@@ -169,7 +169,7 @@ class Bridging:
         """
         if not self.possible or any(block.draws is None for block in blocks):
             return tuple(blocks)
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             self._fit(self._posterior, blocks)
         new = [block for block in blocks if block.bridge is None]
         searched = self.n_evaluations / len(blocks)
@@ -192,7 +192,7 @@ class Bridging:
             Runs tasks and returns their results in order.
         """
         rng = generator(self.seed, Phase.FIT, self._stream())
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             joined = [_resampled(block, rng) for block in blocks]
             self._fit(self._posterior, joined, self.proposals)
         bare = [

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.contracts import (
     Bridgeable,
     Kernel,
@@ -67,7 +67,7 @@ class Pilot:
 
     def run(self, path: Path, kernel: Kernel, seed: int, report: Report = silent) -> Plan:
         """Learn a plan for ``path``, starting from an untuned kernel."""
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             return self._run(path, kernel, seed, report)
 
     def _run(self, path: Path, kernel: Kernel, seed: int, report: Report) -> Plan:
