@@ -125,12 +125,12 @@ def partly_centred(
     """
     values = dict(values)
     terms, replaced, log_scales, locations = [pt.constant(0.0)], [], [], []
-    mixings = list[Variable]()
+    mixings, priors = list[Variable](), list[Variable]()
     for factor in factors:
         value_var = model.rvs_to_values[factor.rv]
-        packed, log_jacobian = factor.value_of(values[value_var])
-        values[value_var] = packed.astype(value_var.dtype)
-        terms.append(log_jacobian)
+        priors.append(factor.log_prior(values[value_var]))
+        values[value_var] = factor.value_of(values[value_var])[0].astype(value_var.dtype)
+        replaced.append(factor.rv)
     for i, found in enumerate(variables):
         graphs = model.replace_rvs_by_values(found.graphs)
         location, scale, *others = clone_replace(graphs, values, rebuild_strict=False)
@@ -156,7 +156,9 @@ def partly_centred(
         log_scales.append(log_scale)
         locations.append(location)
         mixings += [] if mixing is None else [mixing]
-    log_prior = sum(terms[1:], terms[0])
+    # their parameters may depend on variables that were transformed after them
+    priors = clone_replace(model.replace_rvs_by_values(priors), values, rebuild_strict=False)
+    log_prior = sum([*terms[1:], *priors], terms[0])
     found_graphs = (tuple(each) for each in (replaced, log_scales, locations, mixings))
     return PartlyCentred(values, log_prior, *found_graphs)
 

@@ -77,13 +77,27 @@ class CovarianceFactor:
         log_jacobian : scalar TensorVariable
             Log of the absolute determinant of its derivative, in nats.
         """
-        size = pt.abs(z)
-        log_sech = np.log(2.0) - size - pt.log1p(pt.exp(-2.0 * size))
-        terms = pt.switch(self._on_diagonal, z, log_sech)
+        terms = pt.switch(self._on_diagonal, z, _log_sech(z))
         before = self._column < self._column[:, None]
         log_factor = (self._same_row & (before | self._on_diagonal)).astype(float) @ terms
         value = pt.switch(self._on_diagonal, log_factor, pt.exp(log_factor) * pt.tanh(z))
         return value, log_factor[np.flatnonzero(~self._on_diagonal)].sum()
+
+    def log_prior(self, z: Any) -> Any:
+        """Return the log density of the coordinates as a graph, in nats, a scalar.
+
+        That of PyMC takes differences of sums of squares, and is infinite where a standard deviation
+        is 1e8 times smaller than the one before.
+        """
+        _, _, eta, sd_dist = self.rv.owner.inputs
+        log_sd, partial = z[np.flatnonzero(self._on_diagonal)], ~self._on_diagonal
+        # the partial correlations have beta distributions between -1 and 1 with both shapes equal
+        shape = eta + 0.5 * (self.n - 2 - self._column[partial])
+        log_beta = 2.0 * pt.gammaln(shape) - pt.gammaln(2.0 * shape)
+        of_partial = 2.0 * shape * _log_sech(z[np.flatnonzero(partial)])
+        of_partial -= (2.0 * shape - 1.0) * np.log(2.0) + log_beta
+        of_sd = pm.logp(sd_dist, pt.exp(log_sd), warn_rvs=False).sum() + log_sd.sum()
+        return of_sd + of_partial.sum()
 
     def coordinates_of(self, value: Any) -> Any:
         """Return the coordinates as a graph of PyMC's unconstrained value."""
@@ -112,6 +126,11 @@ class CovarianceFactor:
     def from_model(self, value: Floats) -> Floats:
         """Return rows of coordinates of rows of values, shape ``(n, size)``."""
         return self._from_model([value], [])[0]
+
+
+def _log_sech(z: Any) -> Any:
+    size = pt.abs(z)
+    return np.log(2.0) - size - pt.log1p(pt.exp(-2.0 * size))
 
 
 def covariance_factors(model: pm.Model) -> tuple[CovarianceFactor, ...]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import pm_evidence as pe
 from pm_evidence.targets.model.cache import target_of
@@ -89,6 +89,35 @@ def test_prior_draws_are_independent_and_have_the_density(model, target):
     found = target.evaluate(z[:20]).log_density
     np.testing.assert_allclose(found[:, 0], expected[:, 0] + log_jacobian, atol=1e-9)
     np.testing.assert_allclose(found[:, 1], expected[:, 1], atol=1e-9)
+
+
+def test_the_prior_where_deviations_differ_much(target):
+    """PyMC's own log density is infinite there: it takes differences of sums of squares."""
+    z = np.array([[0.75, -11.3, -21.0, 0.5, 9.0, 3.0], [-30.0, 0.1, 2.0, 20.0, -20.0, -25.0]])
+    log_sd, twice, shape = z[:, [0, 2, 5]], 2.0 * z[:, [1, 3, 4]], np.array([2.0, 2.0, 1.5])
+    of_sd = stats.halfnorm.logpdf(np.exp(log_sd)) + log_sd
+    of_partial = shape * (special.log_expit(twice) + special.log_expit(-twice))
+    of_partial += np.log(2.0) - special.betaln(shape, shape)
+    expected = (of_sd + of_partial).sum(axis=1)
+    np.testing.assert_allclose(target.evaluate(z).log_density[:, 0], expected, rtol=1e-12)
+
+
+def test_parameters_of_the_prior_may_be_variables():
+    """Also one that is sampled in other coordinates itself."""
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd", 1.0)
+        mu = pm.Normal("mu", 0.0, sd)
+        eta = pm.Gamma("eta", 2.0, 1.0)
+        given = {"eta": eta + 0.5, "sd_dist": pm.LogNormal.dist(mu, sd)}
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, **given)
+        pm.MvNormal("y", np.zeros(2), chol=chol, observed=np.eye(2))
+    own, target = target_of(model), target_of(model, reparameterise=True)
+    assert [found.rv.name for found in target.variables] == ["mu"]
+    z = target.finite_prior_points(20, np.random.SeedSequence(1))
+    x = target.coordinates.to_model(z, target.centring)
+    found, expected = target.evaluate(z).log_density, own.evaluate(x).log_density
+    expected[:, 0] += target.coordinates.log_jacobian(z, target.centring)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_draws_of_users_are_mapped_there_and_back(model, target):
