@@ -127,3 +127,14 @@ if __name__ == "__main__":
     for each in options.routes:
         for chosen in options.systems or SYSTEMS[each]:
             print(repeat(chosen, each, options.seeds).row(f"{chosen}, {each}"), flush=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normal_inverse_gamma", "eight_schools_half_normal_noncentred"])
+def test_coverage_of_small_errors(name):
+    """A run that ended as soon as its error seems small enough would state too small an error."""
+    system, route = exact_systems()[name], {"route": "importance", "target_mcse": 0.004}
+    repeated = repeat_model(system.build(), system.log_evidence, range(N_SEEDS), cores=1, **route)
+    print(f"\n{HEADER}\n{repeated.row(f'{name}, 0.004')}")
+    check(repeated)
+    assert len(repeated.ok) > 0.9 * N_SEEDS and repeated.z.std() < 1.2

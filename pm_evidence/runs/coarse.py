@@ -49,6 +49,10 @@ _USUAL_MCSE = 0.02
 # Particles of all islands for this error; for a larger one, at least so many in all, and so many
 # for each dimension.
 _PARTICLES, _LEAST, _PER_DIMENSION = 320, 64, 2
+# For a smaller error, particles and draws grow in inverse proportion, at most by this factor. The
+# particles show which share of the posterior a fit may miss; and errors are too small where a run
+# ends as soon as they seem small enough, which draws at first make rare.
+_MOST_GROWN = 20.0
 # Number of islands, and of islands of a run with few particles; effective sample size at every
 # stage; rounds of tuning at the first stage and at each later one.
 _ISLANDS, _FEW_ISLANDS, _ESS, _ROUNDS = 16, 8, 0.5, (2, 1)
@@ -157,10 +161,10 @@ def anneal_coarsely(
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
-    run = _small(run, target.n_dim, share, short=is_near)
+    run = _small(run, target.n_dim, _n_particles(target.n_dim, target_mcse), short=is_near)
     sampler: Any = run.sampler
     part, rounds = (_SMALL_PILOT, _FEW_ROUNDS) if is_near else (1.0, _ROUNDS)
-    n_pilot = int(part * sampler.first_round(run.size))
+    n_pilot = int(part * min(sampler.first_round(run.size), _PARTICLES))
     pilot = Pilot(n_pilot, sampler.chain_length, _ESS, rounds=rounds)
 
     def learnt() -> tuple[Plan, Floats]:
@@ -175,7 +179,7 @@ def anneal_coarsely(
         record, found = stopped(run.journal, error.record, run.limits.target_mcse, error)
         bridging = Bridging(GeometricPath(target), run.seed)
     else:
-        costs = _costs(share, setup.effort)
+        costs = _costs(target_mcse, setup.effort)
         stay = approximation is not None
         target, record = _in_best_coordinates(target, population, record, stay=stay)
         bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
@@ -189,22 +193,32 @@ def anneal_coarsely(
     return Attempt("importance", target, replace(record, info=info), found, good)
 
 
-def _small(run: Run, n_dim: int, share: float, *, short: bool) -> Run:
+def _n_particles(n_dim: int, target_mcse: float) -> float:
+    """Return the number of particles of all islands."""
+    least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
+    return max(share_of_effort(target_mcse) * _PARTICLES, least) * _grown(target_mcse)
+
+
+def _grown(target_mcse: float) -> float:
+    """Return by which factor particles and draws are more for an error below the usual one."""
+    return float(np.clip(_USUAL_MCSE / target_mcse, 1.0, _MOST_GROWN))
+
+
+def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:
     """Return the run of a few small islands, whose chains may have to be short."""
     length = _SHORT if short or n_dim > _VERY_MANY else _LENGTH
-    least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
-    total = max(share * _PARTICLES, least)
     n_islands = _ISLANDS if total >= 2 * length * _ISLANDS else _FEW_ISLANDS
     size = max(length * round(total / n_islands / length), 2 * length)
     sampler = SMC(islands=n_islands, chain_length=length, ess=_ESS)
     return replace(run, sampler=sampler, size=size, seed=seed_of_run(run.seed, Phase.COARSE))
 
 
-def _costs(share: float, effort: float) -> Costs:
+def _costs(target_mcse: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
+    share, grown = share_of_effort(target_mcse), _grown(target_mcse)
     usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
     # few draws at first, because further ones are added where the error needs them
-    draws, trial = int(share**1.5 * _DRAWS), int(share * _TRIAL)
+    draws, trial = int(share**1.5 * grown * _DRAWS), int(share * _TRIAL)
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
 
 
@@ -260,13 +274,14 @@ def _refined(
         while True:
             record = with_bridges(record, Role.FORWARD, blocks, bridging)
             found = estimates(record)
-            good, small = is_good(blocks), found[0].mcse <= target_mcse
-            finished = good and small and found[0].status == Status.OK
-            if any(b.bridge is None for b in blocks) or finished:
+            if any(block.bridge is None for block in blocks):
                 return record, found
-            n = _further_draws(found[0], blocks, target_mcse) if good else 0
+            good, excess = is_good(blocks), _error(found[0], blocks) / target_mcse
+            if good and excess <= 1.0 and found[0].status == Status.OK:
+                return record, found
+            n = _further_draws(found[0], blocks, excess) if good else 0
             if not n and additions and (bridging.is_complete or not refits):
-                n, additions = _last_draws(found[0], blocks, target_mcse), 1
+                n, additions = _last_draws(blocks, excess), 1
             if n and additions:
                 additions -= 1
                 blocks = bridging.drawn_further(blocks, n, run.execute)
@@ -321,21 +336,33 @@ def is_good(blocks: Sequence[BlockRecord], largest_k: float = _GOOD_TAIL) -> boo
     return _share(blocks) > enough and not pareto_k(_log_weight(blocks)) > largest_k
 
 
-def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: float) -> int:
+def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
+    """Return the error that decides on further draws: at least that of independent draws.
+
+    That of stratified draws comes from the spread of the islands. A run that ended whenever this is
+    small by chance would state too small an error.
+    """
+    log_weight = _log_weight(blocks)
+    n_reverse = sum(len(block.bridge[1]) for block in blocks if block.bridge is not None)
+    independent = np.sqrt((1.0 / ess_share(log_weight) - 1.0) / (log_weight.size + n_reverse))
+    return max(best.mcse, float(independent))
+
+
+def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], excess: float) -> int:
     """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
     if best.status != Status.OK or best.estimator == "smc":
         return 0
-    done, growth = _n_draws(blocks), _growth(best, target_mcse)
+    done, growth = _n_draws(blocks), _growth(excess)
     return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
 
 
-def _last_draws(best: LogEvidence, blocks: Sequence[BlockRecord], target_mcse: float) -> int:
+def _last_draws(blocks: Sequence[BlockRecord], excess: float) -> int:
     """Return how many draws each island gets where no better fit is known; 0 if none can help.
 
     They cost less than the next route, and show whether the tail of the weights is heavy, or seemed
     so because the draws were few.
     """
-    growth = _growth(best, target_mcse)
+    growth = _growth(excess)
     if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
         return 0
     return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
@@ -353,6 +380,6 @@ def _n_draws(blocks: Sequence[BlockRecord]) -> int:
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
 
 
-def _growth(best: LogEvidence, target_mcse: float) -> float:
-    """Return by which multiple of the draws so far the error needs more."""
-    return 1.3 * (best.mcse / target_mcse) ** 2 - 1.0
+def _growth(excess: float) -> float:
+    """Return by which multiple of the draws so far an error this much too large needs more."""
+    return 1.3 * excess**2 - 1.0

@@ -58,6 +58,17 @@ def logistic_regression(prior, scale):
     return model, float(logsumexp(log_density)) + 2.0 * np.log(grid[1] - grid[0])
 
 
+def test_a_small_error_is_cheap_where_the_fit_is_good():
+    """Particles grow with the draws, because they bound what the fit may have missed."""
+    system = SYSTEMS["eight_schools_half_normal_noncentred"]
+    found = coarse(system.build(), 0.004)
+    best, works = found.evidence[0], [block.bridge for block in found.record.of(Role.FORWARD)]
+    assert found.reached(0.004) and abs(best.value - system.log_evidence) < 4.0 * best.mcse
+    assert sum(len(reverse) for _, reverse in works) == 5 * 320
+    assert sum(len(forward) for forward, _ in works) >= 5 * 2000
+    assert found.record.info["n_evaluations"] < 25_000
+
+
 def test_a_log_concave_posterior_is_annealed_from_its_peak():
     """A single mode needs no search, which would take more evaluations than all the rest."""
     model, exact = logistic_regression(pm.Normal, 2.0)

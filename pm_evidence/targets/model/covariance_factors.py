@@ -86,8 +86,8 @@ class CovarianceFactor:
     def log_prior(self, z: Any) -> Any:
         """Return the log density of the coordinates as a graph, in nats, a scalar.
 
-        That of PyMC takes differences of sums of squares, and is infinite where a standard deviation
-        is 1e8 times smaller than the one before.
+        That of PyMC takes differences of sums of squares, and is infinite where a standard
+        deviation is 1e8 times smaller than the one before.
         """
         _, _, eta, sd_dist = self.rv.owner.inputs
         log_sd, partial = z[np.flatnonzero(self._on_diagonal)], ~self._on_diagonal
