@@ -49,9 +49,9 @@ _USUAL_MCSE = 0.02
 # Particles of all islands for this error; for a larger one, at least so many in all, and so many
 # for each dimension.
 _PARTICLES, _LEAST, _PER_DIMENSION = 320, 64, 2
-# For a smaller error, particles and draws grow in inverse proportion, at most by this factor. The
-# particles show which share of the posterior a fit may miss; and errors are too small where a run
-# ends as soon as they seem small enough, which draws at first make rare.
+# For a smaller error, particles and first draws grow in inverse proportion, at most by this factor.
+# The particles show which share of the posterior a fit may miss. Few first draws would be added to
+# until the error seems small enough, and runs that end in this way state too small an error.
 _MOST_GROWN = 20.0
 # Number of islands, and of islands of a run with few particles; effective sample size at every
 # stage; rounds of tuning at the first stage and at each later one.
