@@ -130,7 +130,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["normal_inverse_gamma", "eight_schools_half_normal_noncentred"])
+@pytest.mark.parametrize("name", ["normal_inverse_gamma", "eight_schools_half_cauchy_centred"])
 def test_coverage_of_small_errors(name):
     """A run that ended as soon as its error seems small enough would state too small an error."""
     system, route = exact_systems()[name], {"route": "importance", "target_mcse": 0.004}

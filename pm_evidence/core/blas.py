@@ -10,9 +10,9 @@ __all__ = ["one_blas_thread"]
 
 
 def one_blas_thread() -> Any:
-    """Return a context in which BLAS libraries use one thread, so that their digits are the same.
+    """Return a context in which BLAS libraries use one thread, so that all runs round alike.
 
-    To find the libraries takes milliseconds. It is done again if modules were imported since the
+    Finding the libraries takes milliseconds. It is repeated only if modules were imported since the
     last time, because these may have loaded another library.
     """
     return _libraries(len(sys.modules)).limit(limits=1)

@@ -339,8 +339,8 @@ def is_good(blocks: Sequence[BlockRecord], largest_k: float = _GOOD_TAIL) -> boo
 def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
     """Return the error that decides on further draws: at least that of independent draws.
 
-    That of stratified draws comes from the spread of the islands. A run that ended whenever this is
-    small by chance would state too small an error.
+    The stated error of stratified draws comes from the spread of the islands. If it alone decided,
+    runs would end when it is small by chance, and state too small an error.
     """
     log_weight = _log_weight(blocks)
     n_reverse = sum(len(block.bridge[1]) for block in blocks if block.bridge is not None)
