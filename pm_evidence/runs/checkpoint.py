@@ -26,6 +26,7 @@ from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.nested import NestedNormal
 from pm_evidence.references.stretched import Stretch, StretchedFit
+from pm_evidence.references.surfaces import MovingLeastSquares, QuadraticSurface
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.initial_iterations import LearntWeights
@@ -45,10 +46,12 @@ _CLASSES = (
     Centring,
     LearntWeights,
     Machine,
+    MovingLeastSquares,
     NestedNormal,
     PathVariance,
     Plan,
     Precision,
+    QuadraticSurface,
     Shape,
     StageTrace,
     Stretch,

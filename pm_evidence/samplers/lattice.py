@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from pm_evidence.core.shape import Shape
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import joined, widened, with_wide
-from pm_evidence.references.nested import NestedNormal
+from pm_evidence.references.nested import NestedNormal, functions_of
+from pm_evidence.references.surfaces import MovingLeastSquares
 from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
 
-__all__ = ["Lattice"]
+__all__ = ["MOST_AXES", "Lattice"]
 
 Floats = NDArray[np.float64]
 Index = tuple[int, ...]
@@ -21,6 +22,7 @@ Index = tuple[int, ...]
 # How many nats below the largest mass points are that have neighbours, for one hyperparameter, two
 # and so on. A lattice in more dimensions ends earlier, because its points are many.
 _NEAR = (6.0, 6.0, 5.0, 4.5)
+MOST_AXES = len(_NEAR)
 # Largest number of points: as many as so many gradients allow, between these bounds.
 _GRADIENTS, _FEW_POINTS, _MANY_POINTS = 100_000, 200, 800
 # The approximations count as complete if no neighbours differ by more nats from what they predict
@@ -166,7 +168,8 @@ class Lattice:
         factors = np.array([fit.factor[np.ix_(rest, rest)] for fit in fits])
         means = np.array([fit.peak[rest] for fit in fits])
         slopes = np.array([fit.slope[rest].T for fit in fits])
-        return NestedNormal.between(given, rest, hyper, at, self.spacing, means, slopes, factors)
+        surface = MovingLeastSquares(at, self.spacing, functions_of(means, factors), slopes)
+        return NestedNormal(given, rest, hyper, surface)
 
 
 def _neighbours(index: Index) -> list[Index]:

@@ -2,9 +2,10 @@
 
 Given these, the other variables have one peak, and the normal density there approximates their
 conditional density. Divided by it, the posterior gives the density of the hyperparameters, which is
-explored on a lattice (Rue, Martino and Chopin 2009, section 3). The normal densities at the points
-of the lattice make a mixture, from which annealing starts, and importance sampling draws from what
-is interpolated between them: the evidence does not depend on how good the approximation is.
+explored on a lattice (Rue, Martino and Chopin 2009, section 3), or at points about its peak if there
+are more than four. The normal densities at these points make a mixture, from which annealing starts,
+and importance sampling draws from what is interpolated between them: the evidence does not depend
+on how good the approximation is.
 """
 
 from collections.abc import Sequence
@@ -15,16 +16,17 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.shape import learn_shape
 from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import (
     Component,
-    StudentMixture,
     joined,
     widened,
     with_wide,
 )
 from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
+from pm_evidence.samplers.design import ascended, designed, is_same_peak
 from pm_evidence.samplers.findings import Survey
-from pm_evidence.samplers.lattice import Lattice
+from pm_evidence.samplers.lattice import MOST_AXES, Lattice
 
 __all__ = ["explore", "is_concave_in"]
 
@@ -50,6 +52,8 @@ _HALVINGS, _LARGEST_DIVERGENCE = 3, 8.0
 _PAIRS, _ROUNDING = 12, 1e-9
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
+# Most prior draws from which many hyperparameters are explored.
+_MOST_STARTS = 6
 # Largest dimension of a posterior with hyperparameters, whose covariance is stored at all points.
 _MOST_DIMENSIONS = 300
 
@@ -80,26 +84,16 @@ def explore(
     """
     k = hyperparameters.size
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
-    regions = list[Lattice]()
-    shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(posterior, hyperparameters, shape)
-    if k == 0 or prior.shape[1] <= _MOST_DIMENSIONS:
-        regions = _regions(conditional, prior[: n_starts if k else 1])
-    if not regions:
-        return Survey(n_evaluations=conditional.n_evaluations)
+    conditional = ConditionalFits(posterior, hyperparameters, learn_shape(prior, dense=False))
+    found = Survey()
     try:
-        mixture, nested, log_mass = _approximations(conditional, regions)
-        even = all(region.is_even for region in regions)
+        if k > MOST_AXES and prior.shape[1] <= _MOST_DIMENSIONS:
+            found = _by_design(conditional, prior[: min(n_starts, _MOST_STARTS)])
+        elif k == 0 or prior.shape[1] <= _MOST_DIMENSIONS:
+            found = _by_lattices(conditional, prior[: n_starts if k else 1])
     except np.linalg.LinAlgError:  # scales differ too much for float64
-        return Survey(n_evaluations=conditional.n_evaluations)
-    return Survey(
-        [nested],
-        log_mass,
-        len(regions),
-        n_evaluations=conditional.n_evaluations,
-        complete=even,
-        reference=mixture,
-    )
+        pass
+    return replace(found, n_evaluations=conditional.n_evaluations)
 
 
 def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[bool, int]:
@@ -144,33 +138,70 @@ def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[boo
     return is_concave, values.size
 
 
-def _approximations(
-    conditional: ConditionalFits, regions: Sequence[Lattice]
-) -> tuple[StudentMixture, StudentMixture, Floats]:
-    """Return the mixture of all approximations, what is interpolated, and their log evidence.
-
-    The latter has the shape ``(1,)``.
-    """
+def _by_lattices(conditional: ConditionalFits, draws: Floats) -> Survey:
+    """Return what is known from a lattice about each peak of the hyperparameters."""
+    regions = _regions(conditional, draws)
+    if not regions:
+        return Survey()
     found = [(region, each) for region in regions for each in region.known.values()]
     log_mass = np.array([each.log_mass + region.log_volume for region, each in found])
     kept = np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)
     found, log_mass = [found[i] for i in kept], log_mass[kept]
-    total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    _, highest = found[int(np.argmax(log_mass))]
-    if conditional.skewness(highest)[1] > _SKEWED:
-        found = [(region, _moved(each, conditional.skewness(each)[0])) for region, each in found]
+    moved = _at_means(conditional, [each for _, each in found], log_mass)
+    found = [(region, each) for (region, _), each in zip(found, moved, strict=True)]
     fits = [region.fit(each) for region, each in found]
-    wide = widened(joined(fits, np.exp(log_mass - total)))
-    mixture = with_wide(fits, log_mass, wide)
-    if not conditional.given.size:
-        return mixture, mixture, total
     parts, log_parts = list[Component](), list[float]()
-    for region in regions:
+    for region in regions if conditional.given.size else ():
         mine = [i for i, (other, _) in enumerate(found) if other is region]
         if mine:
             parts.append(region.interpolated([found[i][1] for i in mine], log_mass[mine]))
             log_parts.append(np.logaddexp.reduce(log_mass[mine]))
-    return mixture, with_wide(parts, np.array(log_parts), wide), total
+    even = all(region.is_even for region in regions)
+    survey = _survey(fits, log_mass, parts, np.array(log_parts), complete=even)
+    return replace(survey, n_peaks=len(regions))
+
+
+def _by_design(conditional: ConditionalFits, draws: Floats) -> Survey:
+    """Return what is known from points about the only peak of many hyperparameters."""
+    firsts = [found for x in draws if (found := conditional.first(x)) is not None]
+    tops = [ascended(conditional, first) for first in firsts]
+    if not tops:
+        return Survey()
+    peak, step = max(tops, key=lambda top: top[0].log_mass)
+    design = designed(conditional, peak, step)
+    if design is None:
+        return Survey()
+    single = all(is_same_peak(conditional, peak, other, step) for other, _ in tops)
+    fits = _at_means(conditional, design.fits, design.log_weight)
+    log_mass = design.log_weight
+    total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
+    complete = single and design.is_even
+    return _survey(design.mixed(fits), log_mass, [design.nested(fits)], total, complete=complete)
+
+
+def _survey(
+    fits: Sequence[StudentFit],
+    log_mass: Floats,
+    parts: Sequence[Component],
+    log_parts: Floats,
+    *,
+    complete: bool,
+) -> Survey:
+    """Return normal densities as the reference, and further densities, or the same, as a fit."""
+    total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
+    wide = widened(joined(fits, np.exp(log_mass - total)))
+    mixture = with_wide(fits, log_mass, wide)
+    nested = with_wide(parts, log_parts, wide) if parts else mixture
+    return Survey([nested], total, 1, complete=complete, reference=mixture)
+
+
+def _at_means(
+    conditional: ConditionalFits, fits: Sequence[ConditionalFit], log_mass: Floats
+) -> list[ConditionalFit]:
+    """Return approximations about the means, if these differ much from the peaks."""
+    if conditional.skewness(fits[int(np.argmax(log_mass))])[1] <= _SKEWED:
+        return list(fits)
+    return [_moved(fit, conditional.skewness(fit)[0]) for fit in fits]
 
 
 def _moved(fit: ConditionalFit, shift: Floats) -> ConditionalFit:

@@ -13,7 +13,7 @@ from pm_evidence.targets.model.log_density import DensityGraphs
 __all__ = ["find_hyperparameters"]
 
 # Largest number of coordinates of all hyperparameters together.
-_MOST = 4
+_MOST = 10
 # Number of prior draws at which log-concavity is tested, and of those for choices before the last.
 _POINTS, _FEW = 10, 2
 
@@ -29,7 +29,7 @@ def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
     Returns
     -------
     tuple of FlatVariable or None
-        No more variables than needed, of at most four coordinates in all, and no more than the
+        No more variables than needed, of at most ten coordinates in all, and no more than the
         others have; none if the densities are log-concave in all variables. The result is None if
         no such variables are known.
 
