@@ -10,6 +10,7 @@ from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.findings import Survey
+from pm_evidence.samplers.lattice import MOST_AXES
 from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 
 __all__ = ["Start", "start_of"]
@@ -55,7 +56,9 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     Notes
     -----
     Non-centred coordinates are tried first, then centred ones. If the noise is a variable and may
-    be small, so that the data determine the effects, only the latter may be good.
+    be small, so that the data determine the effects, only the latter may be good. Centred ones are
+    tried first if hyperparameters are many, because quadratic functions of these describe the
+    effects of a group better than their ratios to its scale, if the data determine some effects.
     """
     if target.hyperparameters is None or target.differentiable is None:
         return Start(target, target)
@@ -64,7 +67,10 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     found = list[Survey]()
     with one_blas_thread():
         is_concave, spent = is_concave_in(Posterior(centred), positions)
-        for form in [target] if centred is target else [target, centred]:
+        forms = [target] if centred is target else [target, centred]
+        if positions.size > MOST_AXES:
+            forms.reverse()
+        for form in forms:
             given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
             found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
             spent += found[-1].n_evaluations

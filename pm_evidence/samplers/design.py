@@ -28,14 +28,14 @@ _SAME = 1.5
 # Points for each coefficient of a quadratic function, and their standard deviation relative to the
 # curvature at the peak; number of further points, which test what the functions predict; and the
 # least share of the points at which an approximation must be found.
-_POINTS, _SPREAD, _TESTS, _FOUND = 1.7, 1.2, 8, 0.8
+_POINTS, _SPREAD, _TESTS, _FOUND = 3.0, 1.2, 8, 0.8
 # Largest divergence of conditional densities from what is predicted, in nats, at points whose mass
 # is at most so many nats below the largest.
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
 # Least and largest curvature of the log mass, in units of the step.
 _LEAST, _MOST = 0.1, 4.0
 # Draws from which the density of the hyperparameters is learnt, and its degrees of freedom.
-_DRAWS, _DOF = 4000, 8.0
+_DRAWS, _DOF = 4000, 5.0
 # Standard deviation of the hyperparameters in each normal density of the mixture.
 _WIDTH = 0.6
 

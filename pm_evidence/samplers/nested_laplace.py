@@ -2,10 +2,10 @@
 
 Given these, the other variables have one peak, and the normal density there approximates their
 conditional density. Divided by it, the posterior gives the density of the hyperparameters, which is
-explored on a lattice (Rue, Martino and Chopin 2009, section 3), or at points about its peak if there
-are more than four. The normal densities at these points make a mixture, from which annealing starts,
-and importance sampling draws from what is interpolated between them: the evidence does not depend
-on how good the approximation is.
+explored on a lattice (Rue, Martino and Chopin 2009, section 3), or at points about its peak if
+there are more than four. The normal densities at these points make a mixture, from which annealing
+starts, and importance sampling draws from what is interpolated between them: the evidence does not
+depend on how good the approximation is.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _PAIRS, _ROUNDING = 12, 1e-9
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
 # Most prior draws from which many hyperparameters are explored.
-_MOST_STARTS = 6
+_MOST_STARTS = 3
 # Largest dimension of a posterior with hyperparameters, whose covariance is stored at all points.
 _MOST_DIMENSIONS = 300
 
