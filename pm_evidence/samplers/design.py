@@ -34,6 +34,10 @@ _POINTS, _SPREAD, _TESTS, _FOUND = 3.0, 1.2, 8, 0.8
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
 # Least and largest curvature of the log mass, in units of the step.
 _LEAST, _MOST = 0.1, 4.0
+# Distances in posterior standard deviations at which the tails are tested. There, the log of the
+# weight of a draw may exceed that of others by as much as the log mass is below the largest, and by
+# this number of nats. Models with and without a long tail were 1 nat or more from this bound.
+_FAR, _LARGEST_EXCESS = (2.0, 4.0, 6.0), 0.0
 # Draws from which the density of the hyperparameters is learnt, and its degrees of freedom.
 _DRAWS, _DOF = 4000, 5.0
 # Standard deviation of the hyperparameters in each normal density of the mixture.
@@ -54,12 +58,15 @@ class Design:
         The approximations.
     tests : sequence of ConditionalFit
         Approximations at further points.
+    tails : sequence of ConditionalFit
+        Approximations far from the peak along each axis.
     """
 
     conditional: ConditionalFits
     shape: Shape
     fits: Sequence[ConditionalFit]
     tests: Sequence[ConditionalFit]
+    tails: Sequence[ConditionalFit]
 
     @property
     def at(self) -> Floats:
@@ -111,6 +118,23 @@ class Design:
             if fit.log_mass > least and not divergence < _WORST_DIVERGENCE:
                 return False
         return True
+
+    @property
+    def covers_tails(self) -> bool:
+        """Whether the density of the hyperparameters falls as the fitted one does, or faster.
+
+        A scale that may be zero has a long tail, in which the fitted density would have few draws.
+        """
+        far = np.array([fit.peak[self.conditional.given] for fit in self.tails])
+        height = np.array([fit.log_mass for fit in self.tails])
+        hyper, weight = (
+            self._hyper(),
+            np.exp(self.log_weight - np.logaddexp.reduce(self.log_weight)),
+        )
+        usual = np.average(self.log_mass - hyper.log_density(self.at), weights=weight)
+        # log of the weight of a draw there, and of the probability that it has
+        excess = height - hyper.log_density(far) - usual
+        return bool((excess + height - self.log_mass.max() < _LARGEST_EXCESS).all())
 
     def _hyper(self) -> StudentFit:
         """Return a density of the hyperparameters, which has the moments of a fitted one.
@@ -188,7 +212,24 @@ def designed(conditional: ConditionalFits, peak: ConditionalFit, step: Floats) -
             (found if i < n else tests).append(fit)
     if len(found) < _FOUND * n or len(tests) < _FOUND * _TESTS:
         return None
-    return Design(conditional, shape, found[1:], tests)
+    return Design(conditional, shape, found[1:], tests, _tails(conditional, peak, narrow))
+
+
+def _tails(
+    conditional: ConditionalFits, peak: ConditionalFit, shape: Shape
+) -> list[ConditionalFit]:
+    """Return approximations ever farther from a peak, below and above along each axis."""
+    found = list[ConditionalFit]()
+    deviations = np.sqrt((shape.factor**2).sum(axis=1))
+    for move in np.vstack([np.diag(deviations), -np.diag(deviations)]):
+        last = peak
+        for distance in _FAR:
+            fit = conditional.near(last, shape.mean + distance * move)
+            if fit is None:
+                break
+            found.append(fit)
+            last = fit
+    return found
 
 
 def _curvature(conditional: ConditionalFits, peak: ConditionalFit, step: Floats) -> Shape:

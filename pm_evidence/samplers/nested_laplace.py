@@ -169,14 +169,13 @@ def _by_design(conditional: ConditionalFits, draws: Floats) -> Survey:
         return Survey()
     peak, step = max(tops, key=lambda top: top[0].log_mass)
     design = designed(conditional, peak, step)
-    if design is None:
-        return Survey()
     single = all(is_same_peak(conditional, peak, other, step) for other, _ in tops)
-    fits = _at_means(conditional, design.fits, design.log_weight)
+    if design is None or not (single and design.covers_tails and design.is_even):
+        return Survey()
     log_mass = design.log_weight
+    fits = _at_means(conditional, design.fits, log_mass)
     total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    complete = single and design.is_even
-    return _survey(design.mixed(fits), log_mass, [design.nested(fits)], total, complete=complete)
+    return _survey(design.mixed(fits), log_mass, [design.nested(fits)], total, complete=True)
 
 
 def _survey(
