@@ -76,7 +76,7 @@ def normal():
 
 
 def fits_of(model, seed):
-    """Return what makes approximations of a model in centred coordinates, and draws of its prior."""
+    """Return what makes approximations in centred coordinates, and draws of the prior."""
     target = target_of(model, reparameterise=True)
     posterior = Posterior(target.centred())
     positions = target.layout.positions_of(target.hyperparameters)
