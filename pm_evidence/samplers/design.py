@@ -32,12 +32,16 @@ _POINTS, _SPREAD, _TESTS, _FOUND = 3.0, 1.2, 8, 0.8
 # Largest divergence of conditional densities from what is predicted, in nats, at points whose mass
 # is at most so many nats below the largest.
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
+# Log mass where no approximation is found.
+_NOT_FOUND = -1e12
 # Least and largest curvature of the log mass, in units of the step.
 _LEAST, _MOST = 0.1, 4.0
 # Distances in posterior standard deviations at which the tails are tested. There, the log of the
 # weight of a draw may exceed that of others by as much as the log mass is below the largest, and by
 # this number of nats. Models with and without a long tail were 1 nat or more from this bound.
 _FAR, _LARGEST_EXCESS = (2.0, 4.0, 6.0), 0.0
+# The mass is negligible if it is so many nats below the largest.
+_NEGLIGIBLE = 9.0
 # Draws from which the density of the hyperparameters is learnt, and its degrees of freedom.
 _DRAWS, _DOF = 4000, 5.0
 # Standard deviation of the hyperparameters in each normal density of the mixture.
@@ -58,15 +62,15 @@ class Design:
         The approximations.
     tests : sequence of ConditionalFit
         Approximations at further points.
-    tails : sequence of ConditionalFit
-        Approximations far from the peak along each axis.
+    tails : sequence of ConditionalFit, optional
+        Approximations far from the peak along each axis; None if some are not known.
     """
 
     conditional: ConditionalFits
     shape: Shape
     fits: Sequence[ConditionalFit]
     tests: Sequence[ConditionalFit]
-    tails: Sequence[ConditionalFit]
+    tails: Sequence[ConditionalFit] | None
 
     @property
     def at(self) -> Floats:
@@ -125,12 +129,12 @@ class Design:
 
         A scale that may be zero has a long tail, in which the fitted density would have few draws.
         """
+        if self.tails is None:
+            return False
         far = np.array([fit.peak[self.conditional.given] for fit in self.tails])
         height = np.array([fit.log_mass for fit in self.tails])
-        hyper, weight = (
-            self._hyper(),
-            np.exp(self.log_weight - np.logaddexp.reduce(self.log_weight)),
-        )
+        hyper, log_weight = self._hyper(), self.log_weight
+        weight = np.exp(log_weight - log_weight.max())
         usual = np.average(self.log_mass - hyper.log_density(self.at), weights=weight)
         # log of the weight of a draw there, and of the probability that it has
         excess = height - hyper.log_density(far) - usual
@@ -217,14 +221,19 @@ def designed(conditional: ConditionalFits, peak: ConditionalFit, step: Floats) -
 
 def _tails(
     conditional: ConditionalFits, peak: ConditionalFit, shape: Shape
-) -> list[ConditionalFit]:
-    """Return approximations ever farther from a peak, below and above along each axis."""
+) -> list[ConditionalFit] | None:
+    """Return approximations ever farther from a peak, below and above along each axis.
+
+    The result is None if one is not found where the mass need not be negligible.
+    """
     found = list[ConditionalFit]()
     deviations = np.sqrt((shape.factor**2).sum(axis=1))
     for move in np.vstack([np.diag(deviations), -np.diag(deviations)]):
         last = peak
         for distance in _FAR:
             fit = conditional.near(last, shape.mean + distance * move)
+            if fit is None and last.log_mass > peak.log_mass - _NEGLIGIBLE:
+                return None
             if fit is None:
                 break
             found.append(fit)
@@ -236,7 +245,8 @@ def _curvature(conditional: ConditionalFits, peak: ConditionalFit, step: Floats)
     """Return location and scale by the second differences at a peak."""
     k = step.size
     beside = np.array([_mass(each) for each in _beside(conditional, peak, step)]).reshape(-1, 2)
-    curvature = np.diag(2.0 * peak.log_mass - beside.sum(axis=1))
+    diagonal = 2.0 * peak.log_mass - beside.sum(axis=1)
+    curvature = np.diag(diagonal)
     at = peak.peak[conditional.given]
     for i in range(k):
         for j in range(i):
@@ -245,8 +255,8 @@ def _curvature(conditional: ConditionalFits, peak: ConditionalFit, step: Floats)
             mass = _mass(conditional.near(peak, at + both))
             mixed = mass - beside[i, 1] - beside[j, 1] + peak.log_mass
             curvature[i, j] = curvature[j, i] = -mixed
-    curvature = np.nan_to_num(curvature, posinf=0.0, neginf=0.0)
-    np.fill_diagonal(curvature, np.clip(np.diag(curvature), _LEAST, _MOST))
+    curvature = np.where(np.abs(curvature) < _MOST, curvature, 0.0)
+    np.fill_diagonal(curvature, np.clip(diagonal, _LEAST, _MOST))
     values, vectors = np.linalg.eigh(curvature)
     covariance = (vectors / np.maximum(values, _LEAST)) @ vectors.T
     return Shape(at, step[:, None] * np.linalg.cholesky(covariance))
@@ -262,4 +272,4 @@ def _beside(
 
 
 def _mass(fit: ConditionalFit | None) -> float:
-    return -inf if fit is None else fit.log_mass
+    return _NOT_FOUND if fit is None else fit.log_mass
