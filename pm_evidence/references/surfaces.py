@@ -40,7 +40,7 @@ def n_coefficients(n_variables: int) -> int:
 
 def _quadratic_terms(u: Floats) -> Floats:
     """Return the terms of quadratic functions, shape ``(n, n_coefficients(k))``."""
-    near = u * np.minimum(1.0, _FAR / np.maximum(np.abs(u), 1e-300))
+    near = np.clip(u, -_FAR, _FAR)
     first, second = np.triu_indices(u.shape[1])
     return np.column_stack([np.ones(len(u)), near, near[:, first] * near[:, second]])
 
@@ -68,11 +68,11 @@ class QuadraticSurface:
 
     @property
     def n_weights(self) -> int:
-        """Numbers that are computed for each point."""
+        """Number of values that are computed for every row."""
         return len(self.coefficient)
 
     def __call__(self, values: Floats) -> Floats:
-        """Return the functions at points, shape ``(n, q)``."""
+        """Return the functions at every row of ``values``, shape ``(n, q)``."""
         return _quadratic_terms(self.shape.whitened(values)) @ self.coefficient
 
 

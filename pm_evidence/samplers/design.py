@@ -17,10 +17,10 @@ __all__ = ["Design", "ascended", "designed", "is_same_peak"]
 
 Floats = NDArray[np.float64]
 
-# Steps of an ascent: the first in prior standard deviations; the most for one ascent, and for one
-# of them in units of the step; the usual step in posterior standard deviations, by which factor it
-# may be wrong at the peak, and is corrected at most; the distance, in standard deviations, at which
-# an ascent ends.
+# Steps of an ascent: distance of the first differences, in prior standard deviations; largest
+# number of steps, and length of one in prior standard deviations; usual distance of differences in
+# posterior standard deviations, by which factor it may be wrong at the peak, and by which it is
+# corrected at most; and the distance, in posterior standard deviations, at which an ascent ends.
 _FIRST_STEP, _ASCENT_STEPS, _LARGEST_MOVE = 0.5, 20, 1.0
 _USUAL_STEP, _WRONG, _LARGEST_CHANGE, _NEAR = 1.0, 2.0, 4.0, 0.3
 # Peaks are the same if they are so many deviations, and so many nats, apart at most.
