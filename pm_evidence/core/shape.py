@@ -1,6 +1,6 @@
 """Location and scale of a population, estimated robustly for proposals and fitted densities."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,15 @@ class Shape:
         """Return every row of ``noise``, shape ``(n, d)``, multiplied by the factor."""
         scaled: Floats = noise @ self.factor.T if self.is_dense else noise * self.factor[:, 0]
         return scaled
+
+    def times(self, factor: float) -> "Shape":
+        """Return the shape with scales that are multiplied by a number."""
+        return replace(self, factor=factor * self.factor)
+
+    def covariance_times(self, rows: Floats) -> Floats:
+        """Return the covariance times every row, shape ``(n, d)``."""
+        half = rows @ self.factor if self.is_dense else rows * self.factor[:, 0]
+        return self.scaled(half)
 
 
 def learn_shape(x: Floats, dense: bool | None = None) -> Shape:

@@ -55,5 +55,12 @@ class Posterior:
 
     def gradient(self, x: Floats) -> Floats:
         """Return the gradient of the log density at every row of ``x``, shape ``(n, d)``."""
-        gradient: Floats = densities_with_gradients(self.target, x)[1].sum(axis=1)
-        return gradient
+        return self.with_gradient(x)[1]
+
+    def with_gradient(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return the log density, with the prior as it is, and its gradient at every row of ``x``.
+
+        Under ordered transforms the mass of the prior is not 1.
+        """
+        log_density, gradient = densities_with_gradients(self.target, x)
+        return log_density.sum(axis=1), gradient.sum(axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.jax import load_jax
-from pm_evidence.references.packed import N_OF_COMPONENT, N_OF_MIXTURE, Packed
+from pm_evidence.references.packed import DENSE, N_OF_COMPONENT, N_OF_MIXTURE, SPARSE, Packed
 from pm_evidence.targets.compile.jax_density import JaxDensity
 
 __all__ = ["annealed_from_by_jax"]
@@ -56,25 +56,39 @@ def _with_gradient(model: JaxDensity, x: Any, arrays: Any) -> tuple[Any, Any]:
     return (log_density[0], log_density[1]), gradient
 
 
-def _unpacked(packed: Packed) -> list[NDArray[Any]]:
+def _unpacked(packed: Packed) -> list[Any]:
     """Return the reference as arrays: positions, a constant, and those of all K components.
 
     These are constants and degrees of freedom, shape ``(K,)``; locations, centres and scales of the
-    stretched coordinates, shape ``(K, d)``; lower factors, shape ``(K, d, d)``.
+    stretched coordinates, shape ``(K, d)``; and the factors. Components with sparse factors come
+    first.
     """
     numbers, d = packed.numbers, packed.positions.size
-    start, heads, rows, factors = N_OF_MIXTURE, list[Floats](), list[Floats](), list[Floats]()
+    start, parts = N_OF_MIXTURE, list[tuple[Floats, Floats, Floats]]()
     for _ in range(int(numbers[0])):
         head = numbers[start : start + N_OF_COMPONENT]
         start += N_OF_COMPONENT
-        n_factor = d * d if head[2] else d
-        arrays, factor = np.split(numbers[start : start + 3 * d + n_factor], [3 * d])
-        start += 3 * d + n_factor
-        heads.append(head)
-        rows.append(arrays.reshape(3, d))
-        factors.append(factor.reshape(d, d) if head[2] else np.diag(factor))
-    head, row, factor = np.array(heads), np.array(rows), np.array(factors)
-    return [packed.positions, numbers[1], head[:, 0], head[:, 1], *row.swapaxes(0, 1), factor]
+        arrays, factor = np.split(numbers[start : start + 3 * d + int(head[3])], [3 * d])
+        start += arrays.size + factor.size
+        parts.append((head, arrays.reshape(3, d), factor))
+    parts.sort(key=lambda part: part[0][2] != SPARSE)
+    head, row = (np.array([part[i] for part in parts]) for i in (0, 1))
+    sparse = [_sparse(factor, d) for head, _, factor in parts if head[2] == SPARSE]
+    dense = [
+        factor.reshape(d, d) if head[2] == DENSE else np.diag(factor)
+        for head, _, factor in parts
+        if head[2] != SPARSE
+    ]
+    factors = [np.array(each) for each in zip(*sparse, strict=True)], np.array(dense)
+    return [packed.positions, numbers[1], head[:, 0], head[:, 1], *row.swapaxes(0, 1), factors]
+
+
+def _sparse(factor: Floats, d: int) -> tuple[NDArray[Any], ...]:
+    """Return order, rows, columns, diagonal and elements of a sparse factor."""
+    n = (factor.size - 3 * d - 1) // 2
+    order, start, row = np.split(factor[: 2 * d + 1 + n].view(np.int64), [d, 2 * d + 1])
+    diagonal, below = np.split(factor[2 * d + 1 + n :], [d])
+    return order, row, np.repeat(np.arange(d), np.diff(start)), diagonal, below
 
 
 def _log_mixture(
@@ -86,7 +100,7 @@ def _log_mixture(
     location: Any,
     centre: Any,
     scale: Any,
-    factor: Any,
+    factors: Any,
 ) -> Any:
     """Return the log density of a mixture of Student-t densities at a point; see `_unpacked`."""
     jax = load_jax()
@@ -95,11 +109,27 @@ def _log_mixture(
     far = jnp.where(is_stretched, (x[positions] - centre) / jnp.where(is_stretched, scale, 1.0), 0)
     value = jnp.where(is_stretched, jnp.arcsinh(far), x[positions])
     log_slope = jnp.where(is_stretched, 0.5 * jnp.log1p(far * far), 0.0).sum(axis=1)
-    apart = (value - location)[:, :, None]
-    solved = jax.scipy.linalg.solve_triangular(factor, apart, lower=True)[:, :, 0]
-    squares = (solved * solved).sum(axis=1)
+    squares = _squares(value - location, *factors)
     is_normal = jnp.isinf(dof)
     finite_dof = jnp.where(is_normal, 1.0, dof)
     student = -0.5 * (finite_dof + positions.size) * jnp.log1p(squares / finite_dof)
     log_parts = log_peak - log_slope + jnp.where(is_normal, -0.5 * squares, student)
     return constant + jax.scipy.special.logsumexp(log_parts)
+
+
+def _squares(apart: Any, sparse: Any, dense: Any) -> Any:
+    """Return the squared distances from all components in units of their scales, shape ``(K,)``."""
+    jax = load_jax()
+    jnp = jax.numpy
+    found = []
+    n_sparse = len(apart) - len(dense)
+    if n_sparse:
+        order, row, column, diagonal, below = sparse
+        ordered = jnp.take_along_axis(apart[:n_sparse], order, axis=1)
+        moved = below * jnp.take_along_axis(ordered, row, axis=1)
+        whole = jax.vmap(lambda sums, j, terms: sums.at[j].add(terms))
+        found.append(whole(diagonal * ordered, column, moved))
+    if n_sparse < len(apart):
+        triangular = jax.scipy.linalg.solve_triangular
+        found.append(triangular(dense, apart[n_sparse:, :, None], lower=True)[:, :, 0])
+    return (jnp.concatenate(found) ** 2).sum(axis=1)

@@ -15,7 +15,14 @@ import numpy as np
 
 from pm_evidence.core.codegen.native import DENSITY_SIGNATURE, call_density, view_address
 from pm_evidence.core.sums import dot
-from pm_evidence.references.packed import N_OF_COMPONENT, N_OF_MIXTURE, Packed
+from pm_evidence.core.triangular import multiply, multiply_by_transposed
+from pm_evidence.references.packed import (
+    DENSE,
+    N_OF_COMPONENT,
+    N_OF_MIXTURE,
+    SPARSE,
+    Packed,
+)
 from pm_evidence.targets.compile.density import CompiledDensity
 
 __all__ = ["annealed_from", "component_density"]
@@ -85,10 +92,16 @@ def annealed_from(
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _solve(factor, dense, residual):
-    """Multiply ``residual`` by the inverse of a lower factor, in place."""
+def _whiten(form, factor, residual):
+    """Bring a deviation from the location to scale 1, in place."""
+    if form == SPARSE:
+        order, start, row, diagonal, below = _sparse(factor, residual.size)
+        ordered = residual[order]
+        multiply_by_transposed(start, row, diagonal, below, ordered)
+        residual[:] = ordered
+        return
     for i in range(residual.size):
-        if dense:
+        if form == DENSE:
             residual[i] -= dot(factor[i * residual.size : i * residual.size + i], residual[:i])
             residual[i] /= factor[i * residual.size + i]
         else:
@@ -96,11 +109,16 @@ def _solve(factor, dense, residual):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _solve_transposed(factor, dense, scaled):
-    """Multiply ``scaled`` by the transposed inverse of a lower factor, in place."""
+def _pull_back(form, factor, scaled):
+    """Replace what `_whiten` has made by half the gradient of its square, in place."""
+    if form == SPARSE:
+        order, start, row, diagonal, below = _sparse(factor, scaled.size)
+        multiply(start, row, diagonal, below, scaled)
+        scaled[order] = scaled.copy()
+        return
     for back in range(scaled.size):
         i = scaled.size - 1 - back
-        if not dense:
+        if form != DENSE:
             scaled[i] /= factor[i]
             continue
         scaled[i] /= factor[i * scaled.size + i]
@@ -109,10 +127,19 @@ def _solve_transposed(factor, dense, scaled):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
+def _sparse(factor, d):
+    """Return the parts of a sparse factor."""
+    n = (factor.size - 3 * d - 1) // 2
+    indices = factor[: 2 * d + 1 + n].view(np.int64)
+    values = factor[2 * d + 1 + n :]
+    return indices[:d], indices[d : 2 * d + 1], indices[2 * d + 1 :], values[:d], values[d:]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def component_density(part, x, positions, with_gradient, slope):
     """Return the log density of one component and set ``slope`` to its gradient."""
     d = positions.size
-    dof, dense = part[1], part[2] != 0.0
+    dof, form = part[1], int(part[2])
     first = N_OF_COMPONENT
     mean, centre = part[first : first + d], part[first + d : first + 2 * d]
     stretch, factor = part[first + 2 * d : first + 3 * d], part[first + 3 * d :]
@@ -124,7 +151,7 @@ def component_density(part, x, positions, with_gradient, slope):
             value = np.arcsinh(far)
             log_density -= log(np.hypot(1.0, far))
         slope[j] = value - mean[j]
-    _solve(factor, dense, slope)
+    _whiten(form, factor, slope)
     squares = dot(slope, slope)
     if dof == np.inf:
         log_density -= 0.5 * squares
@@ -134,7 +161,7 @@ def component_density(part, x, positions, with_gradient, slope):
         pull = (dof + d) / (dof + squares)
     if not with_gradient:
         return log_density
-    _solve_transposed(factor, dense, slope)
+    _pull_back(form, factor, slope)
     for j in range(d):
         slope[j] *= -pull
         if stretch[j] > 0.0:
@@ -151,7 +178,7 @@ def _mixture(numbers, x, positions, with_gradient, slope, of_part):
     top, total = -np.inf, 0.0
     slope[:] = 0.0
     for _ in range(int(numbers[0])):
-        size = N_OF_COMPONENT + 3 * d + (d * d if numbers[start + 2] != 0.0 else d)
+        size = N_OF_COMPONENT + 3 * d + int(numbers[start + 3])
         log_part = component_density(
             numbers[start : start + size], x, positions, with_gradient, of_part
         )

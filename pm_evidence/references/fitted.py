@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.core.sparse_shape import SparseShape
 
 __all__ = ["StudentFit", "student_dof"]
 
@@ -20,13 +21,13 @@ class StudentFit:
 
     Parameters
     ----------
-    shape : Shape
+    shape : Shape or SparseShape
         Location and scale.
     dof : float
         Degrees of freedom; infinite for a normal density.
     """
 
-    shape: Shape
+    shape: Shape | SparseShape
     dof: float
 
     @classmethod

@@ -125,7 +125,7 @@ def joined(fits: Sequence[StudentFit], weight: Floats) -> StudentFit:
 
 def widened(fit: StudentFit) -> StudentFit:
     """Return a density of the same location that is wider and has heavy tails."""
-    return StudentFit(replace(fit.shape, factor=_SCALE_OF_WIDE * fit.shape.factor), _DOF_OF_WIDE)
+    return StudentFit(fit.shape.times(_SCALE_OF_WIDE), _DOF_OF_WIDE)
 
 
 def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> list[StudentFit]:

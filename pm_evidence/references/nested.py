@@ -1,10 +1,14 @@
 """A density of a few hyperparameters, times a normal density of the other variables given them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.shape import Shape
+from pm_evidence.core.sparse_shape import SparseShape
+from pm_evidence.core.triangular import Pattern
 from pm_evidence.references.mixture import Component
 from pm_evidence.references.surfaces import Surface
 
@@ -29,14 +33,17 @@ class NestedNormal:
         Density of the hyperparameters.
     surface : Surface
         Means of the other variables as functions of the hyperparameters; logs of the diagonals of
-        the lower Cholesky factors of their covariances; and the elements of these factors below
-        the diagonal, by rows, divided by the diagonal element of their column.
+        the lower Cholesky factors of their inverse covariances; and the elements of these factors
+        below the diagonal, divided by the diagonal element of their column.
+    pattern : Pattern
+        Where these elements are.
     """
 
     given: Positions
     rest: Positions
     hyper: Component
     surface: Surface
+    pattern: Pattern
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, k + r)``."""
@@ -44,72 +51,71 @@ class NestedNormal:
         x[:, self.given] = self.hyper.draw(n, rng)
         noise = rng.standard_normal((n, self.rest.size))
         for rows in self._chunks(n):
-            mean, log_scale, factor = self.moments(x[rows, self.given])
-            scaled = np.exp(log_scale) * noise[rows[:, 0]]
-            x[rows, self.rest] = mean + (factor @ scaled[:, :, None])[:, :, 0]
+            mean, log_diagonal, elements = self._moments(x[rows, self.given])
+            apart = noise[rows[:, 0]] * np.exp(-log_diagonal)
+            for j in reversed(range(self.rest.size)):
+                mine = slice(self.pattern.start[j], self.pattern.start[j + 1])
+                below = apart[:, self.pattern.row[mine]]
+                apart[:, j] -= (elements[:, mine] * below).sum(axis=1)
+            x[rows, self.rest] = mean + apart
         return x
 
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
-        from scipy.linalg.lapack import dtrtrs  # importing SciPy takes as long as the package
-
         found: Floats = self.hyper.log_density(x[:, self.given])
         found = found - 0.5 * self.rest.size * np.log(2.0 * np.pi)
+        start = self.pattern.start
+        used = np.flatnonzero(np.diff(start))
         for rows in self._chunks(len(x)):
-            mean, log_scale, factor = self.moments(x[rows, self.given])
+            mean, log_diagonal, elements = self._moments(x[rows, self.given])
             apart = x[rows, self.rest] - mean
-            for a, b in zip(factor, apart, strict=True):
-                b[:] = dtrtrs(a, b, lower=1, unitdiag=1)[0]
-            noise = apart * np.exp(-log_scale)
-            found[rows[:, 0]] -= log_scale.sum(axis=1) + 0.5 * (noise * noise).sum(axis=1)
+            elements *= apart[:, self.pattern.row]
+            if used.size:
+                apart[:, used] += np.add.reduceat(elements, start[used], axis=1)
+            noise = apart * np.exp(log_diagonal)
+            found[rows[:, 0]] += log_diagonal.sum(axis=1) - 0.5 * (noise * noise).sum(axis=1)
         return found
 
-    def moments(self, values: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return what the normal density is at some values of the hyperparameters.
+    def shape_at(self, values: Floats) -> SparseShape:
+        """Return location and scale of the other variables, given hyperparameters, shape (k,)."""
+        (mean,), (log_diagonal,), (elements,) = self._moments(values[None])
+        diagonal = np.exp(log_diagonal)
+        below = elements * diagonal[self.pattern.column]
+        return SparseShape(mean, np.arange(mean.size), self.pattern, diagonal, below)
 
-        Parameters
-        ----------
-        values : ndarray, shape (n, k)
-            Hyperparameters.
-
-        Returns
-        -------
-        mean, log_scale : ndarray, shape (n, r)
-            Mean, and logs of the diagonal of the lower Cholesky factor of the covariance.
-        factor : ndarray, shape (n, r, r)
-            This factor with the elements of each column divided by that on the diagonal.
-        """
+    def _moments(self, values: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return means, logs of the diagonals, and elements below, in one row for each value."""
         r = self.rest.size
-        mean, log_scale, elements = np.split(self.surface(values), [r, 2 * r], axis=1)
-        factor = np.zeros((len(values), r, r))
-        factor[:, np.arange(r), np.arange(r)] = 1.0
-        below = np.tril_indices(r, -1)
-        factor[:, below[0], below[1]] = elements
-        return mean, log_scale, factor
+        mean, log_diagonal, elements = np.split(self.surface(values), [r, 2 * r], axis=1)
+        return mean, log_diagonal, elements
 
     def _chunks(self, n: int) -> list[NDArray[np.int64]]:
         """Return row indices of parts, each of shape ``(n_part, 1)``."""
-        widest = max(self.rest.size**2, self.surface.n_weights)
-        n_parts = -(-n * widest // _MOST_ELEMENTS)
+        n_functions = 2 * self.rest.size + self.pattern.row.size
+        n_parts = -(-n * max(n_functions, self.surface.n_weights) // _MOST_ELEMENTS)
         return [part[:, None] for part in np.array_split(np.arange(n), max(n_parts, 1))]
 
 
-def functions_of(means: Floats, factors: Floats) -> Floats:
-    """Return what a ``NestedNormal`` needs to know at some points.
+def functions_of(shapes: Sequence[Shape | SparseShape]) -> tuple[Floats, Pattern]:
+    """Return what a ``NestedNormal`` needs to know of normal densities at some points.
 
     Parameters
     ----------
-    means : ndarray, shape (m, r)
-        Means of the other variables.
-    factors : ndarray, shape (m, r, r)
-        Lower Cholesky factors of their covariances.
+    shapes : sequence of Shape or SparseShape, length m
+        Location and scale of ``r`` variables at each point, with the same pattern.
 
     Returns
     -------
-    ndarray, shape (m, r * (r + 3) / 2)
+    functions : ndarray, shape (m, 2 * r + n)
         The values of its functions.
+    pattern : Pattern
+        Where the ``n`` elements of the factor below the diagonal are.
     """
-    diagonal = np.diagonal(factors, axis1=1, axis2=2)
-    below = np.tril_indices(means.shape[1], -1)
-    factor = (factors / diagonal[:, None, :])[:, below[0], below[1]]
-    return np.concatenate([means, np.log(diagonal), factor], axis=1)
+    known = [SparseShape.of(each) if isinstance(each, Shape) else each for each in shapes]
+    pattern = known[0].pattern
+    column = pattern.column
+    rows = [
+        np.concatenate([each.mean, np.log(each.diagonal), each.below / each.diagonal[column]])
+        for each in known
+    ]
+    return np.array(rows), pattern

@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.shape import Shape
+from pm_evidence.core.sparse_shape import SparseShape
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.given import Mixture, Normal, StudentT
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.stretched import StretchedFit
 
-__all__ = ["N_OF_COMPONENT", "N_OF_MIXTURE", "Packed", "packed"]
+__all__ = ["DENSE", "N_OF_COMPONENT", "N_OF_MIXTURE", "SCALES", "SPARSE", "Packed", "packed"]
 
 Floats = NDArray[np.float64]
 
 # Numbers before the components (their count, a constant that is added to the log density, the log
 # of the mass that is taken off the target, the share of the prior), and before the arrays of a
-# component (its constant, its degrees of freedom, and whether its factor is dense).
-N_OF_MIXTURE, N_OF_COMPONENT = 4, 3
+# component (its constant, its degrees of freedom, the form of its factor, and how many numbers that
+# has).
+N_OF_MIXTURE, N_OF_COMPONENT = 4, 4
+# Forms: scales; a lower factor of the covariance; a sparse lower factor of its inverse.
+SCALES, DENSE, SPARSE = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +36,13 @@ class Packed:
     numbers : ndarray of float64
         Four numbers of the mixture: the number of components, a constant that is added to its log
         density, the log mass of the prior, and its share. Then for each component: its log density
-        at the location with its log weight, in nats, its degrees of freedom, 1 if its factor is
-        dense and else 0, and arrays: location, centre and scale of the stretched coordinates, shape
-        ``(d,)`` each (scales are 0 where a coordinate is not stretched), and the lower factor,
-        shape ``(d, d)``, or the scales, shape ``(d,)``.
+        at the location with its log weight, in nats, its degrees of freedom, the form and the size
+        of its factor, and arrays: location, centre and scale of the stretched coordinates, shape
+        ``(d,)`` each (scales are 0 where a coordinate is not stretched), and the factor. That is
+        the scales, shape ``(d,)``; the lower factor of the covariance, shape ``(d, d)``; or for
+        that of its inverse, with ``n`` elements below the diagonal, the order of coordinates,
+        shape ``(d,)``, the first elements of columns, ``(d + 1,)``, rows, ``(n,)``, diagonal,
+        ``(d,)``, and elements, ``(n,)``. The first three of these hold the bits of integers.
     positions : ndarray of int64, shape (d,)
         Positions of the coordinates in a point.
     """
@@ -80,12 +88,20 @@ def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) ->
 
 def _component(part: Any, log_weight: float) -> list[Floats]:
     fit = part.fit if isinstance(part, StretchedFit) else part
-    mean, factor = fit.shape.mean, fit.shape.factor
+    mean = fit.shape.mean
     centre, scale = np.zeros(mean.size), np.zeros(mean.size)
     if isinstance(part, StretchedFit):
         heavy = part.stretch.heavy
         centre[heavy], scale[heavy] = part.stretch.centre[heavy], part.stretch.scale[heavy]
     constant = log_weight + fit.log_constant - float(np.log(scale[scale > 0.0]).sum())
-    dense = mean.size > 1 and fit.shape.is_dense
-    head = np.array([constant, fit.dof, float(dense)])
-    return [head, mean, centre, scale, factor.ravel()]
+    form, factor = _factor(fit.shape)
+    head = np.array([constant, fit.dof, form, factor.size])
+    return [head, mean, centre, scale, factor]
+
+
+def _factor(shape: Shape | SparseShape) -> tuple[int, Floats]:
+    """Return the form of a factor and its numbers."""
+    if isinstance(shape, SparseShape):
+        indices = np.concatenate([shape.order, shape.pattern.start, shape.pattern.row])
+        return SPARSE, np.concatenate([indices.view(float), shape.diagonal, shape.below])
+    return DENSE if shape.mean.size > 1 and shape.is_dense else SCALES, shape.factor.ravel()

@@ -16,6 +16,8 @@ from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, StageTrace, TemperedChains
 from pm_evidence.core.schedule import PathVariance, UsedSchedule
 from pm_evidence.core.shape import Shape
+from pm_evidence.core.sparse_shape import SparseShape
+from pm_evidence.core.triangular import Pattern
 from pm_evidence.core.version import VERSION
 from pm_evidence.execution.archive import Archive, Damaged, Entry
 from pm_evidence.execution.journal import Journal
@@ -49,10 +51,12 @@ _CLASSES = (
     MovingLeastSquares,
     NestedNormal,
     PathVariance,
+    Pattern,
     Plan,
     Precision,
     QuadraticSurface,
     Shape,
+    SparseShape,
     StageTrace,
     Stretch,
     StretchedFit,

@@ -1,27 +1,37 @@
 """Normal approximations of a posterior at fixed values of a few hyperparameters."""
 
-from dataclasses import dataclass
-from math import log, pi
+from dataclasses import dataclass, replace
+from math import inf, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core import triangular
 from pm_evidence.core.shape import Shape
+from pm_evidence.core.sparse_shape import SparseShape, conditioned
 from pm_evidence.kernels.ascent import climb
 from pm_evidence.paths.posterior import Posterior
+from pm_evidence.references.fitted import StudentFit
+from pm_evidence.samplers.sparsity import Sparsity
 
 __all__ = ["ConditionalFit", "ConditionalFits"]
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-# Largest number of gradients of one ascent.
-_MOST = 600
+# Largest number of gradients of one ascent, and of Newton's steps where the matrix of second
+# derivatives is sparse.
+_MOST, _MOST_STEPS = 600, 30
+# An ascent has converged if the gradient predicts a gain below this many nats. A step must gain a
+# share of what it predicts, and is halved so many times at most.
+_SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
 # Step of the finite differences of gradients, in units of the scale of the curvature, and how often
 # this scale is corrected by more than the factor e, before the differences are right.
 _STEP, _CORRECTIONS, _CORRECTED = 1e-3, 4, 1.0
 # Step of second differences, in standard deviations.
 _LONG_STEP = 0.5
+# Number of random directions that stand for all those of a sparse matrix.
+_PROBES = 32
 # Largest number of gradients that are computed at once: it bounds the memory.
 _MOST_ROWS = 256
 
@@ -32,20 +42,29 @@ class ConditionalFit:
 
     Parameters
     ----------
-    peak : ndarray, shape (d,)
-        Peak of the density given the hyperparameters, and their values.
-    factor : ndarray, shape (d, d)
-        Lower factor of the covariance given the hyperparameters; rows and columns of these are 0.
-    slope : ndarray, shape (d, k)
-        Change of the peak with each hyperparameter, which is 1 for the hyperparameter itself.
+    values : ndarray, shape (k,)
+        The hyperparameters.
+    shape : Shape or SparseShape
+        Location and scale of the other variables, of which there are ``m``.
+    slope : ndarray, shape (m, k)
+        Change of their peak with each hyperparameter.
     log_mass : float
         Log of the posterior density of the hyperparameters, up to a constant, in nats.
     """
 
-    peak: Floats
-    factor: Floats
+    values: Floats
+    shape: Shape | SparseShape
     slope: Floats
     log_mass: float
+
+    def predicted(self, values: Floats) -> Floats:
+        """Return where the peak is at other values of the hyperparameters, shape ``(m,)``."""
+        peak: Floats = self.shape.mean + self.slope @ (values - self.values)
+        return peak
+
+    def moved(self, shift: Floats) -> "ConditionalFit":
+        """Return the approximation about another point."""
+        return replace(self, shape=replace(self.shape, mean=self.shape.mean + shift))
 
 
 class ConditionalFits:
@@ -59,17 +78,28 @@ class ConditionalFits:
         Positions of the hyperparameters.
     prior : Shape
         Location and scales of the prior.
+    may_be_dense : bool
+        Whether approximations are made even if few second derivatives are zero.
 
     Attributes
     ----------
+    rest : ndarray of int64, shape (m,)
+        Positions of the other variables, in the order that all approximations have.
+    sparsity : Sparsity, optional
+        Which second derivatives are zero, if most are. It is learnt from the first approximation.
     n_evaluations : int
         Evaluations of the density and its gradient so far.
     """
 
-    def __init__(self, posterior: Posterior, given: Positions, prior: Shape) -> None:
+    def __init__(
+        self, posterior: Posterior, given: Positions, prior: Shape, *, may_be_dense: bool = True
+    ) -> None:
         self.posterior, self.given, self.prior = posterior, given, prior
+        self.may_be_dense = may_be_dense
         self.rest = np.setdiff1d(np.arange(prior.mean.size), given)
+        self.sparsity: Sparsity | None = None
         self.n_evaluations = 0
+        self._is_measured = False
 
     @property
     def scale(self) -> Floats:
@@ -79,18 +109,80 @@ class ConditionalFits:
 
     def first(self, point: Floats) -> ConditionalFit | None:
         """Return the approximation at the hyperparameters of a point, found by an ascent."""
+        if self._is_measured and self.sparsity is None and not self.may_be_dense:
+            return None
         factor = self.prior.factor.copy()
         factor[self.given] = 0.0
-        return self._at(point, factor)
+        return self._climbed(point, factor)
 
     def near(self, other: ConditionalFit, values: Floats) -> ConditionalFit | None:
         """Return the approximation at other values of the hyperparameters."""
-        moved = other.peak + other.slope @ (values - other.peak[self.given])
-        unmoved = other.peak.copy()
-        unmoved[self.given] = values
-        return self._at(moved, other.factor) or self._at(unmoved, other.factor)
+        moved = self.placed(values, other.predicted(values))
+        unmoved = self.placed(values, other.shape.mean)
+        if isinstance(other.shape, SparseShape):
+            lengths = other.shape.lengths
+            return self._by_newton(moved, lengths) or self._by_newton(unmoved, lengths)
+        factor = np.zeros((moved.size, moved.size))
+        factor[np.ix_(self.rest, self.rest)] = other.shape.factor
+        return self._climbed(moved, factor) or self._climbed(unmoved, factor)
 
-    def _at(self, start: Floats, factor: Floats) -> ConditionalFit | None:
+    def placed(self, values: Floats, rest: Floats) -> Floats:
+        """Return the point with some hyperparameters and other variables, shape ``(d,)``."""
+        point = np.empty(self.prior.mean.size)
+        point[self.given], point[self.rest] = values, rest
+        return point
+
+    def joint(self, fit: ConditionalFit, factor: Floats) -> StudentFit:
+        """Return the normal density of all variables whose peaks move with the hyperparameters.
+
+        Parameters
+        ----------
+        fit : ConditionalFit
+            The density of the other variables.
+        factor : ndarray, shape (k, k)
+            Lower Cholesky factor of the covariance of the hyperparameters.
+        """
+        peak = self.placed(fit.values, fit.shape.mean)
+        if isinstance(fit.shape, SparseShape):
+            order = np.append(self.rest, self.given)
+            return StudentFit(conditioned(fit.shape, peak, order, fit.slope, factor), inf)
+        along = np.empty((peak.size, factor.shape[1]))
+        along[self.given], along[self.rest] = factor, fit.slope @ factor
+        covariance = along @ along.T
+        covariance[np.ix_(self.rest, self.rest)] += fit.shape.factor @ fit.shape.factor.T
+        return StudentFit(Shape(peak, np.linalg.cholesky(covariance)), inf)
+
+    def divergence(self, at: ConditionalFit, predicting: ConditionalFit) -> float:
+        """Return the divergence of a conditional density from another's prediction, in nats."""
+        probes, weight = self._probes(at.shape)
+        expected = predicting.moved(predicting.predicted(at.values) - predicting.shape.mean).shape
+        ratio = expected.whitened(expected.mean + at.shape.scaled(probes))
+        apart = expected.whitened(at.shape.mean[None])
+        squares = weight * float((ratio * ratio).sum()) + float((apart * apart).sum())
+        return 0.5 * (squares - self.rest.size) - at.shape.log_volume + expected.log_volume
+
+    def skewness(self, fit: ConditionalFit) -> tuple[Floats, float]:
+        """Return how far the mean is from the peak, to first order, and how much this matters.
+
+        Returns
+        -------
+        shift : ndarray, shape (m,)
+            Mean minus peak of the other variables.
+        divergence : float
+            Half of the squared shift in standard deviations, in nats: what a normal density gains
+            by it.
+        """
+        probes, weight = self._probes(fit.shape)
+        peak = self.placed(fit.values, fit.shape.mean)
+        gradient = self._gradient(peak)
+        steps = np.zeros((len(probes), peak.size))
+        steps[:, self.rest] = _LONG_STEP * fit.shape.scaled(probes)
+        change = sum(self._change(peak, gradient, sign * steps) for sign in (1.0, -1.0))
+        pull = weight * np.sum(change, axis=0)[self.rest] / (2.0 * _LONG_STEP**2)
+        shift = fit.shape.covariance_times(pull[None])[0]
+        return shift, 0.5 * float(pull @ shift)
+
+    def _climbed(self, start: Floats, factor: Floats) -> ConditionalFit | None:
         """Climb from a point with fixed hyperparameters; None if that fails."""
         # hyperparameters stay where they are, because the factor moves them by zero
         shape = Shape(self.prior.mean, factor)
@@ -98,73 +190,127 @@ class ConditionalFits:
         self.n_evaluations += found.n_evaluations
         if not found.settled[0]:
             return None
-        return self._fitted(found.x[0], float(found.log_density[0]), factor)
+        peak = found.x[0]
+        if self.sparsity is not None:
+            return self._by_newton(peak, factor[self.rest, 0])
+        return self._fitted(peak, float(found.log_density[0]), factor)
 
     def _fitted(self, peak: Floats, height: float, factor: Floats) -> ConditionalFit | None:
         """Return the approximation at a peak, whose scales are about those of a factor."""
-        d, m = peak.size, self.rest.size
-        gradient = self.posterior.gradient(peak[None])[0]
-        self.n_evaluations += 1
+        gradient = self._gradient(peak)
         directions = np.diag(factor[:, 0]) if factor.shape[1] == 1 else factor
         directions = directions[:, self.rest]
         for _ in range(_CORRECTIONS):
-            curvature = -self._change(peak, gradient, _STEP * directions) @ directions / _STEP
-            scales = _scales(0.5 * (curvature + curvature.T))
-            if scales is None:
+            change = self._change(peak, gradient, _STEP * directions.T)
+            curvature = -change @ directions / _STEP
+            curvature = 0.5 * (curvature + curvature.T)
+            if self._is_sparse(curvature):
+                return self._by_newton(peak, factor[self.rest, 0])
+            scales = _scales(curvature)
+            if scales is None or not self.may_be_dense:
                 return None
             directions = directions @ scales
             if np.abs(np.log(np.diag(scales))).max(initial=0.0) < _CORRECTED:
                 break
-        covariance = directions @ directions.T
-        lower = np.zeros((d, d))
-        inner = np.ix_(self.rest, self.rest)
+        root = directions[self.rest]
         try:
-            lower[inner] = np.linalg.cholesky(covariance[inner])
+            shape = Shape(peak[self.rest], np.linalg.cholesky(root @ root.T))
         except np.linalg.LinAlgError:
             return None
-        steps = np.zeros((d, self.given.size))
-        steps[self.given, np.arange(self.given.size)] = _STEP * self.scale
-        pull = self._change(peak, gradient, steps).T / (_STEP * self.scale)
-        slope = covariance @ pull
-        slope[self.given] = np.eye(self.given.size)
-        volume = float(np.log(np.diag(lower)[self.rest]).sum())
-        log_mass = height - self.posterior.target.log_order_mass + 0.5 * m * log(2.0 * pi) + volume
-        return ConditionalFit(peak, lower, slope, log_mass) if np.isfinite(slope).all() else None
+        return self._summary(peak, height, gradient, shape)
 
-    def divergence(self, at: ConditionalFit, predicting: ConditionalFit) -> float:
-        """Return the divergence of a conditional density from another's prediction, in nats."""
-        inner = np.ix_(self.rest, self.rest)
-        moved = predicting.slope @ (at.peak - predicting.peak)[self.given]
-        apart = (at.peak - predicting.peak - moved)[self.rest]
-        both = np.column_stack([at.factor[inner], apart])
-        ratio = np.linalg.solve(predicting.factor[inner], both)
-        log_volume = float(np.log(np.abs(np.diag(ratio))).sum())
-        return 0.5 * (float((ratio * ratio).sum()) - self.rest.size) - log_volume
+    def _is_sparse(self, curvature: Floats) -> bool:
+        """Learn from second derivatives along the coordinates whether most of them are zero."""
+        if not self._is_measured:
+            self._is_measured = True
+            self.sparsity = Sparsity.of(curvature)
+            if self.sparsity is not None:
+                self.rest = self.rest[self.sparsity.order]
+                return True
+        return False
 
-    def skewness(self, fit: ConditionalFit) -> tuple[Floats, float]:
-        """Return how far the mean is from the peak, to first order, and how much this matters.
+    def _by_newton(self, x: Floats, lengths: Floats) -> ConditionalFit | None:
+        """Climb by Newton's method from a point with fixed hyperparameters; None if that fails.
 
-        Returns
-        -------
-        shift : ndarray, shape (d,)
-            Mean minus peak.
-        divergence : float
-            Half of the squared shift in standard deviations, in nats: what a normal density gains
-            by it.
+        The lengths, shape (m,), are about the scales of the curvature along each variable.
         """
-        gradient = self.posterior.gradient(fit.peak[None])[0]
+        height, gradient = self._height(x)
+        for _ in range(_MOST_STEPS):
+            shape = self._sparse_shape(x, gradient, lengths)
+            if shape is None:
+                return None
+            corrected = np.abs(np.log(shape.lengths / lengths)).max()
+            lengths = shape.lengths
+            move = shape.covariance_times(gradient[None, self.rest])[0]
+            gain = 0.5 * float(gradient[self.rest] @ move)
+            if gain < _SETTLED and corrected < _CORRECTED:
+                return self._summary(x, height, gradient, shape)
+            if gain < _SETTLED:
+                continue
+            for halving in range(_HALVINGS):
+                size = 0.5**halving
+                there = self.placed(x[self.given], x[self.rest] + size * move)
+                value, slope = self._height(there)
+                if value >= height + _SUFFICIENT * size * gain and np.isfinite(slope).all():
+                    break
+            else:
+                return None
+            x, height, gradient = there, value, slope
+        return None
+
+    def _sparse_shape(self, x: Floats, gradient: Floats, lengths: Floats) -> SparseShape | None:
+        """Return location and scale by the curvature at a point; None if it has the wrong sign."""
+        sparsity = self.sparsity
+        assert sparsity is not None
+        steps = np.zeros((sparsity.n_groups, x.size))
+        steps[:, self.rest] = sparsity.steps(lengths)
+        change = self._change(x, gradient, _STEP * steps)[:, self.rest]
+        diagonal, below = sparsity.elements(-change / _STEP, lengths)
+        pattern = sparsity.pattern
+        if not triangular.factorise(pattern.start, pattern.row, diagonal, below):
+            return None
+        return SparseShape(x[self.rest], np.arange(self.rest.size), pattern, diagonal, below)
+
+    def _summary(
+        self, peak: Floats, height: float, gradient: Floats, shape: Shape | SparseShape
+    ) -> ConditionalFit | None:
+        """Return the approximation with given location and scale."""
+        steps = np.zeros((self.given.size, peak.size))
+        steps[np.arange(self.given.size), self.given] = _STEP * self.scale
+        pull = self._change(peak, gradient, steps)[:, self.rest]
+        slope = (shape.covariance_times(pull) / (_STEP * self.scale)[:, None]).T
+        height -= self.posterior.target.log_order_mass
+        log_mass = height + 0.5 * self.rest.size * log(2.0 * pi) + shape.log_volume
+        if not (np.isfinite(slope).all() and np.isfinite(log_mass)):
+            return None
+        return ConditionalFit(peak[self.given], shape, slope, log_mass)
+
+    def _probes(self, shape: Shape | SparseShape) -> tuple[Floats, float]:
+        """Return directions whose weighted squares add up to the identity matrix, and the weight.
+
+        They are random signs, always the same, where the unit vectors would be many.
+        """
+        m = self.rest.size
+        if isinstance(shape, Shape) or m <= _PROBES:
+            return np.eye(m), 1.0
+        signs = np.random.default_rng(m).choice((-1.0, 1.0), (_PROBES, m))
+        return signs, 1.0 / _PROBES
+
+    def _height(self, x: Floats) -> tuple[float, Floats]:
+        """Return log density and gradient."""
+        height, gradient = self.posterior.with_gradient(x[None])
         self.n_evaluations += 1
-        steps = _LONG_STEP * fit.factor[:, self.rest]
-        change = sum(self._change(fit.peak, gradient, sign * steps) for sign in (1.0, -1.0))
-        pull = fit.factor.T @ np.sum(change, axis=0) / (2.0 * _LONG_STEP**2)
-        return fit.factor @ pull, 0.5 * float(pull @ pull)
+        return float(height[0]), gradient[0]
+
+    def _gradient(self, x: Floats) -> Floats:
+        return self._height(x)[1]
 
     def _change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
-        """Return how the gradient changes along each column of ``steps``, one in each row."""
-        found = np.empty(steps.T.shape)
+        """Return how the gradient changes along each row of ``steps``, one in each row."""
+        found = np.empty(steps.shape)
         for start in range(0, len(found), _MOST_ROWS):
             rows = slice(start, start + _MOST_ROWS)
-            found[rows] = self.posterior.gradient(x + steps[:, rows].T) - gradient
+            found[rows] = self.posterior.gradient(x + steps[rows]) - gradient
         self.n_evaluations += len(found)
         return found
 

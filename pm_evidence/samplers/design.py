@@ -75,7 +75,7 @@ class Design:
     @property
     def at(self) -> Floats:
         """The points, shape ``(m, k)``."""
-        return np.array([fit.peak[self.conditional.given] for fit in self.fits])
+        return np.array([fit.values for fit in self.fits])
 
     @property
     def log_mass(self) -> Floats:
@@ -91,34 +91,23 @@ class Design:
 
     def mixed(self, fits: Sequence[ConditionalFit]) -> list[StudentFit]:
         """Return normal densities that are linear in the hyperparameters, one for each point."""
-        parts = []
-        for fit in fits:
-            along = fit.slope @ (_WIDTH * self.shape.factor)
-            covariance = fit.factor @ fit.factor.T + along @ along.T
-            parts.append(StudentFit(Shape(fit.peak, np.linalg.cholesky(covariance)), inf))
-        return parts
+        return [self.conditional.joint(fit, _WIDTH * self.shape.factor) for fit in fits]
 
     def nested(self, fits: Sequence[ConditionalFit]) -> NestedNormal:
         """Return the density that some approximations at the points determine."""
+        functions, pattern = functions_of([fit.shape for fit in fits])
+        surface = QuadraticSurface.through(self.shape, self.at, functions)
         given, rest = self.conditional.given, self.conditional.rest
-        factors = np.array([fit.factor[np.ix_(rest, rest)] for fit in fits])
-        means = np.array([fit.peak[rest] for fit in fits])
-        known = functions_of(means, factors)
-        surface = QuadraticSurface.through(self.shape, self.at, known)
-        return NestedNormal(given, rest, self._hyper(), surface)
+        return NestedNormal(given, rest, self._hyper(), surface, pattern)
 
     @property
     def is_even(self) -> bool:
         """Whether quadratic functions predict the approximations at further points."""
-        predicted, conditional = self.nested(self.fits), self.conditional
+        predicted = self.nested(self.fits)
         least = max(fit.log_mass for fit in (*self.fits, *self.tests)) - _HEAVY
         for fit in self.tests:
-            mean, log_scale, factor = predicted.moments(fit.peak[None, conditional.given])
-            there = replace(fit, peak=fit.peak.copy(), factor=fit.factor.copy())
-            there.peak[conditional.rest] = mean[0]
-            inner = np.ix_(conditional.rest, conditional.rest)
-            there.factor[inner] = factor[0] * np.exp(log_scale[0])
-            divergence = conditional.divergence(fit, there)
+            there = replace(fit, shape=predicted.shape_at(fit.values))
+            divergence = self.conditional.divergence(fit, there)
             if fit.log_mass > least and not divergence < _WORST_DIVERGENCE:
                 return False
         return True
@@ -131,7 +120,7 @@ class Design:
         """
         if self.tails is None:
             return False
-        far = np.array([fit.peak[self.conditional.given] for fit in self.tails])
+        far = np.array([fit.values for fit in self.tails])
         height = np.array([fit.log_mass for fit in self.tails])
         hyper, log_weight = self._hyper(), self.log_weight
         weight = np.exp(log_weight - log_weight.max())
@@ -175,7 +164,7 @@ def ascended(conditional: ConditionalFits, start: ConditionalFit) -> tuple[Condi
             break
         best = max([here, *(each for each in beside if each)], key=lambda fit: fit.log_mass)
         for shorter in (1.0, 0.5, 0.25):
-            values = here.peak[conditional.given] + shorter * move
+            values = here.values + shorter * move
             there = conditional.near(here, values)
             if there is not None and there.log_mass > best.log_mass:
                 best = there
@@ -185,11 +174,9 @@ def ascended(conditional: ConditionalFits, start: ConditionalFit) -> tuple[Condi
     return here, step
 
 
-def is_same_peak(
-    conditional: ConditionalFits, one: ConditionalFit, other: ConditionalFit, step: Floats
-) -> bool:
+def is_same_peak(one: ConditionalFit, other: ConditionalFit, step: Floats) -> bool:
     """Return whether two ascents have ended at the same peak, with steps of about a deviation."""
-    apart = np.abs(one.peak - other.peak)[conditional.given] / step
+    apart = np.abs(one.values - other.values) / step
     return bool((apart < _SAME).all()) and abs(one.log_mass - other.log_mass) < _SAME
 
 
@@ -209,7 +196,7 @@ def designed(conditional: ConditionalFits, peak: ConditionalFit, step: Floats) -
     normal = qmc.MultivariateNormalQMC(np.zeros(k), engine=sequence).random(n + _TESTS)
     found, tests = [peak], list[ConditionalFit]()
     for i, point in enumerate(normal):
-        places = shape.whitened(np.array([fit.peak[conditional.given] for fit in found]))
+        places = shape.whitened(np.array([fit.values for fit in found]))
         nearest = found[int(np.argmin(((places - point) ** 2).sum(axis=1)))]
         fit = conditional.near(nearest, shape.mean + shape.scaled(point[None])[0])
         if fit is not None:
@@ -247,7 +234,7 @@ def _curvature(conditional: ConditionalFits, peak: ConditionalFit, step: Floats)
     beside = np.array([_mass(each) for each in _beside(conditional, peak, step)]).reshape(-1, 2)
     diagonal = 2.0 * peak.log_mass - beside.sum(axis=1)
     curvature = np.diag(diagonal)
-    at = peak.peak[conditional.given]
+    at = peak.values
     for i in range(k):
         for j in range(i):
             both = np.zeros(k)
@@ -266,7 +253,7 @@ def _beside(
     conditional: ConditionalFits, here: ConditionalFit, step: Floats
 ) -> list[ConditionalFit | None]:
     """Return the approximations below and above along each axis."""
-    at = here.peak[conditional.given]
+    at = here.values
     moves = np.eye(step.size) * step
     return [conditional.near(here, at + sign * move) for move in moves for sign in (-1.0, 1.0)]
 

@@ -86,7 +86,7 @@ def fit_laplace(
 
 def _marginal(local: Local, positions: NDArray[np.int64]) -> StudentFit:
     """Return the normal density of some of the coordinates."""
-    shape = local.fit.shape
+    shape = local.shape
     if len(positions) == shape.mean.size:
         return replace(local.fit, dof=inf)
     rows = shape.factor[positions]

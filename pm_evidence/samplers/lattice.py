@@ -50,7 +50,7 @@ class Lattice:
         self, conditional: ConditionalFits, origin: ConditionalFit, spacing: Floats
     ) -> None:
         self.conditional, self.spacing = conditional, spacing
-        self.at_origin = origin.peak[conditional.given]
+        self.at_origin = origin.values
         self.near = _NEAR[max(spacing.size, 1) - 1]
         affordable = _GRADIENTS // max(conditional.rest.size, 1)
         self.most = int(np.clip(affordable, _FEW_POINTS, _MANY_POINTS))
@@ -75,14 +75,14 @@ class Lattice:
         found = self.found[index]
         return -inf if found is None else found.log_mass
 
-    def nearest(self, point: Floats) -> Index:
-        """Return the index of the values that are nearest to the hyperparameters of a point."""
-        steps = np.rint((point[self.conditional.given] - self.at_origin) / self.spacing)
+    def nearest(self, values: Floats) -> Index:
+        """Return the index of the point that is nearest to some hyperparameters."""
+        steps = np.rint((values - self.at_origin) / self.spacing)
         return tuple(int(step) for step in steps)
 
     def covers(self, other: ConditionalFit) -> bool:
         """Return whether the hyperparameters of an approximation lie within this lattice."""
-        return self.nearest(other.peak) in self.found
+        return self.nearest(other.values) in self.found
 
     def top(self, index: Index) -> Index:
         """Return the local maximum that steps to the best neighbour lead to."""
@@ -153,23 +153,19 @@ class Lattice:
 
     def fit(self, found: ConditionalFit) -> StudentFit:
         """Return an approximation as a normal density that is linear in the hyperparameters."""
-        along = found.slope * (_WIDTH * self.spacing)
-        covariance = found.factor @ found.factor.T + along @ along.T
-        return StudentFit(Shape(found.peak, np.linalg.cholesky(covariance)), inf)
+        return self.conditional.joint(found, np.diag(_WIDTH * self.spacing))
 
     def interpolated(self, fits: Sequence[ConditionalFit], log_mass: Floats) -> NestedNormal:
         """Return the density that is interpolated between approximations of this lattice."""
-        given, rest = self.conditional.given, self.conditional.rest
-        at = np.array([fit.peak[given] for fit in fits])
+        at = np.array([fit.values for fit in fits])
         width = (_WIDTH * self.spacing)[:, None]
         kernels = [StudentFit(Shape(each, width), inf) for each in at]
         weight = np.exp(log_mass - np.logaddexp.reduce(log_mass))
         hyper = with_wide(kernels, log_mass, widened(joined(kernels, weight)))
-        factors = np.array([fit.factor[np.ix_(rest, rest)] for fit in fits])
-        means = np.array([fit.peak[rest] for fit in fits])
-        slopes = np.array([fit.slope[rest].T for fit in fits])
-        surface = MovingLeastSquares(at, self.spacing, functions_of(means, factors), slopes)
-        return NestedNormal(given, rest, hyper, surface)
+        functions, pattern = functions_of([fit.shape for fit in fits])
+        slopes = np.array([fit.slope.T for fit in fits])
+        surface = MovingLeastSquares(at, self.spacing, functions, slopes)
+        return NestedNormal(self.conditional.given, self.conditional.rest, hyper, surface, pattern)
 
 
 def _neighbours(index: Index) -> list[Index]:

@@ -41,6 +41,12 @@ class Local:
     height: float
     log_mass: float
 
+    @property
+    def shape(self) -> Shape:
+        """Location and scale, with the lower Cholesky factor of the covariance."""
+        assert isinstance(self.fit.shape, Shape)
+        return self.fit.shape
+
     def predicted(self, x: Floats) -> Floats:
         """Return the log density that the curvature predicts at every row of ``x``."""
         squares: Floats = (self.fit.shape.whitened(x) ** 2).sum(axis=1)

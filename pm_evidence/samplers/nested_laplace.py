@@ -54,7 +54,8 @@ _PAIRS, _ROUNDING = 12, 1e-9
 _SKEWED = 0.05
 # Most prior draws from which many hyperparameters are explored.
 _MOST_STARTS = 3
-# Largest dimension of a posterior with hyperparameters, whose covariance is stored at all points.
+# Largest dimension in which the covariances at all points may be dense if there are
+# hyperparameters, and in which the covariance of the mixture is formed.
 _MOST_DIMENSIONS = 300
 
 
@@ -84,12 +85,14 @@ def explore(
     """
     k = hyperparameters.size
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
-    conditional = ConditionalFits(posterior, hyperparameters, learn_shape(prior, dense=False))
+    may_be_dense = k == 0 or prior.shape[1] <= _MOST_DIMENSIONS
+    shape = learn_shape(prior, dense=False)
+    conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)
     found = Survey()
     try:
-        if k > MOST_AXES and prior.shape[1] <= _MOST_DIMENSIONS:
+        if k > MOST_AXES:
             found = _by_design(conditional, prior[: min(n_starts, _MOST_STARTS)])
-        elif k == 0 or prior.shape[1] <= _MOST_DIMENSIONS:
+        else:
             found = _by_lattices(conditional, prior[: n_starts if k else 1])
     except np.linalg.LinAlgError:  # scales differ too much for float64
         pass
@@ -169,7 +172,7 @@ def _by_design(conditional: ConditionalFits, draws: Floats) -> Survey:
         return Survey()
     peak, step = max(tops, key=lambda top: top[0].log_mass)
     design = designed(conditional, peak, step)
-    single = all(is_same_peak(conditional, peak, other, step) for other, _ in tops)
+    single = all(is_same_peak(peak, other, step) for other, _ in tops)
     if design is None or not (single and design.covers_tails and design.is_even):
         return Survey()
     log_mass = design.log_weight
@@ -188,7 +191,10 @@ def _survey(
 ) -> Survey:
     """Return normal densities as the reference, and further densities, or the same, as a fit."""
     total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    wide = widened(joined(fits, np.exp(log_mass - total)))
+    if fits[0].shape.mean.size <= _MOST_DIMENSIONS:
+        wide = widened(joined(fits, np.exp(log_mass - total)))
+    else:
+        wide = widened(fits[int(np.argmax(log_mass))])
     mixture = with_wide(fits, log_mass, wide)
     nested = with_wide(parts, log_parts, wide) if parts else mixture
     return Survey([nested], total, 1, complete=complete, reference=mixture)
@@ -200,12 +206,11 @@ def _at_means(
     """Return approximations about the means, if these differ much from the peaks."""
     if conditional.skewness(fits[int(np.argmax(log_mass))])[1] <= _SKEWED:
         return list(fits)
-    return [_moved(fit, conditional.skewness(fit)[0]) for fit in fits]
-
-
-def _moved(fit: ConditionalFit, shift: Floats) -> ConditionalFit:
-    """Return an approximation about another point."""
-    return replace(fit, peak=fit.peak + shift) if np.isfinite(shift).all() else fit
+    shifts = [conditional.skewness(fit)[0] for fit in fits]
+    return [
+        fit.moved(shift) if np.isfinite(shift).all() else fit
+        for fit, shift in zip(fits, shifts, strict=True)
+    ]
 
 
 def _coarse_peaks(conditional: ConditionalFits, draws: Floats) -> list[ConditionalFit]:
@@ -214,7 +219,7 @@ def _coarse_peaks(conditional: ConditionalFits, draws: Floats) -> list[Condition
     if origin is None:
         return []
     lattice = Lattice(conditional, origin, _FIRST_SPACING * conditional.scale)
-    tops = dict.fromkeys(lattice.top(lattice.nearest(x)) for x in draws)
+    tops = dict.fromkeys(lattice.top(lattice.nearest(x[conditional.given])) for x in draws)
     return [found for top in tops if (found := lattice.found.get(top)) is not None]
 
 

@@ -216,7 +216,7 @@ class _Scout:
         if not peaks:
             return None
         mean = np.array([peak.fit.shape.mean for peak in peaks])
-        factor = np.array([peak.fit.shape.factor for peak in peaks])
+        factor = np.array([peak.shape.factor for peak in peaks])
         height = np.array([peak.height for peak in peaks])
         return KnownPeaks(mean, factor, height + self.posterior.target.log_order_mass)
 
@@ -299,7 +299,7 @@ class _Scout:
             apart = near[rng.integers(len(near), size=n)] - centre
             if local is not None:  # at high powers the population has the curvature's shape
                 normal = rng.standard_normal((3 * n // 4, len(centre)))
-                apart[: len(normal)] = normal @ local.fit.shape.factor.T
+                apart[: len(normal)] = normal @ local.shape.factor.T
             power = np.exp(rng.uniform(*np.log(_POWERS), size=n))
             x = centre + apart / np.sqrt(power)[:, None]
             log_density = self.posterior.log_density(x)

@@ -4,6 +4,8 @@ import numpy as np
 
 import pm_evidence as pe
 from pm_evidence.core.shape import Shape
+from pm_evidence.core.sparse_shape import SparseShape
+from pm_evidence.core.triangular import Pattern
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.stretched import Stretch, StretchedFit
@@ -27,6 +29,16 @@ def lower(d, seed=1):
     return np.tril(rng.normal(size=(d, d))) + 2.0 * np.eye(d)
 
 
+def sparse_shape(d, seed=3):
+    """A shape in an order of its own, some of whose elements are zero."""
+    rng = np.random.default_rng(seed)
+    is_used = np.tril(rng.random((d, d)) < 0.6, -1)
+    is_used[-1] = True
+    pattern = Pattern.of(is_used)
+    diagonal, below = rng.uniform(0.5, 2.0, d), rng.normal(size=pattern.row.size)
+    return SparseShape(rng.normal(size=d), rng.permutation(d), pattern, diagonal, below)
+
+
 def references(d):
     """Every kind of density that has a compiled form, in ``d`` dimensions, by name."""
     rng = np.random.default_rng(2)
@@ -36,12 +48,14 @@ def references(d):
     stretch = Stretch(heavy, rng.normal(size=d), rng.uniform(0.5, 2.0, d))
     normal = pe.references.Normal(rng.normal(size=d), lower(d) @ lower(d).T)
     student = pe.references.StudentT(rng.normal(size=d), np.ones(d), dof=2.5)
-    mixed = [dense, StretchedFit(column, stretch), column]
+    sparse = StudentFit(sparse_shape(d), 4.0)
+    mixed = [dense, StretchedFit(column, stretch), sparse, column]
     return {
         "dense": dense,
         "column": column,
         "stretched": StretchedFit(dense, stretch),
-        "mixture": StudentMixture.of(mixed, np.array([0.0, 1.0, -2.0])),
+        "mixture": StudentMixture.of(mixed, np.array([0.0, 1.0, -0.5, -2.0])),
+        "sparse": sparse,
         "normal": normal,
         "student_t": student,
         "given mixture": pe.references.Mixture([normal, student], [1.0, 2.0]),

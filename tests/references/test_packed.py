@@ -15,7 +15,7 @@ def test_every_density_of_the_package_has_a_compiled_form(name):
     found = packed(references(3)[name], POSITIONS, n_circular=2)
     at, n = N_OF_MIXTURE, int(found.numbers[0])
     for _ in range(n):
-        at += N_OF_COMPONENT + 9 + (9 if found.numbers[at + 2] else 3)
+        at += N_OF_COMPONENT + 9 + int(found.numbers[at + 3])
     assert at == found.numbers.size
     assert found.numbers[1] == pytest.approx(-2.0 * np.log(2.0 * np.pi))
 

@@ -1,0 +1,129 @@
+"""Lower triangular matrices of which only some elements are not zero, stored by columns."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Pattern",
+    "factorise",
+    "multiply",
+    "multiply_by_transposed",
+    "solve",
+    "solve_transposed",
+]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The elements below the diagonal of a lower triangular matrix that need not be zero.
+
+    Parameters
+    ----------
+    start : ndarray of int64, shape (m + 1,)
+        Index of the first element of every column, and the number of all elements.
+    row : ndarray of int64, shape (n,)
+        Rows of the elements, which ascend in every column.
+    """
+
+    start: Indices
+    row: Indices
+
+    @classmethod
+    def of(cls, is_used: NDArray[np.bool_]) -> Self:
+        """Return the pattern of a matrix whose used elements below the diagonal are marked."""
+        column, row = np.nonzero(np.tril(is_used, -1).T)
+        return cls(np.searchsorted(column, np.arange(len(is_used) + 1)), row)
+
+    @classmethod
+    def full(cls, m: int) -> Self:
+        """Return the pattern of a matrix of which no element is known to be zero."""
+        return cls.of(np.ones((m, m), bool))
+
+    @property
+    def column(self) -> Indices:
+        """Columns of the elements, shape ``(n,)``."""
+        return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def factorise(start: Any, row: Any, diagonal: Any, below: Any) -> Any:
+    """Overwrite the lower triangle of a matrix by its Cholesky factor.
+
+    Elements outside of the pattern must be zero in the factor as well. Return whether the matrix is
+    positive definite.
+    """
+    m = diagonal.size
+    work, at = np.zeros(m), start[:m].copy()
+    first, following = np.full(m, -1), np.full(m, -1)
+    for j in range(m):
+        pivot = diagonal[j]
+        for e in range(start[j], start[j + 1]):
+            work[row[e]] = below[e]
+        # columns whose next element is in this row
+        k = first[j]
+        while k >= 0:
+            after, here = following[k], at[k]
+            factor = below[here]
+            pivot -= factor * factor
+            for e in range(here + 1, start[k + 1]):
+                work[row[e]] -= factor * below[e]
+            at[k] = here + 1
+            if at[k] < start[k + 1]:
+                following[k], first[row[at[k]]] = first[row[at[k]]], k
+            k = after
+        if not pivot > 0.0:
+            return False
+        diagonal[j] = np.sqrt(pivot)
+        for e in range(start[j], start[j + 1]):
+            below[e] = work[row[e]] / diagonal[j]
+            work[row[e]] = 0.0
+        if start[j] < start[j + 1]:
+            following[j], first[row[start[j]]] = first[row[start[j]]], j
+    return True
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def multiply(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
+    """Multiply a vector by a lower triangular matrix, in place."""
+    for back in range(diagonal.size):
+        j = diagonal.size - 1 - back
+        value = x[j]
+        x[j] = diagonal[j] * value
+        for e in range(start[j], start[j + 1]):
+            x[row[e]] += below[e] * value
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def multiply_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
+    """Multiply a vector by a transposed lower triangular matrix, in place."""
+    for j in range(diagonal.size):
+        total = diagonal[j] * x[j]
+        for e in range(start[j], start[j + 1]):
+            total += below[e] * x[row[e]]
+        x[j] = total
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def solve(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
+    """Multiply a vector by the inverse of a lower triangular matrix, in place."""
+    for j in range(diagonal.size):
+        x[j] /= diagonal[j]
+        for e in range(start[j], start[j + 1]):
+            x[row[e]] -= below[e] * x[j]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def solve_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
+    """Multiply a vector by the transposed inverse of a lower triangular matrix, in place."""
+    for back in range(diagonal.size):
+        j = diagonal.size - 1 - back
+        total = x[j]
+        for e in range(start[j], start[j + 1]):
+            total -= below[e] * x[row[e]]
+        x[j] = total / diagonal[j]

@@ -1,0 +1,174 @@
+"""Which second derivatives of a log density are zero, and the few gradients that give the others.
+
+Columns of the matrix that share no row are told apart in a single difference of gradients (Curtis,
+Powell and Reid 1974). Rows that are shared with most columns are known from columns of their own,
+because the matrix is symmetric (Powell and Toint 1979).
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.triangular import Pattern
+
+__all__ = ["Sparsity"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+# Elements count as zero if they are smaller, in units of the largest ones of row and column.
+_ZERO = 1e-9
+# Matrices of fewer rows are not worth it, nor are those that need more than this share of their
+# columns, or whose factor has more elements.
+_LEAST_ROWS, _LARGEST_SHARE, _MOST_ELEMENTS = 20, 0.5, 45_000
+# Largest number of divisions into columns of their own and others that are tried.
+_DIVISIONS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """How a symmetric matrix is measured and factorised, most of whose elements are zero.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (m,)
+        Rows in the order in which they are eliminated: that of all other arrays.
+    group : ndarray of int64, shape (m,)
+        Groups of columns, which are measured at once.
+    pattern : Pattern
+        Elements of the lower Cholesky factor.
+    source : ndarray of int64, shape (m + n,)
+        Group and row, as a single index, from which the elements on the diagonal and those of the
+        pattern are read; -1 for elements that only the factor has.
+    column : ndarray of int64, shape (m + n,)
+        Columns of the group that these are the elements of.
+    """
+
+    order: Indices
+    group: Indices
+    pattern: Pattern
+    source: Indices
+    column: Indices
+
+    @classmethod
+    def of(cls, matrix: Floats) -> Self | None:
+        """Return that of a symmetric matrix, shape ``(m, m)``; None if few elements are zero."""
+        m = len(matrix)
+        if m < _LEAST_ROWS or not np.isfinite(matrix).all():
+            return None
+        graph = _graph(matrix)
+        group = _grouped(graph)
+        if group.max() + 1 > _LARGEST_SHARE * m:
+            return None
+        order, is_used = _eliminated(graph)
+        pattern = Pattern.of(is_used)
+        if pattern.row.size > _MOST_ELEMENTS:
+            return None
+        return cls(order, group[order], pattern, *_sources(graph, order, group[order], pattern))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups of columns."""
+        return int(self.group.max()) + 1
+
+    def steps(self, lengths: Floats) -> Floats:
+        """Return one step for each group, shape ``(n_groups, m)``, of given lengths."""
+        steps = np.zeros((self.n_groups, lengths.size))
+        steps[self.group, np.arange(lengths.size)] = lengths
+        return steps
+
+    def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
+        """Return the elements on the diagonal, and those of the pattern below it.
+
+        Parameters
+        ----------
+        products : ndarray, shape (n_groups, m)
+            The matrix times every step.
+        lengths : ndarray, shape (m,)
+            Lengths of the steps.
+        """
+        found = products.ravel()[self.source] / lengths[self.column]
+        found[self.source < 0] = 0.0
+        return found[: lengths.size], found[lengths.size :]
+
+
+def _graph(matrix: Floats) -> Bools:
+    """Return which elements of a symmetric matrix are not zero; those on the diagonal are not."""
+    size = np.abs(matrix)
+    largest = size.max(axis=1)
+    graph: Bools = size > _ZERO * np.sqrt(largest[:, None] * largest)
+    graph |= graph.T
+    np.fill_diagonal(graph, True)
+    return graph
+
+
+def _grouped(graph: Bools) -> Indices:
+    """Return groups of columns, as few as are found."""
+    degree = graph.sum(axis=0)
+    m = degree.size
+    best = np.arange(m)
+    bounds = np.append(np.unique(degree)[::-1], 0)
+    chosen = np.unique(np.linspace(0, bounds.size - 1, _DIVISIONS).astype(int))
+    for bound in bounds[chosen]:
+        alone = degree >= bound if bound else np.zeros(m, bool)
+        rest = np.flatnonzero(~alone)
+        among = graph[np.ix_(rest, rest)]
+        n_alone = m - rest.size
+        if n_alone + among.sum(axis=0).max(initial=0) > best.max():
+            continue
+        group = np.empty(m, np.int64)
+        group[alone] = np.arange(n_alone)
+        group[rest] = n_alone + _coloured(among)
+        if group.max() < best.max():
+            best = group
+    return best
+
+
+def _coloured(graph: Bools) -> Indices:
+    """Return colours such that columns of one colour share no row."""
+    rows = [np.flatnonzero(column) for column in graph]
+    colour = np.full(len(graph), -1)
+    for j, mine in enumerate(rows):
+        near = np.unique(np.concatenate([rows[i] for i in mine]))
+        used = np.unique(colour[near])
+        free = np.setdiff1d(np.arange(used.size + 1), used)
+        colour[j] = free[0]
+    return colour
+
+
+def _eliminated(graph: Bools) -> tuple[Indices, Bools]:
+    """Return an order of elimination and the used elements of the factor in that order.
+
+    The row that is eliminated next is one with the fewest neighbours, which all become neighbours
+    of each other (minimum degree, Rose 1972).
+    """
+    m = len(graph)
+    used = graph.copy()
+    left, order = np.ones(m, bool), np.empty(m, np.int64)
+    degree = used.sum(axis=0)
+    for step in range(m):
+        j = int(np.argmin(np.where(left, degree, m + 1)))
+        order[step], left[j] = j, False
+        near = np.flatnonzero(used[j] & left)
+        used[np.ix_(near, near)] = True
+        degree[near] = (used[near] & left).sum(axis=1)
+    return order, used[np.ix_(order, order)]
+
+
+def _sources(
+    graph: Bools, order: Indices, group: Indices, pattern: Pattern
+) -> tuple[Indices, Indices]:
+    """Return from which group and row elements are read, and the columns that they belong to."""
+    m = order.size
+    there = graph[np.ix_(order, order)]
+    members = np.zeros((group.max() + 1, m), np.int64)
+    np.add.at(members, group, there)
+    row = np.append(np.arange(m), pattern.row)
+    column = np.append(np.arange(m), pattern.column)
+    direct = members[group[column], row] == 1
+    read_row, read_column = np.where(direct, row, column), np.where(direct, column, row)
+    source = np.where(there[row, column], group[read_column] * m + read_row, -1)
+    return source, read_column
