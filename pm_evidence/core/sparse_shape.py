@@ -68,13 +68,22 @@ class SparseShape:
         scaled[:, self.order] = self._with_rows(triangular.solve_transposed, noise)
         return scaled
 
+    def whitened_slopes(self, gradients: Floats) -> Floats:
+        """Return rows of derivatives with respect to the coordinates of scale 1, shape (n, d)."""
+        return self._with_rows(triangular.solve, gradients[:, self.order])
+
     def times(self, factor: float) -> "SparseShape":
         """Return the shape with scales that are multiplied by a number."""
         return replace(self, diagonal=self.diagonal / factor, below=self.below / factor)
 
+    def each_times(self, factors: Floats) -> "SparseShape":
+        """Return the shape in which each coordinate of scale 1 is multiplied by a number."""
+        below = self.below / factors[self.pattern.column]
+        return replace(self, diagonal=self.diagonal / factors, below=below)
+
     def covariance_times(self, rows: Floats) -> Floats:
         """Return the covariance times every row, shape ``(n, d)``."""
-        return self.scaled(self._with_rows(triangular.solve, rows[:, self.order]))
+        return self.scaled(self.whitened_slopes(rows))
 
     @property
     def lengths(self) -> Floats:

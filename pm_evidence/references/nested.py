@@ -1,4 +1,8 @@
-"""A density of a few hyperparameters, times a normal density of the other variables given them."""
+"""A density of a few hyperparameters, times a nearly normal one of the other variables given them.
+
+The normal density is skewed where each of the coordinates in which its covariance is the identity
+has a split normal density instead, of different scales on both sides of the mode (Wallis 2014).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +21,9 @@ __all__ = ["NestedNormal", "functions_of"]
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
+# Ratio of the difference of the scales of a split normal density to the third derivative that it
+# replaces. Where this is small, it makes the divergence least: it removes 94 % of it.
+_SHARE_OF_SKEWNESS, _LARGEST_SHARE = 0.586, 0.8
 # Largest number of elements of the matrices that are computed at once: it bounds the memory.
 _MOST_ELEMENTS = 4_000_000
 
@@ -33,10 +40,13 @@ class NestedNormal:
         Density of the hyperparameters.
     surface : Surface
         Means of the other variables as functions of the hyperparameters; logs of the diagonals of
-        the lower Cholesky factors of their inverse covariances; and the elements of these factors
-        below the diagonal, divided by the diagonal element of their column.
+        the lower Cholesky factors of their inverse covariances; the elements of these factors
+        below the diagonal, divided by the diagonal element of their column; and, if the density is
+        skewed, third derivatives of its log in the coordinates of covariance 1.
     pattern : Pattern
-        Where these elements are.
+        Where the elements below the diagonal are.
+    is_skewed : bool
+        Whether there are third derivatives.
     """
 
     given: Positions
@@ -44,15 +54,15 @@ class NestedNormal:
     hyper: Component
     surface: Surface
     pattern: Pattern
+    is_skewed: bool = False
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, k + r)``."""
         x = np.empty((n, self.given.size + self.rest.size))
         x[:, self.given] = self.hyper.draw(n, rng)
-        noise = rng.standard_normal((n, self.rest.size))
         for rows in self._chunks(n):
-            mean, log_diagonal, elements = self._moments(x[rows, self.given])
-            apart = noise[rows[:, 0]] * np.exp(-log_diagonal)
+            mean, log_diagonal, elements, skewness = self._moments(x[rows, self.given])
+            apart = self._noise(skewness, mean.shape, rng) * np.exp(-log_diagonal)
             for j in reversed(range(self.rest.size)):
                 mine = slice(self.pattern.start[j], self.pattern.start[j + 1])
                 below = apart[:, self.pattern.row[mine]]
@@ -63,31 +73,50 @@ class NestedNormal:
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
         found: Floats = self.hyper.log_density(x[:, self.given])
-        found = found - 0.5 * self.rest.size * np.log(2.0 * np.pi)
         start = self.pattern.start
         used = np.flatnonzero(np.diff(start))
         for rows in self._chunks(len(x)):
-            mean, log_diagonal, elements = self._moments(x[rows, self.given])
+            mean, log_diagonal, elements, skewness = self._moments(x[rows, self.given])
             apart = x[rows, self.rest] - mean
             elements *= apart[:, self.pattern.row]
             if used.size:
                 apart[:, used] += np.add.reduceat(elements, start[used], axis=1)
             noise = apart * np.exp(log_diagonal)
-            found[rows[:, 0]] += log_diagonal.sum(axis=1) - 0.5 * (noise * noise).sum(axis=1)
+            found[rows[:, 0]] += log_diagonal.sum(axis=1) + self._log_density(skewness, noise)
         return found
 
     def shape_at(self, values: Floats) -> SparseShape:
         """Return location and scale of the other variables, given hyperparameters, shape (k,)."""
-        (mean,), (log_diagonal,), (elements,) = self._moments(values[None])
+        mean, log_diagonal, elements, _ = (each[0] for each in self._moments(values[None]))
         diagonal = np.exp(log_diagonal)
         below = elements * diagonal[self.pattern.column]
         return SparseShape(mean, np.arange(mean.size), self.pattern, diagonal, below)
 
-    def _moments(self, values: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return means, logs of the diagonals, and elements below, in one row for each value."""
-        r = self.rest.size
-        mean, log_diagonal, elements = np.split(self.surface(values), [r, 2 * r], axis=1)
-        return mean, log_diagonal, elements
+    def _moments(self, values: Floats) -> list[Floats]:
+        """Return means, logs of diagonals, elements below and third derivatives, one row each."""
+        r, n = self.rest.size, self.pattern.row.size
+        return np.split(self.surface(values), [r, 2 * r, 2 * r + n], axis=1)
+
+    def _noise(self, skewness: Floats, size: tuple[int, ...], rng: np.random.Generator) -> Floats:
+        """Return draws of the coordinates of scale 1."""
+        noise = rng.standard_normal(size)
+        if not self.is_skewed:
+            return noise
+        share, scale, mode = _split(skewness)
+        above = rng.random(size) < 0.5 * (1.0 + share)
+        return mode + scale * np.where(above, 1.0 + share, share - 1.0) * np.abs(noise)
+
+    def _log_density(self, skewness: Floats, noise: Floats) -> Floats:
+        """Return the log density of rows of coordinates of scale 1."""
+        log_scale = np.zeros_like(noise)
+        if self.is_skewed:
+            share, scale, mode = _split(skewness)
+            apart = (noise - mode) / scale
+            noise = apart / (1.0 + np.copysign(share, share * apart))
+            log_scale = np.log(scale)
+        terms = 0.5 * (noise * noise + np.log(2.0 * np.pi)) + log_scale
+        found: Floats = -terms.sum(axis=1)
+        return found
 
     def _chunks(self, n: int) -> list[NDArray[np.int64]]:
         """Return row indices of parts, each of shape ``(n_part, 1)``."""
@@ -96,17 +125,35 @@ class NestedNormal:
         return [part[:, None] for part in np.array_split(np.arange(n), max(n_parts, 1))]
 
 
-def functions_of(shapes: Sequence[Shape | SparseShape]) -> tuple[Floats, Pattern]:
-    """Return what a ``NestedNormal`` needs to know of normal densities at some points.
+def _split(skewness: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return split normal densities of mean 0 and variance 1, by their third derivatives.
+
+    Returns
+    -------
+    share, scale, mode : ndarray
+        The standard deviations are ``scale * (1 + share)`` above the mode, and ``scale * (1 -
+        share)`` below it.
+    """
+    share = np.clip(_SHARE_OF_SKEWNESS * skewness, -_LARGEST_SHARE, _LARGEST_SHARE)
+    scale = 1.0 / np.sqrt(1.0 + (3.0 - 8.0 / np.pi) * share**2)
+    return share, scale, -np.sqrt(8.0 / np.pi) * scale * share
+
+
+def functions_of(
+    shapes: Sequence[Shape | SparseShape], skewness: Sequence[Floats] = ()
+) -> tuple[Floats, Pattern]:
+    """Return what a ``NestedNormal`` needs to know of densities at some points.
 
     Parameters
     ----------
     shapes : sequence of Shape or SparseShape, length m
         Location and scale of ``r`` variables at each point, with the same pattern.
+    skewness : sequence of ndarray, shape (r,), of length m or 0
+        Third derivatives at each point, if the densities are skewed.
 
     Returns
     -------
-    functions : ndarray, shape (m, 2 * r + n)
+    functions : ndarray, shape (m, 2 * r + n) or (m, 3 * r + n)
         The values of its functions.
     pattern : Pattern
         Where the ``n`` elements of the factor below the diagonal are.
@@ -118,4 +165,5 @@ def functions_of(shapes: Sequence[Shape | SparseShape]) -> tuple[Floats, Pattern
         np.concatenate([each.mean, np.log(each.diagonal), each.below / each.diagonal[column]])
         for each in known
     ]
-    return np.array(rows), pattern
+    functions = np.array(rows)
+    return np.column_stack([functions, *([np.array(skewness)] if len(skewness) else [])]), pattern

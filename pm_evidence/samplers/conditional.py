@@ -28,8 +28,9 @@ _SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
 # Step of the finite differences of gradients, in units of the scale of the curvature, and how often
 # this scale is corrected by more than the factor e, before the differences are right.
 _STEP, _CORRECTIONS, _CORRECTED = 1e-3, 4, 1.0
-# Step of second differences, in standard deviations.
-_LONG_STEP = 0.5
+# Step of second differences, in standard deviations; node of a quadrature with three points; and
+# bounds of the variances that it gives.
+_LONG_STEP, _NODE, _VARIANCES = 0.5, 3.0**0.5, (0.25, 4.0)
 # Number of random directions that stand for all those of a sparse matrix.
 _PROBES = 32
 # Largest number of gradients that are computed at once: it bounds the memory.
@@ -50,21 +51,21 @@ class ConditionalFit:
         Change of their peak with each hyperparameter.
     log_mass : float
         Log of the posterior density of the hyperparameters, up to a constant, in nats.
+    skewness : ndarray, shape (m,), optional
+        Third derivatives of the log density in the coordinates in which the density is a unit
+        normal one, see ``references.nested.NestedNormal``.
     """
 
     values: Floats
     shape: Shape | SparseShape
     slope: Floats
     log_mass: float
+    skewness: Floats | None = None
 
     def predicted(self, values: Floats) -> Floats:
         """Return where the peak is at other values of the hyperparameters, shape ``(m,)``."""
         peak: Floats = self.shape.mean + self.slope @ (values - self.values)
         return peak
-
-    def moved(self, shift: Floats) -> "ConditionalFit":
-        """Return the approximation about another point."""
-        return replace(self, shape=replace(self.shape, mean=self.shape.mean + shift))
 
 
 class ConditionalFits:
@@ -155,32 +156,60 @@ class ConditionalFits:
     def divergence(self, at: ConditionalFit, predicting: ConditionalFit) -> float:
         """Return the divergence of a conditional density from another's prediction, in nats."""
         probes, weight = self._probes(at.shape)
-        expected = predicting.moved(predicting.predicted(at.values) - predicting.shape.mean).shape
+        expected = replace(predicting.shape, mean=predicting.predicted(at.values))
         ratio = expected.whitened(expected.mean + at.shape.scaled(probes))
         apart = expected.whitened(at.shape.mean[None])
         squares = weight * float((ratio * ratio).sum()) + float((apart * apart).sum())
         return 0.5 * (squares - self.rest.size) - at.shape.log_volume + expected.log_volume
 
-    def skewness(self, fit: ConditionalFit) -> tuple[Floats, float]:
-        """Return how far the mean is from the peak, to first order, and how much this matters.
+    def skewed(self, fit: ConditionalFit) -> tuple[ConditionalFit, float]:
+        """Return an approximation about the mean, with variances and skewness, and what it gains.
 
         Returns
         -------
-        shift : ndarray, shape (m,)
-            Mean minus peak of the other variables.
-        divergence : float
-            Half of the squared shift in standard deviations, in nats: what a normal density gains
-            by it.
+        fit : ConditionalFit
+            The approximation to second order; unchanged where that is not known.
+        gain : float
+            Half of the squared distance of mean and peak in standard deviations, in nats.
+
+        Notes
+        -----
+        In coordinates ``z`` of covariance 1, in which the log density has third and fourth
+        derivatives ``a`` and ``b`` along one of them, its mean is ``a / 2``, its variance ``1 + b /
+        2 + a**2``, and the log of its mass is ``b / 8 + 5 a**2 / 24`` larger than that of the
+        normal density. Gauss-Hermite quadrature with three points gives ``a`` and ``b``.
         """
-        probes, weight = self._probes(fit.shape)
+        shape = fit.shape if isinstance(fit.shape, SparseShape) else SparseShape.of(fit.shape)
         peak = self.placed(fit.values, fit.shape.mean)
         gradient = self._gradient(peak)
-        steps = np.zeros((len(probes), peak.size))
-        steps[:, self.rest] = _LONG_STEP * fit.shape.scaled(probes)
-        change = sum(self._change(peak, gradient, sign * steps) for sign in (1.0, -1.0))
-        pull = weight * np.sum(change, axis=0)[self.rest] / (2.0 * _LONG_STEP**2)
-        shift = fit.shape.covariance_times(pull[None])[0]
-        return shift, 0.5 * float(pull @ shift)
+        probes, weight = self._probes(fit.shape)
+        above, below = self._beside(peak, gradient, shape.scaled(probes), _LONG_STEP)
+        pull = weight * (above + below).sum(axis=0, keepdims=True) / _LONG_STEP**2
+        shift = 0.5 * shape.covariance_times(pull)[0]
+        gain = 0.5 * float((shape.whitened(shape.mean + shift[None]) ** 2).sum())
+        if self.sparsity is not None:
+            probes = self.sparsity.steps(np.ones(self.rest.size))
+        above, below = (
+            np.einsum("ni,ni->i", probes, shape.whitened_slopes(change))
+            for change in self._beside(peak, gradient, shape.scaled(probes), _NODE)
+        )
+        third = (above + below) / _NODE**2
+        fourth = 2.0 + (above - below) / _NODE
+        scale = np.sqrt(np.clip(1.0 + 0.5 * fourth + third**2, *_VARIANCES))
+        if not (np.isfinite(shift).all() and np.isfinite(scale + third).all()):
+            return fit, gain
+        moved = replace(shape, mean=shape.mean + shift).each_times(scale)
+        log_mass = fit.log_mass + float((fourth / 8.0 + 5.0 * third**2 / 24.0).sum())
+        return replace(fit, shape=moved, skewness=third, log_mass=log_mass), gain
+
+    def _beside(
+        self, peak: Floats, gradient: Floats, directions: Floats, step: float
+    ) -> tuple[Floats, Floats]:
+        """Return how the gradient changes above and below along each row of ``directions``."""
+        steps = np.zeros((len(directions), peak.size))
+        steps[:, self.rest] = step * directions
+        above, below = (self._change(peak, gradient, sign * steps) for sign in (1.0, -1.0))
+        return above[:, self.rest], below[:, self.rest]
 
     def _climbed(self, start: Floats, factor: Floats) -> ConditionalFit | None:
         """Climb from a point with fixed hyperparameters; None if that fails."""

@@ -89,21 +89,24 @@ class Design:
         found: Floats = self.log_mass - log_density - np.log(len(self.fits))
         return found
 
-    def mixed(self, fits: Sequence[ConditionalFit]) -> list[StudentFit]:
+    def mixed(self) -> list[StudentFit]:
         """Return normal densities that are linear in the hyperparameters, one for each point."""
-        return [self.conditional.joint(fit, _WIDTH * self.shape.factor) for fit in fits]
+        return [self.conditional.joint(fit, _WIDTH * self.shape.factor) for fit in self.fits]
 
-    def nested(self, fits: Sequence[ConditionalFit]) -> NestedNormal:
-        """Return the density that some approximations at the points determine."""
-        functions, pattern = functions_of([fit.shape for fit in fits])
+    def nested(self) -> NestedNormal:
+        """Return the density that the approximations determine."""
+        fits = self.fits
+        skewness = [fit.skewness for fit in fits if fit.skewness is not None]
+        functions, pattern = functions_of([fit.shape for fit in fits], skewness)
         surface = QuadraticSurface.through(self.shape, self.at, functions)
         given, rest = self.conditional.given, self.conditional.rest
-        return NestedNormal(given, rest, self._hyper(), surface, pattern)
+        hyper = self._hyper()
+        return NestedNormal(given, rest, hyper, surface, pattern, is_skewed=bool(skewness))
 
     @property
     def is_even(self) -> bool:
         """Whether quadratic functions predict the approximations at further points."""
-        predicted = self.nested(self.fits)
+        predicted = self.nested()
         least = max(fit.log_mass for fit in (*self.fits, *self.tests)) - _HEAVY
         for fit in self.tests:
             there = replace(fit, shape=predicted.shape_at(fit.values))

@@ -162,10 +162,12 @@ class Lattice:
         kernels = [StudentFit(Shape(each, width), inf) for each in at]
         weight = np.exp(log_mass - np.logaddexp.reduce(log_mass))
         hyper = with_wide(kernels, log_mass, widened(joined(kernels, weight)))
-        functions, pattern = functions_of([fit.shape for fit in fits])
+        skewness = [fit.skewness for fit in fits if fit.skewness is not None]
+        functions, pattern = functions_of([fit.shape for fit in fits], skewness)
         slopes = np.array([fit.slope.T for fit in fits])
         surface = MovingLeastSquares(at, self.spacing, functions, slopes)
-        return NestedNormal(self.conditional.given, self.conditional.rest, hyper, surface, pattern)
+        given, rest = self.conditional.given, self.conditional.rest
+        return NestedNormal(given, rest, hyper, surface, pattern, is_skewed=bool(skewness))
 
 
 def _neighbours(index: Index) -> list[Index]:

@@ -148,10 +148,10 @@ def _by_lattices(conditional: ConditionalFits, draws: Floats) -> Survey:
         return Survey()
     found = [(region, each) for region in regions for each in region.known.values()]
     log_mass = np.array([each.log_mass + region.log_volume for region, each in found])
-    kept = np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)
-    found, log_mass = [found[i] for i in kept], log_mass[kept]
-    moved = _at_means(conditional, [each for _, each in found], log_mass)
+    found = [found[i] for i in np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)]
+    moved = _skewed(conditional, [each for _, each in found])
     found = [(region, each) for (region, _), each in zip(found, moved, strict=True)]
+    log_mass = np.array([each.log_mass + region.log_volume for region, each in found])
     fits = [region.fit(each) for region, each in found]
     parts, log_parts = list[Component](), list[float]()
     for region in regions if conditional.given.size else ():
@@ -175,10 +175,10 @@ def _by_design(conditional: ConditionalFits, draws: Floats) -> Survey:
     single = all(is_same_peak(peak, other, step) for other, _ in tops)
     if design is None or not (single and design.covers_tails and design.is_even):
         return Survey()
+    design = replace(design, fits=_skewed(conditional, design.fits))
     log_mass = design.log_weight
-    fits = _at_means(conditional, design.fits, log_mass)
     total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    return _survey(design.mixed(fits), log_mass, [design.nested(fits)], total, complete=True)
+    return _survey(design.mixed(), log_mass, [design.nested()], total, complete=True)
 
 
 def _survey(
@@ -200,17 +200,12 @@ def _survey(
     return Survey([nested], total, 1, complete=complete, reference=mixture)
 
 
-def _at_means(
-    conditional: ConditionalFits, fits: Sequence[ConditionalFit], log_mass: Floats
-) -> list[ConditionalFit]:
-    """Return approximations about the means, if these differ much from the peaks."""
-    if conditional.skewness(fits[int(np.argmax(log_mass))])[1] <= _SKEWED:
+def _skewed(conditional: ConditionalFits, fits: Sequence[ConditionalFit]) -> list[ConditionalFit]:
+    """Return skewed approximations about the means, if these differ much from the peaks."""
+    highest = max(fits, key=lambda fit: fit.log_mass)
+    if conditional.skewed(highest)[1] <= _SKEWED:
         return list(fits)
-    shifts = [conditional.skewness(fit)[0] for fit in fits]
-    return [
-        fit.moved(shift) if np.isfinite(shift).all() else fit
-        for fit, shift in zip(fits, shifts, strict=True)
-    ]
+    return [conditional.skewed(fit)[0] for fit in fits]
 
 
 def _coarse_peaks(conditional: ConditionalFits, draws: Floats) -> list[ConditionalFit]:

@@ -90,3 +90,27 @@ def test_it_is_a_component_of_mixtures():
     x = mixture.draw(100, np.random.default_rng(4))
     parts = [component.log_density(x) for component in mixture.components]
     np.testing.assert_allclose(mixture.log_density(x), np.logaddexp(*parts) + np.log(0.5))
+
+
+def skewed(third):
+    """One coordinate given the hyperparameter, of mean 0 and variance 1."""
+    known, pattern = functions_of([Shape(np.zeros(1), np.ones((1, 1)))], [np.array([third])])
+    hyper = StudentFit(Shape(np.zeros(1), np.ones((1, 1))), np.inf)
+    surface = MovingLeastSquares(np.zeros((1, 1)), np.ones(1), known, np.zeros((1, 1, 1)))
+    return NestedNormal(np.array([0]), np.array([1]), hyper, surface, pattern, is_skewed=True)
+
+
+@pytest.mark.parametrize("third", [-0.3, 0.0, 0.7, 5.0])
+def test_skewed_densities(third):
+    """They have mean 0 and variance 1, and a skewness that is near the third derivative."""
+    nested = skewed(third)
+    grid = np.linspace(-12.0, 12.0, 20_001)
+    x = np.column_stack([np.zeros_like(grid), grid])
+    density = np.exp(nested.log_density(x) - stats.norm.logpdf(0.0)) * (grid[1] - grid[0])
+    moments = [(density * grid**power).sum() for power in range(4)]
+    np.testing.assert_allclose(moments[:3], [1.0, 0.0, 1.0], atol=1e-5)
+    if abs(third) < 1.0:
+        assert moments[3] == pytest.approx(0.9 * third, abs=0.05)
+    draws = nested.draw(20_000, np.random.default_rng(3))[:, 1]
+    shares = np.interp(draws, grid, np.cumsum(density))
+    assert stats.kstest(shares, "uniform").pvalue > 1e-3

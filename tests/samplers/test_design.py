@@ -91,9 +91,9 @@ def test_ascents_lead_to_the_same_peak(normal):
         first = next(fit for x in prior if (fit := conditional.first(x)) is not None)
         tops.append(ascended(conditional, first))
     (peak, step), *others = tops
-    assert all(is_same_peak(conditional, peak, other, step) for other, _ in others)
-    apart = conditional.near(peak, peak.peak[conditional.given] + 2.0 * step)
-    assert not is_same_peak(conditional, peak, apart, step)
+    assert all(is_same_peak(peak, other, step) for other, _ in others)
+    apart = conditional.near(peak, peak.values + 2.0 * step)
+    assert not is_same_peak(peak, apart, step)
 
 
 def test_points_describe_a_normal_model(normal):
