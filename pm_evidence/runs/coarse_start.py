@@ -11,7 +11,8 @@ from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.lattice import MOST_AXES
-from pm_evidence.samplers.nested_laplace import explore, is_concave_in
+from pm_evidence.samplers.nested_laplace import MOST_DENSE, explore, is_concave_in
+from pm_evidence.targets.model.cache import target_of
 
 __all__ = ["Start", "start_of"]
 
@@ -62,14 +63,11 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     """
     if target.hyperparameters is None or target.differentiable is None:
         return Start(target, target)
-    positions = target.layout.positions_of(target.hyperparameters)
-    n_starts, centred = _FEW_STARTS + int(share * _STARTS), target.centred()
-    found = list[Survey]()
+    n_starts, found = _FEW_STARTS + int(share * _STARTS), list[Survey]()
     with one_blas_thread():
-        is_concave, spent = is_concave_in(Posterior(centred), positions)
-        forms = [target] if centred is target else [target, centred]
-        if positions.size > MOST_AXES:
-            forms.reverse()
+        forms = _forms(target)
+        positions = _positions(target, forms[0])
+        is_concave, spent = is_concave_in(Posterior(forms[0].centred()), positions)
         for form in forms:
             given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
             found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
@@ -77,8 +75,31 @@ def start_of(run: Run, target: Any, share: float) -> Start:
             if found[-1].complete or not is_concave:
                 break
     if not (found[-1].complete and is_concave):
-        known = replace(found[0], complete=False) if found[0].n_peaks else None
-        return Start(target, target, known, spent)
+        if not found[0].n_peaks:
+            return Start(target, target, None, spent)
+        return Start(forms[0], forms[0], replace(found[0], complete=False), spent)
     names = ", ".join(variable.name for variable in target.hyperparameters)
     facts = {"reference": "laplace"} | ({"log_concave_given": names} if names else {})
     return Start(form, ReferencedTarget(form, found[-1].reference, facts), found[-1], spent)
+
+
+def _forms(target: Any) -> list[Any]:
+    """Return the target in the coordinates in which it is to be approximated, the first ones first.
+
+    A long random walk is approximated by its states, because most second derivatives are then zero:
+    those by its steps are not.
+    """
+    variables = getattr(target, "variables", ())
+    if target.n_dim > MOST_DENSE and any(variable.is_walk for variable in variables):
+        options = {"compile_kwargs": target.compile_kwargs, "backend": target.backend}
+        return [target_of(target.model, **options)]
+    centred = target.centred()
+    forms = [target] if centred is target else [target, centred]
+    n_given = sum(variable.size for variable in target.hyperparameters)
+    return forms[::-1] if n_given > MOST_AXES else forms
+
+
+def _positions(target: Any, form: Any) -> Any:
+    """Return the positions of the hyperparameters of a target in another form of it."""
+    names = {variable.name for variable in target.hyperparameters}
+    return form.layout.positions_of(v for v in form.layout.variables if v.name in names)

@@ -28,9 +28,8 @@ _SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
 # Step of the finite differences of gradients, in units of the scale of the curvature, and how often
 # this scale is corrected by more than the factor e, before the differences are right.
 _STEP, _CORRECTIONS, _CORRECTED = 1e-3, 4, 1.0
-# Step of second differences, in standard deviations; node of a quadrature with three points; and
-# bounds of the variances that it gives.
-_LONG_STEP, _NODE, _VARIANCES = 0.5, 3.0**0.5, (0.25, 4.0)
+# Node of a quadrature with three points, and bounds of the variances that it gives.
+_NODE, _VARIANCES = 3.0**0.5, (0.25, 4.0)
 # Number of random directions that stand for all those of a sparse matrix.
 _PROBES = 32
 # Largest number of gradients that are computed at once: it bounds the memory.
@@ -182,19 +181,14 @@ class ConditionalFits:
         shape = fit.shape if isinstance(fit.shape, SparseShape) else SparseShape.of(fit.shape)
         peak = self.placed(fit.values, fit.shape.mean)
         gradient = self._gradient(peak)
-        probes, weight = self._probes(fit.shape)
-        above, below = self._beside(peak, gradient, shape.scaled(probes), _LONG_STEP)
-        pull = weight * (above + below).sum(axis=0, keepdims=True) / _LONG_STEP**2
-        shift = 0.5 * shape.covariance_times(pull)[0]
+        signs = self._directions()
+        above, below = self._beside(peak, gradient, _NODE * shape.scaled(signs))
+        shift = shape.covariance_times((above + below).sum(axis=0, keepdims=True))[0]
+        shift /= 2.0 * _NODE**2
         gain = 0.5 * float((shape.whitened(shape.mean + shift[None]) ** 2).sum())
-        if self.sparsity is not None:
-            probes = self.sparsity.steps(np.ones(self.rest.size))
-        above, below = (
-            np.einsum("ni,ni->i", probes, shape.whitened_slopes(change))
-            for change in self._beside(peak, gradient, shape.scaled(probes), _NODE)
-        )
-        third = (above + below) / _NODE**2
-        fourth = 2.0 + (above - below) / _NODE
+        above, below = shape.whitened_slopes(above), shape.whitened_slopes(below)
+        third = (np.abs(signs) * (above + below)).sum(axis=0) / _NODE**2
+        fourth = 2.0 + (signs * (above - below)).sum(axis=0) / _NODE
         scale = np.sqrt(np.clip(1.0 + 0.5 * fourth + third**2, *_VARIANCES))
         if not (np.isfinite(shift).all() and np.isfinite(scale + third).all()):
             return fit, gain
@@ -202,14 +196,19 @@ class ConditionalFits:
         log_mass = fit.log_mass + float((fourth / 8.0 + 5.0 * third**2 / 24.0).sum())
         return replace(fit, shape=moved, skewness=third, log_mass=log_mass), gain
 
-    def _beside(
-        self, peak: Floats, gradient: Floats, directions: Floats, step: float
-    ) -> tuple[Floats, Floats]:
-        """Return how the gradient changes above and below along each row of ``directions``."""
-        steps = np.zeros((len(directions), peak.size))
-        steps[:, self.rest] = step * directions
+    def _beside(self, peak: Floats, gradient: Floats, moves: Floats) -> tuple[Floats, Floats]:
+        """Return how the gradient changes by each row of ``moves``, and by their negatives."""
+        steps = np.zeros((len(moves), peak.size))
+        steps[:, self.rest] = moves
         above, below = (self._change(peak, gradient, sign * steps) for sign in (1.0, -1.0))
         return above[:, self.rest], below[:, self.rest]
+
+    def _directions(self) -> Floats:
+        """Return rows of signs and zeros whose squares add up to 1 in each column.
+
+        The rows are unit vectors, unless most second derivatives are zero.
+        """
+        return np.eye(self.rest.size) if self.sparsity is None else self.sparsity.directions()
 
     def _climbed(self, start: Floats, factor: Floats) -> ConditionalFit | None:
         """Climb from a point with fixed hyperparameters; None if that fails."""

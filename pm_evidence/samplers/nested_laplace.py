@@ -28,7 +28,7 @@ from pm_evidence.samplers.design import ascended, designed, is_same_peak
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.lattice import MOST_AXES, Lattice
 
-__all__ = ["explore", "is_concave_in"]
+__all__ = ["MOST_DENSE", "explore", "is_concave_in"]
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -56,7 +56,7 @@ _SKEWED = 0.05
 _MOST_STARTS = 3
 # Largest dimension in which the covariances at all points may be dense if there are
 # hyperparameters, and in which the covariance of the mixture is formed.
-_MOST_DIMENSIONS = 300
+MOST_DENSE = 300
 
 
 def explore(
@@ -85,7 +85,7 @@ def explore(
     """
     k = hyperparameters.size
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
-    may_be_dense = k == 0 or prior.shape[1] <= _MOST_DIMENSIONS
+    may_be_dense = k == 0 or prior.shape[1] <= MOST_DENSE
     shape = learn_shape(prior, dense=False)
     conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)
     found = Survey()
@@ -191,7 +191,7 @@ def _survey(
 ) -> Survey:
     """Return normal densities as the reference, and further densities, or the same, as a fit."""
     total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    if fits[0].shape.mean.size <= _MOST_DIMENSIONS:
+    if fits[0].shape.mean.size <= MOST_DENSE:
         wide = widened(joined(fits, np.exp(log_mass - total)))
     else:
         wide = widened(fits[int(np.argmax(log_mass))])

@@ -6,7 +6,7 @@ because the matrix is symmetric (Powell and Toint 1979).
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,9 @@ _ZERO = 1e-9
 # Matrices of fewer rows are not worth it, nor are those that need more than this share of their
 # columns, or whose factor has more elements.
 _LEAST_ROWS, _LARGEST_SHARE, _MOST_ELEMENTS = 20, 0.5, 45_000
-# Largest number of divisions into columns of their own and others that are tried.
-_DIVISIONS = 12
+# Largest number of divisions into columns of their own and others that are tried, and of groups of
+# directions that hardly overlap.
+_DIVISIONS, _MOST_DIRECTIONS = 12, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class Sparsity:
         Rows in the order in which they are eliminated: that of all other arrays.
     group : ndarray of int64, shape (m,)
         Groups of columns, which are measured at once.
+    apart : ndarray of int64, shape (m,)
+        Smaller groups, if those are few: of rows that are far from each other in the graph of the
+        matrix, so that columns of its inverse hardly overlap.
     pattern : Pattern
         Elements of the lower Cholesky factor.
     source : ndarray of int64, shape (m + n,)
@@ -49,6 +53,7 @@ class Sparsity:
 
     order: Indices
     group: Indices
+    apart: Indices
     pattern: Pattern
     source: Indices
     column: Indices
@@ -60,14 +65,15 @@ class Sparsity:
         if m < _LEAST_ROWS or not np.isfinite(matrix).all():
             return None
         graph = _graph(matrix)
-        group = _grouped(graph)
+        group, apart = _grouped(graph)
         if group.max() + 1 > _LARGEST_SHARE * m:
             return None
         order, is_used = _eliminated(graph)
         pattern = Pattern.of(is_used)
         if pattern.row.size > _MOST_ELEMENTS:
             return None
-        return cls(order, group[order], pattern, *_sources(graph, order, group[order], pattern))
+        group, apart = group[order], apart[order]
+        return cls(order, group, apart, pattern, *_sources(graph, order, group, pattern))
 
     @property
     def n_groups(self) -> int:
@@ -76,9 +82,16 @@ class Sparsity:
 
     def steps(self, lengths: Floats) -> Floats:
         """Return one step for each group, shape ``(n_groups, m)``, of given lengths."""
-        steps = np.zeros((self.n_groups, lengths.size))
-        steps[self.group, np.arange(lengths.size)] = lengths
-        return steps
+        return _steps(self.group, lengths)
+
+    def directions(self) -> Floats:
+        """Return one row of signs for each group of rows that are far apart, which are random.
+
+        The signs are always the same. With the lower Cholesky factor ``L`` and the sum over all
+        rows ``s``, ``inv(L).T @ s`` has the covariance ``inv(L @ L.T)`` on average.
+        """
+        m = self.apart.size
+        return _steps(self.apart, np.random.default_rng(m).choice((-1.0, 1.0), m))
 
     def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
         """Return the elements on the diagonal, and those of the pattern below it.
@@ -95,6 +108,12 @@ class Sparsity:
         return found[: lengths.size], found[lengths.size :]
 
 
+def _steps(group: Indices, lengths: Floats) -> Floats:
+    steps = np.zeros((int(group.max()) + 1, lengths.size))
+    steps[group, np.arange(lengths.size)] = lengths
+    return steps
+
+
 def _graph(matrix: Floats) -> Bools:
     """Return which elements of a symmetric matrix are not zero; those on the diagonal are not."""
     size = np.abs(matrix)
@@ -105,37 +124,51 @@ def _graph(matrix: Floats) -> Bools:
     return graph
 
 
-def _grouped(graph: Bools) -> Indices:
-    """Return groups of columns, as few as are found."""
+def _grouped(graph: Bools) -> tuple[Indices, Indices]:
+    """Return groups of columns, as few as are found, and groups of rows that are far apart."""
+    from scipy import sparse  # importing SciPy takes as long as the package
+
     degree = graph.sum(axis=0)
     m = degree.size
-    best = np.arange(m)
+    best = apart = np.arange(m)
     bounds = np.append(np.unique(degree)[::-1], 0)
     chosen = np.unique(np.linspace(0, bounds.size - 1, _DIVISIONS).astype(int))
     for bound in bounds[chosen]:
         alone = degree >= bound if bound else np.zeros(m, bool)
         rest = np.flatnonzero(~alone)
-        among = graph[np.ix_(rest, rest)]
+        among = sparse.csr_array(graph[np.ix_(rest, rest)].astype(np.int64))
         n_alone = m - rest.size
         if n_alone + among.sum(axis=0).max(initial=0) > best.max():
             continue
-        group = np.empty(m, np.int64)
-        group[alone] = np.arange(n_alone)
-        group[rest] = n_alone + _coloured(among)
-        if group.max() < best.max():
-            best = group
-    return best
+        reach = among @ among
+        colour = _coloured(reach)
+        if n_alone + colour.max(initial=-1) < best.max():
+            best = np.empty(m, np.int64)
+            best[alone], best[rest] = np.arange(n_alone), n_alone + colour
+            apart = best.copy()
+            apart[rest] = n_alone + _far_apart(among, reach, colour)
+    return best, apart
 
 
-def _coloured(graph: Bools) -> Indices:
-    """Return colours such that columns of one colour share no row."""
-    rows = [np.flatnonzero(column) for column in graph]
-    colour = np.full(len(graph), -1)
-    for j, mine in enumerate(rows):
-        near = np.unique(np.concatenate([rows[i] for i in mine]))
-        used = np.unique(colour[near])
-        free = np.setdiff1d(np.arange(used.size + 1), used)
-        colour[j] = free[0]
+def _far_apart(graph: Any, reach: Any, colour: Indices) -> Indices:
+    """Return colours of which two elements are as far from each other as their number allows."""
+    n_reached = 0
+    while reach.nnz > n_reached:
+        n_reached = reach.nnz
+        reach = (reach @ graph).sign()
+        further = _coloured(reach)
+        if further.max(initial=-1) >= _MOST_DIRECTIONS:
+            break
+        colour = further
+    return colour
+
+
+def _coloured(conflict: Any) -> Indices:
+    """Return colours that differ where elements of a symmetric sparse matrix are not zero."""
+    colour = np.full(conflict.shape[0], -1)
+    for j in range(colour.size):
+        used = np.unique(colour[conflict.indices[conflict.indptr[j] : conflict.indptr[j + 1]]])
+        colour[j] = np.setdiff1d(np.arange(used.size + 1), used)[0]
     return colour
 
 

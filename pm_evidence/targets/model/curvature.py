@@ -74,6 +74,8 @@ class Function:
         The array itself, if it does not depend on the inputs.
     minus : Function, optional
         What this is the negative of.
+    square : Function, optional
+        Its square, where more is known of that than follows from the rest.
     is_finite : bool
         Whether all elements are finite numbers at all inputs. Otherwise, neither a curvature nor a
         sign is known.
@@ -86,6 +88,7 @@ class Function:
     high: float = inf
     value: NDArray[Any] | None = None
     minus: "Function | None" = None
+    square: "Function | None" = None
     is_finite: bool = True
 
     @classmethod
@@ -127,6 +130,7 @@ class Function:
             low=-self.high,
             high=-self.low,
             minus=self,
+            square=self.square,
             is_finite=self.is_finite,
         )
 
@@ -163,7 +167,12 @@ class Function:
         ends = [0.0 if 0.0 in (a, b) else a * b for a in _ends(self) for b in _ends(constant)]
         same = constant.low == constant.high > 0.0
         log = None if constant.log is None else self.log
-        found = Function(UNKNOWN, log, self.log_rest if same else None, min(ends), max(ends))
+        square = None
+        if self.log is not None and constant.value is not None and constant.low < 0.0:
+            with np.errstate(over="ignore"):
+                square = self.to_power(2.0) * Function.constant(constant.value**2.0)
+        log_rest = self.log_rest if same else None
+        found = Function(UNKNOWN, log, log_rest, min(ends), max(ends), square=square)
         if constant.low >= 0.0:
             return replace(found, curvature=self.curvature)
         if constant.high <= 0.0:
@@ -190,6 +199,8 @@ class Function:
             return self
         even = power >= 2.0 and power % 2.0 == 0.0
         if self.log is None:
+            if self.square is not None and even:
+                return self.square.to_power(0.5 * power)
             if not even:
                 return NOTHING
             rises, falls = self.low >= 0.0, self.high <= 0.0

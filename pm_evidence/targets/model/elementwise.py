@@ -135,6 +135,11 @@ def _absolute(node: Any, arguments: Sequence[Function]) -> Function:
     return Function(curvature, low=0.0)
 
 
+def _sign(node: Any, arguments: Sequence[Function]) -> Function:
+    is_positive = arguments[0].log is not None or arguments[0].low > 0.0
+    return Function.constant(1.0) if is_positive else NOTHING
+
+
 def _reciprocal(node: Any, arguments: Sequence[Function]) -> Function:
     return arguments[0].reciprocal()
 
@@ -261,6 +266,7 @@ _OF_NUMBERS: dict[type, Rule] = {
     ps.Sqrt: _root,
     ps.Abs: _absolute,
     ps.Reciprocal: _reciprocal,
+    ps.Sign: _sign,
     ps.Maximum: _largest,
     ps.Minimum: _least,
     Softplus: _softplus,
