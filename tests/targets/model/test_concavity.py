@@ -112,6 +112,18 @@ CONCAVE = {
     "negative_binomial": regression(
         lambda eta: pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=2.0, observed=Y)
     ),
+    "log_scale": regression(
+        lambda eta: pm.Normal("y", 0.3, pm.math.exp(eta / 2), observed=NUMBERS)
+    ),
+    "log_scale_t": regression(
+        lambda eta: pm.StudentT("y", nu=4, mu=0, sigma=pm.math.exp(eta / 2), observed=NUMBERS)
+    ),
+    "log_precision": regression(
+        lambda eta: pm.StudentT("y", nu=4, mu=0, lam=pm.math.exp(-eta), observed=NUMBERS)
+    ),
+    "log_scale_laplace": regression(
+        lambda eta: pm.Laplace("y", 0, pm.math.exp(eta), observed=NUMBERS)
+    ),
     "rates": of_rates,
     "probabilities": of_probabilities,
     "walk": series(walk),
@@ -132,6 +144,9 @@ NOT_CONCAVE = {
     ),
     "scale": regression(
         lambda eta: pm.Normal("y", eta, pm.HalfNormal("sigma", 1), observed=NUMBERS)
+    ),
+    "mean_and_log_scale": regression(
+        lambda eta: pm.Normal("y", eta, pm.math.exp(eta), observed=NUMBERS)
     ),
     "threshold": regression(
         lambda eta: pm.Normal("y", pm.math.switch(eta > 0, eta, -3 * eta), 1, observed=NUMBERS + 6)
