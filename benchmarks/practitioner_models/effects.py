@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln, log_expit, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
+from pm_evidence.testing.quadrature import log_integral
 from pm_evidence.testing.random_effects import build_poisson_glmm_explicit, poisson_glmm
 
 from .case import Case, Reference
@@ -28,6 +29,7 @@ _LOG_WEIGHTS = log_normal(_NODES, 0.0, 1.0) + np.log(_NODES[1] - _NODES[0])
 
 _PEOPLE, _ITEMS, _DIFFICULTY_SD = 200, 39, 2.0
 _CUTS_SD = 3.0
+_GROUPS, _TRIALS, _MEAN_SD = 500, 6, 1.5
 
 
 def _log_half_normal(log_scale: Floats, width: float) -> Floats:
@@ -180,6 +182,42 @@ def log_zero_inflated() -> Reference:
 
 _METHOD = "quadrature over each effect, importance sampling of the other parameters"
 
+
+@cache
+def successes() -> Integers:
+    """Return the number of successes in each of many small groups."""
+    rng = np.random.default_rng(500)
+    probability = 1 / (1 + np.exp(-(0.3 + rng.normal(size=_GROUPS))))
+    return rng.binomial(_TRIALS, probability)
+
+
+def build_binary_groups() -> pm.Model:
+    """Binary rows in many small groups, such as pupils in classes."""
+    group = np.repeat(np.arange(_GROUPS), _TRIALS)
+    rows = (np.arange(_TRIALS) < successes()[:, None]).astype(np.int64).ravel()
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, _MEAN_SD)
+        spread = pm.HalfNormal("spread", 1)
+        effect = pm.Normal("effect", 0, 1, shape=_GROUPS)
+        pm.Bernoulli("y", logit_p=mean + spread * effect[group], observed=rows)
+    return model
+
+
+def log_binary_groups() -> Reference:
+    """The likelihood of a group depends on its number of successes alone."""
+    counts, groups = np.unique(successes(), return_counts=True)
+
+    def log_density(mean: Floats, log_spread: Floats) -> Floats:
+        total = log_normal(mean, 0.0, _MEAN_SD) + _log_half_normal(log_spread, 1.0)
+        logit = mean[..., None] + np.exp(log_spread)[..., None] * _NODES
+        for count, n_groups in zip(counts, groups, strict=True):
+            terms = count * log_expit(logit) + (_TRIALS - count) * log_expit(-logit)
+            total = total + n_groups * logsumexp(terms + _LOG_WEIGHTS, axis=-1)
+        return total
+
+    return Reference(log_integral(log_density, (-0.7, 1.3), (-1.0, 1.0), tolerance=1e-8))
+
+
 CASES = (
     Case(
         "item_response",
@@ -187,6 +225,13 @@ CASES = (
         log_item_response,
         "simulated, 200 people, 39 items",
         "quadrature over abilities, importance sampling of the other parameters",
+    ),
+    Case(
+        "binary_groups",
+        build_binary_groups,
+        log_binary_groups,
+        "simulated, 500 groups of 6",
+        "quadrature over mean, log scale, and the effect of each group",
     ),
     Case("ordinal", build_ordinal, log_ordinal, "simulated, 30 groups of 8", _METHOD),
     Case("zero_inflated", build_zero_inflated, log_zero_inflated, "simulated, 40 groups", _METHOD),

@@ -40,8 +40,8 @@ class Sparsity:
     group : ndarray of int64, shape (m,)
         Groups of columns, which are measured at once.
     apart : ndarray of int64, shape (m,)
-        Smaller groups, if those are few: of rows that are far from each other in the graph of the
-        matrix, so that columns of its inverse hardly overlap.
+        Groups of rows that are as far from each other in the graph of the matrix as some thirty
+        groups allow. Columns of the inverse that belong to rows of one group hardly overlap.
     pattern : Pattern
         Elements of the lower Cholesky factor.
     source : ndarray of int64, shape (m + n,)

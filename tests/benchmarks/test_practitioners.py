@@ -38,6 +38,7 @@ DIMS = {
     "radon_centred": 89,
     "means_1000_centred": 1002,
     "item_response": 240,
+    "binary_groups": 502,
     "gp_latent": 115,
     "random_walk_noncentred": 102,
     "galaxies": 8,
