@@ -112,7 +112,7 @@ class NestedNormal:
         if self.is_skewed:
             share, scale, mode = _split(skewness)
             apart = (noise - mode) / scale
-            noise = apart / (1.0 + np.copysign(share, share * apart))
+            noise = apart / (1.0 + share * np.sign(apart))
             log_scale = np.log(scale)
         terms = 0.5 * (noise * noise + np.log(2.0 * np.pi)) + log_scale
         found: Floats = -terms.sum(axis=1)

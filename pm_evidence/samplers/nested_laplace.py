@@ -61,6 +61,9 @@ _MOST_STARTS = 3
 # Largest dimension in which the covariances at all points may be dense if there are
 # hyperparameters, and in which the covariance of the mixture is formed.
 MOST_DENSE = 300
+# Largest dimension in which second derivatives are measured to see which of them are zero, if there
+# are hyperparameters: their matrix takes 72 MB.
+_MOST_MEASURED = 3000
 
 
 def explore(
@@ -97,6 +100,8 @@ def explore(
     """
     k = hyperparameters.size
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
+    if k and prior.shape[1] > _MOST_MEASURED:
+        return Survey()
     may_be_dense = k == 0 or prior.shape[1] <= MOST_DENSE
     shape = learn_shape(prior, dense=False)
     conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)

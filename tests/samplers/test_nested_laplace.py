@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers import lattice
+from pm_evidence.samplers import lattice, nested_laplace
 from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
@@ -205,6 +205,13 @@ def test_many_dimensions_are_explored_where_few_second_derivatives_are_not_zero(
     share, value = share_and_value(posterior, found)
     assert share > 0.6
     assert value == pytest.approx(system.log_evidence, abs=4 * np.sqrt((1 / share - 1) / 2000))
+
+
+def test_even_more_dimensions_are_not_measured(monkeypatch):
+    """The matrix of second derivatives would take too much memory."""
+    monkeypatch.setattr(nested_laplace, "_MOST_MEASURED", 1000)
+    _, found = explored(SYSTEMS["many_means"].build())
+    assert found.n_peaks == 0 and found.n_evaluations == 0
 
 
 def test_more_dimensions_are_not_explored_where_most_are_not_zero():
