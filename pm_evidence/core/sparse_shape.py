@@ -45,7 +45,7 @@ class SparseShape:
 
     @classmethod
     def of(cls, shape: Shape) -> Self:
-        """Return a shape that is known by all elements of its covariance."""
+        """Return the form of a dense shape, in which no element is known to be zero."""
         d = shape.mean.size
         upper = np.linalg.qr(shape.whitened(shape.mean + np.eye(d)).T, mode="r")
         factor = upper.T * np.sign(np.diag(upper))
@@ -129,9 +129,9 @@ def conditioned(
     )
     row = np.concatenate([pattern.row, np.tile(m + np.arange(k), m), m + np.tril_indices(k, -1)[0]])
     below = np.concatenate([shape.below, -whitened.T.ravel(), own[np.tril_indices(k, -1)]])
-    sorted_ = np.lexsort((row, column))
-    start = np.searchsorted(column[sorted_], np.arange(m + k + 1))
-    joint = Pattern(start, row[sorted_])
+    by_column = np.lexsort((row, column))
+    start = np.searchsorted(column[by_column], np.arange(m + k + 1))
+    joint = Pattern(start, row[by_column])
     places = np.append(order[:m][shape.order], order[m:])
     diagonal = np.append(shape.diagonal, np.diag(own))
-    return SparseShape(mean, places, joint, diagonal, below[sorted_])
+    return SparseShape(mean, places, joint, diagonal, below[by_column])

@@ -60,8 +60,8 @@ def _unpacked(packed: Packed) -> list[Any]:
     """Return the reference as arrays: positions, a constant, and those of all K components.
 
     These are constants and degrees of freedom, shape ``(K,)``; locations, centres and scales of the
-    stretched coordinates, shape ``(K, d)``; and the factors. Components with sparse factors come
-    first.
+    stretched coordinates, shape ``(K, d)``; and the factors. Components with sparse factors, which
+    have equally many elements, come first.
     """
     numbers, d = packed.numbers, packed.positions.size
     start, parts = N_OF_MIXTURE, list[tuple[Floats, Floats, Floats]]()
@@ -72,15 +72,15 @@ def _unpacked(packed: Packed) -> list[Any]:
         start += arrays.size + factor.size
         parts.append((head, arrays.reshape(3, d), factor))
     parts.sort(key=lambda part: part[0][2] != SPARSE)
-    head, row = (np.array([part[i] for part in parts]) for i in (0, 1))
-    sparse = [_sparse(factor, d) for head, _, factor in parts if head[2] == SPARSE]
+    n_sparse = sum(int(head[2] == SPARSE) for head, _, _ in parts)
+    sparse = [_sparse(factor, d) for _, _, factor in parts[:n_sparse]]
     dense = [
         factor.reshape(d, d) if head[2] == DENSE else np.diag(factor)
-        for head, _, factor in parts
-        if head[2] != SPARSE
+        for head, _, factor in parts[n_sparse:]
     ]
     factors = [np.array(each) for each in zip(*sparse, strict=True)], np.array(dense)
-    return [packed.positions, numbers[1], head[:, 0], head[:, 1], *row.swapaxes(0, 1), factors]
+    heads, rows = (np.array([part[i] for part in parts]) for i in (0, 1))
+    return [packed.positions, numbers[1], heads[:, 0], heads[:, 1], *rows.swapaxes(0, 1), factors]
 
 
 def _sparse(factor: Floats, d: int) -> tuple[NDArray[Any], ...]:

@@ -1,4 +1,4 @@
-"""Normal approximations of a posterior at fixed values of a few hyperparameters."""
+"""Nearly normal approximations of a posterior at fixed values of a few hyperparameters."""
 
 from dataclasses import dataclass, replace
 from math import inf, log, pi
@@ -30,8 +30,6 @@ _SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
 _STEP, _CORRECTIONS, _CORRECTED = 1e-3, 4, 1.0
 # Node of a quadrature with three points, and bounds of the variances that it gives.
 _NODE, _VARIANCES = 3.0**0.5, (0.25, 4.0)
-# Number of random directions that stand for all those of a sparse matrix.
-_PROBES = 32
 # Largest number of gradients that are computed at once: it bounds the memory.
 _MOST_ROWS = 256
 
@@ -158,20 +156,19 @@ class ConditionalFits:
 
     def divergence(self, at: ConditionalFit, predicting: ConditionalFit) -> float:
         """Return the divergence of a conditional density from another's prediction, in nats."""
-        probes, weight = self._probes(at.shape)
         expected = replace(predicting.shape, mean=predicting.predicted(at.values))
-        ratio = expected.whitened(expected.mean + at.shape.scaled(probes))
+        ratio = expected.whitened(expected.mean + at.shape.scaled(self._directions()))
         apart = expected.whitened(at.shape.mean[None])
-        squares = weight * float((ratio * ratio).sum()) + float((apart * apart).sum())
+        squares = float((ratio * ratio).sum() + (apart * apart).sum())
         return 0.5 * (squares - self.rest.size) - at.shape.log_volume + expected.log_volume
 
-    def skewed(self, fit: ConditionalFit) -> tuple[ConditionalFit, float]:
+    def skewed(self, fit: ConditionalFit) -> tuple[ConditionalFit | None, float]:
         """Return an approximation about the mean, with variances and skewness, and what it gains.
 
         Returns
         -------
-        fit : ConditionalFit
-            The approximation to second order; unchanged where that is not known.
+        fit : ConditionalFit or None
+            The approximation to second order; None where a gradient is not finite.
         gain : float
             Half of the squared distance of mean and peak in standard deviations, in nats.
 
@@ -195,7 +192,7 @@ class ConditionalFits:
         fourth = 2.0 + (signs * (above - below)).sum(axis=0) / _NODE
         scale = np.sqrt(np.clip(1.0 + 0.5 * fourth + third**2, *_VARIANCES))
         if not (np.isfinite(shift).all() and np.isfinite(scale + third).all()):
-            return fit, gain
+            return None, gain
         moved = replace(shape, mean=shape.mean + shift).each_times(scale)
         log_mass = fit.log_mass + float((fourth / 8.0 + 5.0 * third**2 / 24.0).sum())
         return replace(fit, shape=moved, skewness=third, log_mass=log_mass), gain
@@ -319,17 +316,6 @@ class ConditionalFits:
         if log_mass > self._largest:
             self.highest, self._largest = found, log_mass
         return found
-
-    def _probes(self, shape: Shape | SparseShape) -> tuple[Floats, float]:
-        """Return directions whose weighted squares add up to the identity matrix, and the weight.
-
-        They are random signs, always the same, where the unit vectors would be many.
-        """
-        m = self.rest.size
-        if isinstance(shape, Shape) or m <= _PROBES:
-            return np.eye(m), 1.0
-        signs = np.random.default_rng(m).choice((-1.0, 1.0), (_PROBES, m))
-        return signs, 1.0 / _PROBES
 
     def _height(self, x: Floats) -> tuple[float, Floats]:
         """Return log density and gradient."""

@@ -98,11 +98,11 @@ def explore(
         have not converged because the density has a kink or is flat, or the density of the
         hyperparameters spreads too far. The peaks are those of the density of the hyperparameters.
     """
-    k = hyperparameters.size
-    prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
-    if k and prior.shape[1] > _MOST_MEASURED:
+    k, n_dim = hyperparameters.size, posterior.target.n_dim
+    if k and n_dim > _MOST_MEASURED:
         return Survey()
-    may_be_dense = k == 0 or prior.shape[1] <= MOST_DENSE
+    prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
+    may_be_dense = k == 0 or n_dim <= MOST_DENSE
     shape = learn_shape(prior, dense=False)
     conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)
     found = Survey()
@@ -164,8 +164,8 @@ def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[boo
 def _rises_to_peak(conditional: ConditionalFits, draws: Floats) -> bool:
     """Return whether the density of the hyperparameters rises from prior draws to its only peak.
 
-    A density with many narrow peaks falls and rises again on the way. It counts as one if an
-    approximation is not found.
+    A density with many narrow peaks falls and rises again on the way. The result is also False if
+    an approximation on the way is not found.
     """
     peak = conditional.highest
     for x in draws[: _LINES if conditional.sparsity is None else len(draws)]:
@@ -239,11 +239,15 @@ def _survey(
 
 
 def _skewed(conditional: ConditionalFits, fits: Sequence[ConditionalFit]) -> list[ConditionalFit]:
-    """Return skewed approximations about the means, if these differ much from the peaks."""
+    """Return skewed approximations about the means, if these differ much from the peaks.
+
+    All are skewed or none is, because they are interpolated.
+    """
     highest = max(fits, key=lambda fit: fit.log_mass)
     if conditional.skewed(highest)[1] <= _SKEWED:
         return list(fits)
-    return [conditional.skewed(fit)[0] for fit in fits]
+    skewed = [found for fit in fits if (found := conditional.skewed(fit)[0]) is not None]
+    return skewed if len(skewed) == len(fits) else list(fits)
 
 
 def _coarse_peaks(conditional: ConditionalFits, draws: Floats) -> list[ConditionalFit]:

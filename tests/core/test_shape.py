@@ -78,3 +78,14 @@ def test_copies_are_no_new_members():
 
 def test_a_shape_of_one_dimension_is_dense():
     assert Shape(np.zeros(1), np.ones((1, 1))).is_dense
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_products_with_the_covariance_and_with_numbers(columns):
+    rng = np.random.default_rng(3)
+    factor = np.tril(rng.normal(size=(4, 4))) + 3.0 * np.eye(4)
+    dense = np.diag(factor[:, 0]) if columns == 1 else factor
+    shape = Shape(np.zeros(4), factor[:, :1] if columns == 1 else factor)
+    rows = rng.normal(size=(2, 4))
+    np.testing.assert_allclose(shape.covariance_times(rows), rows @ dense @ dense.T)
+    np.testing.assert_allclose(shape.times(3.0).scaled(rows), 3.0 * shape.scaled(rows))

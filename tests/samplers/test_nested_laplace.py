@@ -8,10 +8,12 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers import lattice, nested_laplace
+from pm_evidence.samplers import lattice, nested_laplace, sparsity
+from pm_evidence.samplers.conditional import ConditionalFits
 from pm_evidence.samplers.nested_laplace import explore, is_concave_in
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.samplers.test_conditional import effects_of_many_groups
 
 SYSTEMS = exact_systems() | deceptive_systems()
 
@@ -252,3 +254,31 @@ def test_a_single_peak_is_enough_where_the_density_is_not_concave():
     """The parameter of an autoregressive process is transformed from an interval."""
     posterior, found = explored(volatility(), is_concave=False)
     assert found.complete and share_and_value(posterior, found)[0] > 0.6
+
+
+def test_all_approximations_are_skewed_or_none_is(monkeypatch):
+    """They are interpolated together. Far from a peak, a gradient may not be finite."""
+    skewed, calls = ConditionalFits.skewed, iter(range(10_000))
+
+    def sometimes(self, fit):
+        found, gain = skewed(self, fit)
+        return (None if next(calls) == 3 else found), gain
+
+    model = effects_of_many_groups()
+    _, whole = explored(model)
+    monkeypatch.setattr(ConditionalFits, "skewed", sometimes)
+    posterior, found = explored(model)
+    assert whole.components[0].components[0].is_skewed
+    assert not found.components[0].components[0].is_skewed
+    assert found.complete and share_and_value(posterior, found)[0] > 0.1
+
+
+def test_zeros_that_are_none_do_not_make_a_wrong_value(monkeypatch):
+    """If the coupling of the effects with their mean is overlooked, the weights show it."""
+    system = SYSTEMS["many_means"]
+    posterior, right = explored(system.build())
+    monkeypatch.setattr(sparsity, "_ZERO", 0.9)
+    _, wrong = explored(system.build())
+    shares = [share_and_value(posterior, found)[0] for found in (right, wrong) if found.components]
+    assert shares[0] > 0.6
+    assert len(shares) == 1 or shares[1] < 0.1
