@@ -198,6 +198,6 @@ def test_no_skewness_is_known_where_a_gradient_is_not_finite():
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=2)
         pm.Potential("wall", pm.math.sum(pm.math.sqrt(0.8 - x)))
-    fits, prior = conditional(model, ())
+    fits, _ = conditional(model, ())
     found, gain = fits.skewed(fits.first(np.full(2, -0.5)))
     assert found is None and not gain <= 0.05
