@@ -70,12 +70,11 @@ def start_of(run: Run, target: Any, share: float) -> Start:
         is_concave, spent = is_concave_in(Posterior(forms[0].centred()), positions)
         for form in forms:
             given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
-            explored = partial(explore, Posterior(form), *given, is_concave=is_concave)
-            found.append(run.remembered("laplace", explored))
+            found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
             spent += found[-1].n_evaluations
             if found[-1].complete or not is_concave:
                 break
-    if not found[-1].complete:
+    if not (found[-1].complete and is_concave):
         if not found[0].n_peaks:
             return Start(target, target, None, spent)
         return Start(forms[0], forms[0], replace(found[0], complete=False), spent)

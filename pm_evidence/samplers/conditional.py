@@ -85,13 +85,9 @@ class ConditionalFits:
         Positions of the other variables, in the order that all approximations have.
     sparsity : Sparsity, optional
         Which second derivatives are zero, if most are. It is learnt from the first approximation.
-    highest : ConditionalFit
-        The approximation so far where the density of the hyperparameters is largest.
     n_evaluations : int
         Evaluations of the density and its gradient so far.
     """
-
-    highest: ConditionalFit
 
     def __init__(
         self, posterior: Posterior, given: Positions, prior: Shape, *, may_be_dense: bool = True
@@ -101,7 +97,7 @@ class ConditionalFits:
         self.rest = np.setdiff1d(np.arange(prior.mean.size), given)
         self.sparsity: Sparsity | None = None
         self.n_evaluations = 0
-        self._is_measured, self._largest = False, -inf
+        self._is_measured = False
 
     @property
     def scale(self) -> Floats:
@@ -312,10 +308,7 @@ class ConditionalFits:
         log_mass = height + 0.5 * self.rest.size * log(2.0 * pi) + shape.log_volume
         if not (np.isfinite(slope).all() and np.isfinite(log_mass)):
             return None
-        found = ConditionalFit(peak[self.given], shape, slope, log_mass)
-        if log_mass > self._largest:
-            self.highest, self._largest = found, log_mass
-        return found
+        return ConditionalFit(peak[self.given], shape, slope, log_mass)
 
     def _height(self, x: Floats) -> tuple[float, Floats]:
         """Return log density and gradient."""

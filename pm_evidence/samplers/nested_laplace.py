@@ -52,10 +52,6 @@ _HALVINGS, _LARGEST_DIVERGENCE = 3, 8.0
 _PAIRS, _ROUNDING = 12, 1e-9
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
-# Number of straight lines along which the density of the hyperparameters is followed, if second
-# derivatives are not sparse; points of each, as shares of its length; and by how many nats an
-# approximation may be wrong.
-_LINES, _DISTANCES, _ROUGH = 10, (0.25, 0.5, 0.75, 1.0), 0.1
 # Most prior draws from which many hyperparameters are explored.
 _MOST_STARTS = 3
 # Largest dimension in which the covariances at all points may be dense if there are
@@ -67,12 +63,7 @@ _MOST_MEASURED = 3000
 
 
 def explore(
-    posterior: Posterior,
-    hyperparameters: Positions,
-    n_starts: int,
-    rng: np.random.Generator,
-    *,
-    is_concave: bool = True,
+    posterior: Posterior, hyperparameters: Positions, n_starts: int, rng: np.random.Generator
 ) -> Survey:
     """Approximate a posterior that is log-concave given its hyperparameters.
 
@@ -86,9 +77,6 @@ def explore(
         Number of prior draws at which the exploration of the hyperparameters starts.
     rng : numpy.random.Generator
         Source of the random numbers.
-    is_concave : bool
-        Whether the density of the hyperparameters seems to have no narrow peaks, see
-        `is_concave_in`. Otherwise it must rise along straight lines from prior draws to its peak.
 
     Returns
     -------
@@ -111,9 +99,6 @@ def explore(
             found = _by_design(conditional, prior[: min(n_starts, _MOST_STARTS)])
         else:
             found = _by_lattices(conditional, prior[: n_starts if k else 1])
-        if found.complete and not is_concave:
-            complete = found.n_peaks == 1 and _rises_to_peak(conditional, prior)
-            found = replace(found, complete=complete)
     except np.linalg.LinAlgError:  # scales differ too much for float64
         pass
     return replace(found, n_evaluations=conditional.n_evaluations)
@@ -159,24 +144,6 @@ def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[boo
     ends, middle = 0.5 * (values[:1] + values[1 : len(ways) + 1]), values[len(ways) + 1 :]
     is_concave = bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
     return is_concave, values.size
-
-
-def _rises_to_peak(conditional: ConditionalFits, draws: Floats) -> bool:
-    """Return whether the density of the hyperparameters rises from prior draws to its only peak.
-
-    A density with many narrow peaks falls and rises again on the way. The result is also False if
-    an approximation on the way is not found.
-    """
-    peak = conditional.highest
-    for x in draws[: _LINES if conditional.sparsity is None else len(draws)]:
-        last = peak
-        for distance in _DISTANCES:
-            values = peak.values + distance * (x[conditional.given] - peak.values)
-            there = conditional.near(last, values)
-            if there is None or there.log_mass > last.log_mass + _ROUGH:
-                return False
-            last = there
-    return True
 
 
 def _by_lattices(conditional: ConditionalFits, draws: Floats) -> Survey:

@@ -18,16 +18,14 @@ from tests.samplers.test_conditional import effects_of_many_groups
 SYSTEMS = exact_systems() | deceptive_systems()
 
 
-def explored(model, given=None, n_starts=6, seed=1, **options):
+def explored(model, given=None, n_starts=6, seed=1):
     """Return a posterior and its approximation, by default given the known hyperparameters."""
     target = target_of(model, reparameterise=True)
     known = target.hyperparameters
     if given is not None:
         known = [each for each in target.layout.variables if each.name in given]
     posterior, positions = Posterior(target), target.layout.positions_of(known)
-    return posterior, explore(
-        posterior, positions, n_starts, np.random.default_rng(seed), **options
-    )
+    return posterior, explore(posterior, positions, n_starts, np.random.default_rng(seed))
 
 
 def share_and_value(posterior, found, n=2000):
@@ -225,35 +223,6 @@ def test_more_dimensions_are_not_explored_where_most_are_not_zero():
         pm.Normal("y", pm.math.dot(x, beta), 1.0, observed=x[:, 0])
     posterior, found = explored(model)
     assert found.n_peaks == 0 and found.n_evaluations < 3 * posterior.target.n_dim
-
-
-def volatility(n=60):
-    """Log variances of returns, which are an autoregressive process."""
-    rng = np.random.default_rng(2)
-    log_variance = np.zeros(n)
-    for i in range(1, n):
-        log_variance[i] = 0.9 * log_variance[i - 1] + 0.4 * rng.normal()
-    returns = np.exp(log_variance / 2) * rng.normal(size=n)
-    with pm.Model() as model:
-        phi, s = pm.Beta("phi", 10, 2), pm.HalfNormal("s", 0.5)
-        h = pm.AR("h", [phi], s, init_dist=pm.Normal.dist(0, 1), steps=n - 1)
-        pm.Normal("y", 0, pm.math.exp(h / 2), observed=returns)
-    return model
-
-
-@pytest.mark.parametrize("frequency", [0.5, 2.7])
-@pytest.mark.parametrize("n_starts", [2, 24])
-def test_many_narrow_peaks_of_the_hyperparameters_are_noticed(frequency, n_starts):
-    """On the way to one of them, the density falls and rises again."""
-    for seed in range(3):
-        _, found = explored(periodic(frequency), n_starts=n_starts, seed=seed, is_concave=False)
-        assert found.n_peaks and not found.complete
-
-
-def test_a_single_peak_is_enough_where_the_density_is_not_concave():
-    """The parameter of an autoregressive process is transformed from an interval."""
-    posterior, found = explored(volatility(), is_concave=False)
-    assert found.complete and share_and_value(posterior, found)[0] > 0.6
 
 
 def test_all_approximations_are_skewed_or_none_is(monkeypatch):
