@@ -11,13 +11,16 @@ from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.lattice import MOST_AXES
-from pm_evidence.samplers.nested_laplace import MOST_DENSE, explore, is_concave_in
+from pm_evidence.samplers.nested_laplace import MOST_DENSE, explore
 from pm_evidence.targets.model.cache import target_of
 
 __all__ = ["Start", "start_of"]
 
 # Starts of the exploration of hyperparameters, and further ones where the usual error is asked for.
 _FEW_STARTS, _STARTS = 2, 22
+# Hyperparameters at which narrow peaks are searched for where the posterior is not concave in them,
+# and further ones where the usual error is asked for.
+_FEW_SEARCHED, _SEARCHED = 3000, 3000
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,16 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     with one_blas_thread():
         forms = _forms(target)
         positions = _positions(target, forms[0])
-        is_concave, spent = is_concave_in(Posterior(forms[0].centred()), positions)
+        is_concave, spent = target.is_concave_in_hyperparameters, 0
+        n_searched = 0 if is_concave else int(_FEW_SEARCHED + share * _SEARCHED)
         for form in forms:
-            given = positions, n_starts, generator(run.seed, Phase.REFERENCE, len(found))
+            rng = generator(run.seed, Phase.REFERENCE, len(found))
+            given = positions, n_starts, n_searched, rng
             found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
             spent += found[-1].n_evaluations
             if found[-1].complete or not is_concave:
                 break
-    if not (found[-1].complete and is_concave):
+    if not found[-1].complete:
         if not found[0].n_peaks:
             return Start(target, target, None, spent)
         return Start(forms[0], forms[0], replace(found[0], complete=False), spent)

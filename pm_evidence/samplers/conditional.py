@@ -12,6 +12,7 @@ from pm_evidence.core.sparse_shape import SparseShape, conditioned
 from pm_evidence.kernels.ascent import climb
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.references.fitted import StudentFit
+from pm_evidence.samplers.differences import STEP, Differences
 from pm_evidence.samplers.sparsity import Sparsity
 
 __all__ = ["ConditionalFit", "ConditionalFits"]
@@ -25,12 +26,12 @@ _MOST, _MOST_STEPS = 600, 30
 # An ascent has converged if the gradient predicts a gain below this many nats. A step must gain a
 # share of what it predicts, and is halved so many times at most.
 _SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
-# Step of the finite differences of gradients, in units of the scale of the curvature, and how often
-# this scale is corrected by more than the factor e, before the differences are right.
-_STEP, _CORRECTIONS, _CORRECTED = 1e-3, 4, 1.0
+# How often the scale of finite differences is corrected by more than the factor e, before they are
+# right.
+_CORRECTIONS, _CORRECTED = 4, 1.0
 # Node of a quadrature with three points, and bounds of the variances that it gives.
 _NODE, _VARIANCES = 3.0**0.5, (0.25, 4.0)
-# Largest number of gradients that are computed at once: it bounds the memory.
+# Largest number of rows of which heights are predicted at once: it bounds the memory.
 _MOST_ROWS = 256
 
 
@@ -48,6 +49,12 @@ class ConditionalFit:
         Change of their peak with each hyperparameter.
     log_mass : float
         Log of the posterior density of the hyperparameters, up to a constant, in nats.
+    height : float
+        Log density at the peak of the other variables, in nats.
+    rise : ndarray, shape (k,)
+        Change of the height with each hyperparameter.
+    bend : ndarray, shape (k, k)
+        Second derivatives of the height.
     skewness : ndarray, shape (m,), optional
         Third derivatives of the log density in the coordinates in which the density is a unit
         normal one, see ``references.nested.NestedNormal``.
@@ -57,12 +64,21 @@ class ConditionalFit:
     shape: Shape | SparseShape
     slope: Floats
     log_mass: float
+    height: float
+    rise: Floats
+    bend: Floats
     skewness: Floats | None = None
 
     def predicted(self, values: Floats) -> Floats:
         """Return where the peak is at other values of the hyperparameters, shape ``(m,)``."""
-        peak: Floats = self.shape.mean + self.slope @ (values - self.values)
+        peak: Floats = self.shape.mean + (values - self.values) @ self.slope.T
         return peak
+
+    def predicted_height(self, values: Floats) -> Floats:
+        """Return the height at rows of other hyperparameters, shape ``(n,)``."""
+        apart = values - self.values
+        height: Floats = self.height + apart @ self.rise
+        return height + 0.5 * ((apart @ self.bend) * apart).sum(axis=1)
 
 
 class ConditionalFits:
@@ -76,6 +92,8 @@ class ConditionalFits:
         Positions of the hyperparameters.
     prior : Shape
         Location and scales of the prior.
+    tests : ndarray, shape (n, d)
+        Prior draws, at which it is tested which second derivatives are zero.
     may_be_dense : bool
         Whether approximations are made even if few second derivatives are zero.
 
@@ -85,19 +103,33 @@ class ConditionalFits:
         Positions of the other variables, in the order that all approximations have.
     sparsity : Sparsity, optional
         Which second derivatives are zero, if most are. It is learnt from the first approximation.
-    n_evaluations : int
-        Evaluations of the density and its gradient so far.
     """
 
     def __init__(
-        self, posterior: Posterior, given: Positions, prior: Shape, *, may_be_dense: bool = True
+        self,
+        posterior: Posterior,
+        given: Positions,
+        prior: Shape,
+        tests: Floats,
+        *,
+        may_be_dense: bool = True,
     ) -> None:
         self.posterior, self.given, self.prior = posterior, given, prior
-        self.may_be_dense = may_be_dense
+        self.tests, self.may_be_dense = tests, may_be_dense
         self.rest = np.setdiff1d(np.arange(prior.mean.size), given)
         self.sparsity: Sparsity | None = None
-        self.n_evaluations = 0
+        self._differences = Differences(posterior)
         self._is_measured = False
+
+    @property
+    def n_evaluations(self) -> int:
+        """Evaluations of the density and its gradient so far."""
+        return self._differences.n_evaluations
+
+    @property
+    def cost(self) -> int:
+        """Number of gradients that an approximation takes, at least."""
+        return self.rest.size if self.sparsity is None else self.sparsity.n_groups
 
     @property
     def scale(self) -> Floats:
@@ -177,7 +209,7 @@ class ConditionalFits:
         """
         shape = fit.shape if isinstance(fit.shape, SparseShape) else SparseShape.of(fit.shape)
         peak = self.placed(fit.values, fit.shape.mean)
-        gradient = self._gradient(peak)
+        gradient = self._differences.height(peak)[1]
         signs = self._directions()
         above, below = self._beside(peak, gradient, _NODE * shape.scaled(signs))
         shift = shape.covariance_times((above + below).sum(axis=0, keepdims=True))[0]
@@ -193,11 +225,44 @@ class ConditionalFits:
         log_mass = fit.log_mass + float((fourth / 8.0 + 5.0 * third**2 / 24.0).sum())
         return replace(fit, shape=moved, skewness=third, log_mass=log_mass), gain
 
+    def excesses(self, fit: ConditionalFit, values: Floats) -> Floats:
+        """Return by how much heights differ from what an approximation predicts, shape ``(n,)``.
+
+        Parameters
+        ----------
+        fit : ConditionalFit
+            The approximation.
+        values : ndarray, shape (n, k)
+            Hyperparameters.
+
+        Notes
+        -----
+        The height of a peak is found by one step of Newton's method from where it is predicted,
+        with the curvature of the approximation. It is NaN where the density there is not finite.
+        """
+        found = np.empty(len(values))
+        for start in range(0, len(values), _MOST_ROWS):
+            rows = slice(start, start + _MOST_ROWS)
+            there = values[rows]
+            height, gradient = self._differences.heights(self._predicted(fit, there))
+            slope = gradient[:, self.rest]
+            found[rows] = height + 0.5 * (slope * fit.shape.covariance_times(slope)).sum(axis=1)
+            found[rows] -= fit.predicted_height(there)
+        found[~np.isfinite(found)] = np.nan
+        return found
+
+    def _predicted(self, fit: ConditionalFit, values: Floats) -> Floats:
+        """Return the points with rows of hyperparameters, and the other variables at their peak."""
+        points = np.empty((len(values), self.prior.mean.size))
+        points[:, self.given], points[:, self.rest] = values, fit.predicted(values)
+        return points
+
     def _beside(self, peak: Floats, gradient: Floats, moves: Floats) -> tuple[Floats, Floats]:
         """Return how the gradient changes by each row of ``moves``, and by their negatives."""
         steps = np.zeros((len(moves), peak.size))
         steps[:, self.rest] = moves
-        above, below = (self._change(peak, gradient, sign * steps) for sign in (1.0, -1.0))
+        above = self._differences.change(peak, gradient, steps)
+        below = self._differences.change(peak, gradient, -steps)
         return above[:, self.rest], below[:, self.rest]
 
     def _directions(self) -> Floats:
@@ -212,7 +277,7 @@ class ConditionalFits:
         # hyperparameters stay where they are, because the factor moves them by zero
         shape = Shape(self.prior.mean, factor)
         found = climb(self.posterior.target, start[None], shape, _MOST)
-        self.n_evaluations += found.n_evaluations
+        self._differences.n_evaluations += found.n_evaluations
         if not found.settled[0]:
             return None
         peak = found.x[0]
@@ -222,12 +287,12 @@ class ConditionalFits:
 
     def _fitted(self, peak: Floats, height: float, factor: Floats) -> ConditionalFit | None:
         """Return the approximation at a peak, whose scales are about those of a factor."""
-        gradient = self._gradient(peak)
+        gradient = self._differences.height(peak)[1]
         directions = np.diag(factor[:, 0]) if factor.shape[1] == 1 else factor
         directions = directions[:, self.rest]
         for _ in range(_CORRECTIONS):
-            change = self._change(peak, gradient, _STEP * directions.T)
-            curvature = -change @ directions / _STEP
+            change = self._differences.change(peak, gradient, STEP * directions.T)
+            curvature = -change @ directions / STEP
             curvature = 0.5 * (curvature + curvature.T)
             if self._is_sparse(curvature):
                 return self._by_newton(peak, factor[self.rest, 0])
@@ -246,20 +311,22 @@ class ConditionalFits:
 
     def _is_sparse(self, curvature: Floats) -> bool:
         """Learn from second derivatives along the coordinates whether most of them are zero."""
-        if not self._is_measured:
-            self._is_measured = True
-            self.sparsity = Sparsity.of(curvature)
-            if self.sparsity is not None:
-                self.rest = self.rest[self.sparsity.order]
-                return True
-        return False
+        if self._is_measured:
+            return False
+        self._is_measured = True
+        scales = self.prior.factor[self.rest, 0]
+        found = self._differences.sparsity(curvature, self.rest, scales, self.tests)
+        if found is None:
+            return False
+        self.sparsity, self.rest = found, self.rest[found.order]
+        return True
 
     def _by_newton(self, x: Floats, lengths: Floats) -> ConditionalFit | None:
         """Climb by Newton's method from a point with fixed hyperparameters; None if that fails.
 
         The lengths, shape (m,), are about the scales of the curvature along each variable.
         """
-        height, gradient = self._height(x)
+        height, gradient = self._differences.height(x)
         for _ in range(_MOST_STEPS):
             shape = self._sparse_shape(x, gradient, lengths)
             if shape is None:
@@ -275,7 +342,7 @@ class ConditionalFits:
             for halving in range(_HALVINGS):
                 size = 0.5**halving
                 there = self.placed(x[self.given], x[self.rest] + size * move)
-                value, slope = self._height(there)
+                value, slope = self._differences.height(there)
                 if value >= height + _SUFFICIENT * size * gain and np.isfinite(slope).all():
                     break
             else:
@@ -289,8 +356,8 @@ class ConditionalFits:
         assert sparsity is not None
         steps = np.zeros((sparsity.n_groups, x.size))
         steps[:, self.rest] = sparsity.steps(lengths)
-        change = self._change(x, gradient, _STEP * steps)[:, self.rest]
-        diagonal, below = sparsity.elements(-change / _STEP, lengths)
+        change = self._differences.change(x, gradient, STEP * steps)[:, self.rest]
+        diagonal, below = sparsity.elements(-change / STEP, lengths)
         pattern = sparsity.pattern
         if not triangular.factorise(pattern.start, pattern.row, diagonal, below):
             return None
@@ -301,32 +368,15 @@ class ConditionalFits:
     ) -> ConditionalFit | None:
         """Return the approximation with given location and scale."""
         steps = np.zeros((self.given.size, peak.size))
-        steps[np.arange(self.given.size), self.given] = _STEP * self.scale
-        pull = self._change(peak, gradient, steps)[:, self.rest]
-        slope = (shape.covariance_times(pull) / (_STEP * self.scale)[:, None]).T
-        height -= self.posterior.target.log_order_mass
+        steps[np.arange(self.given.size), self.given] = STEP * self.scale
+        pull = self._differences.change(peak, gradient, steps) / (STEP * self.scale)[:, None]
+        slope = shape.covariance_times(pull[:, self.rest]).T
+        rise, bend = gradient[self.given], pull[:, self.given] + pull[:, self.rest] @ slope
         log_mass = height + 0.5 * self.rest.size * log(2.0 * pi) + shape.log_volume
+        log_mass -= self.posterior.target.log_order_mass
         if not (np.isfinite(slope).all() and np.isfinite(log_mass)):
             return None
-        return ConditionalFit(peak[self.given], shape, slope, log_mass)
-
-    def _height(self, x: Floats) -> tuple[float, Floats]:
-        """Return log density and gradient."""
-        height, gradient = self.posterior.with_gradient(x[None])
-        self.n_evaluations += 1
-        return float(height[0]), gradient[0]
-
-    def _gradient(self, x: Floats) -> Floats:
-        return self._height(x)[1]
-
-    def _change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
-        """Return how the gradient changes along each row of ``steps``, one in each row."""
-        found = np.empty(steps.shape)
-        for start in range(0, len(found), _MOST_ROWS):
-            rows = slice(start, start + _MOST_ROWS)
-            found[rows] = self.posterior.gradient(x + steps[rows]) - gradient
-        self.n_evaluations += len(found)
-        return found
+        return ConditionalFit(peak[self.given], shape, slope, log_mass, height, rise, bend)
 
 
 def _scales(curvature: Floats) -> Floats | None:

@@ -31,6 +31,8 @@ _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
 # Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
 # of densities with equal weights is then flat to one per cent.
 _WIDTH = 0.5
+# Distance from a point, in units of the spacing, to which the tails of its density reach.
+_TAIL = 2.0
 
 
 class Lattice:
@@ -52,7 +54,7 @@ class Lattice:
         self.conditional, self.spacing = conditional, spacing
         self.at_origin = origin.values
         self.near = _NEAR[max(spacing.size, 1) - 1]
-        affordable = _GRADIENTS // max(conditional.rest.size, 1)
+        affordable = _GRADIENTS // max(conditional.cost, 1)
         self.most = int(np.clip(affordable, _FEW_POINTS, _MANY_POINTS))
         self.found: dict[Index, ConditionalFit | None] = {(0,) * spacing.size: origin}
 
@@ -80,9 +82,26 @@ class Lattice:
         steps = np.rint((values - self.at_origin) / self.spacing)
         return tuple(int(step) for step in steps)
 
-    def covers(self, other: ConditionalFit) -> bool:
-        """Return whether the hyperparameters of an approximation lie within this lattice."""
-        return self.nearest(other.values) in self.found
+    def height_near(self, other: ConditionalFit) -> float:
+        """Return the largest log density at the next points to an approximation, or ``-inf``."""
+        index = self.nearest(other.values)
+        if index not in self.found:
+            return -inf
+        near = [found for i in (index, *_neighbours(index)) if (found := self.found.get(i))]
+        return max((found.log_mass for found in near), default=-inf)
+
+    def covers(self, values: Floats) -> NDArray[np.bool_]:
+        """Return which rows of hyperparameters are so near a point that its tails cover them."""
+        at = np.array([found.values for found in self.known.values()])
+        apart = [np.abs((values - each) / self.spacing).max(axis=1) for each in at]
+        covered: NDArray[np.bool_] = np.min(apart, axis=0) < _TAIL
+        return covered
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return hyperparameters that are uniform in the cells of all points, shape ``(n, k)``."""
+        at = np.array([found.values for found in self.known.values()])
+        chosen = at[rng.integers(len(at), size=n)]
+        return chosen + self.spacing * rng.uniform(-0.5, 0.5, chosen.shape)
 
     def top(self, index: Index) -> Index:
         """Return the local maximum that steps to the best neighbour lead to."""
@@ -99,12 +118,15 @@ class Lattice:
         found: Floats = np.sqrt(np.maximum(2.0 * self.log_mass(top) - beside.sum(axis=1), 0.0))
         return found
 
-    def fill(self) -> bool:
-        """Add all points of relevant mass; return False if there are too many."""
+    def fill(self, top: float) -> bool:
+        """Add all points of relevant mass; return False if there are too many.
+
+        The mass is relevant relative to the largest one here, or to ``top`` if that is larger.
+        """
         filled = set[Index]()
         while len(self.found) < self.most:
             known = self.known
-            least = self.highest.log_mass - self.near
+            least = max(self.highest.log_mass, top) - self.near
             left = [i for i in known if i not in filled and known[i].log_mass > least]
             if not left:
                 return True

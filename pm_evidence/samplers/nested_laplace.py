@@ -26,32 +26,24 @@ from pm_evidence.references.mixture import (
 from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
 from pm_evidence.samplers.design import ascended, designed, is_same_peak
 from pm_evidence.samplers.findings import Survey
-from pm_evidence.samplers.lattice import MOST_AXES, Lattice
+from pm_evidence.samplers.lattice import MOST_AXES
+from pm_evidence.samplers.regions import Regions
 
-__all__ = ["MOST_DENSE", "explore", "is_concave_in"]
+__all__ = ["MOST_DENSE", "explore"]
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
 # Least number of prior draws, from which scales are learnt.
 _PRIOR_DRAWS = 20
-# Spacing of the lattice in prior standard deviations, at first. It is corrected so many times, by
-# so much at most.
-_FIRST_SPACING, _SPACINGS, _LARGEST_CHANGE = 0.5, 6, 4.0
-# Least, usual and largest spacing in posterior standard deviations, for one hyperparameter, two and
-# so on. A lattice in more dimensions is coarser, because its points are many.
-_FINE, _COARSE = (0.5, 1.0, 1.3), (1.2, 1.5, 1.9)
-_SPACING = (_FINE, _FINE, _COARSE, _COARSE)
+# Those at which it is tested which second derivatives are zero.
+_TESTS = 5
 # Points whose mass is so many nats below the largest are left out.
 _NEGLIGIBLE = 9.0
-# The spacing is halved, so many times at most, if conditional densities at neighbouring points
-# differ by more nats, on average, from what these points predict of each other.
-_HALVINGS, _LARGEST_DIVERGENCE = 3, 8.0
-# Number of pairs of prior draws between which the log density is tested, and the relative error
-# that is left to rounding.
-_PAIRS, _ROUNDING = 12, 1e-9
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
+# Prior draws that are made at once: it bounds the memory.
+_ROWS = 256
 # Most prior draws from which many hyperparameters are explored.
 _MOST_STARTS = 3
 # Largest dimension in which the covariances at all points may be dense if there are
@@ -63,7 +55,11 @@ _MOST_MEASURED = 3000
 
 
 def explore(
-    posterior: Posterior, hyperparameters: Positions, n_starts: int, rng: np.random.Generator
+    posterior: Posterior,
+    hyperparameters: Positions,
+    n_starts: int,
+    n_searched: int,
+    rng: np.random.Generator,
 ) -> Survey:
     """Approximate a posterior that is log-concave given its hyperparameters.
 
@@ -75,6 +71,9 @@ def explore(
         Positions of the hyperparameters; empty if the density is log-concave.
     n_starts : int
         Number of prior draws at which the exploration of the hyperparameters starts.
+    n_searched : int
+        Number of prior draws at which narrow peaks of the hyperparameters are searched for; 0 if
+        there can be none.
     rng : numpy.random.Generator
         Source of the random numbers.
 
@@ -92,81 +91,54 @@ def explore(
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
     may_be_dense = k == 0 or n_dim <= MOST_DENSE
     shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)
+    conditional = ConditionalFits(
+        posterior, hyperparameters, shape, prior[:_TESTS], may_be_dense=may_be_dense
+    )
     found = Survey()
     try:
         if k > MOST_AXES:
             found = _by_design(conditional, prior[: min(n_starts, _MOST_STARTS)])
+            found = replace(found, complete=found.complete and not n_searched)
         else:
-            found = _by_lattices(conditional, prior[: n_starts if k else 1])
+            draws, n = prior[: n_starts if k else 1], n_searched if k else 0
+            found = _by_lattices(conditional, draws, _hyperparameters(conditional, n, rng), rng)
     except np.linalg.LinAlgError:  # scales differ too much for float64
         pass
     return replace(found, n_evaluations=conditional.n_evaluations)
 
 
-def is_concave_in(posterior: Posterior, hyperparameters: Positions) -> tuple[bool, int]:
-    """Return whether a log density seems concave in its hyperparameters as well, given the others.
-
-    It is so for the scales of effects and of noise, if the effects are centred and the scales have
-    usual priors. The density of frequencies or of length scales may have many narrow peaks instead,
-    which an exploration that starts at a few prior draws does not find.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density.
-    hyperparameters : ndarray of int64, shape (k,)
-        Positions of the hyperparameters.
-
-    Returns
-    -------
-    is_concave : bool
-        Whether no pair of draws shows the contrary.
-    n_evaluations : int
-        Evaluations of the density.
-
-    Notes
-    -----
-    The log density halfway between the hyperparameters of two prior draws is compared with those at
-    both ends: for all hyperparameters together, and for each alone, because a density that is
-    concave enough in one of them hides that it is not so in another. The draws are always the same.
-    """
-    k = hyperparameters.size
-    if not k:
-        return True, 0
-    one = posterior.draw_prior(_PAIRS, np.random.default_rng(_PAIRS))
-    ways = [hyperparameters, *(hyperparameters[[i]] for i in range(k) if k > 1)]
-    two = np.repeat(one[None], len(ways), axis=0)
-    for moved, positions in zip(two, ways, strict=True):
-        moved[:, positions] = np.roll(one[:, positions], 1, axis=0)
-    points = np.concatenate([one[None], two, 0.5 * (one + two)])
-    values = posterior.log_density(points.reshape(-1, one.shape[1])).reshape(points.shape[:2])
-    ends, middle = 0.5 * (values[:1] + values[1 : len(ways) + 1]), values[len(ways) + 1 :]
-    is_concave = bool((middle >= ends - _ROUNDING * (1.0 + np.abs(ends))).all())
-    return is_concave, values.size
-
-
-def _by_lattices(conditional: ConditionalFits, draws: Floats) -> Survey:
+def _by_lattices(
+    conditional: ConditionalFits, draws: Floats, searched: Floats, rng: np.random.Generator
+) -> Survey:
     """Return what is known from a lattice about each peak of the hyperparameters."""
-    regions = _regions(conditional, draws)
-    if not regions:
+    regions = Regions(conditional)
+    regions.climb(draws)
+    if regions.spread_too_far or not regions.lattices:
         return Survey()
-    found = [(region, each) for region in regions for each in region.known.values()]
-    log_mass = np.array([each.log_mass + region.log_volume for region, each in found])
+    complete = regions.are_even and (not len(searched) or regions.search(searched, rng))
+    lattices = regions.lattices
+    found = [(lattice, each) for lattice in lattices for each in lattice.known.values()]
+    log_mass = np.array([each.log_mass + lattice.log_volume for lattice, each in found])
     found = [found[i] for i in np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)]
     moved = _skewed(conditional, [each for _, each in found])
-    found = [(region, each) for (region, _), each in zip(found, moved, strict=True)]
-    log_mass = np.array([each.log_mass + region.log_volume for region, each in found])
-    fits = [region.fit(each) for region, each in found]
+    found = [(lattice, each) for (lattice, _), each in zip(found, moved, strict=True)]
+    log_mass = np.array([each.log_mass + lattice.log_volume for lattice, each in found])
+    fits = [lattice.fit(each) for lattice, each in found]
     parts, log_parts = list[Component](), list[float]()
-    for region in regions if conditional.given.size else ():
-        mine = [i for i, (other, _) in enumerate(found) if other is region]
+    for lattice in lattices if conditional.given.size else ():
+        mine = [i for i, (other, _) in enumerate(found) if other is lattice]
         if mine:
-            parts.append(region.interpolated([found[i][1] for i in mine], log_mass[mine]))
+            parts.append(lattice.interpolated([found[i][1] for i in mine], log_mass[mine]))
             log_parts.append(np.logaddexp.reduce(log_mass[mine]))
-    even = all(region.is_even for region in regions)
-    survey = _survey(fits, log_mass, parts, np.array(log_parts), complete=even)
-    return replace(survey, n_peaks=len(regions))
+    survey = _survey(fits, log_mass, parts, np.array(log_parts), complete=complete)
+    return replace(survey, n_peaks=len(lattices))
+
+
+def _hyperparameters(conditional: ConditionalFits, n: int, rng: np.random.Generator) -> Floats:
+    """Return the hyperparameters of ``n`` prior draws, shape ``(n, k)``."""
+    posterior, given = conditional.posterior, conditional.given
+    parts = [posterior.draw_prior(min(n - i, _ROWS), rng)[:, given] for i in range(0, n, _ROWS)]
+    return np.concatenate([np.empty((0, given.size)), *parts])
 
 
 def _by_design(conditional: ConditionalFits, draws: Floats) -> Survey:
@@ -215,58 +187,3 @@ def _skewed(conditional: ConditionalFits, fits: Sequence[ConditionalFit]) -> lis
         return list(fits)
     skewed = [found for fit in fits if (found := conditional.skewed(fit)[0]) is not None]
     return skewed if len(skewed) == len(fits) else list(fits)
-
-
-def _coarse_peaks(conditional: ConditionalFits, draws: Floats) -> list[ConditionalFit]:
-    """Return the local maxima on a coarse lattice that steps from prior draws lead to."""
-    origin = next((found for x in draws if (found := conditional.first(x)) is not None), None)
-    if origin is None:
-        return []
-    lattice = Lattice(conditional, origin, _FIRST_SPACING * conditional.scale)
-    tops = dict.fromkeys(lattice.top(lattice.nearest(x[conditional.given])) for x in draws)
-    return [found for top in tops if (found := lattice.found.get(top)) is not None]
-
-
-def _regions(conditional: ConditionalFits, draws: Floats) -> list[Lattice]:
-    """Return a lattice about each peak of the hyperparameters; none if one spreads too far."""
-    regions = list[Lattice]()
-    peaks = _coarse_peaks(conditional, draws)
-    for peak in sorted(peaks, key=lambda peak: -peak.log_mass):
-        if any(region.covers(peak) for region in regions):
-            continue
-        region = _refined(conditional, peak)
-        if any(other.covers(region.highest) for other in regions):
-            continue
-        if not region.fill():
-            return []
-        regions.append(_fine(region))
-    return regions
-
-
-def _refined(conditional: ConditionalFits, peak: ConditionalFit) -> Lattice:
-    """Return a lattice about a peak, whose spacing is about a posterior standard deviation."""
-    spacing = _FIRST_SPACING * conditional.scale
-    fine, usual, coarse = _SPACING[max(spacing.size, 1) - 1]
-    for _ in range(_SPACINGS):
-        lattice = Lattice(conditional, peak, spacing)
-        top = lattice.top((0,) * spacing.size)
-        peak = lattice.found[top] or peak
-        in_deviations = lattice.spacing_in_deviations(top)
-        if ((in_deviations > fine) & (in_deviations < coarse)).all():
-            break
-        spacing = spacing / np.clip(in_deviations / usual, 1.0 / _LARGEST_CHANGE, _LARGEST_CHANGE)
-    return lattice
-
-
-def _fine(region: Lattice) -> Lattice:
-    """Return a lattice whose points are near enough to each other, if these are not too many."""
-    for _ in range(_HALVINGS):
-        means = np.array([each.mean() for each in region.divergences(region.near)])
-        too_far = means > _LARGEST_DIVERGENCE
-        if not too_far.any():
-            break
-        finer = region.halved(too_far)
-        if not finer.fill():
-            break
-        region = finer
-    return region

@@ -59,12 +59,12 @@ class Sparsity:
     column: Indices
 
     @classmethod
-    def of(cls, matrix: Floats) -> Self | None:
-        """Return that of a symmetric matrix, shape ``(m, m)``; None if few elements are zero."""
-        m = len(matrix)
-        if m < _LEAST_ROWS or not np.isfinite(matrix).all():
+    def of(cls, *matrices: Floats) -> Self | None:
+        """Return that of symmetric matrices, shape ``(m, m)``; None if few elements are zero."""
+        m = len(matrices[0])
+        if m < _LEAST_ROWS or not np.isfinite(matrices).all():
             return None
-        graph = _graph(matrix)
+        graph = np.logical_or.reduce([_graph(matrix) for matrix in matrices])
         group, apart = _grouped(graph)
         if group.max() + 1 > _LARGEST_SHARE * m:
             return None
@@ -92,6 +92,14 @@ class Sparsity:
         """
         m = self.apart.size
         return _steps(self.apart, np.random.default_rng(m).choice((-1.0, 1.0), m))
+
+    def times(self, diagonal: Floats, below: Floats, vector: Floats) -> Floats:
+        """Return the matrix with some elements times a vector, shape ``(m,)``."""
+        row, column, m = self.pattern.row, self.pattern.column, vector.size
+        found = diagonal * vector
+        found += np.bincount(row, below * vector[column], minlength=m)
+        found += np.bincount(column, below * vector[row], minlength=m)
+        return found
 
     def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
         """Return the elements on the diagonal, and those of the pattern below it.

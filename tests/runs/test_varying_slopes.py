@@ -69,15 +69,15 @@ def exact_value():
     return value
 
 
-@pytest.mark.parametrize(("centred", "most"), [(True, 40_000), (False, 80_000)])
-def test_both_forms_are_right(exact_value, centred, most):
-    """The form that is non-centred by hand cannot be centred, and is searched for modes as well."""
+@pytest.mark.parametrize("centred", [True, False])
+def test_both_forms_are_right(exact_value, centred):
+    """They cost about the same."""
     given = {"target_mcse": 0.05, "cores": 1, "random_seed": 2, "progressbar": False}
     dt = pe.sample_evidence(build(centred=centred), **given)
     best, attrs = pe.log_evidence(dt), dt["log_evidence"].attrs
     assert best.status == "ok" and abs(best.value - exact_value) < 3.0 * best.mcse
-    assert attrs["n_evaluations"] < most and attrs["route"] == "importance"
-    assert attrs.get("log_concave_given") == ("chol" if centred else None)
+    assert attrs["n_evaluations"] < 40_000 and attrs["route"] == "importance"
+    assert attrs["log_concave_given"] == "chol"
     # draws come back in the variables of the model
     assert dt["posterior"]["theta"].shape[2:] == (N_GROUPS, 2)
 

@@ -81,7 +81,8 @@ def fits_of(model, seed):
     posterior = Posterior(target.centred())
     positions = target.layout.positions_of(target.hyperparameters)
     prior = posterior.draw_prior(20, np.random.default_rng(seed))
-    return ConditionalFits(posterior, positions, learn_shape(prior, dense=False)), prior
+    shape = learn_shape(prior, dense=False)
+    return ConditionalFits(posterior, positions, shape, prior[:5]), prior
 
 
 def test_ascents_lead_to_the_same_peak(normal):
@@ -128,5 +129,5 @@ def test_a_long_tail_is_not_taken_for_a_normal_density():
     target = target_of(model, reparameterise=True)
     positions = target.layout.positions_of(target.hyperparameters)
     assert positions.size == 5
-    found = explore(Posterior(target.centred()), positions, 2, np.random.default_rng(1))
+    found = explore(Posterior(target.centred()), positions, 2, 0, np.random.default_rng(1))
     assert not found.complete and not found.components and found.n_evaluations > 0

@@ -10,7 +10,7 @@ from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.posterior import Posterior
 from pm_evidence.samplers import lattice, nested_laplace, sparsity
 from pm_evidence.samplers.conditional import ConditionalFits
-from pm_evidence.samplers.nested_laplace import explore, is_concave_in
+from pm_evidence.samplers.nested_laplace import explore
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.samplers.test_conditional import effects_of_many_groups
@@ -18,14 +18,15 @@ from tests.samplers.test_conditional import effects_of_many_groups
 SYSTEMS = exact_systems() | deceptive_systems()
 
 
-def explored(model, given=None, n_starts=6, seed=1):
+def explored(model, given=None, n_starts=6, n_searched=0, seed=1):
     """Return a posterior and its approximation, by default given the known hyperparameters."""
     target = target_of(model, reparameterise=True)
     known = target.hyperparameters
     if given is not None:
         known = [each for each in target.layout.variables if each.name in given]
     posterior, positions = Posterior(target), target.layout.positions_of(known)
-    return posterior, explore(posterior, positions, n_starts, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    return posterior, explore(posterior, positions, n_starts, n_searched, rng)
 
 
 def share_and_value(posterior, found, n=2000):
@@ -114,41 +115,6 @@ def periodic(frequency):
     return model
 
 
-def decaying():
-    """A rate of decay, and noise in which the density is so concave that it hides the rate."""
-    t = np.linspace(0.0, 10.0, 40)
-    y = 1.0 + 2.0 * np.exp(-0.5 * t) + 0.2 * np.random.default_rng(0).normal(size=t.size)
-    with pm.Model() as model:
-        rate, noise = pm.LogNormal("rate", 0, 1), pm.HalfNormal("noise", 1)
-        c = pm.Normal("c", 0, 2, shape=4)
-        pm.Normal("y", c[0] + c[1] * pm.math.exp(-rate * t), noise, observed=y)
-    return model
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("gaussian_10", True),
-        ("eight_schools_half_cauchy_centred", True),
-        ("eight_schools_half_normal_noncentred", True),
-        ("one_way_noncentred", True),
-        ("funnel", True),
-        ("radiata_pine_like", True),
-        ("banana", False),
-        ("frequency", False),
-        ("decay", False),
-    ],
-)
-def test_scales_have_no_narrow_peaks(name, expected):
-    """Other hyperparameters may have many, so that the usual search must not be left out."""
-    own = {"frequency": lambda: periodic(2.7), "decay": decaying}
-    model = own[name]() if name in own else SYSTEMS[name].build()
-    target = target_of(model, reparameterise=True)
-    positions = target.layout.positions_of(target.hyperparameters)
-    found, spent = is_concave_in(Posterior(target.centred()), positions)
-    assert found is expected and (spent > 0) is bool(positions.size)
-
-
 def one_value_for_each_group():
     """Effects whose data determine them where the noise is small; what is left are narrow arms."""
     with pm.Model() as model:
@@ -164,7 +130,7 @@ def test_approximations_have_to_predict_their_neighbours():
     positions = target.layout.positions_of(target.hyperparameters)
     complete = []
     for form in (target, target.centred()):
-        found = explore(Posterior(form), positions, 6, np.random.default_rng(1))
+        found = explore(Posterior(form), positions, 6, 0, np.random.default_rng(1))
         assert found.n_peaks == 1
         complete.append(found.complete)
     assert complete == [False, True]

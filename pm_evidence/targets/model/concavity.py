@@ -8,16 +8,20 @@ given these.
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.scalar as ps
+from numpy.typing import NDArray
 from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import io_toposort
+from pytensor.graph.utils import MissingInputError
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import (
     Alloc,
@@ -56,6 +60,10 @@ from pm_evidence.targets.model.elementwise import Rule, of_elements
 
 __all__ = ["is_log_concave", "known_functions"]
 
+# Largest number of elements of inputs at which products of exponentials are evaluated, without
+# compiling, and the relative difference that is left to rounding.
+_FEW, _PLAIN, _ROUNDING = 10, Mode("py", None), 1e-12
+
 
 def is_log_concave(
     inputs: Sequence[Variable],
@@ -93,15 +101,71 @@ def known_functions(
     """
     known = {variable: Function(AFFINE) for variable in inputs}
     known.update((variable, Function.constant(x)) for variable, x in (given or {}).items())
-    return _walk(graphs, known)
+    return _walk(graphs, known, _Values(inputs, given or {}))
 
 
-def _walk(graphs: Sequence[Variable], known: dict[Variable, Function]) -> list[Function]:
+class _Values:
+    """Values of graphs of few inputs.
+
+    Parameters
+    ----------
+    inputs : sequence of TensorVariable
+        The inputs.
+    given : mapping of TensorVariable to ndarray
+        Values of those that are data.
+    """
+
+    def __init__(self, inputs: Sequence[Variable], given: Mapping[Variable, Any]) -> None:
+        self._given = {variable: np.asarray(value) for variable, value in given.items()}
+        self._free = [variable for variable in inputs if variable not in given]
+
+    def constant(self, graph: Variable) -> NDArray[Any] | None:
+        """Return the value of a graph if it is the same at all inputs; otherwise None.
+
+        It has to be plus or minus the exponential of an affine function. This is constant if it is
+        the same where all inputs are zero, and where one element of them is one.
+        """
+        shapes = [variable.type.shape for variable in self._free]
+        if any(None in shape for shape in shapes):
+            return None
+        sizes = [prod(shape) for shape in shapes]
+        if sum(sizes) > _FEW:
+            return None
+        points = np.vstack([np.zeros(sum(sizes)), np.eye(sum(sizes))])
+        inputs = [*self._free, *self._given]
+        try:
+            evaluate = pytensor.function(inputs, graph, mode=_PLAIN, on_unused_input="ignore")
+        except MissingInputError:
+            return None
+        values = []
+        for point in points:
+            parts = np.split(point, np.cumsum(sizes)[:-1])
+            arrays = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+            values.append(evaluate(*arrays, *self._given.values()))
+        first, *others = values
+        scale = np.abs(first).max(initial=0.0)
+        same = all(np.abs(each - first).max(initial=0.0) <= _ROUNDING * scale for each in others)
+        return first if same else None
+
+
+def _walk(
+    graphs: Sequence[Variable], known: dict[Variable, Function], values: _Values | None = None
+) -> list[Function]:
     """Return what is known of some graphs, given what is known of their inputs."""
     for node in io_toposort([], list(graphs)):
-        result = _result(node, [_of(variable, known) for variable in node.inputs])
-        known.update((output, result) for output in node.outputs)
+        arguments = [_of(variable, known) for variable in node.inputs]
+        results = _results(node, arguments)
+        if values is not None and _may_cancel(arguments, results[0]):
+            value = values.constant(node.outputs[0])
+            results = results if value is None else [Function.constant(value)]
+        known.update(zip(node.outputs, results, strict=True))
     return [_of(graph, known) for graph in graphs]
+
+
+def _may_cancel(arguments: Sequence[Function], result: Function) -> bool:
+    """Return whether a result is a product of exponentials, which may be a constant."""
+    varying = sum(each.value is None for each in arguments)
+    return result.is_exponential and result.value is None and varying > 1
 
 
 def _of(variable: Any, known: dict[Variable, Function]) -> Function:
@@ -117,17 +181,22 @@ def _of(variable: Any, known: dict[Variable, Function]) -> Function:
     return known[variable]
 
 
-def _result(node: Any, arguments: Sequence[Function]) -> Function:
-    """Return what is known of the result of a node, and of each if there are several."""
-    if isinstance(node.op, Shape | Shape_i):
-        return _shape(node)
-    if len(node.outputs) > 1 and not isinstance(node.op, Split):
-        return NOTHING
+def _results(node: Any, arguments: Sequence[Function]) -> list[Function]:
+    """Return what is known of each result of a node."""
     are_data = all(each.value is not None for each in arguments)
+    if isinstance(node.op, Shape | Shape_i):
+        return [_shape(node)]
+    if are_data and not isinstance(node.op, HasInnerGraph):
+        return _evaluated(node, arguments)
+    if len(node.outputs) > 1 and not isinstance(node.op, Split):
+        return [NOTHING] * len(node.outputs)
+    return [_result(node, arguments, are_data)] * len(node.outputs)
+
+
+def _result(node: Any, arguments: Sequence[Function], are_data: bool) -> Function:
+    """Return what is known of the result of a node, and of each if there are several."""
     if isinstance(node.op, HasInnerGraph) and (are_data or type(node.op) not in _RULES):
         return _of_inner_graph(node.op, arguments)
-    if len(node.outputs) == 1 and are_data:
-        return _evaluated(node, arguments)
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     if isinstance(op, Elemwise):
         return of_elements(node, op.scalar_op, arguments)
@@ -152,15 +221,15 @@ def _of_inner_graph(op: Any, arguments: Sequence[Function]) -> Function:
     return _walk(op.inner_outputs, known)[0]
 
 
-def _evaluated(node: Any, arguments: Sequence[Function]) -> Function:
-    """Return the value of a node whose inputs are data."""
-    result: list[Any] = [None]
+def _evaluated(node: Any, arguments: Sequence[Function]) -> list[Function]:
+    """Return the values of a node whose inputs are data."""
+    results: list[list[Any]] = [[None] for _ in node.outputs]
     try:
         with np.errstate(all="ignore"):
-            node.op.perform(node, [each.value for each in arguments], [result])
+            node.op.perform(node, [each.value for each in arguments], results)
     except Exception:  # an operation may raise anything, and the run meets it again
-        return NOTHING
-    return Function.constant(result[0])
+        return [NOTHING] * len(results)
+    return [Function.constant(result) for (result,) in results]
 
 
 def _same(node: Any, arguments: Sequence[Function]) -> Function:

@@ -125,6 +125,8 @@ class Function:
         return self.value is not None and self.low == self.high == number
 
     def __neg__(self) -> "Function":
+        if self.value is not None and self.is_finite:
+            return Function.constant(-self.value)
         return Function(
             -self.curvature,
             low=-self.high,
@@ -155,8 +157,20 @@ class Function:
             if constant.value is not None:
                 return function._scaled(constant)
         if self.log is None or other.log is None:
-            return Function(low=0.0 if self.low >= 0.0 <= other.low else -inf)
+            squares = self._squared(), other._squared()
+            square = None if None in squares else squares[0] * squares[1]
+            return Function(low=0.0 if self.low >= 0.0 <= other.low else -inf, square=square)
         return Function.positive(self.log & other.log)
+
+    def _squared(self) -> "Function | None":
+        """Return the square of a function that has no zeros; None if it may have some."""
+        return self.square if self.log is None else self.to_power(2.0)
+
+    @property
+    def is_exponential(self) -> bool:
+        """Whether it is plus or minus the exponential of an affine function."""
+        square = self._squared()
+        return square is not None and square.log == AFFINE
 
     def _scaled(self, constant: "Function") -> "Function":
         """Return the products with an array of constants."""

@@ -131,8 +131,9 @@ def _root(node: Any, arguments: Sequence[Function]) -> Function:
 
 def _absolute(node: Any, arguments: Sequence[Function]) -> Function:
     (x,) = arguments
-    curvature = composed(CONVEX, x.curvature, rises=x.low >= 0.0, falls=x.high <= 0.0)
-    return Function(curvature, low=0.0)
+    if x.low >= 0.0:
+        return x
+    return Function(composed(CONVEX, x.curvature, falls=x.high <= 0.0), low=0.0)
 
 
 def _sign(node: Any, arguments: Sequence[Function]) -> Function:

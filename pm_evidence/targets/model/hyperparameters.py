@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.targets.layout import FlatVariable, Layout
+from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.concavity import is_log_concave
-from pm_evidence.targets.model.log_density import DensityGraphs
 
-__all__ = ["find_hyperparameters"]
+__all__ = ["find_hyperparameters", "is_concave_in"]
+
+Floats = NDArray[np.float64]
 
 # Largest number of coordinates of all hyperparameters together.
 _MOST = 10
@@ -48,16 +49,8 @@ def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
         return ()
     if target.discrete.size or target.period.any():
         return None
-    graphs, layout = target.graphs(), target.layout
-    points = target.finite_prior_points(_POINTS, np.random.SeedSequence(_POINTS))
-    values = [layout.split(x) for x in points]
-
-    def suffice(variables: Collection[FlatVariable], n: int = _FEW) -> bool:
-        return all(
-            is_log_concave(graphs.parts, graphs.log_density, _given(graphs, layout, variables, x))
-            for x in values[:n]
-        )
-
+    layout = target.layout
+    suffice = _Test(target)
     chosen = [variable for variable in layout.variables if variable.size <= _MOST]
     if not suffice(chosen):
         return None
@@ -67,15 +60,46 @@ def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
             chosen = without
     n_given = sum(variable.size for variable in chosen)
     few = n_given <= min(_MOST, layout.size // 2)
-    return tuple(chosen) if few and suffice(chosen, len(values)) else None
+    return tuple(chosen) if few and suffice(chosen, _POINTS) else None
 
 
-def _given(
-    graphs: DensityGraphs,
-    layout: Layout,
-    variables: Collection[FlatVariable],
-    values: Sequence[NDArray[np.float64]],
-) -> dict[Any, NDArray[np.float64]]:
-    """Return the values of some variables by their inputs."""
-    every = zip(graphs.parts, layout.variables, values, strict=True)
-    return {part: value for part, variable, value in every if variable in variables}
+def is_concave_in(target: Any, variables: Collection[FlatVariable]) -> bool:
+    """Return whether a log density is known to be concave in some variables, given the others.
+
+    It is so for the scales of effects and of noise, if the effects are centred and the scales have
+    usual priors. The density of frequencies or of length scales may have many narrow peaks instead.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        The model, in coordinates in which all effects are centred.
+    variables : collection of FlatVariable
+        The variables, in any coordinates.
+    """
+    names = {variable.name for variable in variables}
+    others = [variable for variable in target.layout.variables if variable.name not in names]
+    return _Test(target)(others, _POINTS)
+
+
+class _Test:
+    """Tests at prior draws whether a target is log-concave given some of its variables.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        The model.
+    """
+
+    def __init__(self, target: Any) -> None:
+        self._graphs, self._variables = target.graphs(), target.layout.variables
+        points = target.finite_prior_points(_POINTS, np.random.SeedSequence(_POINTS))
+        self._values = [target.layout.split(x) for x in points]
+
+    def __call__(self, given: Collection[FlatVariable], n: int = _FEW) -> bool:
+        """Return whether it is so at the first ``n`` draws."""
+        return all(self._holds(given, values) for values in self._values[:n])
+
+    def _holds(self, given: Collection[FlatVariable], values: Sequence[Floats]) -> bool:
+        every = zip(self._graphs.parts, self._variables, values, strict=True)
+        known = {part: value for part, variable, value in every if variable in given}
+        return is_log_concave(self._graphs.parts, self._graphs.log_density, known)

@@ -27,7 +27,7 @@ from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_dens
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.concavity import is_log_concave
-from pm_evidence.targets.model.hyperparameters import find_hyperparameters
+from pm_evidence.targets.model.hyperparameters import find_hyperparameters, is_concave_in
 from pm_evidence.targets.model.log_density import (
     DensityGraphs,
     density_graphs,
@@ -182,12 +182,13 @@ class PyMCTarget:
 
     @cached_property
     def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
-        """A few variables given which the posterior is known to be log-concave in the others.
-
-        There are none if it is log-concave in all variables. The value is None if no such variables
-        are known.
-        """
+        """The few given which the posterior is log-concave in the others; None if not known."""
         return find_hyperparameters(self)
+
+    @cached_property
+    def is_concave_in_hyperparameters(self) -> bool:
+        """Whether the posterior is log-concave in them alone, in centred coordinates."""
+        return is_concave_in(self.centred(), self.hyperparameters or ())
 
     def centred(self) -> "PyMCTarget":
         """Return the target in coordinates in which all effects are centred, as far as known."""

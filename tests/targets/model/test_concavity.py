@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pm_evidence.targets.model.concavity import known_functions
+from pm_evidence.targets.model.curvature import AFFINE
 from pm_evidence.targets.model.target import PyMCTarget
 
 RNG = np.random.default_rng(0)
@@ -204,3 +205,41 @@ def test_an_index_may_occur_more_than_once():
     x = pt.vector("x", shape=(2,))
     (found,) = known_functions([x], [pt.inc_subtensor(pt.zeros(2)[[0, 0]], pt.sigmoid(x))])
     assert found.low == 0.0 and found.high > 2.0
+
+
+def test_products_of_exponentials_may_cancel():
+    """The product of a scale and of a noise that is divided by it does not depend on the scale."""
+    a, b, z = pt.scalar("a"), pt.vector("b", shape=(2,)), pt.vector("z", shape=(3,))
+    given = {z: np.array([1.0, -2.0, 0.5])}
+    constant, other = known_functions(
+        [a, b, z],
+        [pt.exp(a + b[0]) * (z * pt.exp(-a - b[0])), pt.exp(a) * (z * pt.exp(-2.0 * a + b[1]))],
+        given,
+    )
+    np.testing.assert_allclose(constant.value, given[z])
+    assert other.value is None and other.is_exponential
+
+
+def test_products_of_many_inputs_are_not_evaluated():
+    x, z = pt.vector("x", shape=(30,)), pt.vector("z", shape=(30,))
+    product = pt.exp(x) * (z * pt.exp(-x))
+    (found,) = known_functions([x, z], [product], {z: RNG.normal(size=30)})
+    assert found.value is None
+
+
+def test_parts_of_data_are_data():
+    """Each result of a split is its own part."""
+    x, z = pt.scalar("x"), pt.vector("z", shape=(4,))
+    first, second = pt.split(z, [1, 3], n_splits=2, axis=0)
+    known = known_functions([x, z], [first, second * x], {z: np.array([-1.0, 2.0, 3.0, 4.0])})
+    np.testing.assert_array_equal(known[0].value, [-1.0])
+    assert known[1].curvature == AFFINE
+    (cubed,) = known_functions([x, z], [second * pt.exp(x)], {z: np.array([-1.0, 2.0, 3.0, 4.0])})
+    assert cubed.curvature.is_convex
+
+
+def test_differences_from_zero_and_magnitudes_change_nothing():
+    """A density of a scale is written with both: (x - 0) / s, and abs(s) for a precision."""
+    x = pt.scalar("x")
+    scaled, root = known_functions([x], [(pt.exp(x) - 0.0) ** 2, pt.abs(pt.exp(x)) ** -0.5])
+    assert scaled.log == AFFINE and root.log == AFFINE

@@ -90,3 +90,98 @@ def violations(target, n=300):
     )
     least = share * at_a + (1 - share) * at_b
     return int((between < least - 1e-8 * (1 + np.abs(at_a) + np.abs(at_b))).sum())
+
+
+def frequency():
+    """A sine in noise: its density has many narrow peaks."""
+    t = np.linspace(0.0, 10.0, 25)
+    with pm.Model() as model:
+        w, c = pm.HalfNormal("w", 4), pm.Normal("c", 0, 1, shape=2)
+        pm.Normal("y", c[0] * pm.math.sin(w * t) + c[1] * pm.math.cos(w * t), 1, observed=t)
+    return model
+
+
+def decay():
+    """A rate of decay, and noise in which the density is so concave that it hides the rate."""
+    t = np.linspace(0.0, 10.0, 40)
+    with pm.Model() as model:
+        rate, noise = pm.LogNormal("rate", 0, 1), pm.HalfNormal("noise", 1)
+        c = pm.Normal("c", 0, 2, shape=4)
+        pm.Normal("y", c[0] + c[1] * pm.math.exp(-rate * t), noise, observed=t)
+    return model
+
+
+def spike():
+    """A narrow peak of a scale, which pairs of prior draws would not show."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1)
+        effect = pm.Normal("effect", 0, tau, shape=5)
+        pm.Normal("y", effect, 1, observed=np.zeros(5))
+        narrow = 3.0 - 0.5 * ((tau - 0.7) / 1e-3) ** 2
+        pm.Potential("peaks", pm.math.logaddexp(0.0, narrow))
+    return model
+
+
+def effects(centred):
+    """Binary data of groups, with effects that are multiplied by their scale or drawn with it."""
+    group = np.repeat(np.arange(10), 3)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0, 1), pm.HalfCauchy("tau", 1)
+        effect = pm.Normal("effect", 0, tau if centred else 1, shape=10)
+        scaled = effect if centred else tau * effect
+        pm.Bernoulli("y", logit_p=mu + scaled[group], observed=group % 2)
+    return model
+
+
+def random_walk():
+    with pm.Model() as model:
+        step, noise = pm.Exponential("step", 5), pm.HalfNormal("noise", 1)
+        start = pm.Normal.dist(0, 1)
+        x = pm.GaussianRandomWalk("x", 0, step, init_dist=start, steps=29)
+        pm.Normal("y", x, noise, observed=np.zeros(30))
+    return model
+
+
+def precisions():
+    with pm.Model() as model:
+        precision = pm.Gamma("precision", 2, 2, shape=2)
+        effect = pm.Normal("effect", 0, tau=precision[0], shape=5)
+        pm.Normal("y", effect, tau=precision[1], observed=np.arange(5.0))
+    return model
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eight_schools_half_cauchy_centred",
+        "eight_schools_half_normal_centred",
+        "eight_schools_half_normal_noncentred",
+        "one_way_centred",
+        "one_way_noncentred",
+        "funnel",
+        "radiata_pine_like",
+        "many_means",
+    ],
+)
+def test_scales_of_systems_have_no_narrow_peaks(name):
+    target = target_of(SYSTEMS[name].build(), reparameterise=True)
+    assert target.hyperparameters and target.is_concave_in_hyperparameters
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda: effects(True), True),
+        (lambda: effects(False), True),
+        (random_walk, True),
+        (precisions, True),
+        (frequency, False),
+        (decay, False),
+        (spike, False),
+    ],
+    ids=["centred", "by hand", "walk", "precisions", "frequency", "decay", "spike"],
+)
+def test_only_scales_are_known_to_have_no_narrow_peaks(build, expected):
+    target = target_of(build(), reparameterise=True)
+    assert target.hyperparameters
+    assert target.is_concave_in_hyperparameters is expected
