@@ -127,11 +127,11 @@ class Regions:
                 return False
             if fit is None or fit.log_mass < self.top - self.lattices[0].near:
                 continue
-            lattice = self.add(fit, _NARROW_SPACING * self.conditional.scale)
+            added = self.add(fit, _NARROW_SPACING * self.conditional.scale)
             if self.spread_too_far or len(self.lattices) > _MOST_LATTICES:
                 return False
-            if lattice is not None:
-                predictions.add_lattice(lattice)
+            if added is not None:
+                predictions.add_lattice(added)
         return False
 
     def _is_covered(self, fit: ConditionalFit) -> bool:

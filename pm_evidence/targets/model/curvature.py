@@ -157,8 +157,8 @@ class Function:
             if constant.value is not None:
                 return function._scaled(constant)
         if self.log is None or other.log is None:
-            squares = self._squared(), other._squared()
-            square = None if None in squares else squares[0] * squares[1]
+            one, two = self._squared(), other._squared()
+            square = None if one is None or two is None else one * two
             return Function(low=0.0 if self.low >= 0.0 <= other.low else -inf, square=square)
         return Function.positive(self.log & other.log)
 
