@@ -49,6 +49,9 @@ _MOST_STARTS = 3
 # Largest dimension in which the covariances at all points may be dense if there are
 # hyperparameters, and in which the covariance of the mixture is formed.
 MOST_DENSE = 300
+# Largest number of normal densities in more dimensions that annealing starts from: their gradients
+# would take most of the time.
+_MOST_SPARSE = 50
 # Largest dimension in which second derivatives are measured to see which of them are zero, if there
 # are hyperparameters: their matrix takes 72 MB.
 _MOST_MEASURED = 3000
@@ -171,7 +174,9 @@ def _survey(
     if fits[0].shape.mean.size <= MOST_DENSE:
         wide = widened(joined(fits, np.exp(log_mass - total)))
     else:
-        wide = widened(fits[int(np.argmax(log_mass))])
+        heaviest = np.argsort(-log_mass, kind="stable")[:_MOST_SPARSE]
+        wide = widened(fits[heaviest[0]])
+        fits, log_mass = [fits[i] for i in heaviest], log_mass[heaviest]
     mixture = with_wide(fits, log_mass, wide)
     nested = with_wide(parts, log_parts, wide) if parts else mixture
     return Survey([nested], total, 1, complete=complete, reference=mixture)
