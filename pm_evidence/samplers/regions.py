@@ -120,18 +120,16 @@ class Regions:
                 n_outside += 1
                 if share < _OUTSIDE:
                     return self.are_even
-                if n_outside > _MOST_OUTSIDE:
-                    return False
-            fit = None if i is None else predictions.fitted(i)
-            if i is None or predictions.share_unknown > _UNKNOWN:
+            if i is None or n_outside > _MOST_OUTSIDE:
                 return False
-            if fit is None or fit.log_mass < self.top - self.lattices[0].near:
-                continue
-            added = self.add(fit, _NARROW_SPACING * self.conditional.scale)
-            if self.spread_too_far or len(self.lattices) > _MOST_LATTICES:
+            fit = predictions.fitted(i)
+            if fit is not None and fit.log_mass > self.top - self.lattices[0].near:
+                added = self.add(fit, _NARROW_SPACING * self.conditional.scale)
+                if added is not None:
+                    predictions.add_lattice(added)
+            too_many = self.spread_too_far or len(self.lattices) > _MOST_LATTICES
+            if too_many or predictions.share_unknown > _UNKNOWN:
                 return False
-            if added is not None:
-                predictions.add_lattice(added)
         return False
 
     def _is_covered(self, fit: ConditionalFit) -> bool:
