@@ -68,6 +68,31 @@ def test_a_long_walk_is_approximated_by_its_states():
     assert isinstance(short.target, ReparameterisedTarget) and short.approximation.complete
     assert not isinstance(long.target, ReparameterisedTarget) and long.approximation.complete
     assert long.n_evaluations < 40 * 400
+    # the fifty heaviest approximations and a wide one, of which gradients are taken
+    assert len(long.approximation.reference.components) <= 51
+
+
+def volatility(n):
+    """Returns whose log variance is an autoregressive series."""
+    rng = np.random.default_rng(11)
+    state = np.zeros(n)
+    for i in range(1, n):
+        state[i] = 0.96 * state[i - 1] + 0.2 * rng.normal()
+    with pm.Model() as model:
+        phi, step = pm.Beta("phi", 20, 1.5), pm.HalfNormal("step", 0.3)
+        start = pm.Normal.dist(0, 0.7)
+        h = pm.AR("h", rho=[phi], sigma=step, init_dist=start, steps=n - 1)
+        pm.Normal("y", 0, pm.math.exp(h / 2), observed=np.exp(state / 2) * rng.normal(size=n))
+    return model
+
+
+def test_the_parameter_of_a_series_is_searched_for_narrow_peaks():
+    """The posterior is not concave in it, and would be annealed from the prior in vain."""
+    found = start(volatility(400))
+    assert not found.target.is_concave_in_hyperparameters
+    assert found.approximation.complete and found.annealed is not found.target
+    assert found.annealed.facts["log_concave_given"] == "phi, step"
+    assert found.n_evaluations < 60_000
 
 
 def test_what_is_known_is_in_the_coordinates_of_the_target(monkeypatch):
