@@ -24,8 +24,8 @@ _HIGHER = 1.0
 # Distance, in prior standard deviations, within which there must be an approximation; and numbers
 # of steps from one approximation to the next that are tried.
 _REACH, _STEPS = 1.0, (1, 4)
-# Degrees of freedom of the density of prior draws.
-_DOF = 4.0
+# Degrees of freedom of the density of prior draws, and the largest exponent of a share.
+_DOF, _LARGEST_EXPONENT = 4.0, 700.0
 # Least singular value, relative to the largest one, of directions in which slopes are known.
 _RCOND = 1e-6
 
@@ -98,7 +98,7 @@ class Predictions:
         rows = slice(0, self._n_prior)
         log_parts = (self._log_mass + self._excess)[rows] - self._log_prior - self._log_within
         log_parts[self._is_within[rows] | self._is_unknown[rows]] = -inf
-        share = float(np.exp(np.logaddexp.reduce(log_parts)))
+        share = float(np.exp(min(np.logaddexp.reduce(log_parts), _LARGEST_EXPONENT)))
         log_parts[self._distance[rows] == 0.0] = -inf
         i = int(np.argmax(log_parts))
         return share, i if log_parts[i] > -inf else None
