@@ -26,7 +26,8 @@ _HIGHER = 1.0
 _REACH, _STEPS = 1.0, (1, 4)
 # Degrees of freedom of the density of prior draws, and the largest exponent of a share.
 _DOF, _LARGEST_EXPONENT = 4.0, 700.0
-# Least singular value, relative to the largest one, of directions in which slopes are known.
+# Least singular value of the distances of approximations, relative to the largest one, along which
+# the change of the volume is known.
 _RCOND = 1e-6
 
 
