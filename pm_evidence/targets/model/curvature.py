@@ -126,7 +126,7 @@ class Function:
 
     def __neg__(self) -> "Function":
         if self.value is not None and self.is_finite:
-            return Function.constant(-self.value)
+            return Function.constant(-self.value.astype(float))  # truth values have no negative
         return Function(
             -self.curvature,
             low=-self.high,

@@ -4,9 +4,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.raise_op import CheckAndRaise
 
 from pm_evidence.targets.model.concavity import known_functions
-from pm_evidence.targets.model.curvature import AFFINE
+from pm_evidence.targets.model.curvature import AFFINE, CONVEX
 from pm_evidence.targets.model.target import PyMCTarget
 
 RNG = np.random.default_rng(0)
@@ -243,3 +244,27 @@ def test_differences_from_zero_and_magnitudes_change_nothing():
     x = pt.scalar("x")
     scaled, root = known_functions([x], [(pt.exp(x) - 0.0) ** 2, pt.abs(pt.exp(x)) ** -0.5])
     assert scaled.log == AFFINE and root.log == AFFINE
+
+
+@pytest.mark.parametrize("data", [np.array([True, False]), np.array([3, 200], np.uint8)])
+def test_data_of_any_kind_are_subtracted(data):
+    """Truth values have no negative, and that of an unsigned number is another number."""
+    x = pt.scalar("x")
+    (found,) = known_functions([x], [pt.exp(x) - pt.constant(data)])
+    assert found.curvature == CONVEX and found.low == -float(data.max())
+
+
+def test_each_element_has_to_be_constant():
+    """An element that varies is not overlooked beside a much larger one that does not."""
+    x, z = pt.scalar("x"), pt.vector("z", shape=(2,))
+    product = pt.exp(pt.stack([x, x])) * (z * pt.exp(-pt.stack([x, 0.5 * x])))
+    (found,) = known_functions([x, z], [product], {z: np.array([-1e14, 1.0])})
+    assert found.value is None and found.is_exponential
+
+
+def test_a_graph_that_raises_is_not_known():
+    """Products are evaluated where inputs are zero, where a check may fail."""
+    x, z = pt.scalar("x"), pt.vector("z", shape=(2,))
+    checked = CheckAndRaise(ValueError)(pt.exp(-x), pt.gt(x, 5.0))
+    (found,) = known_functions([x, z], [pt.exp(x) * (z * checked)], {z: np.array([-1.0, 2.0])})
+    assert found.value is None
