@@ -1,11 +1,15 @@
 """Location and scale of a population, estimated robustly for proposals and fitted densities."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Shape", "learn_shape"]
+from pm_evidence.core.sums import dot
+
+__all__ = ["Shape", "learn_shape", "squares"]
 
 Floats = NDArray[np.float64]
 
@@ -15,6 +19,8 @@ _MEMBERS_PER_DIMENSION = 5
 # If the shrinkage weight exceeds this, most of the estimated correlations are noise, and
 # correlations are not worth their cost of d**2 operations per step.
 _MOSTLY_NOISE = 0.2
+# Number of rows that are whitened together, so that loops over them use vector instructions.
+_TOGETHER = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +51,18 @@ class Shape:
 
     def whitened(self, x: Floats) -> Floats:
         """Return every row of ``x``, shape ``(n, d)``, in coordinates of mean 0 and scale 1."""
-        from scipy.linalg import solve_triangular  # importing SciPy takes as long as the package
-
-        apart = x - self.mean
         if not self.is_dense:
-            return apart / self.factor[:, 0]
-        solved: Floats = solve_triangular(self.factor, apart.T, lower=True, check_finite=False).T
-        return solved
+            apart: Floats = (x - self.mean) / self.factor[:, 0]
+            return apart
+        whitened = np.empty((len(x), self.mean.size))
+        # arrays of another layout would be compiled for once more
+        given = map(np.ascontiguousarray, (x, self.mean, self.factor))
+        _whiten(*given, whitened)
+        return whitened
+
+    def squared_distances(self, x: Floats) -> Floats:
+        """Return the squared Mahalanobis distance of every row of ``x`` from the mean."""
+        return squares(self.whitened(x))
 
     def scaled(self, noise: Floats) -> Floats:
         """Return every row of ``noise``, shape ``(n, d)``, multiplied by the factor."""
@@ -118,3 +129,34 @@ def _shrinkage(correlation: Floats, n: int) -> float:
     numerator = (1.0 - 2.0 / d) * trace_sq + d * d
     denominator = (n + 1.0 - 2.0 / d) * (trace_sq - d)
     return float(min(1.0, numerator / denominator)) if denominator > 0 else 1.0
+
+
+def squares(rows: Floats) -> Floats:
+    """Return the sum of the squares of every row."""
+    found = np.empty(len(rows))
+    _squares(np.ascontiguousarray(rows), found)
+    return found
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _squares(rows: Any, found: Any) -> None:
+    for i in range(len(rows)):
+        found[i] = dot(rows[i], rows[i])
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _whiten(x: Any, mean: Any, factor: Any, whitened: Any) -> None:
+    """Solve a lower triangular system for every row, some rows at a time."""
+    n, d = x.shape
+    solved = np.empty((d, _TOGETHER))
+    for first in range(0, n, _TOGETHER):
+        size = min(_TOGETHER, n - first)
+        for j in range(d):
+            for c in range(size):
+                solved[j, c] = x[first + c, j] - mean[j]
+            for k in range(j):
+                for c in range(size):
+                    solved[j, c] -= factor[j, k] * solved[k, c]
+            for c in range(size):
+                solved[j, c] /= factor[j, j]
+                whitened[first + c, j] = solved[j, c]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core import triangular
-from pm_evidence.core.shape import Shape
+from pm_evidence.core.shape import Shape, squares
 from pm_evidence.core.triangular import Pattern
 
 __all__ = ["SparseShape", "conditioned"]
@@ -61,6 +61,10 @@ class SparseShape:
     def whitened(self, x: Floats) -> Floats:
         """Return every row of ``x``, shape ``(n, d)``, in coordinates of mean 0 and scale 1."""
         return self._with_rows(triangular.multiply_by_transposed, (x - self.mean)[:, self.order])
+
+    def squared_distances(self, x: Floats) -> Floats:
+        """Return the squared Mahalanobis distance of every row of ``x`` from the mean."""
+        return squares(self.whitened(x))
 
     def scaled(self, noise: Floats) -> Floats:
         """Return rows of unit normal variables as deviations from the mean, shape ``(n, d)``."""

@@ -106,26 +106,40 @@ class HMC:
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Particles, MoveInfo]:
         """Move every member along one trajectory at ``beta``; see ``contracts.Kernel``."""
-        target = path.target
+        chains, info = self.advance_repeatedly(path, state, beta, 1, streams)
+        return chains.take(np.arange(len(state), len(chains))), info
+
+    def advance_repeatedly(
+        self, path: Any, state: Particles, beta: float, n_moves: int, streams: NDArray[np.uint64]
+    ) -> tuple[Particles, MoveInfo]:
+        """Move every member several times; see ``samplers.moves.MovesRepeatedly``."""
+        target, n = path.target, len(state)
         shape = self.shape or learn_shape(state.x[:, target.continuous], self.dense)
-        x, log_density = state.x.copy(), state.log_density.copy()
         known = state.gradient
-        gradient = densities_with_gradients(target, x)[1] if known is None else known.copy()
-        n_leapfrogs = self._n_leapfrogs(len(x))
-        report = np.zeros((len(x), 4))
+        if known is None:
+            known = densities_with_gradients(target, state.x)[1]
+        chains = [_room(each, n_moves) for each in (state.x, state.log_density, known)]
+        n_leapfrogs = self._n_leapfrogs(n)
+        report = np.zeros((n, 4))
         if isinstance(target.differentiable, JaxDensity):
-            how = self.step_size, n_leapfrogs, streams, self.exploring, report
-            move_together(target.differentiable, x, log_density, gradient, beta, shape, *how)
+            how = beta, shape, self.step_size, n_leapfrogs, streams, self.exploring, report
+            for k in range(1, n_moves + 1):
+                for each in chains:
+                    each[:, k] = each[:, k - 1]
+                x, log_density, gradient = (each[:, k] for each in chains)
+                move_together(target.differentiable, x, log_density, gradient, *how)
+                target.wrap(x)
         else:
             work = _Trajectories(target, beta, shape, self.step_size, self.exploring)
-            over_rows(work, (n_leapfrogs,), (x, log_density, gradient, streams, report))
+            over_rows(work, (n_leapfrogs,), (*chains, streams, report))
         info = MoveInfo(
-            acceptance=float(report[:, 0].mean()),
-            n_evaluations=int(n_leapfrogs.sum()) + (len(x) if known is None else 0),
+            acceptance=float(report[:, 0].mean()) / n_moves,
+            n_evaluations=n_moves * int(n_leapfrogs.sum()) + (n if state.gradient is None else 0),
             n_nan=int(report[:, 1].sum()),
             reach=_reach(report, n_leapfrogs) if self.exploring else 0.0,
         )
-        return Particles(target.wrap(x), log_density, gradient), info
+        x, log_density, gradient = (np.concatenate(each.swapaxes(0, 1)) for each in chains)
+        return Particles(x, log_density, gradient), info
 
     def _n_leapfrogs(self, n: int) -> NDArray[np.int64]:
         steps = min(self.path_length / self.step_size, _MAX_LEAPFROGS)
@@ -173,6 +187,13 @@ class HMC:
         return {"step_size": self.step_size, "path_length": self.path_length}
 
 
+def _room(first: NDArray[np.float64], n_moves: int) -> NDArray[np.float64]:
+    """Return an array for the states of chains, shape ``(n, 1 + n_moves, ...)``, with the first."""
+    room = np.empty((len(first), 1 + n_moves, *first.shape[1:]))
+    room[:, 0] = first
+    return room
+
+
 def _reach(report: NDArray[np.float64], n_leapfrogs: NDArray[np.int64]) -> float:
     """Return 1 if longer trajectories give more independent energies per evaluation, else -1.
 
@@ -191,7 +212,7 @@ def _reach(report: NDArray[np.float64], n_leapfrogs: NDArray[np.int64]) -> float
 
 @dataclass(frozen=True)
 class _Trajectories:
-    """Work on rows: one trajectory of every member."""
+    """Work on rows: the chain of every member."""
 
     target: Any
     beta: float
@@ -210,6 +231,7 @@ class _Trajectories:
             gradient,
             self.beta,
             self.target.continuous,
+            self.target.period,
             self.shape.mean,
             self.shape.factor,
             self.step_size,
@@ -222,30 +244,33 @@ class _Trajectories:
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _trajectories(
-    address, data, x, log_density, gradient, beta, free, mean, factor, step, n_leapfrogs, streams,
-    explores, report,
+    address, data, x, log_density, gradient, beta, free, period, mean, factor, step, n_leapfrogs,
+    streams, explores, report,
 ):  # fmt: skip
-    """Move every row in place.
+    """Fill every row, a chain of which the first state is given.
 
-    ``report`` receives, by row, the acceptance probability and 1 for a density of NaN; if the
-    kernel explores, also the expected squared change of the squared distance from the mean
-    (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which measure how energies mix.
+    ``report`` receives, by row and added up over moves, the acceptance probability and 1 for a
+    density of NaN; if the kernel explores, also the expected squared change of the squared distance
+    from the mean (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which measure how
+    energies mix.
     """
-    n, n_dim = x.shape
+    n, length, n_dim = x.shape
     d = free.size
     momentum, force = np.empty(d), np.empty(d)
     proposal = np.empty(n_dim)
     new_density = np.empty(2)
     new_gradient = np.empty((2, n_dim))
-    for i in range(n):
-        start = log_density[i, 0] + beta * log_density[i, 1]
+    for i, k in np.ndindex(n, length - 1):
+        last, now = (i, k), (i, k + 1)
+        x[now], log_density[now], gradient[now] = x[last], log_density[last], gradient[last]
+        start = log_density[i, k, 0] + beta * log_density[i, k, 1]
         if not np.isfinite(start):  # a path of weight zero is not moved
             continue
         fill_normal(streams[i], momentum)
         size = step * (0.8 + 0.4 * uniform(streams[i]))
-        proposal[:] = x[i]
+        proposal[:] = x[now]
         kinetic = _half_square(momentum)
-        pull_back(gradient[i], beta, free, factor, force)
+        pull_back(gradient[now], beta, free, factor, force)
         failed = False
         for leap in range(n_leapfrogs[i]):
             for j in range(d):
@@ -259,20 +284,22 @@ def _trajectories(
             momentum[j] += 0.5 * size * force[j]
         log_ratio = new_density[0] + beta * new_density[1] - start
         if failed or np.isnan(log_ratio) or log_ratio == np.inf:
-            report[i, 1] = 1.0 if failed or np.isfinite(proposal.sum()) else 0.0
+            report[i, 1] += 1.0 if failed or np.isfinite(proposal.sum()) else 0.0
             continue
         log_ratio += kinetic - _half_square(momentum)
-        report[i, 0] = acceptance_probability(log_ratio)
+        acceptance = acceptance_probability(log_ratio)
+        report[i, 0] += acceptance
         if explores:
-            before = squared_distance(x[i], free, mean, factor, force)
-            report[i, 3] = before
-            if report[i, 0] > 0.0:
+            before = squared_distance(x[now], free, mean, factor, force)
+            report[i, 3] += before
+            if acceptance > 0.0:
                 after = squared_distance(proposal, free, mean, factor, force)
-                report[i, 2] = report[i, 0] * (after - before) ** 2
+                report[i, 2] += acceptance * (after - before) ** 2
         if accepts(log_ratio, streams[i]):
-            x[i] = proposal
-            log_density[i] = new_density
-            gradient[i] = new_gradient
+            for j in free:
+                if period[j] > 0.0:
+                    proposal[j] -= period[j] * np.round(proposal[j] / period[j])
+            x[now], log_density[now], gradient[now] = proposal, new_density, new_gradient
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")

@@ -28,7 +28,7 @@ def move_together(
     explores: bool,
     report: Floats,
 ) -> None:
-    """Move every row in place, and fill in ``report``, as the compiled trajectories of `HMC` do.
+    """Move every row in place, and add to ``report``, as the compiled trajectories of `HMC` do.
 
     Every row draws the same random numbers from its stream as there, in the same order. All
     coordinates are moved.
@@ -45,15 +45,16 @@ def move_together(
         failed = np.isnan(log_ratio) | (log_ratio == np.inf)
         log_ratio += 0.5 * ((momentum**2).sum(axis=1) - (last**2).sum(axis=1))
     moving = np.isfinite(start)  # a path of weight zero is not moved
-    report[:, 1] = moving & failed & np.isfinite(proposal.sum(axis=1))
+    report[:, 1] += moving & failed & np.isfinite(proposal.sum(axis=1))
     possible = moving & ~failed & ~np.isnan(log_ratio)
-    report[:, 0] = np.where(possible, np.exp(np.minimum(log_ratio, 0.0)), 0.0)
+    acceptance = np.where(possible, np.exp(np.minimum(log_ratio, 0.0)), 0.0)
+    report[:, 0] += acceptance
     if explores:
-        before = (shape.whitened(x) ** 2).sum(axis=1)
-        report[:, 3] = np.where(moving & ~failed, before, 0.0)
-        some = report[:, 0] > 0.0
-        after = (shape.whitened(proposal[some]) ** 2).sum(axis=1)
-        report[some, 2] = report[some, 0] * (after - before[some]) ** 2
+        before = shape.squared_distances(x)
+        report[:, 3] += np.where(moving & ~failed, before, 0.0)
+        some = acceptance > 0.0
+        after = shape.squared_distances(proposal[some])
+        report[some, 2] += acceptance[some] * (after - before[some]) ** 2
     accepted = possible & (np.log(draws[:, 1]) < log_ratio)
     x[accepted], log_density[accepted] = proposal[accepted], new_density[accepted]
     gradient[accepted] = new_gradient[accepted]

@@ -46,7 +46,7 @@ class StudentFit:
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
         d, dof = self.shape.mean.size, self.dof
-        squares: Floats = (self.shape.whitened(x) ** 2).sum(axis=1)
+        squares = self.shape.squared_distances(x)
         if dof == inf:
             return self.log_constant - 0.5 * squares
         return self.log_constant - 0.5 * (dof + d) * np.log1p(squares / dof)

@@ -161,15 +161,16 @@ def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> li
     prior = _PRIOR_DRAWS * (d + 1)
     for _ in range(_ITERATIONS):
         parts = [StudentFit(Shape(m, f), dof) for m, f in zip(means, factors, strict=True)]
-        log_parts = StudentMixture(tuple(parts), np.log(weight)).log_parts(y)
+        squares = np.array([part.shape.squared_distances(y) for part in parts])
+        top = np.array([part.log_constant for part in parts]) + np.log(weight)
+        log_parts = top[:, None] - 0.5 * (dof + d) * np.log1p(squares / dof)
         share = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0))
         count = share.sum(axis=1)
+        pull = share * (dof + d) / (dof + squares)
+        means = pull @ y / np.maximum(pull.sum(axis=1), 1e-300)[:, None]
         for k in range(n_components):
-            scaled = Shape(means[k], factors[k]).whitened(y)
-            pull = share[k] * (dof + d) / (dof + (scaled * scaled).sum(axis=1))
-            means[k] = pull @ y / max(pull.sum(), 1e-300)
             apart = y - means[k]
-            scatter = (pull[:, None] * apart).T @ apart + prior * _PRIOR_SCALE * np.eye(d)
+            scatter = (pull[k, :, None] * apart).T @ apart + prior * _PRIOR_SCALE * np.eye(d)
             factors[k] = np.linalg.cholesky(scatter / (count[k] + prior))
         weight = np.maximum(count / n, 1e-12)
     return [

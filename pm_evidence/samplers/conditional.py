@@ -214,7 +214,7 @@ class ConditionalFits:
         above, below = self._beside(peak, gradient, _NODE * shape.scaled(signs))
         shift = shape.covariance_times((above + below).sum(axis=0, keepdims=True))[0]
         shift /= 2.0 * _NODE**2
-        gain = 0.5 * float((shape.whitened(shape.mean + shift[None]) ** 2).sum())
+        gain = 0.5 * float(shape.squared_distances(shape.mean + shift[None])[0])
         above, below = shape.whitened_slopes(above), shape.whitened_slopes(below)
         third = (np.abs(signs) * (above + below)).sum(axis=0) / _NODE**2
         fourth = 2.0 + (signs * (above - below)).sum(axis=0) / _NODE

@@ -49,12 +49,12 @@ class Local:
 
     def predicted(self, x: Floats) -> Floats:
         """Return the log density that the curvature predicts at every row of ``x``."""
-        squares: Floats = (self.fit.shape.whitened(x) ** 2).sum(axis=1)
+        squares = self.fit.shape.squared_distances(x)
         return self.height - 0.5 * squares
 
     def covers(self, points: Floats, heights: Floats) -> NDArray[np.bool_]:
         """Return which of the peaks at ``points``, shape ``(n, d)``, coincide with this one."""
-        squares = (self.fit.shape.whitened(points) ** 2).sum(axis=1)
+        squares = self.fit.shape.squared_distances(points)
         near: NDArray[np.bool_] = squares < _SAME**2
         return near & (heights <= self.height + _SAME)
 

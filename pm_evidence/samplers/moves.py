@@ -1,7 +1,7 @@
 """Chains of moves between two reweightings."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,24 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import Kernel, MoveInfo, Path
 from pm_evidence.core.growing import Growing
 
-__all__ = ["grow_chains", "summed"]
+__all__ = ["MovesRepeatedly", "grow_chains", "summed"]
 
 Watch = Callable[[Kernel, MoveInfo], Kernel]
+
+
+@runtime_checkable
+class MovesRepeatedly(Protocol):
+    """A kernel that moves a population several times in one call, which takes less time."""
+
+    def advance_repeatedly(
+        self, path: Any, state: Any, beta: float, n_moves: int, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
+        """Move every member as ``n_moves`` calls of `Kernel.advance` would.
+
+        The first result holds the given states, those after the first move, and so on, as one
+        population; the second is the report of all moves together.
+        """
+        ...
 
 
 def grow_chains(
@@ -48,6 +63,9 @@ def grow_chains(
     """
     if isinstance(path, Growing):
         start = path.reached(start, beta, streams)
+    if watch is None and isinstance(kernel, MovesRepeatedly):
+        chains, info = kernel.advance_repeatedly(path, start, beta, max(length - 1, 1), streams)
+        return chains.take(np.arange(len(start) if length == 1 else 0, len(chains))), info
     states, infos = [start], []
     for _ in range(max(length - 1, 1)):
         state, info = kernel.advance(path, states[-1], beta, streams)

@@ -28,7 +28,7 @@ def directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
     found: list[tuple[Floats, float]] = []
     endless = ~followed.settled & np.isfinite(followed.log_density)
     for x in followed.x[endless]:
-        along = shape.whitened(x)
+        along = shape.whitened(x[None])[0]
         reach = float(np.linalg.norm(along))
         along = along / max(reach, 1e-300)
         if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
@@ -44,10 +44,10 @@ def towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Float
     d = draws.shape[1]
     if not peaks or d < _MANY:
         return []
-    squares = [(peak.fit.shape.whitened(draws) ** 2).sum(axis=1) for peak in peaks]
+    squares = [peak.fit.shape.squared_distances(draws) for peak in peaks]
     if np.min(squares, axis=0).mean() < d + max(_APART, _SHARE_APART * d):
         return []
-    along = shape.whitened(peaks[0].fit.shape.mean)
+    along = shape.whitened(peaks[0].fit.shape.mean[None])[0]
     reach = float(np.linalg.norm(along))
     return [(along / max(reach, 1e-300), reach)]
 

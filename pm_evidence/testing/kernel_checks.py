@@ -20,6 +20,7 @@ from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import streams
 from pm_evidence.core.resampling import resample
 from pm_evidence.kernels.suitability import checked_kernel
+from pm_evidence.samplers.moves import MovesRepeatedly
 from pm_evidence.testing.invariance import (
     Functions,
     KernelReport,
@@ -81,7 +82,8 @@ def check_kernel(
     AssertionError
         If the kernel lacks a method; moves do not repeat with their streams, or change the
         population that they start from; a member's move depends on the other members; moves of
-        many stages, or at different inverse temperatures, are others than those of one; the state
+        many stages, at different inverse temperatures, or several in one call, are others than
+        those of one; the state
         carries other densities than its draws have; no member moves; the reversal of the reversal
         is another kernel; settings or reports are no numbers; tuning does not return kernels; or
         a check of invariance or reversal fails.
@@ -116,6 +118,8 @@ def check_kernel(
         _check_batches(kernel, trial)
     if isinstance(kernel, PerMemberKernel):
         _check_each(kernel, trial)
+    if isinstance(kernel, MovesRepeatedly):
+        _check_repeated(kernel, trial)
     again = trial.moved(kernel.reversed().reversed())
     require(
         equal_draws(again, trial.moved(kernel)),
@@ -261,6 +265,22 @@ def _check_each(kernel: Any, trial: _Trial) -> None:
             "advance_each must move member i as advance does at beta[i], got other states or "
             "streams; use beta[i] for all that member i draws.",
         )
+
+
+def _check_repeated(kernel: Any, trial: _Trial) -> None:
+    """Check that several moves in one call are the same as one after the other."""
+    path, start, chains = trial.path, trial.start, trial.streams()
+    state, states = start, [start]
+    for _ in range(2):
+        state = kernel.advance(path, state, trial.beta, chains)[0]
+        states.append(state)
+    own = trial.streams()
+    together = kernel.advance_repeatedly(path, start, trial.beta, 2, own)[0]
+    require(
+        equal_draws(start.join(states[1:]), together) and np.array_equal(own, chains),
+        "advance_repeatedly must return the given states and those of each move in turn, as "
+        "advance does, got other states or streams; move each member along its own chain.",
+    )
 
 
 def _together(kernel: Any) -> int:

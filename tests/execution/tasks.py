@@ -78,7 +78,7 @@ class SquareAfterDeath:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A kernel that does as another one does, and something besides."""
+    """A kernel that does as HMC does, and something besides."""
 
     inner: Any
 
@@ -88,6 +88,10 @@ class Wrapped:
     def advance(self, path, state, beta, streams):
         self.before()
         return self.inner.advance(path, state, beta, streams)
+
+    def advance_repeatedly(self, path, state, beta, n_moves, streams):
+        self.before()
+        return self.inner.advance_repeatedly(path, state, beta, n_moves, streams)
 
     def learn(self, path, state):
         return replace(self, inner=self.inner.learn(path, state))

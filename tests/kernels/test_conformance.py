@@ -8,8 +8,9 @@ import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Tunable
 from pm_evidence.core.random import streams
+from pm_evidence.samplers.moves import MovesRepeatedly
 from pm_evidence.testing.invariance import check_invariance, check_reversal
-from tests.kernels.exact import CASES, FUNCTIONS, N_PAIRS, SYSTEMS, fitted
+from tests.kernels.exact import CASES, FUNCTIONS, KERNELS, N_PAIRS, SYSTEMS, fitted
 
 N = 20_000
 BETAS = (0.0, 0.3, 1.0)
@@ -94,6 +95,29 @@ def test_member_depends_on_its_own_stream_only(system, name):
     assert np.array_equal(part_chains, chains[20:41])
     again = kernel.advance(exact.path, start, 0.5, fresh_streams(60))[0]
     assert np.array_equal(again.x, whole.x)
+
+
+@pytest.mark.parametrize(
+    ("system", "name"), [(s, k) for s, k in CASES if isinstance(KERNELS[s][k], MovesRepeatedly)]
+)
+def test_several_moves_in_one_call(system, name):
+    """Samplers use these where they can, and the results must not depend on it."""
+    kernel = fitted(system, name, 0.5)
+    exact = SYSTEMS[system]()
+    start, chains, own = exact.population(0.5, 60, seed=3), fresh_streams(60), fresh_streams(60)
+    together, report = kernel.advance_repeatedly(exact.path, start, 0.5, 3, own)
+    states, infos = [start], []
+    for _ in range(3):
+        state, info = kernel.advance(exact.path, states[-1], 0.5, chains)
+        states.append(state)
+        infos.append(info)
+    joined = start.join(states[1:])
+    assert np.array_equal(together.x, joined.x)
+    assert np.array_equal(together.log_density, joined.log_density)
+    assert np.array_equal(own, chains)
+    assert report.n_evaluations == sum(info.n_evaluations for info in infos)
+    assert report.n_nan == sum(info.n_nan for info in infos)
+    np.testing.assert_allclose(report.acceptance, np.mean([info.acceptance for info in infos]))
 
 
 @every_case

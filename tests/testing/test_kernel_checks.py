@@ -119,6 +119,14 @@ class OneTemperature(HeatBath):
         return self.advance(path, state, float(beta.mean()), streams)
 
 
+class FromTheStart(HeatBath):
+    """Moves the given states each time instead of those of the move before."""
+
+    def advance_repeatedly(self, path, state, beta, n_moves, streams):
+        moved = [self.advance(path, state, beta, streams) for _ in range(n_moves)]
+        return state.join([each for each, _ in moved]), moved[0][1]
+
+
 class PartlyTunable(HeatBath):
     def learn(self, path, state):
         return self
@@ -141,6 +149,7 @@ PLANTED = [
     (LosesAMember, "must return as many members"),
     (WrongBatches, "advance_many must give"),
     (OneTemperature, "advance_each must move member i"),
+    (FromTheStart, "advance_repeatedly must return"),
     (PartlyTunable, "without adjust, without_exploration"),
 ]
 
