@@ -60,7 +60,9 @@ class SparseShape:
 
     def whitened(self, x: Floats) -> Floats:
         """Return every row of ``x``, shape ``(n, d)``, in coordinates of mean 0 and scale 1."""
-        return self._with_rows(triangular.multiply_by_transposed, (x - self.mean)[:, self.order])
+        return self._with_rows(
+            triangular.multiply_rows_by_transposed, (x - self.mean)[:, self.order]
+        )
 
     def squared_distances(self, x: Floats) -> Floats:
         """Return the squared Mahalanobis distance of every row of ``x`` from the mean."""
@@ -69,12 +71,12 @@ class SparseShape:
     def scaled(self, noise: Floats) -> Floats:
         """Return rows of unit normal variables as deviations from the mean, shape ``(n, d)``."""
         scaled = np.empty(noise.shape)
-        scaled[:, self.order] = self._with_rows(triangular.solve_transposed, noise)
+        scaled[:, self.order] = self._with_rows(triangular.solve_rows_transposed, noise)
         return scaled
 
     def whitened_slopes(self, gradients: Floats) -> Floats:
         """Return rows of derivatives with respect to the coordinates of scale 1, shape (n, d)."""
-        return self._with_rows(triangular.solve, gradients[:, self.order])
+        return self._with_rows(triangular.solve_rows, gradients[:, self.order])
 
     def times(self, factor: float) -> "SparseShape":
         """Return the shape with scales that are multiplied by a number."""
@@ -101,8 +103,7 @@ class SparseShape:
     def _with_rows(self, kernel: Callable[..., None], rows: Floats) -> Floats:
         """Return what a kernel makes of every row."""
         found = np.array(rows, order="C")
-        for each in found:
-            kernel(self.pattern.start, self.pattern.row, self.diagonal, self.below, each)
+        kernel(self.pattern.start, self.pattern.row, self.diagonal, self.below, found)
         return found
 
 

@@ -12,8 +12,9 @@ __all__ = [
     "factorise",
     "multiply",
     "multiply_by_transposed",
-    "solve",
-    "solve_transposed",
+    "multiply_rows_by_transposed",
+    "solve_rows",
+    "solve_rows_transposed",
 ]
 
 Indices = NDArray[np.int64]
@@ -110,20 +111,29 @@ def multiply_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: A
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def solve(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
-    """Multiply a vector by the inverse of a lower triangular matrix, in place."""
-    for j in range(diagonal.size):
-        x[j] /= diagonal[j]
-        for e in range(start[j], start[j + 1]):
-            x[row[e]] -= below[e] * x[j]
+def multiply_rows_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+    """Multiply every row by a transposed lower triangular matrix, in place."""
+    for x in rows:
+        multiply_by_transposed(start, row, diagonal, below, x)
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def solve_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
-    """Multiply a vector by the transposed inverse of a lower triangular matrix, in place."""
-    for back in range(diagonal.size):
-        j = diagonal.size - 1 - back
-        total = x[j]
-        for e in range(start[j], start[j + 1]):
-            total -= below[e] * x[row[e]]
-        x[j] = total / diagonal[j]
+def solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+    """Multiply every row by the inverse of a lower triangular matrix, in place."""
+    for x in rows:
+        for j in range(diagonal.size):
+            x[j] /= diagonal[j]
+            for e in range(start[j], start[j + 1]):
+                x[row[e]] -= below[e] * x[j]
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def solve_rows_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+    """Multiply every row by the transposed inverse of a lower triangular matrix, in place."""
+    for x in rows:
+        for back in range(diagonal.size):
+            j = diagonal.size - 1 - back
+            total = x[j]
+            for e in range(start[j], start[j + 1]):
+                total -= below[e] * x[row[e]]
+            x[j] = total / diagonal[j]

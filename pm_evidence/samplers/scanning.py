@@ -48,5 +48,7 @@ def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]
     excess = (log_density - predicted)[order].reshape(-1, LIKE)
     excess = excess - np.median(excess, axis=1, keepdims=True)
     spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
-    chosen: NDArray[np.intp] = order[np.argsort(-(excess / spread).ravel(), kind="stable")[:n]]
+    with np.errstate(over="ignore"):  # those that are far too low become minus infinity
+        relative = (excess / spread).ravel()
+    chosen: NDArray[np.intp] = order[np.argsort(-relative, kind="stable")[:n]]
     return chosen

@@ -8,6 +8,7 @@ because the matrix is symmetric (Powell and Toint 1979).
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -174,10 +175,21 @@ def _far_apart(graph: Any, reach: Any, colour: Indices) -> Indices:
 def _coloured(conflict: Any) -> Indices:
     """Return colours that differ where elements of a symmetric sparse matrix are not zero."""
     colour = np.full(conflict.shape[0], -1)
-    for j in range(colour.size):
-        used = np.unique(colour[conflict.indices[conflict.indptr[j] : conflict.indptr[j + 1]]])
-        colour[j] = np.setdiff1d(np.arange(used.size + 1), used)[0]
+    _colour(conflict.indptr.astype(np.int64), conflict.indices.astype(np.int64), colour)
     return colour
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _colour(start: Any, row: Any, colour: Any) -> None:
+    """Give every column the first colour that none of those before it in its rows has."""
+    used_by = np.full(colour.size, -1)
+    for j in range(colour.size):
+        for e in range(start[j], start[j + 1]):
+            if colour[row[e]] >= 0:
+                used_by[colour[row[e]]] = j
+        colour[j] = 0
+        while used_by[colour[j]] == j:
+            colour[j] += 1
 
 
 def _eliminated(graph: Bools) -> tuple[Indices, Bools]:

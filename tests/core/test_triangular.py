@@ -57,14 +57,29 @@ def test_a_matrix_that_is_not_positive_definite_has_none(value):
     [
         (triangular.multiply, lambda a, x: a @ x),
         (triangular.multiply_by_transposed, lambda a, x: a.T @ x),
-        (triangular.solve, np.linalg.solve),
-        (triangular.solve_transposed, lambda a, x: np.linalg.solve(a.T, x)),
     ],
 )
-def test_products_and_their_inverses(kernel, expected):
+def test_products(kernel, expected):
     lower = np.tril(banded(9))
     pattern, diagonal, below = parts(lower)
     x = np.random.default_rng(1).normal(size=9)
     found = x.copy()
     kernel(pattern.start, pattern.row, diagonal, below, found)
     np.testing.assert_allclose(found, expected(lower, x), atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (triangular.multiply_rows_by_transposed, lambda a, x: a.T @ x),
+        (triangular.solve_rows, np.linalg.solve),
+        (triangular.solve_rows_transposed, lambda a, x: np.linalg.solve(a.T, x)),
+    ],
+)
+def test_products_and_inverses_of_rows(kernel, expected):
+    lower = np.tril(banded(9))
+    pattern, diagonal, below = parts(lower)
+    x = np.random.default_rng(1).normal(size=(3, 9))
+    found = x.copy()
+    kernel(pattern.start, pattern.row, diagonal, below, found)
+    np.testing.assert_allclose(found, expected(lower, x.T).T, atol=1e-13)

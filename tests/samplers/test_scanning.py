@@ -27,6 +27,14 @@ def test_positions_in_another_basin_stand_out():
     assert set(odd) == set(outlying(log_density, predicted, 3))
 
 
+def test_densities_at_the_end_of_the_range_do_not_stand_out():
+    """Relative to a small spread they are below the range of float64."""
+    predicted = np.arange(400.0)
+    log_density = predicted.copy()
+    log_density[::3], log_density[100] = -1e308, 150.0
+    assert list(outlying(log_density, predicted, 1)) == [100]
+
+
 def test_positions_between_prior_and_population():
     """Their scales reach from the one to the other, and their centres follow."""
     rng = np.random.default_rng(7)
