@@ -8,13 +8,14 @@ With ``--cores``, the efficiency of whole default runs on two cores, and over tw
 time on one core over twice the time on two. Runs on one core, on two and over Dask follow each
 other, and the best and the median ratio are printed. Beside them stands the efficiency that the
 processor time of the serial parts allows, which other processes on the machine do not change.
-``python benchmarks/scaling.py --cores [model ...]``
+``python benchmarks/scaling.py --cores [model ...] [--target-mcse 0.005]``
 """
 
 import argparse
 import logging
 import time
 from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -70,10 +71,11 @@ def measure(n_dims: int, repeats: int) -> dict[str, dict[str, float]]:
     return rows
 
 
-def timed(model: pm.Model, cores: int, executor: Executor | None = None) -> float:
-    """Return the seconds of a default run."""
+def timed(model: pm.Model, target: float, cores: int, executor: Executor | None = None) -> float:
+    """Return the seconds of a run with a target error."""
+    where: dict[str, Any] = {"cores": cores, "executor": executor}
     started = time.perf_counter()
-    pe.sample_evidence(model, random_seed=1, progressbar=False, cores=cores, executor=executor)
+    pe.sample_evidence(model, target_mcse=target, random_seed=1, progressbar=False, **where)
     return time.perf_counter() - started
 
 
@@ -85,7 +87,7 @@ def allowed(name: str) -> float:
     return float(1.0 / (1.0 + serial / total))
 
 
-def efficiencies(names: list[str], repeats: int) -> None:
+def efficiencies(names: list[str], repeats: int, target: float) -> None:
     """Print a table of the efficiency of whole runs on two cores and over two workers."""
     from dask.distributed import Client, LocalCluster
 
@@ -99,11 +101,15 @@ def efficiencies(names: list[str], repeats: int) -> None:
         executor = client.get_executor()
         for name in names:
             model = CASES[name].build()
-            timed(model, 2)
-            timed(model, 2, executor)
+            timed(model, target, 2)
+            timed(model, target, 2, executor)
             one, two, dask = np.array(
                 [
-                    (timed(model, 1), timed(model, 2), timed(model, 2, executor))
+                    (
+                        timed(model, target, 1),
+                        timed(model, target, 2),
+                        timed(model, target, 2, executor),
+                    )
                     for _ in range(repeats)
                 ]
             ).T
@@ -119,12 +125,13 @@ def options_of(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--dims", type=int, nargs="+", default=[10, 20, 50, 100, 200])
     parser.add_argument("--cores", action="store_true")
+    parser.add_argument("--target-mcse", type=float, default=0.02)
 
 
 def main() -> None:
     options = start(__doc__, add=options_of)
     if options.cores:
-        efficiencies(options.names or list(PARALLEL), options.repeats)
+        efficiencies(options.names or list(PARALLEL), options.repeats, options.target_mcse)
         return
     results = {}
     for d in options.dims:

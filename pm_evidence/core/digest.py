@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Digest", "digest_of"]
+__all__ = ["Digest", "digest_of", "digest_of_bytes"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -22,6 +22,12 @@ def digest_of(value: Any, special: Callable[[Any], Any] = lambda value: value) -
     found = Digest(special)
     found.add(value)
     return found.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def digest_of_bytes(value: bytes) -> str:
+    """Return the SHA-256 digest of bytes, which is computed once for an object that comes again."""
+    return hashlib.sha256(value).hexdigest()
 
 
 class Digest:

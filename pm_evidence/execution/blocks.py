@@ -2,16 +2,18 @@
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED as FIRST
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.exceptions import exceptions_of_users
 from pm_evidence.core.interrupts import abandonable, check_interrupt, interrupt_answered
 from pm_evidence.core.progress import Progress, Report, silent
+from pm_evidence.execution.parcels import NOT_PICKLED, Lacking, Parcel, parcels
 
 __all__ = ["Stopped", "Task", "run_blocks"]
 
@@ -152,36 +154,25 @@ def _run_elsewhere(
     done: Callable[[int, Any], None],
 ) -> None:
     """Fill ``records`` from an executor; a broken executor leaves some blocks out."""
-    tries = dict.fromkeys(range(len(tasks)), 1)
-    futures: dict[Future[Any], int] = {}
+    sent = _Sent(_as_sent(tasks, executor), executor)
     try:
-        for block, task in enumerate(tasks):
-            futures[executor.submit(_guarded, task, 1)] = block
-        while futures:
-            finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
+        for block in range(len(tasks)):
+            sent.send(block)
+        while sent.futures:
+            finished, _ = wait(sent.futures, timeout=_POLL_SECONDS, return_when=FIRST)
             for future in finished:
-                block = futures[future]
-                try:
-                    outcome = future.result()
-                except BrokenExecutor:
-                    raise
-                except Exception as error:  # executors raise different errors for a lost worker
-                    if tries[block] == _MAX_TRIES:
-                        raise
-                    tries[block] += 1
-                    _log.warning(
-                        "The worker of block %d was lost (%s); the block runs again.", block, error
-                    )
-                    futures[executor.submit(_guarded, tasks[block], tries[block])] = block
-                    del futures[future]
-                    continue
+                block = sent.futures[future]
+                outcome = sent.outcome(future)
                 if isinstance(outcome, _Failure):
-                    raise outcome.error
-                records[block] = outcome
-                done(block, outcome)
-                del futures[future]
+                    if not isinstance(outcome.error, Lacking):
+                        raise outcome.error
+                    sent.send(block, whole=True)
+                else:
+                    records[block] = outcome
+                    done(block, outcome)
+                del sent.futures[future]
     except KeyboardInterrupt:
-        _report_finished(futures, done)
+        _report_finished(sent.futures, done)
         raise
     except BrokenExecutor:
         left = len(tasks) - len(records)
@@ -189,18 +180,62 @@ def _run_elsewhere(
             "A worker died and broke the pool; the remaining %d blocks run in this process.", left
         )
     finally:
-        for future in futures:
+        for future in sent.futures:
             future.cancel()
 
 
-def _guarded(task: Task, attempt: int) -> Any:
+@dataclass
+class _Sent:
+    """Blocks that run on an executor, and how often each was sent to a worker that was lost."""
+
+    tasks: Sequence[Any]
+    executor: Executor
+    futures: dict[Future[Any], int] = field(default_factory=dict)
+    losses: Counter[int] = field(default_factory=Counter)
+
+    def send(self, block: int, *, whole: bool = False) -> None:
+        """Send a block, with the large parts of its task only if ``whole``."""
+        task = self.tasks[block]
+        if isinstance(task, Parcel) and not whole:
+            task = task.without_large()
+        self.futures[self.executor.submit(_guarded, task, self.losses[block])] = block
+
+    def outcome(self, future: Future[Any]) -> Any:
+        """Return the record of a block or a failure; a new worker lacks the large parts."""
+        block = self.futures[future]
+        try:
+            return future.result()
+        except BrokenExecutor:
+            raise
+        except Exception as error:  # executors raise different errors for a lost worker
+            self.losses[block] += 1
+            if self.losses[block] == _MAX_TRIES:
+                raise
+            _log.warning(
+                "The worker of block %d was lost (%s); the block runs again.", block, error
+            )
+            return _Failure(Lacking())
+
+
+def _as_sent(tasks: Sequence[Task], executor: Executor) -> Sequence[Any]:
+    """Return tasks in the form in which an executor gets them."""
+    if isinstance(executor, ThreadPoolExecutor):
+        return tasks
+    try:
+        return parcels(tasks)
+    except NOT_PICKLED:  # the executor may know a way
+        return tasks
+
+
+def _guarded(task: Task | Parcel, n_losses: int) -> Any:
     """Run a block in a worker.
 
-    ``attempt`` makes repeated calls differ: Dask would return the result of the first call again.
+    ``n_losses`` makes repeated calls differ: Dask would return the result of the first call again.
     """
     try:
         # in the worker, because a pickled exception loses its cause
         with exceptions_of_users(), one_blas_thread():
-            return task(silent)
+            block: Task = task.opened() if isinstance(task, Parcel) else task
+            return block(silent)
     except Exception as error:
         return _Failure(error)

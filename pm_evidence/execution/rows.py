@@ -1,14 +1,10 @@
 """Work on rows, divided among threads, or among the workers of an executor if it takes long."""
 
-import hashlib
-import io
-import pickle
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from threading import Lock
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +15,7 @@ from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.rows import RowWork, divided_by, dividing
 from pm_evidence.execution.blocks import Task, run_blocks
+from pm_evidence.execution.parcels import NOT_PICKLED, Parcel, parcels
 
 __all__ = ["DividedRows", "dividing_rows", "run_divided"]
 
@@ -38,9 +35,6 @@ _TRIALS = 3
 _WORTH_DIVIDING_BLOCKS = 0.5
 # Share of the rows that is worked on first, if it is not known how long a row takes.
 _FIRST = 1 / 64
-# Bytes above which an object, such as the data of a model, is sent to a worker only once, and the
-# number of such objects that a worker keeps.
-_LARGE, _MOST_KEPT = 20_000, 16
 
 
 @contextmanager
@@ -172,27 +166,19 @@ class DividedRows:
     def _sent(self, work: RowWork, read: Arrays, written: Arrays, parts: deque[slice]) -> bool:
         """Do work on an executor; return False if the work cannot be sent."""
         try:
-            head, large = _pickled(work)
-        except (pickle.PicklingError, TypeError, AttributeError):
+            (parcel,) = parcels([work])
+        except NOT_PICKLED:
             return False
         slices = list(parts)
         tasks = [
-            _SentRows(head, {}, tuple(a[s] for a in read), tuple(a[s] for a in written))
+            _SentRows(parcel, tuple(a[s] for a in read), tuple(a[s] for a in written))
             for s in slices
         ]
-        found = self._run(tasks)
-        # workers that do not know the large objects yet get them now
-        lacking = [i for i, made in enumerate(found) if made is None]
-        again = self._run([replace(tasks[i], large=large) for i in lacking])
-        for i, made in zip(lacking, again, strict=True):
-            found[i] = made
+        found = run_blocks(tasks, cores=self.cores, executor=self.executor)
         for part, made in zip(slices, found, strict=True):
             for array, rows in zip(written, made, strict=True):
                 array[part] = rows
         return True
-
-    def _run(self, tasks: Sequence["_SentRows"]) -> list[Any]:
-        return run_blocks(tasks, cores=self.cores, executor=self.executor) if tasks else []
 
 
 def _tried(work: RowWork, arrays: Arrays) -> tuple[int, float]:
@@ -225,72 +211,17 @@ def _parts(start: int, stop: int, least: int, cores: int | None) -> deque[slice]
     return found
 
 
-# objects that this process got with earlier work, the oldest first
-_KEPT: "OrderedDict[str, bytes]" = OrderedDict()
-_KEEPING = Lock()
-
-
 @dataclass(frozen=True)
 class _SentRows:
-    """A task for a worker: the pickled work, and some rows of its arrays."""
+    """A task for a worker: the work, and some rows of its arrays."""
 
-    head: bytes
-    large: dict[str, bytes]
+    work: Parcel
     read: tuple[NDArray[Any], ...]
     written: tuple[NDArray[Any], ...]
 
-    def __call__(self, report: Report = silent) -> tuple[NDArray[Any], ...] | None:
-        """Return the changed rows; None if this process lacks a large object."""
-        with _KEEPING:
-            _KEPT.update(self.large)
-            while len(_KEPT) > _MOST_KEPT:
-                _KEPT.popitem(last=False)
-            known = {**_KEPT, **self.large}
-        try:
-            work = _Unpickler(io.BytesIO(self.head), known).load()
-        except _Lacking:
-            return None
+    def __call__(self, report: Report = silent) -> tuple[NDArray[Any], ...]:
+        """Return the changed rows."""
         # copies, because what arrives may be read-only
         read, written = ([np.array(a) for a in arrays] for arrays in (self.read, self.written))
-        work(*read, *written)
+        self.work.opened()(*read, *written)
         return tuple(written)
-
-
-class _Lacking(Exception):
-    """A large object has not been sent to this process."""
-
-
-def _pickled(work: RowWork) -> tuple[bytes, dict[str, bytes]]:
-    """Return pickled work, and the large strings of bytes that it refers to, by digest."""
-    buffer = io.BytesIO()
-    pickler = _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-    pickler.dump(work)
-    return buffer.getvalue(), pickler.large
-
-
-class _Pickler(pickle.Pickler):
-    """Replaces large strings of bytes, such as pickled models, by their digests."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.large: dict[str, bytes] = {}
-
-    def persistent_id(self, obj: Any) -> str | None:
-        if type(obj) is not bytes or len(obj) < _LARGE:
-            return None
-        digest = hashlib.sha256(obj).hexdigest()
-        self.large[digest] = obj
-        return digest
-
-
-class _Unpickler(pickle.Unpickler):
-    """Puts large strings of bytes back, from those that are known by their digests."""
-
-    def __init__(self, file: io.BytesIO, known: dict[str, bytes]) -> None:
-        super().__init__(file)
-        self.known = known
-
-    def persistent_load(self, pid: str) -> bytes:
-        if pid not in self.known:
-            raise _Lacking
-        return self.known[pid]

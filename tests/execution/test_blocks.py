@@ -199,8 +199,8 @@ class Lossy:
         self.tries, self.futures = {}, {}
 
     def submit(self, function, task, attempt):
-        block = task.args[0]
-        call = (task.func, block, attempt)
+        block = task.opened().args[0]
+        call = (task.head, attempt)
         if call in self.futures:
             return self.futures[call]
         future = self.futures[call] = Future()

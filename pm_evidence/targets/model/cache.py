@@ -20,6 +20,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
+from pm_evidence.core.digest import digest_of_bytes
 from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.checks import check_model
@@ -209,7 +210,7 @@ def _reduce(target: Any) -> tuple[Any, ...]:
 
 
 def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
-    key = hashlib.sha256(pickled).hexdigest()
+    key = digest_of_bytes(pickled)
     if key in _KEPT:
         target = _keep(key, None, _KEPT[key][1])
     else:

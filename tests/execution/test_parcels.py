@@ -1,0 +1,79 @@
+"""Parcels: large parts travel once, and nothing else changes."""
+
+import pickle
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pm_evidence.execution import parcels as module
+from pm_evidence.execution.parcels import NOT_PICKLED, Lacking, parcels
+
+
+@dataclass(frozen=True)
+class Thing:
+    number: int
+    large: bytes
+    array: np.ndarray
+
+
+@pytest.fixture
+def things(monkeypatch):
+    """Two objects that share a large part, for a process that has received nothing yet."""
+    monkeypatch.setattr(module, "_KEPT", type(module._KEPT)())
+    rng = np.random.default_rng(3)
+    shared = rng.bytes(100_000)
+    return [Thing(number, shared, rng.normal(size=5)) for number in (1, 2)]
+
+
+def assert_equal(one, other):
+    assert (one.number, one.large) == (other.number, other.large)
+    assert np.array_equal(one.array, other.array)
+
+
+def test_a_parcel_holds_the_object(things):
+    for made, thing in zip(parcels(things), things, strict=True):
+        assert_equal(pickle.loads(pickle.dumps(made)).opened(), thing)
+
+
+def test_large_parts_are_needed_once(things):
+    first, second = parcels(things)
+    assert len(first.head) < 2000 and list(first.large) == list(second.large)
+    with pytest.raises(Lacking):
+        second.without_large().opened()
+    first.opened()
+    assert_equal(second.without_large().opened(), things[1])
+
+
+def test_few_large_parts_are_kept(things):
+    """A worker that serves many models must not keep all of their data."""
+    (first,) = parcels(things[:1])
+    first.opened()
+    rng = np.random.default_rng(4)
+    for made in parcels([rng.bytes(30_000) for _ in range(module._MOST_KEPT)]):
+        made.opened()
+    assert len(module._KEPT) == module._MOST_KEPT
+    with pytest.raises(Lacking):
+        first.without_large().opened()
+    assert_equal(first.opened(), things[0])
+
+
+def test_a_parcel_may_hold_another(things):
+    (inner,) = parcels(things[:1])
+    (outer,) = parcels([inner])
+    assert len(outer.head) < 2000 and outer.large == inner.large
+    assert_equal(outer.opened().opened(), things[0])
+
+
+def test_what_is_defined_in_a_notebook_is_sent_along():
+    def doubled(x):
+        return 2 * x
+
+    (made,) = parcels([doubled])
+    assert made.opened()(4) == 8
+
+
+def test_what_cannot_be_pickled_is_an_error():
+    with pytest.raises(NOT_PICKLED):
+        parcels([threading.Lock()])
