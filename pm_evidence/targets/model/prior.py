@@ -89,9 +89,9 @@ class PriorSampler:
     def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
         if self._compiled is not None:
             numbers = np.arange(-(-n // _TOGETHER))
-            rows = np.empty((numbers.size, _TOGETHER, self.layout.size))
+            rows = np.empty((numbers.size, min(_TOGETHER, n), self.layout.size))
             over_rows(_Draws(self._compiled, seed, n), (numbers,), (rows,))
-            return rows.reshape(-1, self.layout.size)[:n]
+            return rows.reshape(numbers.size * min(_TOGETHER, n), self.layout.size)[:n]
         out = np.empty((n, self.layout.size))
         with self._lock:
             for rng, child in zip(self._rngs, seed.spawn(len(self._rngs)), strict=True):
@@ -108,6 +108,9 @@ class _Draws:
     compiled: Callable[[Floats, np.random.Generator], None]
     seed: np.random.SeedSequence
     n: int
+
+    def __reduce__(self) -> Any:
+        raise TypeError("compiled draws stay in their process: a worker would compile them again")
 
     def __call__(self, *arrays: NDArray[Any]) -> None:
         for number, out in zip(*arrays, strict=True):
