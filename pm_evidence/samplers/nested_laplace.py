@@ -43,7 +43,7 @@ _NEGLIGIBLE = 9.0
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
 # Prior draws that are made at once: it bounds the memory.
-_ROWS = 1024
+_ROWS = 256
 # Most prior draws from which many hyperparameters are explored.
 _MOST_STARTS = 3
 # Largest dimension in which the covariances at all points may be dense if there are

@@ -155,11 +155,11 @@ def test_the_second_route_may_be_interrupted(heavy_tailed, monkeypatch):
 
 
 def test_the_first_route_may_be_interrupted(model, monkeypatch):
-    """The island that runs at this time may finish before its thread is told to stop."""
+    """Islands that run or start at this time may finish before their threads are told to stop."""
     interrupting(monkeypatch, SMC, "run_block", 7)
     dt, found = interrupted(model)
     assert (found.estimator, found.status) == ("smc", "interrupted")
-    assert islands(dt) in (6, 7)
+    assert islands(dt) in (6, 7, 8)
 
 
 def test_a_refined_fit_may_be_interrupted(heavy_tailed, monkeypatch):

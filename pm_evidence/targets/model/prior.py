@@ -1,9 +1,8 @@
 """Exact draws from the prior of a PyMC model, on the unconstrained space."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import lgamma
 from typing import Any
 
@@ -19,7 +18,6 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.core.rows import over_rows
 from pm_evidence.targets.compile.draws import compile_draws
 from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.car import with_exact_car
@@ -34,8 +32,6 @@ Floats = NDArray[np.float64]
 
 # Exceptions that NumPy and PyTensor raise if a distribution cannot be drawn from.
 _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
-# Number of draws with one random generator, which may be made beside others.
-_TOGETHER = 64
 
 
 class PriorSampler:
@@ -87,37 +83,16 @@ class PriorSampler:
             return self._drawn(n, seed)
 
     def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
-        if self._compiled is not None:
-            numbers = np.arange(-(-n // _TOGETHER))
-            rows = np.empty((numbers.size, min(_TOGETHER, n), self.layout.size))
-            over_rows(_Draws(self._compiled, seed, n), (numbers,), (rows,))
-            return rows.reshape(numbers.size * min(_TOGETHER, n), self.layout.size)[:n]
         out = np.empty((n, self.layout.size))
+        if self._compiled is not None:
+            self._compiled(out, np.random.Generator(np.random.PCG64(seed)))
+            return out
         with self._lock:
             for rng, child in zip(self._rngs, seed.spawn(len(self._rngs)), strict=True):
                 rng.set_value(np.random.Generator(np.random.PCG64(child)), borrow=True)
             for row in out:
                 row[:] = self.layout.join(self._in_python())
         return out
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """Work on rows: some of ``n`` draws each, with a random generator of their own."""
-
-    compiled: Callable[[Floats, np.random.Generator], None]
-    seed: np.random.SeedSequence
-    n: int
-
-    def __reduce__(self) -> Any:
-        raise TypeError("compiled draws stay in their process: a worker would compile them again")
-
-    def __call__(self, *arrays: NDArray[Any]) -> None:
-        for number, out in zip(*arrays, strict=True):
-            key = (*self.seed.spawn_key, int(number))
-            own = np.random.SeedSequence(self.seed.entropy, spawn_key=key)
-            some = out[: self.n - number * _TOGETHER]
-            self.compiled(some, np.random.Generator(np.random.PCG64(own)))
 
 
 @contextmanager

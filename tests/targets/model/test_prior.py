@@ -9,9 +9,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.execution.parcels import NOT_PICKLED, parcels
-from pm_evidence.execution.rows import dividing_rows
-from pm_evidence.targets.model.prior import _Draws, prior_sampler
+from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.target import PyMCTarget
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -295,23 +293,6 @@ def test_the_same_seed_gives_the_same_draws(fixture, request):
     assert not np.isclose(one, other).all(axis=1).any()
     # and a longer run begins with the shorter one
     np.testing.assert_array_equal(target.draw(30, seed(5)).x[:20], one)
-
-
-@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000])
-def test_threads_draw_the_same(vectors, n):
-    """Each stretch of draws has a random generator of its own."""
-    target, _ = vectors
-    alone = target.prior_points(n, seed(7))
-    assert alone.shape == (n, target.n_dim)
-    with dividing_rows(3, None):
-        np.testing.assert_array_equal(target.prior_points(n, seed(7)), alone)
-    assert len(np.unique(alone[:, 0])) == n
-
-
-def test_compiled_draws_are_not_sent_to_workers():
-    """A worker would compile them again."""
-    with pytest.raises(NOT_PICKLED, match="stay in their process"):
-        parcels([_Draws(lambda out, generator: None, seed(), 4)])
 
 
 # --- traps ---
