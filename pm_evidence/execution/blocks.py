@@ -5,7 +5,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED as FIRST
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -221,8 +228,10 @@ def _as_sent(tasks: Sequence[Task], executor: Executor) -> Sequence[Any]:
     """Return tasks in the form in which an executor gets them."""
     if isinstance(executor, ThreadPoolExecutor):
         return tasks
+    # processes of a pool import the script that started it, and classes must be theirs
+    by_value = not isinstance(executor, ProcessPoolExecutor)
     try:
-        return parcels(tasks)
+        return parcels(tasks, by_value=by_value)
     except NOT_PICKLED:  # the executor may know a way
         return tasks
 

@@ -64,30 +64,37 @@ class Parcel:
         return _Unpickler(io.BytesIO(self.head), known).load()
 
 
-def parcels(things: Sequence[Any]) -> list[Parcel]:
+def parcels(things: Sequence[Any], *, by_value: bool = False) -> list[Parcel]:
     """Return objects as parcels.
+
+    Parameters
+    ----------
+    things : sequence
+        The objects.
+    by_value : bool
+        Whether classes and functions of a script or a notebook are sent along, for receivers that
+        do not import it.
 
     Raises
     ------
     pickle.PicklingError, TypeError, AttributeError
         If one of them cannot be pickled.
     """
-    return [_packed(thing) for thing in things]
+    return [_packed(thing, _ByValue if by_value else _ByReference) for thing in things]
 
 
-def _packed(thing: Any) -> Parcel:
-    buffer = io.BytesIO()
-    pickler = _Pickler(buffer)
+def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Parcel:
+    buffer, large = io.BytesIO(), dict[str, bytes]()
+    pickler = kind(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.large = large
     pickler.dump(thing)
-    return Parcel(buffer.getvalue(), pickler.large)
+    return Parcel(buffer.getvalue(), large)
 
 
-class _Pickler(cloudpickle.Pickler):
+class _WithoutLarge:
     """Replaces large strings of bytes, such as pickled models, by their digests."""
 
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self.large: dict[str, bytes] = {}
+    large: dict[str, bytes]
 
     def persistent_id(self, obj: Any) -> str | None:
         if type(obj) is not bytes or len(obj) < _LARGE:
@@ -95,6 +102,14 @@ class _Pickler(cloudpickle.Pickler):
         digest = digest_of_bytes(obj)
         self.large[digest] = obj
         return digest
+
+
+class _ByReference(_WithoutLarge, pickle.Pickler):
+    """Stores where classes and functions are imported from."""
+
+
+class _ByValue(_WithoutLarge, cloudpickle.Pickler):
+    """Stores classes and functions of a script or a notebook themselves."""
 
 
 class _Unpickler(pickle.Unpickler):

@@ -37,8 +37,9 @@ def test_a_parcel_holds_the_object(things):
         assert_equal(pickle.loads(pickle.dumps(made)).opened(), thing)
 
 
-def test_large_parts_are_needed_once(things):
-    first, second = parcels(things)
+@pytest.mark.parametrize("by_value", [False, True])
+def test_large_parts_are_needed_once(things, by_value):
+    first, second = parcels(things, by_value=by_value)
     assert len(first.head) < 2000 and list(first.large) == list(second.large)
     with pytest.raises(Lacking):
         second.without_large().opened()
@@ -70,10 +71,13 @@ def test_what_is_defined_in_a_notebook_is_sent_along():
     def doubled(x):
         return 2 * x
 
-    (made,) = parcels([doubled])
+    (made,) = parcels([doubled], by_value=True)
     assert made.opened()(4) == 8
-
-
-def test_what_cannot_be_pickled_is_an_error():
     with pytest.raises(NOT_PICKLED):
-        parcels([threading.Lock()])
+        parcels([doubled])
+
+
+@pytest.mark.parametrize("by_value", [False, True])
+def test_what_cannot_be_pickled_is_an_error(by_value):
+    with pytest.raises(NOT_PICKLED):
+        parcels([threading.Lock()], by_value=by_value)

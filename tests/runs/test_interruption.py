@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pymc as pm
@@ -54,6 +55,7 @@ def interrupting(monkeypatch, owner, name, call):
             count[0] += 1
             if count[0] == call:
                 os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1.0)  # until the main thread has told this one to stop
         return function(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, wrapped)
@@ -155,11 +157,10 @@ def test_the_second_route_may_be_interrupted(heavy_tailed, monkeypatch):
 
 
 def test_the_first_route_may_be_interrupted(model, monkeypatch):
-    """Islands that run or start at this time may finish before their threads are told to stop."""
     interrupting(monkeypatch, SMC, "run_block", 7)
     dt, found = interrupted(model)
     assert (found.estimator, found.status) == ("smc", "interrupted")
-    assert islands(dt) in (6, 7, 8)
+    assert islands(dt) == 6
 
 
 def test_a_refined_fit_may_be_interrupted(heavy_tailed, monkeypatch):
