@@ -106,13 +106,20 @@ class HMC:
         self, path: Any, state: Particles, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Particles, MoveInfo]:
         """Move every member along one trajectory at ``beta``; see ``contracts.Kernel``."""
-        chains, info = self.advance_repeatedly(path, state, beta, 1, streams)
-        return chains.take(np.arange(len(state), len(chains))), info
+        chains, info = self._chains(path, state, beta, 1, streams)
+        return Particles(*(np.ascontiguousarray(each[:, 1]) for each in chains)), info
 
     def advance_repeatedly(
         self, path: Any, state: Particles, beta: float, n_moves: int, streams: NDArray[np.uint64]
     ) -> tuple[Particles, MoveInfo]:
         """Move every member several times; see ``samplers.moves.MovesRepeatedly``."""
+        chains, info = self._chains(path, state, beta, n_moves, streams)
+        return Particles(*(np.concatenate(each.swapaxes(0, 1)) for each in chains)), info
+
+    def _chains(
+        self, path: Any, state: Particles, beta: float, n_moves: int, streams: NDArray[np.uint64]
+    ) -> tuple[list[NDArray[np.float64]], MoveInfo]:
+        """Return points, log densities and gradients, each of shape ``(n, 1 + n_moves, ...)``."""
         target, n = path.target, len(state)
         shape = self.shape or learn_shape(state.x[:, target.continuous], self.dense)
         known = state.gradient
@@ -138,8 +145,7 @@ class HMC:
             n_nan=int(report[:, 1].sum()),
             reach=_reach(report, n_leapfrogs) if self.exploring else 0.0,
         )
-        x, log_density, gradient = (np.concatenate(each.swapaxes(0, 1)) for each in chains)
-        return Particles(x, log_density, gradient), info
+        return chains, info
 
     def _n_leapfrogs(self, n: int) -> NDArray[np.int64]:
         steps = min(self.path_length / self.step_size, _MAX_LEAPFROGS)

@@ -45,8 +45,11 @@ class StudentFit:
 
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
+        return self.at_distances(self.shape.squared_distances(x))
+
+    def at_distances(self, squares: Floats) -> Floats:
+        """Return the log density in nats at squared Mahalanobis distances from the location."""
         d, dof = self.shape.mean.size, self.dof
-        squares = self.shape.squared_distances(x)
         if dof == inf:
             return self.log_constant - 0.5 * squares
         return self.log_constant - 0.5 * (dof + d) * np.log1p(squares / dof)

@@ -162,8 +162,8 @@ def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> li
     for _ in range(_ITERATIONS):
         parts = [StudentFit(Shape(m, f), dof) for m, f in zip(means, factors, strict=True)]
         squares = np.array([part.shape.squared_distances(y) for part in parts])
-        top = np.array([part.log_constant for part in parts]) + np.log(weight)
-        log_parts = top[:, None] - 0.5 * (dof + d) * np.log1p(squares / dof)
+        densities = [part.at_distances(each) for part, each in zip(parts, squares, strict=True)]
+        log_parts = np.array(densities) + np.log(weight)[:, None]
         share = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0))
         count = share.sum(axis=1)
         pull = share * (dof + d) / (dof + squares)

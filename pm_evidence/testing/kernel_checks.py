@@ -81,12 +81,11 @@ def check_kernel(
     ------
     AssertionError
         If the kernel lacks a method; moves do not repeat with their streams, or change the
-        population that they start from; a member's move depends on the other members; moves of
-        many stages, at different inverse temperatures, or several in one call, are others than
-        those of one; the state
-        carries other densities than its draws have; no member moves; the reversal of the reversal
-        is another kernel; settings or reports are no numbers; tuning does not return kernels; or
-        a check of invariance or reversal fails.
+        population that they start from; a member's move depends on the other members; moves of many
+        stages, at different inverse temperatures, or several in one call, are others than those of
+        one; the state carries other densities than its draws have; no member moves; the reversal of
+        the reversal is another kernel; settings or reports are no numbers; tuning does not return
+        kernels; or a check of invariance or reversal fails.
     ValueError
         If only one of ``population`` and ``beta`` is given, or the population is too small.
 

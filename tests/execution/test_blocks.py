@@ -3,10 +3,13 @@
 import logging
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -234,3 +237,34 @@ def test_error_of_a_block_is_not_tried_again():
     with pytest.raises(NumericalError):
         run_blocks(numbered(tasks.broken, 7), cores=1, executor=executor)
     assert executor.tries[3] == 1
+
+
+OF_A_SCRIPT = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pm_evidence.execution.blocks import run_blocks
+
+class Planned(Exception):
+    pass
+
+def raises(report):
+    raise Planned("as planned")
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            run_blocks([raises], cores=1, executor=pool)
+        except Planned as error:
+            print("caught", error)
+"""
+
+
+def test_exceptions_of_a_script_come_back_as_they_are(tmp_path):
+    """A class that is sent along would be another one in the worker, and could not be returned."""
+    script = tmp_path / "script.py"
+    script.write_text(OF_A_SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.stdout == "caught as planned\n", found.stderr
