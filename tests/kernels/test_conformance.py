@@ -120,6 +120,17 @@ def test_several_moves_in_one_call(system, name):
     np.testing.assert_allclose(report.acceptance, np.mean([info.acceptance for info in infos]))
 
 
+@pytest.mark.parametrize(("system", "name"), [(s, k) for s, k in CASES if s.startswith("circle")])
+def test_circular_coordinates_stay_in_one_period(system, name):
+    """The density outside counts as zero; the mode is near the cut, which many moves cross."""
+    exact = SYSTEMS[system]()
+    kernel, chains = fitted(system, name, 0.5), fresh_streams(200)
+    state = exact.population(0.5, 200, seed=3)
+    for _ in range(5):
+        state, _ = kernel.advance(exact.path, state, 0.5, chains)
+        assert not exact.path.target.outside(state.x).any()
+
+
 @every_case
 def test_streams_advance(system, name):
     """A second move with the same random numbers would repeat the first."""
