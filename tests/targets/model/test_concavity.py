@@ -4,7 +4,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pytensor.raise_op import CheckAndRaise
 
 from pm_evidence.targets.model.concavity import known_functions
 from pm_evidence.targets.model.curvature import AFFINE, CONVEX
@@ -260,11 +259,3 @@ def test_each_element_has_to_be_constant():
     product = pt.exp(pt.stack([x, x])) * (z * pt.exp(-pt.stack([x, 0.5 * x])))
     (found,) = known_functions([x, z], [product], {z: np.array([-1e14, 1.0])})
     assert found.value is None and found.is_exponential
-
-
-def test_a_graph_that_raises_is_not_known():
-    """Products are evaluated where inputs are zero, where a check may fail."""
-    x, z = pt.scalar("x"), pt.vector("z", shape=(2,))
-    checked = CheckAndRaise(ValueError)(pt.exp(-x), pt.gt(x, 5.0))
-    (found,) = known_functions([x, z], [pt.exp(x) * (z * checked)], {z: np.array([-1.0, 2.0])})
-    assert found.value is None
