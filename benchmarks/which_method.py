@@ -3,10 +3,12 @@
 The error is the root mean square error against the exact value over all runs, whatever their
 status. Seconds are of the processor in one thread, warm: a first run, which compiles, is not
 counted. The cost of an error of 0.01 nats is ``seconds * (rmse / 0.01)**2``; where a method misses
-a part of the posterior, no effort buys that error, and the cost only says how far off it is.
-``python benchmarks/which_method.py [system ...]``
+a part of the posterior, no effort buys that error, and the cost only says how far off it is. "auto" is
+what users get who choose no method; behind it stands the route that most runs ended on.
+``python benchmarks/which_method.py [system ...] [--methods auto smc] [--target-mcse 0.01]``
 """
 
+import argparse
 import sys
 import time
 from collections import Counter
@@ -16,12 +18,14 @@ from typing import Any
 
 import numpy as np
 from common import start
+from practitioner_models import CASES
 
 import pm_evidence as pe
 from pm_evidence.testing import deceptive_systems, exact_systems
 from pm_evidence.testing.lattices import transfer_matrix
 
 TARGET_ERROR = 0.01
+METHODS = ("auto", "smc", "ais", "parallel_tempering", "simulated_tempering")
 KINDS = {
     "eight_schools_half_cauchy_noncentred": "hierarchical",
     "eight_schools_half_cauchy_centred": "hierarchical, funnel",
@@ -38,6 +42,7 @@ KINDS = {
     "change_point": "discrete and continuous",
     "hidden_markov": "discrete states",
 }
+REGRESSIONS = {"logistic_3": "regression", "poisson_glmm": "regression, random effects"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Case:
     kind: str
     build: Callable[[], Any]
     exact: float
-    methods: tuple[str, ...] = ("smc", "ais", "parallel_tempering", "simulated_tempering")
+    methods: tuple[str, ...] = METHODS
 
 
 def cases() -> list[Case]:
@@ -57,41 +62,65 @@ def cases() -> list[Case]:
         Case(name, kind, systems[name].build, systems[name].log_evidence)
         for name, kind in KINDS.items()
     ]
+    for name, kind in REGRESSIONS.items():
+        case = CASES[name]
+        found.append(Case(name, kind, case.build, case.reference().log_evidence))
     for name, lattice in (("Ising, 4 x 4", pe.Ising(4)), ("Potts, 4 x 4, q = 3", pe.Potts(4, q=3))):
         exact = transfer_matrix(lattice) - lattice.log_n_states
         found.append(Case(name, "lattice", lambda lattice=lattice: lattice, exact, ("auto",)))
     return found
 
 
-def measure(case: Case, target: Any, method: str, repeats: int) -> str:
+def measure(case: Case, target: Any, method: str, options: argparse.Namespace) -> str:
     """Return a row of the table."""
-    rows, estimators = [], []
-    for seed in range(repeats + 1):
+    rows, estimators, ways = [], [], []
+    for seed in range(options.repeats + 1):
         started = time.process_time()
-        dt = pe.sample_evidence(target, method=method, cores=1, random_seed=seed, progressbar=False)
+        dt = pe.sample_evidence(
+            target,
+            method=method,
+            target_mcse=options.target_mcse,
+            cores=1,
+            random_seed=seed,
+            progressbar=False,
+        )
         seconds = time.process_time() - started
         if not seed:
             continue
         found = pe.log_evidence(dt)
         covered = found.lower <= case.exact <= found.upper
-        evaluations = dt["log_evidence"].attrs["n_evaluations"]
+        attrs = dt["log_evidence"].attrs
         error = found.value - case.exact
-        rows.append((error**2, found.mcse, found.status == "ok", covered, seconds, evaluations))
+        row = (error**2, found.mcse, found.status == "ok", covered, seconds, attrs["n_evaluations"])
+        rows.append(row)
         estimators.append(found.estimator)
+        ways.append(attrs.get("route") or attrs["method"])
     square, mcse, ok, inside, seconds, evaluations = np.mean(rows, axis=0)
-    used = dt["log_evidence"].attrs["method"] if method == "auto" else method
-    often = Counter(estimators).most_common(1)[0][0]
+    used = f"auto: {most_common(ways)}" if method == "auto" else method
     cost = seconds * square / TARGET_ERROR**2
     return (
-        f"{case.name:37s} {case.kind:26s} {used:19s} {often:11s} {square**0.5:8.4f} {mcse:8.4f} "
-        f"{ok:5.0%} {inside:5.0%} {seconds:7.2f} {evaluations:11.3g} {cost:10.3g}"
+        f"{case.name:37s} {case.kind:26s} {used:19s} {most_common(estimators):11s} "
+        f"{square**0.5:8.4f} {mcse:8.4f} {ok:5.0%} {inside:5.0%} {seconds:7.2f} "
+        f"{evaluations:11.3g} {cost:10.3g}"
     )
 
 
+def most_common(names: list[str]) -> str:
+    """Return the name that occurs most often."""
+    return Counter(names).most_common(1)[0][0]
+
+
+def options_of(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this benchmark."""
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--target-mcse", type=float, default=0.02)
+
+
 def main() -> None:
-    options = start(__doc__)
-    print(f"{options.repeats} runs each with default settings, one thread; errors in nats")
-    print(f"to {TARGET_ERROR}: CPU seconds * (rmse / {TARGET_ERROR})**2")
+    options = start(__doc__, add=options_of)
+    print(f"{options.repeats} runs each, target {options.target_mcse} nats, one thread")
+    print(f"to {TARGET_ERROR}: CPU seconds * (rmse / {TARGET_ERROR})**2; errors in nats")
     print(
         f"{'system':37s} {'kind':26s} {'method':19s} {'recommended':11s} {'rmse':>8s} {'mcse':>8s} "
         f"{'ok':>5s} {'in 95':>5s} {'CPU s':>7s} {'evaluations':>11s} {f'to {TARGET_ERROR}':>10s}"
@@ -100,7 +129,8 @@ def main() -> None:
         if not options.names or any(part in case.name for part in options.names):
             target = case.build()
             for method in case.methods:
-                print(measure(case, target, method, options.repeats), flush=True)
+                if method in options.methods:
+                    print(measure(case, target, method, options), flush=True)
 
 
 if __name__ == "__main__":

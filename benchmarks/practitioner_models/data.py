@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
+import real_data
 from real_data import load_csv
 
-__all__ = ["coal", "galaxies", "german_credit", "nile", "pima", "radon"]
+__all__ = ["coal", "galaxies", "german_credit", "nile", "pima", "pound_dollar", "radon"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,3 +54,8 @@ def coal() -> tuple[Floats, Integers]:
 def galaxies() -> Floats:
     """Return 82 velocities in 1000 km/s, with the 78th as it was first published."""
     return load_csv("galaxies")["velocity_corrected"].to_numpy(float) / 1000
+
+
+def pound_dollar() -> Floats:
+    """Return daily returns of the pound in dollars, 1981 to 1985, in percent and less their mean."""
+    return real_data.pound_dollar()["ret_demeaned"].to_numpy(float)

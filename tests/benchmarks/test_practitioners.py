@@ -19,6 +19,7 @@ from benchmarks.practitioner_models import (
     processes,
     programs,
     regression,
+    volatility,
 )
 from benchmarks.practitioner_models import nuts as counting
 from benchmarks.practitioner_models.importance import evidence_at_mode, reference_from_weights
@@ -27,9 +28,17 @@ from benchmarks.practitioner_models.peers import cube
 # PyMC's start of an LKJ prior is compiled to C, and a wheel of PyTensor finds no BLAS.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 
-REAL = ("german", "pima", "radon", "gp_latent", "random_walk", "galaxies")
+REAL = ("german", "pima", "radon", "gp_latent", "random_walk", "volatility", "galaxies")
 # References that take more than about a second.
-SLOW = ("logistic_50000_x_20", "item_response", "ordinal", "zero_inflated", "gp_latent", "galaxies")
+SLOW = (
+    "logistic_50000_x_20",
+    "item_response",
+    "ordinal",
+    "zero_inflated",
+    "gp_latent",
+    "volatility",
+    "galaxies",
+)
 DIMS = {
     "german_credit": 25,
     "pima_6_sd_1": 6,
@@ -41,6 +50,7 @@ DIMS = {
     "binary_groups": 502,
     "gp_latent": 115,
     "random_walk_noncentred": 102,
+    "volatility": 948,
     "galaxies": 8,
     "lkj_covariance": 9,
 }

@@ -11,9 +11,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.transforms import Ordered
+from pytensor.compile.rebuild import rebuild_collect_shared
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
@@ -24,6 +24,7 @@ from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.covariance_factors import CovarianceFactor
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 from pm_evidence.targets.model.location_scale import LocationScale
+from pm_evidence.targets.model.log_scale_draws import log_scale_draw
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["PriorSampler", "prior_sampler"]
@@ -142,14 +143,22 @@ def prior_sampler(
         at = model.free_RVs.index(factor.rv)
         unconstrained[at] = factor.coordinates_of(unconstrained[at])
     data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-    for found in noises:
-        at = model.free_RVs.index(found.rv)
-        noise, value = _noise_of(found, unconstrained[at])
-        unconstrained[at] = noise
+    noise_of = {found.rv: found for found in noises}
+    for at, rv in enumerate(model.free_RVs):  # parents first, as replacements have to be
+        value = None
+        if rv in noise_of:
+            unconstrained[at], value = _noise_of(noise_of[rv], unconstrained[at])
+        elif (coordinate := log_scale_draw(rv, model.rvs_to_transforms[rv])) is not None:
+            unconstrained[at] = coordinate
+            value = model.rvs_to_transforms[rv].backward(coordinate, *rv.owner.inputs)
         if value is not None:
-            data[found.rv] = value
-    # the free variables are cloned as well, so that those to be sorted can be found again
-    cloned = clone_replace([*unconstrained, *model.free_RVs], data, rebuild_strict=False)
+            data[rv] = value
+    # The free variables are cloned as well, so that those to be sorted can be found again. All is
+    # cloned in one pass: clone_replace makes two, after which a noise that is an output and the
+    # same noise inside of a replacement would be drawn independently.
+    _, cloned, _ = rebuild_collect_shared(
+        [*unconstrained, *model.free_RVs], replace=data, rebuild_strict=False
+    )
     fgraph = FunctionGraph(outputs=with_exact_car(cloned), clone=False)
     log_order_mass = 0.0
     for rv, clone in zip(model.free_RVs, fgraph.outputs[len(unconstrained) :], strict=True):
