@@ -3,8 +3,8 @@
 The error is the root mean square error against the exact value over all runs, whatever their
 status. Seconds are of the processor in one thread, warm: a first run, which compiles, is not
 counted. The cost of an error of 0.01 nats is ``seconds * (rmse / 0.01)**2``; where a method misses
-a part of the posterior, no effort buys that error, and the cost only says how far off it is. "auto" is
-what users get who choose no method; behind it stands the route that most runs ended on.
+a part of the posterior, no effort buys that error, and the cost only says how far off it is. "auto"
+is what users get who choose no method; behind it stands the route that most runs ended on.
 ``python benchmarks/which_method.py [system ...] [--methods auto smc] [--target-mcse 0.01]``
 """
 

@@ -57,5 +57,5 @@ def galaxies() -> Floats:
 
 
 def pound_dollar() -> Floats:
-    """Return daily returns of the pound in dollars, 1981 to 1985, in percent and less their mean."""
+    """Return daily returns of the pound in dollars, 1981 to 1985, in percent, with mean zero."""
     return real_data.pound_dollar()["ret_demeaned"].to_numpy(float)

@@ -40,7 +40,7 @@ def build_volatility() -> pm.Model:
 
 
 def log_forward(returns: Floats, mean: Floats, persistence: float, shock: float) -> Floats:
-    """Return the log likelihood of each mean, shape ``(n,)``, by sums over a grid of log variances."""
+    """Return the log likelihood of each mean, shape ``(n,)``, by sums over log variances."""
     spread = shock / np.sqrt(1 - persistence**2)
     n_places = int(2 * _REACH * spread / (_SPACING * shock)) + 1
     deviation, width = np.linspace(-_REACH * spread, _REACH * spread, n_places, retstep=True)

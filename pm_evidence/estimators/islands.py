@@ -120,7 +120,9 @@ def _not_below(
         return bridged
     n_forward, n_reverse = (sum(len(side) for side in sides) for sides in zip(*works, strict=True))
     least = drawn.mcse * np.sqrt(n_forward / (n_forward + n_reverse))
-    return widened(bridged, float(np.sqrt(max(least**2 - bridged.mcse**2, 0.0))))
+    if bridged.mcse >= least:  # it may be too large for its square
+        return bridged
+    return widened(bridged, float(np.sqrt(least**2 - bridged.mcse**2)))
 
 
 def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:

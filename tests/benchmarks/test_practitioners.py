@@ -19,7 +19,6 @@ from benchmarks.practitioner_models import (
     processes,
     programs,
     regression,
-    volatility,
 )
 from benchmarks.practitioner_models import nuts as counting
 from benchmarks.practitioner_models.importance import evidence_at_mode, reference_from_weights

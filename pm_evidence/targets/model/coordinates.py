@@ -34,7 +34,7 @@ from pytensor.graph.replace import clone_replace
 
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.covariance_factors import CovarianceFactor
-from pm_evidence.targets.model.location_scale import LocationScale
+from pm_evidence.targets.model.location_scale import LocationScale, log_of
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.vectorised import RowFunction
 
@@ -138,7 +138,7 @@ def partly_centred(
         mixing = others[-1] if found.mixing is not None else None
         value_var = model.rvs_to_values[found.rv]
         z, c = values[value_var], amount[i]
-        log_scale = pt.log(scale)
+        log_scale = log_of(scale)
         ratio = log_scale - log_unit[i]
         shift = _unmixed(mixing, c, z - c * location)
         value = location + _mixed(mixing, pt.exp((1.0 - c) * ratio) * shift)

@@ -13,6 +13,7 @@ from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Abs, Mul, Pow, Reciprocal, Sign, Sqrt, TrueDiv
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
@@ -29,7 +30,7 @@ from pytensor.tensor.random.basic import (
 from pm_evidence.targets.layout import shape_of
 from pm_evidence.targets.model.multiplied import Multiplied, bare
 
-__all__ = ["LocationScale", "location_scale_variables"]
+__all__ = ["LocationScale", "location_scale_variables", "log_of"]
 
 # The distribution of location 0 and scale 1, from the other parameters of the distribution.
 _STANDARD: dict[type, Callable[..., Variable]] = {
@@ -147,6 +148,37 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
         shape = shape_of(value)
         found.append(replace(described, shape=shape, transform=transform))
     return _parents_first(found)
+
+
+def log_of(scale: Variable) -> Variable:
+    """Return the log of a positive graph, without computing a power of what may round to zero.
+
+    A precision of ``exp(-2000)`` rounds to zero, and its inverse root to infinity, the log of which
+    is 1,000.
+    """
+    if scale.owner is None:
+        return pt.log(scale)
+    op, inputs = scale.owner.op, scale.owner.inputs
+    if isinstance(op, DimShuffle):
+        return op(log_of(inputs[0]))
+    match getattr(op, "scalar_op", None):
+        case Pow() if isinstance(bare(inputs[1]), Constant):
+            return inputs[1] * log_of(inputs[0])
+        case TrueDiv() if isinstance(bare(inputs[0]), Constant):
+            return pt.log(inputs[0]) - log_of(inputs[1])
+        case Reciprocal():
+            return -log_of(inputs[0])
+        case Sqrt():
+            return 0.5 * log_of(inputs[0])
+        case Abs():
+            return log_of(inputs[0])
+        case Mul() if len(factors := [x for x in inputs if not _is_sign(x)]) == 1:
+            return log_of(factors[0])  # PyMC multiplies by the sign of a precision
+    return pt.log(scale)
+
+
+def _is_sign(graph: Variable) -> bool:
+    return isinstance(getattr(getattr(graph.owner, "op", None), "scalar_op", None), Sign)
 
 
 def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:

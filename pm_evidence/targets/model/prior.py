@@ -27,10 +27,12 @@ from pm_evidence.targets.model.location_scale import LocationScale
 from pm_evidence.targets.model.log_scale_draws import log_scale_draw
 from pm_evidence.targets.model.quiet import quietly
 
-__all__ = ["PriorSampler", "prior_sampler"]
+__all__ = ["PriorSampler", "prior_sampler", "without_overflow"]
 
 Floats = NDArray[np.float64]
 
+# The largest value of a coordinate in either direction; sums of its square do not overflow.
+_LARGEST = 1e100
 # Exceptions that NumPy and PyTensor raise if a distribution cannot be drawn from.
 _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
@@ -181,6 +183,22 @@ def prior_sampler(
             f"failed: {reason}. Look for parameters out of range, give a pm.CustomDist its random= "
             "function, or use a distribution that can be drawn."
         ) from error
+
+
+def without_overflow(x: Floats, kept: NDArray[np.bool_]) -> Floats:
+    """Return prior draws with finite values where an overflow made others.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, n_dim)
+        The draws. An effect whose scale overflows is infinite, or NaN.
+    kept : ndarray of bool, shape (n_dim,)
+        Coordinates that are finite for every value of their variable. Those that users transform
+        may be NaN, because their variable lies outside of the transform, and stay so.
+    """
+    within = x.copy()
+    within[:, kept] = np.nan_to_num(x[:, kept], nan=_LARGEST).clip(-_LARGEST, _LARGEST)
+    return within
 
 
 def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, Variable | None]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
@@ -15,7 +16,9 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
-__all__ = ["discrete_support", "keeps_support"]
+from pm_evidence.targets.layout import Layout
+
+__all__ = ["coordinates_on_support", "discrete_support", "keeps_support"]
 
 Floats = NDArray[np.float64]
 _Bounds = tuple[Variable, Variable]
@@ -64,6 +67,12 @@ def keeps_support(rv: Variable, transform: Transform | None) -> bool:
         given, own = transform.args_fn, usual.args_fn
         return getattr(given, "__code__", given) is getattr(own, "__code__", own)
     return True
+
+
+def coordinates_on_support(model: pm.Model, layout: Layout) -> NDArray[np.bool_]:
+    """Return of which coordinates `keeps_support` holds, shape ``(n_dim,)``."""
+    keeps = [keeps_support(rv, model.rvs_to_transforms[rv]) for rv in model.free_RVs]
+    return np.repeat(np.array(keeps, dtype=bool), [v.size for v in layout.variables])
 
 
 def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floats]:

@@ -34,13 +34,13 @@ from pm_evidence.targets.model.log_density import (
     discrete_prior_graph,
     gradient_graphs,
 )
-from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
+from pm_evidence.targets.model.prior import PriorSampler, prior_sampler, without_overflow
 from pm_evidence.targets.model.prior_checks import (
     refuse_low_acceptance,
     refuse_ties,
     refuse_undefined,
 )
-from pm_evidence.targets.model.supports import discrete_support, keeps_support
+from pm_evidence.targets.model.supports import coordinates_on_support, discrete_support
 from pm_evidence.targets.model.transforms import ConstrainedSpace, UnconstrainedSpace
 from pm_evidence.targets.points import Particles
 
@@ -109,6 +109,7 @@ class PyMCTarget:
         self.log_order_mass = self._prior.log_order_mass
         self.layout = self._prior.layout
         self.n_dim = self.layout.size
+        self._keeps_support = coordinates_on_support(model, self.layout)
         self._describe_coordinates()
 
     def _prior_sampler(self) -> PriorSampler:
@@ -292,26 +293,28 @@ class PyMCTarget:
         kept: list[Particles] = []
         n_kept = n_tried = 0
         while n_kept < n or not kept:
-            x = self._prior_points(n - n_kept, seed.spawn(1)[0])
-            n_tried += len(x)
+            drawn = self._prior_points(n - n_kept, seed.spawn(1)[0])
+            n_tried += len(drawn)
+            x = without_overflow(drawn, self._keeps_support)
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
             refuse_undefined(self, particles)
-            refuse_ties(self.layout, particles.x)
-            inside = np.flatnonzero(particles.log_density[:, 0] > -np.inf)
-            kept.append(particles.take(inside))
-            n_kept += len(inside)
+            refuse_ties(self.layout, drawn[np.isfinite(drawn).all(axis=1)])
+            if not self._keeps_support.all():
+                particles = particles.take(np.flatnonzero(particles.log_density[:, 0] > -np.inf))
+            kept.append(particles)
+            n_kept += len(particles)
             refuse_low_acceptance(n_kept, n_tried)
         return kept[0].join(kept[1:])
 
     @cached_property
     def prior_acceptance(self) -> float:
         """Share of raw prior draws that lie inside the transforms, from 1,000 draws."""
+        if self._keeps_support.all():
+            return 1.0
         x = self._prior_points(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
-        inside = np.isfinite(x).all(axis=1)
-        transforms = self.model.rvs_to_transforms
-        if not all(keeps_support(rv, transforms[rv]) for rv in self.model.free_RVs):
-            inside[inside] = self._log_densities(x[inside])[:, 0] > -np.inf
-        return float(inside.mean())
+        x = without_overflow(x, self._keeps_support)
+        log_prior = self._log_densities(x[np.isfinite(x).all(axis=1)])[:, 0]
+        return float((log_prior > -np.inf).sum() / _ACCEPTANCE_DRAWS)
 
     @property
     def log_prior_mass(self) -> float:
@@ -332,10 +335,8 @@ class PyMCTarget:
 
     def outside(self, x: Floats) -> NDArray[np.bool_]:
         """Return which rows of ``x`` lie outside the one period that ``wrap`` keeps."""
-        result: NDArray[np.bool_] = ((self.period > 0) & (np.abs(x) > 0.5 * self.period)).any(
-            axis=1
-        )
-        return result
+        beyond: NDArray[np.bool_] = (self.period > 0) & (np.abs(x) > 0.5 * self.period)
+        return beyond.any(axis=1)
 
     def describe(self, x: Floats, limit: int = 6) -> str:
         """Return a point as text, on the constrained scale, for messages."""
