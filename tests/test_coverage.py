@@ -57,6 +57,9 @@ COST = {
     "spike_and_slab": 0.9,
 }
 THREE_MODES = {"three_widths_5", "three_widths_8"}
+# Shares of runs that may be far off. The searches of 500 and 400 further runs missed a mode of
+# far_widths_10 in 1.6 %, and the spike in 1.0 %; of the latter a budget allows 57 runs only.
+MOST_FAR = dict.fromkeys(THREE_MODES, 0.1) | {"far_widths_10": 0.04, "spike_20": 0.06}
 
 # The left-out ones differ from one of these in a feature of PyMC that prior and density tests see,
 # or take many times longer: many_means takes 100 s a run, and 7 GB.
@@ -141,7 +144,7 @@ def check(repeated, most_far=0.01):
 def test_coverage(name):
     repeated = repeat(name, range(n_seeds(name)))
     print(f"\n{HEADER}\n{repeated.row(name)}")
-    check(repeated, 0.1 if name in THREE_MODES else 0.01)
+    check(repeated, MOST_FAR.get(name, 0.01))
 
 
 @pytest.mark.slow

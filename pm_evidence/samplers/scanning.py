@@ -10,6 +10,8 @@ Floats = NDArray[np.float64]
 # Number of positions with similar predictions that are compared, and nats added to their spread,
 # which is zero if the prediction is exact.
 LIKE, _EVEN_SPREAD = 64, 0.1
+# Predictions far from all peaks are minus infinity; a finite number has differences.
+_LOWEST = -1e300
 
 
 def contracted(x: Floats, rng: np.random.Generator) -> Floats:
@@ -43,6 +45,7 @@ def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
 
 def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
     """Return the positions whose density stands out most among those with similar predictions."""
+    predicted = np.maximum(predicted, _LOWEST)
     order = np.argsort(predicted, kind="stable")
     order = order[len(order) % LIKE :]
     excess = (log_density - predicted)[order].reshape(-1, LIKE)

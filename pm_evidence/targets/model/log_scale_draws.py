@@ -14,8 +14,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.transforms import SimplexTransform
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
-from pytensor.graph.basic import Constant, Variable
-from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV, LogNormalRV
+from pymc.pytensorf import constant_fold
+from pytensor.graph.basic import Variable
+from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV
 
 from pm_evidence.targets.layout import shape_of
 
@@ -28,10 +29,6 @@ def _log_gamma(shape_parameter: Variable, shape: _Shape) -> Variable:
     """Return the log of a gamma variable, by that of the next shape: G(a) = G(a + 1) U^(1 / a)."""
     larger = pm.Gamma.dist(alpha=shape_parameter + 1.0, beta=1.0, shape=shape)
     return pt.log(larger) - pm.Exponential.dist(1.0, shape=shape) / shape_parameter
-
-
-def _log_normal(mean: Variable, sigma: Variable, shape: _Shape) -> Variable:
-    return pm.Normal.dist(mean, sigma, shape=shape)
 
 
 def _log_gamma_scaled(a: Variable, scale: Variable, shape: _Shape) -> Variable:
@@ -53,25 +50,25 @@ def _log_shares(a: Variable, shape: _Shape) -> Variable:
 
 @dataclass(frozen=True)
 class _Draw:
-    """How the unconstrained value of a distribution is drawn, and when its own draws suffice.
+    """How the unconstrained value of a distribution is drawn.
 
-    ``suffices`` takes those parameters of which extreme values make draws round.
+    From shape parameters of ``least`` on, the draws of the distribution itself suffice. The shape
+    parameters are the first ``n_shapes`` parameters.
     """
 
     transform: type
     coordinate: Callable[..., Variable]
-    parameters: slice
-    suffices: Callable[[Any], Any]
+    n_shapes: int
+    least: float
 
 
-# Draws round with a probability below 1e-30 for gamma variables of shape 0.1 and for log-normal
-# variables of scale 25. Odds of 1e16 round as well: their probability is 1e-8 for a shape of 0.5.
+# Gamma variables of shape 0.1 round to zero with a probability of 1e-31. Shares round to one as
+# well, where the odds exceed 1e16, which has a probability of 1e-8 for a shape of 0.5.
 _DRAWS: dict[type, _Draw] = {
-    GammaRV: _Draw(LogTransform, _log_gamma_scaled, slice(0, 1), lambda a: a >= 0.1),
-    InvGammaRV: _Draw(LogTransform, _log_inverse_gamma, slice(0, 1), lambda a: a >= 0.1),
-    LogNormalRV: _Draw(LogTransform, _log_normal, slice(1, 2), lambda sigma: sigma <= 25.0),
-    BetaRV: _Draw(LogOddsTransform, _log_odds, slice(0, 2), lambda a: a >= 0.5),
-    DirichletRV: _Draw(SimplexTransform, _log_shares, slice(0, 1), lambda a: a >= 0.1),
+    GammaRV: _Draw(LogTransform, _log_gamma_scaled, 1, 0.1),
+    InvGammaRV: _Draw(LogTransform, _log_inverse_gamma, 1, 0.1),
+    BetaRV: _Draw(LogOddsTransform, _log_odds, 2, 0.5),
+    DirichletRV: _Draw(SimplexTransform, _log_shares, 1, 0.1),
 }
 
 
@@ -96,7 +93,7 @@ def log_scale_draw(rv: Variable, transform: Any) -> Variable | None:
     if draw is None or type(transform) is not draw.transform:
         return None
     parameters = node.op.dist_params(node)
-    extreme = parameters[draw.parameters]
-    if all(isinstance(p, Constant) and bool(np.all(draw.suffices(p.data))) for p in extreme):
+    shapes = constant_fold(parameters[: draw.n_shapes], raise_not_constant=False)
+    if all(not isinstance(p, Variable) and bool(np.all(p >= draw.least)) for p in shapes):
         return None
     return draw.coordinate(*parameters, shape_of(rv))
