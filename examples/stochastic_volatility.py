@@ -200,17 +200,13 @@ def student_garch(returns):
 
 
 def full_sv(returns):
-    """Gaussian SV with every log variance as a variable of the model, for comparison.
-
-    Non-centred: the variables are the standardised steps z.
-    """
+    """Gaussian SV with every log variance as a variable of the model, for comparison."""
     with pm.Model() as model:
         mu, phi = level_and_persistence()
         sigma = pm.HalfNormal("sigma", 0.3)
-        z = pm.Normal("z", 0, 1, shape=len(returns))
-        steps = pt.concatenate([z[:1] / pt.sqrt(1 - phi**2), z[1:]])
-        h = mu + sigma * recursion(steps, phi)
-        pm.Normal("returns", 0, pt.exp(h / 2), observed=returns)
+        first = pm.Normal.dist(0, sigma / pt.sqrt(1 - phi**2))
+        deviation = pm.AR("h", rho=phi, sigma=sigma, init_dist=first, steps=len(returns) - 1)
+        pm.Normal("returns", 0, pt.exp((mu + deviation) / 2), observed=returns)
     return model
 
 

@@ -152,6 +152,8 @@ def test_the_error_of_a_bridge_from_few_draws_is_not_below_that_of_importance_sa
     assert islands._not_below(small, drawn, works).mcse == pytest.approx(0.005 * np.sqrt(0.8))
     large = replace(small, mcse=0.01)
     assert islands._not_below(large, drawn, works).mcse == 0.01
+    useless = replace(small, mcse=1e200)  # its square is infinite
+    assert islands._not_below(useless, drawn, works).mcse == 1e200
     doubtful = replace(drawn, status=Status.HEAVY_TAIL)
     assert islands._not_below(small, doubtful, works).mcse == 0.001
 

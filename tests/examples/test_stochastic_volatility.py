@@ -216,22 +216,14 @@ def reference_log_evidence(returns, n, seed=SEED):
 
 @pytest.mark.slow
 def test_all_ways_to_the_evidence_agree(data_folder):
-    # Filter, HMC on all 945 log variances as well, and sums over grids.
+    # Filter, all 945 log variances as variables, and sums over grids.
     returns = example.load("pound_dollar")
     options = {"random_seed": SEED, "progressbar": False}
     filtered = pe.log_evidence(pe.sample_evidence(example.gaussian_sv(returns), **options))
-    full = pe.log_evidence(
-        pe.sample_evidence(
-            example.full_sv(returns),
-            draws=16_000,
-            target_mcse=None,
-            kernel=pe.HMC(dense=False),
-            **options,
-        )
-    )
+    full = pe.log_evidence(pe.sample_evidence(example.full_sv(returns), **options))
     exact, error = reference_log_evidence(returns, 1500)
     assert filtered.mcse < 0.1
-    assert np.hypot(filtered.mcse, full.mcse) < 0.15
+    assert full.status == "ok" and full.mcse < 0.03
     assert error < 0.03
     assert abs(filtered.value - full.value) < MCSES * np.hypot(filtered.mcse, full.mcse)
     assert abs(filtered.value - exact) < MCSES * np.hypot(filtered.mcse, error)
@@ -261,14 +253,14 @@ def test_the_notebook_is_stored_with_its_outputs():
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+def test_the_notebook_runs_from_top_to_bottom():
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "ERROR = 0.05" in text
     for cell in notebook.cells:
         cell.source = cell.source.replace("ERROR = 0.05", "ERROR = 0.3")
-    client = nbclient.NotebookClient(
-        notebook, timeout=3600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    client.execute()
+    where = {"metadata": {"path": str(NOTEBOOK.parent)}}
+    nbclient.NotebookClient(
+        notebook, timeout=3600, kernel_name="python3", resources=where
+    ).execute()

@@ -35,6 +35,14 @@ def test_densities_at_the_end_of_the_range_do_not_stand_out():
     assert list(outlying(log_density, predicted, 1)) == [100]
 
 
+def test_predictions_of_minus_infinity_are_like_each_other():
+    """Far from all peaks the squared distance overflows."""
+    predicted = np.full(200, -np.inf)
+    log_density = np.full(200, -9e299)
+    log_density[100] = -1e299
+    assert list(outlying(log_density, predicted, 1)) == [100]
+
+
 def test_positions_between_prior_and_population():
     """Their scales reach from the one to the other, and their centres follow."""
     rng = np.random.default_rng(7)

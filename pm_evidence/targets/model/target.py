@@ -272,7 +272,7 @@ class PyMCTarget:
 
     def prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` prior draws as points, also those outside of transforms (NaN there)."""
-        return self._prior.draw(n, seed)
+        return without_overflow(self._prior.draw(n, seed), self._keeps_support)
 
     def finite_prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` prior draws in these coordinates, without those outside of transforms."""
