@@ -31,12 +31,16 @@ def _log_gamma(shape_parameter: Variable, shape: _Shape) -> Variable:
     return pt.log(larger) - pm.Exponential.dist(1.0, shape=shape) / shape_parameter
 
 
-def _log_gamma_scaled(a: Variable, scale: Variable, shape: _Shape) -> Variable:
-    return pt.log(scale) + _log_gamma(a, shape)
+def _log_scaled_gamma(a: Variable, scale: Variable, shape: _Shape) -> Variable:
+    return _log_of_number(scale) + _log_gamma(a, shape)
 
 
 def _log_inverse_gamma(a: Variable, scale: Variable, shape: _Shape) -> Variable:
-    return pt.log(scale) - _log_gamma(a, shape)
+    return _log_of_number(scale) - _log_gamma(a, shape)
+
+
+def _log_of_number(x: Variable) -> Variable:
+    return pt.log(x.astype("float64"))  # PyMC stores 2.0 in single precision
 
 
 def _log_odds(a: Variable, b: Variable, shape: _Shape) -> Variable:
@@ -65,7 +69,7 @@ class _Draw:
 # Gamma variables of shape 0.1 round to zero with a probability of 1e-31. Shares round to one as
 # well, where the odds exceed 1e16, which has a probability of 1e-8 for a shape of 0.5.
 _DRAWS: dict[type, _Draw] = {
-    GammaRV: _Draw(LogTransform, _log_gamma_scaled, 1, 0.1),
+    GammaRV: _Draw(LogTransform, _log_scaled_gamma, 1, 0.1),
     InvGammaRV: _Draw(LogTransform, _log_inverse_gamma, 1, 0.1),
     BetaRV: _Draw(LogOddsTransform, _log_odds, 2, 0.5),
     DirichletRV: _Draw(SimplexTransform, _log_shares, 1, 0.1),

@@ -144,22 +144,12 @@ def prior_sampler(
     for factor in factors:
         at = model.free_RVs.index(factor.rv)
         unconstrained[at] = factor.coordinates_of(unconstrained[at])
-    data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-    noise_of = {found.rv: found for found in noises}
-    for at, rv in enumerate(model.free_RVs):  # parents first, as replacements have to be
-        value = None
-        if rv in noise_of:
-            unconstrained[at], value = _noise_of(noise_of[rv], unconstrained[at])
-        elif (coordinate := log_scale_draw(rv, model.rvs_to_transforms[rv])) is not None:
-            unconstrained[at] = coordinate
-            value = model.rvs_to_transforms[rv].backward(coordinate, *rv.owner.inputs)
-        if value is not None:
-            data[rv] = value
+    replaced = _drawn_otherwise(model, noises, unconstrained)
     # The free variables are cloned as well, so that those to be sorted can be found again. All is
     # cloned in one pass: clone_replace makes two, after which a noise that is an output and the
     # same noise inside of a replacement would be drawn independently.
     _, cloned, _ = rebuild_collect_shared(
-        [*unconstrained, *model.free_RVs], replace=data, rebuild_strict=False
+        [*unconstrained, *model.free_RVs], replace=replaced, rebuild_strict=False
     )
     fgraph = FunctionGraph(outputs=with_exact_car(cloned), clone=False)
     log_order_mass = 0.0
@@ -199,6 +189,31 @@ def without_overflow(x: Floats, kept: NDArray[np.bool_]) -> Floats:
     within = x.copy()
     within[:, kept] = np.nan_to_num(x[:, kept], nan=_LARGEST).clip(-_LARGEST, _LARGEST)
     return within
+
+
+def _drawn_otherwise(
+    model: pm.Model, noises: Sequence[LocationScale], unconstrained: list[Variable]
+) -> dict[Variable, Variable]:
+    """Put noises and logarithms in the place of unconstrained values that are drawn as such.
+
+    Returns
+    -------
+    dict
+        What takes the place of variables: data, or the value that a noise or a logarithm makes.
+        Parents come first.
+    """
+    replaced = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    noise_of = {found.rv: found for found in noises}
+    for at, rv in enumerate(model.free_RVs):
+        transform, value = model.rvs_to_transforms[rv], None
+        if rv in noise_of:
+            unconstrained[at], value = _noise_of(noise_of[rv], unconstrained[at])
+        elif (coordinate := log_scale_draw(rv, transform)) is not None:
+            unconstrained[at] = coordinate
+            value = transform.backward(coordinate, *rv.owner.inputs)
+        if value is not None:
+            replaced[rv] = value
+    return replaced
 
 
 def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, Variable | None]:
