@@ -57,8 +57,9 @@ def curvature(target: Any, state: Particles, beta: float, scale: Floats) -> tupl
         around = np.repeat(x[None], d + 1, axis=0)
         around[np.arange(d), free] += _DIFFERENCE * scale
         gradient = densities_with_gradients(target, around)[1][:, :, free]
-        slope = gradient[:, 0] + beta * gradient[:, 1]
-        total -= (slope[:d] - slope[d]) / _DIFFERENCE * scale
+        with np.errstate(over="ignore", invalid="ignore"):  # gradients may be infinite
+            slope = gradient[:, 0] + beta * gradient[:, 1]
+            total -= (slope[:d] - slope[d]) / _DIFFERENCE * scale
     total /= len(chosen)
     return 0.5 * (total + total.T), len(chosen) * (d + 1)
 
