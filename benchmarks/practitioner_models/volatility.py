@@ -68,6 +68,7 @@ def log_volatility(n: int = 14) -> Reference:
 
     The places of the mean are in units of its standard deviation given the other two parameters.
     These are correlated, so that those of the log shock move with the log odds of the persistence.
+    With 18 places of these two the value is lower by 0.001 nats, which stands for the error.
     """
     returns = data.pound_dollar()
     log_odds, sheared = np.linspace(0.8, 9.0, n), np.linspace(-2.9, -0.6, n)
@@ -84,7 +85,7 @@ def log_volatility(n: int = 14) -> Reference:
             values[j, k] += log_normal(mean, 0.0, _MEAN_SD)
             values[j, k] += log_forward(returns, mean, persistence, np.exp(log_shock))
     steps = [axis[1] - axis[0] for axis in (log_odds, sheared, places)]
-    return Reference(float(logsumexp(values) + np.log(steps).sum()))
+    return Reference(float(logsumexp(values) + np.log(steps).sum()), 1e-3)
 
 
 CASES = (
