@@ -12,8 +12,9 @@ __all__ = ["best_centring", "divergences"]
 Floats = NDArray[np.float64]
 
 AMOUNTS = np.linspace(0.0, 1.0, 21)
-# Gain in nats, over all draws, for which a variable is centred at all.
-_GAIN = 2.0
+# Least gains in nats for which a variable is centred at all: in the divergence from a normal
+# distribution, and over all draws.
+_GAIN, _GAIN_OVERALL = 0.25, 2.0
 
 
 def best_centring(effects: Sequence[Effects]) -> Centring:
@@ -34,7 +35,8 @@ def best_centring(effects: Sequence[Effects]) -> Centring:
     for found in effects:
         total = divergences(found).sum(axis=1)
         best = int(np.argmin(np.where(np.isfinite(total), total, np.inf)))
-        clear = len(found.noise) * (total[0] - total[best]) > _GAIN
+        gain = total[0] - total[best]
+        clear = gain > _GAIN and len(found.noise) * gain > _GAIN_OVERALL
         amounts.append(float(AMOUNTS[best]) if clear else 0.0)
         log_units.append(_log_unit(found))
     return Centring(tuple(amounts), tuple(log_units))

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
-from pymc.logprob.transforms import LogTransform
+from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Abs, Mul, Pow, Reciprocal, Sign, Sqrt, TrueDiv
@@ -18,7 +18,10 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
+    BetaRV,
     CauchyRV,
+    GammaRV,
+    InvGammaRV,
     LaplaceRV,
     LogisticRV,
     LogNormalRV,
@@ -43,7 +46,48 @@ _STANDARD: dict[type, Callable[..., Variable]] = {
     MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
 }
 # Transforms under which the unconstrained value has the location and the scale of the parameters.
-_TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
+_TRANSFORM: dict[type, type] = {
+    LogNormalRV: LogTransform,
+    GammaRV: LogTransform,
+    InvGammaRV: LogTransform,
+    BetaRV: LogOddsTransform,
+    ZeroSumNormalRV: ZeroSumTransform,
+}
+
+
+def _of_log_gamma(a: Any) -> tuple[Any, Any]:
+    """Return the mean and the variance of the log of a gamma variable of shape ``a``, nearly.
+
+    They are the digamma function and its derivative. Approximations suffice, because coordinates
+    may have any location and scale.
+    """
+    a = pt.maximum(a, _LEAST_SHAPE)
+    return pt.log(a + 0.5) - 1.0 / a, 1.0 / (a + 0.5) + 1.0 / a**2
+
+
+def _log_gamma(a: Any, unit: Any) -> tuple[Any, Any]:
+    mean, variance = _of_log_gamma(a)
+    return log_of(unit) + mean, pt.sqrt(variance)
+
+
+def _log_inverse_gamma(a: Any, unit: Any) -> tuple[Any, Any]:
+    mean, variance = _of_log_gamma(a)
+    return log_of(unit) - mean, pt.sqrt(variance)
+
+
+def _log_odds(a: Any, b: Any) -> tuple[Any, Any]:
+    (mean_a, variance_a), (mean_b, variance_b) = _of_log_gamma(a), _of_log_gamma(b)
+    return mean_a - mean_b, pt.sqrt(variance_a + variance_b)
+
+
+# Nearly the mean and the standard deviation of the unconstrained value, from the parameters of a
+# distribution whose shape depends on them.
+_MOMENTS: dict[type, Callable[..., tuple[Any, Any]]] = {
+    GammaRV: _log_gamma,
+    InvGammaRV: _log_inverse_gamma,
+    BetaRV: _log_odds,
+}
+_LEAST_SHAPE = 1e-100  # its inverse square is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +100,8 @@ class LocationScale:
         The variable, of the model.
     location, scale : TensorVariable
         Graphs of random variables of the model. They broadcast to the shape of the unconstrained
-        value; of a time series, the location is 0 and the scale is a scalar.
+        value; of a time series, the location is 0 and the scale is a scalar. Of a gamma or beta
+        variable they are nearly the mean and the standard deviation.
     shape : tuple of int
         Shape of the unconstrained value.
     parameters : tuple of TensorVariable
@@ -128,7 +173,8 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     """Return the free variables whose scale depends on other free variables, parents first.
 
     These are variables of the distributions Normal, StudentT, Laplace, Cauchy, Logistic, LogNormal,
-    ZeroSumNormal, and MvNormal with a Cholesky factor, and the series GaussianRandomWalk and AR.
+    ZeroSumNormal, and MvNormal with a Cholesky factor, Gamma, InverseGamma and Beta variables whose
+    shape parameters are variables, and the series GaussianRandomWalk and AR.
     Standard variables that the model multiplies by a scale, which are non-centred by hand, are
     found as well. Variables with another transform than their usual one are left out, and those
     whose location or scale depends on a discrete variable.
@@ -199,6 +245,9 @@ def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     if kind in _STANDARD:
         *others, location, scale = rv.owner.op.dist_params(rv.owner)
         return LocationScale(rv, location, scale, parameters=tuple(others))
+    if kind in _MOMENTS:
+        location, scale = _MOMENTS[kind](*rv.owner.op.dist_params(rv.owner))
+        return LocationScale(rv, location, scale)
     if kind is ZeroSumNormalRV:
         return _of_series(rv, inputs[2])
     if kind is AutoRegressiveRV and rv.type.ndim == 1:

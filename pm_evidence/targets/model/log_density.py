@@ -20,6 +20,7 @@ from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.car import missing_constant
 from pm_evidence.targets.model.coordinates import PartlyCentred
 from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
+from pm_evidence.targets.model.log_scale import on_log_scale
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["Change", "DensityGraphs", "density_graphs", "discrete_prior_graph", "gradient_graphs"]
@@ -97,7 +98,7 @@ def density_graphs(
     replaced = () if changed is None else changed.replaced
     try:
         with quietly():
-            log_prior = _sum_of(model, [v for v in model.free_RVs if v not in replaced], left_out)
+            log_prior = _log_prior(model, replaced, left_out)
             if log_likelihood is None:
                 log_likelihood = (
                     model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
@@ -169,6 +170,22 @@ def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
             ]
     except (NotImplementedError, NullTypeGradError):
         return None
+
+
+def _log_prior(
+    model: pm.Model, replaced: Collection[Variable], left_out: Collection[Variable]
+) -> Variable:
+    """Return the log prior of all but some variables as a graph of the model's value variables."""
+    usual, terms = [], list[Variable]()
+    for rv in model.free_RVs:
+        logarithm = on_log_scale(rv, model.rvs_to_transforms[rv])
+        if rv in replaced:
+            continue
+        if logarithm is None:
+            usual.append(rv)
+        else:
+            terms.append(logarithm.log_density(model.rvs_to_values[rv]).sum())
+    return sum(model.replace_rvs_by_values(terms), _sum_of(model, usual, left_out))
 
 
 def _log_likelihood(model: pm.Model, left_out: Collection[Variable]) -> Variable:

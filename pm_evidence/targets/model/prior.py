@@ -24,7 +24,7 @@ from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.covariance_factors import CovarianceFactor
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 from pm_evidence.targets.model.location_scale import LocationScale
-from pm_evidence.targets.model.log_scale_draws import log_scale_draw
+from pm_evidence.targets.model.log_scale import on_log_scale
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["PriorSampler", "prior_sampler", "without_overflow"]
@@ -206,11 +206,12 @@ def _drawn_otherwise(
     noise_of = {found.rv: found for found in noises}
     for at, rv in enumerate(model.free_RVs):
         transform, value = model.rvs_to_transforms[rv], None
+        if (logarithm := on_log_scale(rv, transform)) is not None:
+            unconstrained[at] = logarithm.draw()
+            value = transform.backward(unconstrained[at], *rv.owner.inputs)
         if rv in noise_of:
-            unconstrained[at], value = _noise_of(noise_of[rv], unconstrained[at])
-        elif (coordinate := log_scale_draw(rv, transform)) is not None:
-            unconstrained[at] = coordinate
-            value = transform.backward(coordinate, *rv.owner.inputs)
+            unconstrained[at], made = _noise_of(noise_of[rv], unconstrained[at])
+            value = value if made is None else made
         if value is not None:
             replaced[rv] = value
     return replaced
@@ -222,7 +223,7 @@ def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, 
         return unconstrained, None
     if not found.is_elementwise:
         if not found.is_walk:
-            return unconstrained / found.scale, None
+            return (unconstrained - found.location) / found.scale, None
         start, steps = unconstrained[:1], pt.diff(unconstrained) / found.scale
         start = start if found.anchored else start / found.scale
         return pt.concatenate([start, steps]), None

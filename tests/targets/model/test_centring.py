@@ -40,6 +40,17 @@ def test_effects_with_precise_data_are_centred():
     assert amount > 0.9
 
 
+def test_a_small_gain_is_none():
+    """Effects with a long tail would be centred because a few others come nearer to normal."""
+    rng = np.random.default_rng(3)
+    log_scale = 0.2 * rng.standard_normal((4000, 1))
+    noise = np.exp(-log_scale) * rng.standard_normal((4000, 1))
+    found = [Effects(noise, 0 * noise, log_scale)]
+    gains = divergences(found[0])[:, 0]
+    assert 0.01 < gains[0] - gains.min() < 0.1
+    assert best_centring(found).amount == (0.0,)
+
+
 @pytest.mark.parametrize("noise_sd", [None, 0.01, 0.5])
 def test_units_do_not_matter(noise_sd):
     """A model would be annealed in other coordinates if its data were in other units."""

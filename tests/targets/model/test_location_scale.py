@@ -38,6 +38,10 @@ def found_in(build):
         lambda t, m: pm.AR("x", [0.5], sigma=t, init_dist=pm.Normal.dist(0, t), steps=3),
         lambda t, m: pm.MvNormal("x", m, chol=factor(t), shape=(3, 2)),
         lambda t, m: pm.MvNormal("x", m, chol=factor(t).T, lower=False),
+        lambda t, m: pm.Gamma("x", t, 2.0),
+        lambda t, m: pm.Gamma("x", mu=pm.math.exp(m), sigma=1.0),
+        lambda t, m: pm.InverseGamma("x", t, 2.0),
+        lambda t, m: pm.Beta("x", 2.0, t, shape=3),
     ],
 )
 def test_variables_are_found(build):
@@ -49,6 +53,8 @@ def test_variables_are_found(build):
     "build",
     [
         lambda t, m: pm.Normal("x", m, 2.0),  # a location alone makes no funnel
+        lambda t, m: pm.Gamma("x", 2.0, t),
+        lambda t, m: pm.Beta("x", t, t, transform=pm.distributions.transforms.Interval(0, 1)),
         lambda t, m: pm.Normal("x", 0, 1, observed=0.5),
         lambda t, m: pm.Normal("x", 0, t, observed=0.5),
         lambda t, m: pm.Normal("x", 0, t, shape=3, **ORDERED),

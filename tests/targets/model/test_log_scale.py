@@ -1,4 +1,4 @@
-"""Prior draws of variables whose own draws round to the end of their support."""
+"""Draws and densities of variables that round to an end of their support."""
 
 import numpy as np
 import pymc as pm
@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import cumulative_simpson
 from scipy.stats import kstest
 
-from pm_evidence.targets.model.log_scale_draws import log_scale_draw
+from pm_evidence.targets.model.log_scale import on_log_scale
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
@@ -86,14 +86,64 @@ def test_shares_are_drawn_from_their_density():
 )
 def test_the_usual_draws_suffice(build):
     model = model_of(build)
-    assert log_scale_draw(model["x"], model.rvs_to_transforms[model["x"]]) is None
+    assert on_log_scale(model["x"], model.rvs_to_transforms[model["x"]]) is None
 
 
 def test_a_random_shape_may_be_small():
     with pm.Model() as model:
         a = pm.Exponential("a", 1.0)
         x = pm.Gamma("x", a, 1.0)
-    assert log_scale_draw(x, model.rvs_to_transforms[x]) is not None
+    assert on_log_scale(x, model.rvs_to_transforms[x]) is not None
+
+
+RANDOM = {
+    "Gamma": lambda t: pm.Gamma("x", t, 2.5 * t, shape=2),
+    "InverseGamma": lambda t: pm.InverseGamma("x", 2 * t, t, shape=2),
+    "Beta": lambda t: pm.Beta("x", t, 2 * t, shape=2),
+    "Dirichlet": lambda t: pm.Dirichlet("x", t * np.array([1.0, 2.0, 3.0])),
+}
+
+
+def given_shape(name):
+    with pm.Model() as model:
+        t = pm.HalfNormal("t", 1.0)
+        RANDOM[name](t)
+        pm.Potential("zero", ZERO)
+    return model
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_densities_are_those_of_the_model(name):
+    model = given_shape(name)
+    x = np.random.default_rng(2).normal(size=(20, 3))
+    log_prior = PyMCTarget(model).evaluate(x).log_density[:, 0]
+    logp, (t, value) = model.compile_logp(), model.value_vars
+    expected = [logp({t.name: row[0], value.name: row[1:]}) for row in x]
+    np.testing.assert_allclose(log_prior, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_densities_keep_their_digits_far_out(name):
+    """Where a shape t tends to zero, the density of t times the logarithm has a limit.
+
+    PyMC's density and its Jacobian are of the size of the logarithm, and cancel.
+    """
+    target = PyMCTarget(given_shape(name))
+    log_t = np.array([-30.0, -60.0, -120.0])
+    towards = 1.0 if name == "InverseGamma" else -1.0  # small gamma variables, odds and shares
+    x = np.column_stack([log_t, towards * np.exp(-log_t), 0.4 * np.exp(-log_t)])
+    if name != "Dirichlet":
+        x[:, 2] = 2 * x[:, 1]
+    log_prior = target.evaluate(x).log_density[:, 0] + 0.5 * np.exp(2 * log_t)
+    # one log from the Jacobian of t, and one from the scale of each of two logarithms
+    np.testing.assert_allclose(log_prior - 3 * log_t, log_prior[0] - 3 * log_t[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_densities_are_zero_where_a_shape_rounds_to_zero(name):
+    target = PyMCTarget(given_shape(name))
+    log_density = target.evaluate(np.array([[-800.0, 0.3, -0.2]])).log_density
+    assert log_density[0, 0] == -np.inf
 
 
 def test_what_depends_on_them_is_drawn_given_the_same_draw():
