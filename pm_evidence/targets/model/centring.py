@@ -12,9 +12,9 @@ __all__ = ["best_centring", "divergences"]
 Floats = NDArray[np.float64]
 
 AMOUNTS = np.linspace(0.0, 1.0, 21)
-# Least gains in nats for which a variable is centred at all: in the divergence from a normal
-# distribution, and over all draws.
-_GAIN, _GAIN_OVERALL = 0.25, 2.0
+# A variable is centred by less than the best amount if the divergence from a normal distribution
+# grows by fewer nats than this, or that of all draws together.
+_SLACK, _SLACK_OF_DRAWS = 0.1, 2.0
 
 
 def best_centring(effects: Sequence[Effects]) -> Centring:
@@ -27,17 +27,16 @@ def best_centring(effects: Sequence[Effects]) -> Centring:
 
     Notes
     -----
-    Near the prior, non-centred coordinates are best. A variable is therefore centred only if this
-    brings the posterior clearly nearer to a normal distribution, and by the same amount for all of
-    its elements.
+    Near the prior and in the tails of the posterior, non-centred coordinates are best. A variable
+    is therefore centred by the least amount that brings its draws clearly nearer to a normal
+    distribution, and by the same amount for all of its elements.
     """
     amounts, log_units = [], []
     for found in effects:
         total = divergences(found).sum(axis=1)
-        best = int(np.argmin(np.where(np.isfinite(total), total, np.inf)))
-        gain = total[0] - total[best]
-        clear = gain > _GAIN and len(found.noise) * gain > _GAIN_OVERALL
-        amounts.append(float(AMOUNTS[best]) if clear else 0.0)
+        total = np.where(np.isfinite(total), total, np.inf)
+        slack = max(_SLACK, _SLACK_OF_DRAWS / len(found.noise))
+        amounts.append(float(AMOUNTS[np.argmax(total <= total.min() + slack)]))
         log_units.append(_log_unit(found))
     return Centring(tuple(amounts), tuple(log_units))
 
