@@ -148,7 +148,11 @@ def checked_beta(beta: ArrayLike) -> Floats:
 
 
 def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
-    """Return energies, flat or of chains; raise ValueError if one is NaN or minus infinity."""
+    """Return energies, flat or of chains; raise ValueError if one is NaN or below -1e100.
+
+    Energies above 1e100, the squares of which may overflow, are returned as infinite: a likelihood
+    of ``exp(-1e100)`` is zero at any temperature but infinite ones.
+    """
     values = float_array(name, energy)
     if values.ndim not in (1, 2) or values.size == 0:
         raise ValueError(
@@ -162,6 +166,7 @@ def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
             f"{values.size} states, first at position {bad[0]}; find out why the density failed "
             "there."
         )
+    values = np.where(values > _LARGEST, np.inf, values)
     check_size(name, values)
     return values
 

@@ -43,7 +43,7 @@ def test_wrong_beta(beta, message):
         ([], "energy must have shape"),
         (np.append(np.arange(5.0), np.nan), "energy must be a number or inf, got nan at 1 of 6"),
         (np.append(-INF, np.arange(5.0)), "energy must be a number or inf, got -inf"),
-        (np.append(1e200, np.arange(5.0)), "energy must be infinite or between"),
+        (np.append(-1e200, np.arange(5.0)), "energy must be infinite or between"),
         (np.arange(5.0), r"energy must have the shape of rung, got \(5,\) and \(6,\)"),
         (np.append(np.arange(5.0), INF), "energy must be finite at beta above 0, got inf at 1"),
     ],
@@ -68,6 +68,14 @@ def test_wrong_rung(rung, message):
     if "between" in message:
         with pytest.raises(ValueError, match=f"^{message}"):
             checked_rung(rung, 3)
+
+
+@pytest.mark.parametrize("extreme", [1.1e100, 1e300])
+def test_energies_whose_squares_may_overflow_are_infinite(extreme):
+    """A run would fail where the prior has draws without likelihood."""
+    states = tempered(BETA, np.append(extreme, np.arange(5.0)), RUNG, None)
+    assert states.energy[0] == INF
+    assert np.array_equal(states.energy[1:], np.arange(5.0))
 
 
 def test_states():
