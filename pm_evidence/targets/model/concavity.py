@@ -56,6 +56,7 @@ from pm_evidence.targets.model.curvature import (
     composed,
 )
 from pm_evidence.targets.model.elementwise import Rule, of_elements
+from pm_evidence.targets.model.excess import BinomialExcess, ExponentialExcess
 
 __all__ = ["is_log_concave", "known_functions"]
 
@@ -307,7 +308,15 @@ def _log_softmax(node: Any, arguments: Sequence[Function]) -> Function:
     return Function(composed(CONCAVE, arguments[0].curvature), high=0.0)
 
 
+def _excess(node: Any, arguments: Sequence[Function]) -> Function:
+    w, *others = arguments
+    are_data = all(each.value is not None and each.low > 0.0 for each in others)
+    return Function(composed(CONVEX, w.curvature), low=0.0) if are_data else NOTHING
+
+
 _RULES: dict[type, Rule] = {
+    ExponentialExcess: _excess,
+    BinomialExcess: _excess,
     CheckAndRaise: _checked,
     DimShuffle: _same,
     ExtractDiag: _same,

@@ -34,7 +34,8 @@ from pytensor.graph.replace import clone_replace
 
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.covariance_factors import CovarianceFactor
-from pm_evidence.targets.model.location_scale import LocationScale, log_of
+from pm_evidence.targets.model.location_scale import LocationScale
+from pm_evidence.targets.model.logarithms import log_of
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.vectorised import RowFunction
 
@@ -147,7 +148,7 @@ def partly_centred(
         if found.is_elementwise:
             noise = shift * pt.exp(-(log_unit[i] + c * ratio))
             value = noise if found.by_hand else value
-            of_noise = pm.logp(found.standard(parameters), noise, warn_rvs=False)
+            of_noise = found.log_density_of_noise(noise, parameters)
             terms += [of_noise.sum(), -_summed(log_unit[i] + c * ratio, found)]
             replaced.append(found.rv)
         else:

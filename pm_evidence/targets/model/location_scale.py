@@ -10,18 +10,14 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
-from pymc.logprob.transforms import LogOddsTransform, LogTransform
+from pymc.logprob.transforms import LogTransform
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Abs, Mul, Pow, Reciprocal, Sign, Sqrt, TrueDiv
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.basic import (
-    BetaRV,
     CauchyRV,
-    GammaRV,
-    InvGammaRV,
     LaplaceRV,
     LogisticRV,
     LogNormalRV,
@@ -31,9 +27,10 @@ from pytensor.tensor.random.basic import (
 )
 
 from pm_evidence.targets.layout import shape_of
+from pm_evidence.targets.model.log_scale import ModalLogScale, log_scale_of
 from pm_evidence.targets.model.multiplied import Multiplied, bare
 
-__all__ = ["LocationScale", "location_scale_variables", "log_of"]
+__all__ = ["LocationScale", "location_scale_variables"]
 
 # The distribution of location 0 and scale 1, from the other parameters of the distribution.
 _STANDARD: dict[type, Callable[..., Variable]] = {
@@ -46,48 +43,7 @@ _STANDARD: dict[type, Callable[..., Variable]] = {
     MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
 }
 # Transforms under which the unconstrained value has the location and the scale of the parameters.
-_TRANSFORM: dict[type, type] = {
-    LogNormalRV: LogTransform,
-    GammaRV: LogTransform,
-    InvGammaRV: LogTransform,
-    BetaRV: LogOddsTransform,
-    ZeroSumNormalRV: ZeroSumTransform,
-}
-
-
-def _of_log_gamma(a: Any) -> tuple[Any, Any]:
-    """Return the mean and the variance of the log of a gamma variable of shape ``a``, nearly.
-
-    They are the digamma function and its derivative. Approximations suffice, because coordinates
-    may have any location and scale.
-    """
-    a = pt.maximum(a, _LEAST_SHAPE)
-    return pt.log(a + 0.5) - 1.0 / a, 1.0 / (a + 0.5) + 1.0 / a**2
-
-
-def _log_gamma(a: Any, unit: Any) -> tuple[Any, Any]:
-    mean, variance = _of_log_gamma(a)
-    return log_of(unit) + mean, pt.sqrt(variance)
-
-
-def _log_inverse_gamma(a: Any, unit: Any) -> tuple[Any, Any]:
-    mean, variance = _of_log_gamma(a)
-    return log_of(unit) - mean, pt.sqrt(variance)
-
-
-def _log_odds(a: Any, b: Any) -> tuple[Any, Any]:
-    (mean_a, variance_a), (mean_b, variance_b) = _of_log_gamma(a), _of_log_gamma(b)
-    return mean_a - mean_b, pt.sqrt(variance_a + variance_b)
-
-
-# Nearly the mean and the standard deviation of the unconstrained value, from the parameters of a
-# distribution whose shape depends on them.
-_MOMENTS: dict[type, Callable[..., tuple[Any, Any]]] = {
-    GammaRV: _log_gamma,
-    InvGammaRV: _log_inverse_gamma,
-    BetaRV: _log_odds,
-}
-_LEAST_SHAPE = 1e-100  # its inverse square is finite
+_TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +61,7 @@ class LocationScale:
     shape : tuple of int
         Shape of the unconstrained value.
     parameters : tuple of TensorVariable
-        Other parameters of the distribution.
+        Parameters of the distribution of the noise.
     transform : Transform, optional
         The transform from the variable to its unconstrained value.
     anchored : bool
@@ -115,6 +71,8 @@ class LocationScale:
     mixing : TensorVariable, shape (k, k), optional
         Unit lower triangular matrix that the scaled noise is multiplied by, along its last axis. It
         and the scale are the factors of the Cholesky factor of a covariance.
+    log_scale : ModalLogScale, optional
+        Of a gamma or beta variable: its distribution on the scale of its transform.
     """
 
     rv: Variable
@@ -126,6 +84,7 @@ class LocationScale:
     anchored: bool = False
     by_hand: bool = False
     mixing: Variable | None = None
+    log_scale: ModalLogScale | None = None
 
     @property
     def size(self) -> int:
@@ -146,7 +105,7 @@ class LocationScale:
     @property
     def is_elementwise(self) -> bool:
         """Whether the noise has a distribution of its own, independent for all elements."""
-        return type(self.rv.owner.op) in _STANDARD
+        return self.log_scale is not None or type(self.rv.owner.op) in _STANDARD
 
     @property
     def is_walk(self) -> bool:
@@ -158,14 +117,28 @@ class LocationScale:
         """Whether it is an autoregressive series, whose elements are correlated."""
         return type(self.rv.owner.op) is AutoRegressiveRV
 
-    def standard(self, parameters: Sequence[Variable]) -> Variable:
-        """Return the noise, a random variable of location 0 and scale 1.
+    def draw_noise(self) -> Variable:
+        """Return the graph of a draw of the noise of an elementwise variable."""
+        if self.log_scale is not None:
+            return self.log_scale.draw_noise(self.parameters, self.shape)
+        return self._standard(self.parameters)
+
+    def log_density_of_noise(self, noise: Variable, parameters: Sequence[Variable]) -> Variable:
+        """Return the log density of the noise of an elementwise variable, in nats.
 
         Parameters
         ----------
+        noise : TensorVariable
+            The noise.
         parameters : sequence of TensorVariable
             ``self.parameters``, or graphs that replace them.
         """
+        if self.log_scale is not None:
+            return self.log_scale.log_density_of_noise(noise, parameters)
+        return pm.logp(self._standard(parameters), noise, warn_rvs=False)
+
+    def _standard(self, parameters: Sequence[Variable]) -> Variable:
+        """Return a random variable of location 0 and scale 1."""
         return _STANDARD[type(self.rv.owner.op)](*parameters, shape=self.shape)
 
 
@@ -182,49 +155,20 @@ def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     free = set(model.free_RVs)
     found: list[LocationScale] = []
     multiplied = Multiplied(model)
-    candidates = [(rv, _described(rv, free)) for rv in model.free_RVs]
-    candidates += [(rv, _by_hand(rv, multiplied)) for rv in model.free_RVs]
+    usual = [rv for rv in model.free_RVs if _has_usual_transform(model, rv)]
+    candidates = [(rv, _described(rv, free)) for rv in usual]
+    candidates += [(rv, _by_hand(rv, multiplied)) for rv in usual]
+    candidates += [(rv, _as_logarithm(model, rv)) for rv in model.free_RVs]
     for rv, described in candidates:
-        if described is None or not _has_usual_transform(model, rv):
+        if described is None or not _depends(described.scale, free):
             continue
-        if not _depends(described.scale, free) or _depends_on_discrete(described.graphs, free):
+        if _depends_on_discrete(described.graphs, free):
             continue
         transform = model.rvs_to_transforms[rv]
         value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         shape = shape_of(value)
         found.append(replace(described, shape=shape, transform=transform))
     return _parents_first(found)
-
-
-def log_of(scale: Variable) -> Variable:
-    """Return the log of a positive graph, without computing a power of what may round to zero.
-
-    A precision of ``exp(-2000)`` rounds to zero, and its inverse root to infinity, the log of which
-    is 1,000.
-    """
-    if scale.owner is None:
-        return pt.log(scale)
-    op, inputs = scale.owner.op, scale.owner.inputs
-    if isinstance(op, DimShuffle):
-        return op(log_of(inputs[0]))
-    match getattr(op, "scalar_op", None):
-        case Pow() if isinstance(bare(inputs[1]), Constant):
-            return inputs[1] * log_of(inputs[0])
-        case TrueDiv() if isinstance(bare(inputs[0]), Constant):
-            return pt.log(inputs[0]) - log_of(inputs[1])
-        case Reciprocal():
-            return -log_of(inputs[0])
-        case Sqrt():
-            return 0.5 * log_of(inputs[0])
-        case Abs():
-            return log_of(inputs[0])
-        case Mul() if len(factors := [x for x in inputs if not _is_sign(x)]) == 1:
-            return log_of(factors[0])  # PyMC multiplies by the sign of a precision
-    return pt.log(scale)
-
-
-def _is_sign(graph: Variable) -> bool:
-    return isinstance(getattr(getattr(graph.owner, "op", None), "scalar_op", None), Sign)
 
 
 def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
@@ -237,6 +181,16 @@ def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
     return tuple(ordered)
 
 
+def _as_logarithm(model: pm.Model, rv: Any) -> LocationScale | None:
+    """Return the description of a gamma or beta variable by its logarithm."""
+    found = log_scale_of(rv, model.rvs_to_transforms[rv])
+    if not isinstance(found, ModalLogScale):
+        return None
+    parameters = tuple(rv.owner.op.dist_params(rv.owner))
+    location, scale = found.location(parameters), found.scale(parameters)
+    return LocationScale(rv, location, scale, parameters=parameters, log_scale=found)
+
+
 def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     """Return location and scale of a variable; None if it is of another kind."""
     kind, inputs = type(rv.owner.op), rv.owner.inputs
@@ -245,9 +199,6 @@ def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     if kind in _STANDARD:
         *others, location, scale = rv.owner.op.dist_params(rv.owner)
         return LocationScale(rv, location, scale, parameters=tuple(others))
-    if kind in _MOMENTS:
-        location, scale = _MOMENTS[kind](*rv.owner.op.dist_params(rv.owner))
-        return LocationScale(rv, location, scale)
     if kind is ZeroSumNormalRV:
         return _of_series(rv, inputs[2])
     if kind is AutoRegressiveRV and rv.type.ndim == 1:

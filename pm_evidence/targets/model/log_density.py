@@ -20,7 +20,7 @@ from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.car import missing_constant
 from pm_evidence.targets.model.coordinates import PartlyCentred
 from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
-from pm_evidence.targets.model.log_scale import on_log_scale
+from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["Change", "DensityGraphs", "density_graphs", "discrete_prior_graph", "gradient_graphs"]
@@ -178,13 +178,14 @@ def _log_prior(
     """Return the log prior of all but some variables as a graph of the model's value variables."""
     usual, terms = [], list[Variable]()
     for rv in model.free_RVs:
-        logarithm = on_log_scale(rv, model.rvs_to_transforms[rv])
+        found = log_scale_of(rv, model.rvs_to_transforms[rv])
         if rv in replaced:
             continue
-        if logarithm is None:
+        if found is None:
             usual.append(rv)
         else:
-            terms.append(logarithm.log_density(model.rvs_to_values[rv]).sum())
+            parameters = rv.owner.op.dist_params(rv.owner)
+            terms.append(found.log_density(model.rvs_to_values[rv], parameters).sum())
     return sum(model.replace_rvs_by_values(terms), _sum_of(model, usual, left_out))
 
 

@@ -24,7 +24,7 @@ from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.covariance_factors import CovarianceFactor
 from pm_evidence.targets.model.index_checks import with_asserted_indices
 from pm_evidence.targets.model.location_scale import LocationScale
-from pm_evidence.targets.model.log_scale import on_log_scale
+from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.quiet import quietly
 
 __all__ = ["PriorSampler", "prior_sampler", "without_overflow"]
@@ -206,12 +206,11 @@ def _drawn_otherwise(
     noise_of = {found.rv: found for found in noises}
     for at, rv in enumerate(model.free_RVs):
         transform, value = model.rvs_to_transforms[rv], None
-        if (logarithm := on_log_scale(rv, transform)) is not None:
-            unconstrained[at] = logarithm.draw()
-            value = transform.backward(unconstrained[at], *rv.owner.inputs)
         if rv in noise_of:
-            unconstrained[at], made = _noise_of(noise_of[rv], unconstrained[at])
-            value = value if made is None else made
+            unconstrained[at], value = _noise_of(noise_of[rv], unconstrained[at])
+        elif (found := log_scale_of(rv, transform)) is not None:
+            unconstrained[at] = found.draw(rv.owner.op.dist_params(rv.owner), shape_of(rv))
+            value = transform.backward(unconstrained[at], *rv.owner.inputs)
         if value is not None:
             replaced[rv] = value
     return replaced
@@ -223,11 +222,11 @@ def _noise_of(found: LocationScale, unconstrained: Variable) -> tuple[Variable, 
         return unconstrained, None
     if not found.is_elementwise:
         if not found.is_walk:
-            return (unconstrained - found.location) / found.scale, None
+            return unconstrained / found.scale, None
         start, steps = unconstrained[:1], pt.diff(unconstrained) / found.scale
         start = start if found.anchored else start / found.scale
         return pt.concatenate([start, steps]), None
-    noise = found.standard(found.parameters)
+    noise = found.draw_noise()
     scaled = found.scale * noise
     mixing: Any = found.mixing
     value = found.location + (scaled if mixing is None else scaled @ mixing.T)

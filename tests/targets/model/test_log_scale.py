@@ -1,5 +1,7 @@
 """Draws and densities of variables that round to an end of their support."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -7,7 +9,7 @@ import pytest
 from scipy.integrate import cumulative_simpson
 from scipy.stats import kstest
 
-from pm_evidence.targets.model.log_scale import on_log_scale
+from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
@@ -86,14 +88,14 @@ def test_shares_are_drawn_from_their_density():
 )
 def test_the_usual_draws_suffice(build):
     model = model_of(build)
-    assert on_log_scale(model["x"], model.rvs_to_transforms[model["x"]]) is None
+    assert log_scale_of(model["x"], model.rvs_to_transforms[model["x"]]) is None
 
 
 def test_a_random_shape_may_be_small():
     with pm.Model() as model:
         a = pm.Exponential("a", 1.0)
         x = pm.Gamma("x", a, 1.0)
-    assert on_log_scale(x, model.rvs_to_transforms[x]) is not None
+    assert log_scale_of(x, model.rvs_to_transforms[x]) is not None
 
 
 RANDOM = {
@@ -104,6 +106,7 @@ RANDOM = {
 }
 
 
+@cache
 def given_shape(name):
     with pm.Model() as model:
         t = pm.HalfNormal("t", 1.0)
@@ -137,6 +140,48 @@ def test_densities_keep_their_digits_far_out(name):
     log_prior = target.evaluate(x).log_density[:, 0] + 0.5 * np.exp(2 * log_t)
     # one log from the Jacobian of t, and one from the scale of each of two logarithms
     np.testing.assert_allclose(log_prior - 3 * log_t, log_prior[0] - 3 * log_t[0], rtol=1e-9)
+
+
+LARGE = {
+    "Gamma": lambda t: pm.Gamma("x", t**-2, 2.5, shape=2),
+    "Gamma, mean and deviation": lambda t: pm.Gamma("x", mu=2.0, sigma=t, shape=2),
+    "InverseGamma": lambda t: pm.InverseGamma("x", t**-2, 2.5, shape=2),
+    "Beta": lambda t: pm.Beta("x", t**-2, 3 * t**-2, shape=2),
+    "Beta, one of them": lambda t: pm.Beta("x", 0.3, t**-2, shape=2),
+}
+
+
+@cache
+def with_large_shape(name):
+    with pm.Model() as model:
+        LARGE[name](pm.HalfNormal("t", 1.0))
+        pm.Potential("zero", ZERO)
+    return ReparameterisedTarget(model)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_noises_of_large_shapes_have_a_limit(name):
+    """Terms of 1e80 would cancel: a run found an evidence of 1e296, with the status "ok"."""
+    target = with_large_shape(name)
+    log_t = np.array([-20.0, -40.0, -90.0])
+    x = np.column_stack([log_t, np.full(3, 0.7), np.full(3, -3.0)])
+    log_prior = target.evaluate(x).log_density[:, 0] - log_t
+    np.testing.assert_allclose(log_prior, log_prior[0], rtol=1e-6)
+    if not name.startswith("Beta, one"):  # normal in the limit
+        normal = np.log(2 / np.pi) / 2 - np.log(2 * np.pi) - (0.7**2 + 3.0**2) / 2
+        assert log_prior[0] == pytest.approx(normal, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_draws_and_densities_of_noises_agree(name):
+    """The mean of exp(log density of others - own) over own draws is one."""
+    target = with_large_shape(name)
+    x = target.draw(20_000, SEED).x
+    shifted = x + np.array([0.0, 0.1, -0.1])
+    ratio = np.exp(
+        target.evaluate(shifted).log_density[:, 0] - target.evaluate(x).log_density[:, 0]
+    )
+    assert ratio.mean() == pytest.approx(1.0, abs=5 * ratio.std() / np.sqrt(len(x)))
 
 
 @pytest.mark.parametrize("name", RANDOM)
