@@ -19,6 +19,7 @@ from pm_evidence.targets.compile.precision import in_double_precision
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.car import missing_constant
 from pm_evidence.targets.model.coordinates import PartlyCentred
+from pm_evidence.targets.model.gamma_ratios import with_gamma_ratios
 from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
 from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.quiet import quietly
@@ -112,7 +113,7 @@ def density_graphs(
     graphs = clone_replace(graphs, values, rebuild_strict=False)
     if changed is not None:
         graphs[0] = graphs[0] + changed.log_prior
-    graphs = in_double_precision(graphs)
+    graphs = in_double_precision(with_gamma_ratios(graphs))
     graphs, guards = with_guarded_indices(graphs)
     return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
 

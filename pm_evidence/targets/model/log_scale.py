@@ -24,6 +24,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV
 
 from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
+from pm_evidence.targets.model.gamma_ratios import stirling_series
 from pm_evidence.targets.model.logarithms import log_of
 
 __all__ = ["LogScale", "ModalLogScale", "log_scale_of"]
@@ -32,7 +33,9 @@ type Shape = tuple[int, ...]
 type Parameters = Sequence[Any]
 
 _LEAST_SHAPE = 1e-100
-_MANY = 10.0  # from here on Stirling's series is exact
+_MANY = 10.0  # from here on Stirling's series is used
+# From this sum of shapes on, the density of shares is written by their distance from the mode.
+_PEAKED = 1e6
 
 
 class LogScale(ABC):
@@ -193,9 +196,14 @@ class _Dirichlet(LogScale):
         (a,) = parameters
         log_ratio = pt.concatenate([x, -x.sum(axis=-1, keepdims=True)], axis=-1)
         log_share = log_ratio - pt.logsumexp(log_ratio, axis=-1, keepdims=True)
-        log_norm = pt.gammaln(a).sum(axis=-1) - pt.gammaln(a.sum(axis=-1))
+        total = a.sum(axis=-1)
+        log_norm = pt.gammaln(a).sum(axis=-1) - pt.gammaln(total)
+        usual = (a * log_share).sum(axis=-1) - log_norm
+        height = _log_height(a).sum(axis=-1) - _log_height(total)
+        above_mean = log_share - pt.log(a / total[..., None])
+        peaked = height - (a * exponential_excess(above_mean)).sum(axis=-1)
         log_volume = pt.log(a.shape[-1].astype("float64"))
-        return _within(parameters, (a * log_share).sum(axis=-1) - log_norm + log_volume)
+        return _within(parameters, pt.switch(total < _PEAKED, usual, peaked) + log_volume)
 
 
 def _within(parameters: Parameters, log_density: Variable) -> Variable:
@@ -237,10 +245,8 @@ def _log_height(a: Any) -> Any:
     """
     small, large = pt.minimum(a, _MANY), pt.maximum(a, _MANY)
     by_gamma = small * pt.log(small) - small - pt.gammaln(small)
-    inverse = 1.0 / large
-    square = inverse**2
-    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    return pt.switch(a < _MANY, by_gamma, 0.5 * pt.log(large / (2.0 * np.pi)) - series)
+    by_series = 0.5 * pt.log(large / (2.0 * np.pi)) - stirling_series(large)
+    return pt.switch(a < _MANY, by_gamma, by_series)
 
 
 _OF: dict[type, LogScale] = {

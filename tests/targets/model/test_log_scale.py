@@ -172,6 +172,19 @@ def test_noises_of_large_shapes_have_a_limit(name):
         assert log_prior[0] == pytest.approx(normal, abs=1e-5)
 
 
+@pytest.mark.parametrize("log_size", [5.0, 16.0, 60.0])
+def test_shares_of_a_large_concentration(log_size):
+    """At the mode, where the density is that of a normal distribution in the limit."""
+    target = PyMCTarget(given_shape("Dirichlet"))
+    a = np.exp(log_size) * np.array([1.0, 2.0, 3.0])
+    log_ratio = np.log(a) - np.log(a).mean()
+    log_prior = target.evaluate(np.array([[log_size, *log_ratio[:2]]])).log_density[0, 0]
+    log_prior += 0.5 * np.exp(2 * log_size) - log_size - 0.5 * np.log(2 / np.pi)
+    normal = 0.5 * (np.log(a / (2 * np.pi)).sum() - np.log(a.sum() / (2 * np.pi))) + np.log(3)
+    if log_size < 10:  # beyond, the prior of t has no digits left
+        assert log_prior == pytest.approx(normal, abs=1e-2)
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_draws_and_densities_of_noises_agree(name):
     """The mean of exp(log density of others - own) over own draws is one."""

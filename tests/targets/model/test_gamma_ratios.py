@@ -1,0 +1,142 @@
+"""Ratios of gamma functions in log densities."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.traversal import ancestors
+from scipy.special import gammaln
+
+from pm_evidence.targets.model.gamma_ratios import (
+    LogGammaRatio,
+    log_gamma_ratio,
+    stirling_series,
+    with_gamma_ratios,
+)
+from pm_evidence.targets.model.target import PyMCTarget
+
+COUNTS = np.array([3, 0, 20, 7])
+VALUES = np.array([0.3, -1.2, 4.0])
+
+
+def beta_binomial():
+    k, mean = pm.HalfCauchy("k", 20.0), pm.Beta("mean", 1.0, 1.0)
+    pm.BetaBinomial("y", n=20, alpha=mean * k, beta=(1 - mean) * k, observed=COUNTS)
+
+
+def shares():
+    k, p = pm.HalfCauchy("k", 20.0), pm.Dirichlet("p", np.ones(4))
+    pm.DirichletMultinomial("y", n=30, a=k * p, observed=[COUNTS, COUNTS[::-1]])
+
+
+def student():
+    k, mean = pm.HalfCauchy("k", 20.0), pm.Normal("mean", 0.0, 1.0)
+    pm.StudentT("y", nu=k, mu=mean, sigma=1.0, observed=VALUES)
+
+
+def counts():
+    k, mean = pm.HalfCauchy("k", 20.0), pm.HalfNormal("mean", 5.0)
+    pm.NegativeBinomial("y", alpha=k, mu=mean, observed=COUNTS)
+
+
+MODELS = {"beta_binomial": (beta_binomial, 3), "shares": (shares, 2), "student": (student, 1)}
+MODELS["counts"] = counts, 1
+
+
+def target_of(build):
+    with pm.Model() as model:
+        build()
+    return model, PyMCTarget(model)
+
+
+def ratios_in(graphs):
+    found = [v for v in ancestors(graphs) if v.owner and isinstance(v.owner.op, LogGammaRatio)]
+    return len(found)
+
+
+@pytest.mark.parametrize("k", [-4.5, -0.5, 0.0, 0.5, 3.0, 1e3])
+@pytest.mark.parametrize("a", [0.3, 5.0, 9.99, 10.01, 14.0, 300.0, 1e7])
+def test_the_ratio_is_the_difference(a, k):
+    if a + k <= 0:
+        pytest.skip("the ratio has no logarithm")
+    found = log_gamma_ratio(np.float64(a), np.float64(k)).eval()
+    assert found == pytest.approx(
+        gammaln(a + k) - gammaln(a), rel=1e-11, abs=1e-6 * (a > 1e6) + 1e-11
+    )
+
+
+@pytest.mark.parametrize("k", [-0.5, 0.5, 3.0, 20.0])
+@pytest.mark.parametrize("a", [1e12, 1e17, 1e40, 1e300])
+def test_large_arguments_keep_their_digits(a, k):
+    found = log_gamma_ratio(np.float64(a), np.float64(k)).eval()
+    assert found == pytest.approx(k * np.log(a), rel=1e-10)
+
+
+@pytest.mark.parametrize(("a", "slope"), [(1e-200, 1e200), (2.0, 13 / 12), (1e30, 3e-30)])
+def test_gradients_are_finite(a, slope):
+    x = pt.dscalar("x")
+    gradient = pytensor.function([x], pt.grad(log_gamma_ratio(x, 3.0), x))
+    assert gradient(a) == pytest.approx(slope, rel=1e-9)
+
+
+def test_the_series():
+    a = np.array([10.0, 37.0])
+    series = gammaln(a) - (a - 0.5) * np.log(a) + a - 0.5 * np.log(2 * np.pi)
+    assert stirling_series(a) == pytest.approx(series, abs=1e-13)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_likelihoods_have_ratios_and_are_the_same(name):
+    build, expected = MODELS[name]
+    model, target = target_of(build)
+    assert ratios_in(target.graphs().log_density) == expected
+    x = np.random.default_rng(1).normal(size=(10, target.n_dim))
+    logp = model.compile_logp(vars=model.observed_RVs)
+    own = [
+        logp({v.name: part[0] for v, part in zip(model.value_vars, parts, strict=True)})
+        for parts in ([each[i : i + 1] for each in target.layout.split(x)] for i in range(10))
+    ]
+    np.testing.assert_allclose(target.evaluate(x).log_density[:, 1], own, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_likelihoods_have_their_limits(name):
+    """A run would be drawn to a likelihood of exp(94) that is rounding alone."""
+    _, target = target_of(MODELS[name][0])
+    x = np.zeros((4, target.n_dim))
+    x[:, 0] = [25.0, 40.0, 80.0, 200.0]  # log of k
+    found = target.evaluate(x).log_density[:, 1]
+    np.testing.assert_allclose(found, found[0], rtol=1e-6)
+
+
+def test_other_differences_are_left():
+    """Those that do not cancel, those of data, and products."""
+    x, y = pt.dvector("x"), pt.dvector("y")
+    data = pt.constant([1.0, 2.0])
+    for graph in (
+        pt.gammaln(x) - pt.gammaln(y),
+        pt.gammaln(x + y) - pt.gammaln(x),
+        pt.gammaln(x + 1.0) + pt.gammaln(x),
+        pt.gammaln(data + 1.0) - pt.gammaln(data) + x,
+        pt.gammaln(2.0 * x + 1.0) - pt.gammaln(x),
+    ):
+        assert with_gamma_ratios([graph]) == [graph]
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        lambda x: pt.gammaln(x + 1.5) - (2.0 + pt.gammaln(x)),
+        lambda x: x.sum() + (pt.gammaln((x + 3.0) / 2.0) - pt.gammaln(0.5 * x)),
+        lambda x: -pt.gammaln(x) + x + pt.gammaln(np.array([[1.0], [2.0]]) + x),
+        lambda x: pt.gammaln(x) - pt.gammaln(x),
+    ],
+)
+def test_differences_are_found(graph):
+    x = pt.dvector("x")
+    before = graph(x)
+    (after,) = with_gamma_ratios([before])
+    assert ratios_in([after]) == 1
+    values = pytensor.function([x], [before, after])(np.array([0.4, 12.0]))
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-12, atol=1e-15)
