@@ -2,9 +2,9 @@
 
 A gamma variable of shape 0.001 is smaller than the least float64 in half of its draws, and a beta
 variable with two such parameters rounds to 0 or 1 in nearly all of them. Their logarithms do not
-round, so that these are drawn. Where a logarithm or a shape parameter is large, PyMC's density of the
-variable and the Jacobian of its transform are large numbers of opposite sign, whose sum has no
-digits. Here this sum is one expression.
+round, so that these are drawn. Where a logarithm or a shape parameter is large, the sum of PyMC's
+density of the variable and the Jacobian of its transform has no digits, because they are large
+numbers of opposite sign. Here this sum is one expression.
 
 The logarithm of a gamma variable and the log odds of a beta variable are the mode of their density
 plus a number ``w``.
