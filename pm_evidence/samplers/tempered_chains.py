@@ -362,7 +362,8 @@ class Log:
         for k, step in enumerate(np.append(np.diff(beta), 0.0)):
             found = energy[rung == k]
             finite = found[np.isfinite(found)]
-            mean, var = (finite.mean(), finite.var()) if finite.size else (np.nan, np.nan)
+            with np.errstate(over="ignore"):  # draws without likelihood may have energies of 1e300
+                mean, var = (finite.mean(), finite.var()) if finite.size else (np.nan, np.nan)
             rows.append((mean, var, ess_share(-step * found) if found.size and step else 0.0))
         mean, var, ess = np.array(rows).T
         trace = StageTrace(mean[:-1], var[:-1], ess[:-1], self.chains.acceptance)
