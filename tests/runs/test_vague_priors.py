@@ -2,8 +2,8 @@
 
 The usual draws of a Gamma(0.001, 0.001) precision are zero in half of the cases. Runs that left
 these out were 0.6 nats off, with an error of 0.02 and the status "ok". Shares whose distribution
-depends on effects have a tail that such runs underrated by half. Where shapes of gamma and beta
-distributions are large, rounding errors of their densities looked like peaks of 90 nats and more.
+depends on effects have a tail that such runs underrated by half. Where the shapes of a
+beta-binomial distribution are large, rounding errors of its density looked like a peak of 95 nats.
 """
 
 import warnings
