@@ -150,8 +150,8 @@ def checked_beta(beta: ArrayLike) -> Floats:
 def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
     """Return energies, flat or of chains; raise ValueError if one is NaN or below -1e100.
 
-    Energies above 1e100, the squares of which may overflow, are returned as infinite: a likelihood
-    of ``exp(-1e100)`` is zero at any temperature but infinite ones.
+    Energies above 1e100, the squares of which may overflow, are returned as infinite: such a
+    likelihood is zero at every inverse temperature above 1e-97.
     """
     values = float_array(name, energy)
     if values.ndim not in (1, 2) or values.size == 0:

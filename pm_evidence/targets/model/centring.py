@@ -12,8 +12,8 @@ __all__ = ["best_centring", "divergences"]
 Floats = NDArray[np.float64]
 
 AMOUNTS = np.linspace(0.0, 1.0, 21)
-# A variable is centred by less than the best amount if the divergence from a normal distribution
-# grows by fewer nats than this, or that of all draws together.
+# A variable is centred by less than the best amount if this increases the divergence from a normal
+# distribution by no more than these: in nats, or in nats times the number of draws.
 _SLACK, _SLACK_OF_DRAWS = 0.1, 2.0
 
 

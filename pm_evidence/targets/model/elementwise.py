@@ -83,11 +83,6 @@ def _exp(node: Any, arguments: Sequence[Function]) -> Function:
     return Function.positive(x.curvature, exp(min(x.high, 700.0)) if x.high < 700.0 else inf)
 
 
-def _expm1(node: Any, arguments: Sequence[Function]) -> Function:
-    (x,) = arguments
-    return Function(composed(CONVEX, x.curvature, rises=True), low=-1.0)
-
-
 def _log(node: Any, arguments: Sequence[Function]) -> Function:
     return _log_of(arguments[0])
 
@@ -266,7 +261,6 @@ _OF_NUMBERS: dict[type, Rule] = {
     ps.Pow: _power,
     ps.Neg: lambda node, arguments: -arguments[0],
     ps.Exp: _exp,
-    ps.Expm1: _expm1,
     ps.Log: _log,
     ps.Log1p: _log1p,
     ps.Sqr: _square,

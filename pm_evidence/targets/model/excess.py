@@ -46,8 +46,8 @@ def exponential_excess(w: Variable) -> Variable:
 def binomial_excess(w: Variable, a: Variable, b: Variable) -> Variable:
     """Return ``n log(1 + m (exp(w) - 1)) - a w`` with ``n = a + b`` and ``m = a / n``.
 
-    It is ``n`` times the Kullback-Leibler divergence between Bernoulli variables of probability
-    ``m`` and of log odds that are larger by ``w``, in nats: convex in ``w``, and at least zero.
+    It is ``n`` times the Kullback-Leibler divergence of a Bernoulli variable of probability ``m``
+    from one whose log odds are larger by ``w``, in nats. It is convex in ``w``, and at least zero.
 
     Parameters
     ----------

@@ -5,8 +5,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.concavity import known_functions
+from pm_evidence.targets.model.concavity import is_log_concave, known_functions
 from pm_evidence.targets.model.curvature import AFFINE, CONVEX
+from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
 from pm_evidence.targets.model.target import PyMCTarget
 
 RNG = np.random.default_rng(0)
@@ -259,3 +260,15 @@ def test_each_element_has_to_be_constant():
     product = pt.exp(pt.stack([x, x])) * (z * pt.exp(-pt.stack([x, 0.5 * x])))
     (found,) = known_functions([x, z], [product], {z: np.array([-1e14, 1.0])})
     assert found.value is None and found.is_exponential
+
+
+def test_an_excess_is_convex_where_its_argument_is_affine():
+    """Shares given their mean and concentration would be searched for further modes."""
+    w, a = pt.dvector("w"), pt.dscalar("a")
+    data = pt.constant(np.array([3.0, 0.2]))
+    assert is_log_concave([w], [-exponential_excess(2.0 * w - 1.0).sum()])
+    assert is_log_concave([w], [-binomial_excess(w, data, data + 1.0).sum()])
+    assert is_log_concave([w, a], [-binomial_excess(w, a, data).sum()], {a: np.array(2.0)})
+    assert not is_log_concave([w], [exponential_excess(w).sum()])
+    assert not is_log_concave([w], [-exponential_excess(pt.exp(w)).sum()])
+    assert not is_log_concave([w, a], [-binomial_excess(w, a, data).sum()])

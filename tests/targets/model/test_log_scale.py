@@ -172,17 +172,32 @@ def test_noises_of_large_shapes_have_a_limit(name):
         assert log_prior[0] == pytest.approx(normal, abs=1e-5)
 
 
-@pytest.mark.parametrize("log_size", [5.0, 16.0, 60.0])
+@cache
+def shares_of_any_concentration():
+    with pm.Model() as model:
+        k = pm.HalfCauchy("k", 1.0)
+        pm.Dirichlet("x", k * np.array([1.0, 2.0, 3.0]))
+        pm.Potential("zero", ZERO)
+    return PyMCTarget(model)
+
+
+@pytest.mark.parametrize("log_size", [7.0, 12.0, 16.0, 30.0])
 def test_shares_of_a_large_concentration(log_size):
-    """At the mode, where the density is that of a normal distribution in the limit."""
-    target = PyMCTarget(given_shape("Dirichlet"))
-    a = np.exp(log_size) * np.array([1.0, 2.0, 3.0])
-    log_ratio = np.log(a) - np.log(a).mean()
-    log_prior = target.evaluate(np.array([[log_size, *log_ratio[:2]]])).log_density[0, 0]
-    log_prior += 0.5 * np.exp(2 * log_size) - log_size - 0.5 * np.log(2 / np.pi)
+    """At the mode and beside it, the density is that of a normal distribution in the limit."""
+    size = np.exp(log_size)
+    a = size * np.array([1.0, 2.0, 3.0])
+    mode = np.log(a) - np.log(a).mean()
+    step = 0.0 if log_size > 20 else 1.0 / np.sqrt(size)  # beyond, rounding moves the log ratios
+    moved = mode + step * np.array([1.0, -2.0, 1.0])
+    x = np.array([[log_size, *mode[:2]], [log_size, *moved[:2]]])
+    log_prior = shares_of_any_concentration().evaluate(x).log_density[:, 0]
+    log_prior -= np.log(2 / np.pi) - np.log1p(size**2) + log_size
     normal = 0.5 * (np.log(a / (2 * np.pi)).sum() - np.log(a.sum() / (2 * np.pi))) + np.log(3)
-    if log_size < 10:  # beyond, the prior of t has no digits left
-        assert log_prior == pytest.approx(normal, abs=1e-2)
+    share = a / a.sum()
+    shift = moved - mode
+    below = 0.5 * a.sum() * (share @ shift**2 - (share @ shift) ** 2)
+    assert log_prior[0] == pytest.approx(normal, abs=0.2 / np.sqrt(size) + 1e-5)
+    assert log_prior[1] == pytest.approx(normal - below, abs=10.0 / np.sqrt(size) + 1e-5)
 
 
 @pytest.mark.parametrize("name", LARGE)
