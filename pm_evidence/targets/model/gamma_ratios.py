@@ -5,7 +5,8 @@ The log density of a beta-binomial variable has the terms ``log G(a + k) - log G
 ``k log(a)``. The density of a Student-t variable with many degrees of freedom is of the same kind.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,21 +58,28 @@ def stirling_series(a: Any) -> Any:
     return inverse * (1 / 12 - square * (1 / 360 - square * terms))
 
 
-def with_gamma_ratios(outputs: Sequence[Variable]) -> list[Variable]:
+def with_gamma_ratios(outputs: Sequence[Variable], data: Iterable[Variable] = ()) -> list[Variable]:
     """Return graphs in which differences of two log gamma functions are single operations.
 
     These are those whose arguments differ by data, and are not data themselves.
+
+    Parameters
+    ----------
+    outputs : sequence of Variable
+        The graphs.
+    data : iterable of Variable
+        Inputs that are data, beside constants and shared variables.
     """
-    return rewrite(outputs, _with_ratios)
+    return rewrite(outputs, partial(_with_ratios, frozenset(data)))
 
 
-def _with_ratios(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+def _with_ratios(data: Set[Variable], node: Any, inputs: list[Variable]) -> list[Variable] | None:
     """Return the output of a sum in which ratios are single terms; None if it has none."""
     if _kind(node) not in (ps.Add, ps.Sub):
         return None
     (total,) = node.clone_with_new_inputs(inputs, strict=False).outputs
     terms, has_ratio = list(_terms(total)), False
-    while (found := _pair(terms)) is not None:
+    while (found := _pair(terms, data)) is not None:
         i, j, a, k = found
         ratio = (terms[i][0], log_gamma_ratio(a, k))
         terms = [term for at, term in enumerate(terms) if at not in (i, j)] + [ratio]
@@ -79,18 +87,18 @@ def _with_ratios(node: Any, inputs: list[Variable]) -> list[Variable] | None:
     return [_total(terms)] if has_ratio else None
 
 
-def _pair(terms: Sequence[_Term]) -> tuple[int, int, Any, Any] | None:
+def _pair(terms: Sequence[_Term], data: Set[Variable]) -> tuple[int, int, Any, Any] | None:
     """Return the positions of ``log G(a + k)`` and ``-log G(a)`` among terms, ``a``, and ``k``."""
     gammas = [(i, sign, _argument(term)) for i, (sign, term) in enumerate(terms)]
     sums = [(i, sign, a, _linear(a)) for i, sign, a in gammas if a is not None]
-    sums = [each for each in sums if not _is_data(each[-1])]
+    sums = [each for each in sums if not _is_data(each[-1], data)]
     for i, sign, _, above in sums:
         for j, other, a, below in sums:
             if sign == -other:
                 every = {**above, **below}
                 difference = {v: above.get(v, 0.0) - below.get(v, 0.0) for v in every}
                 difference = {v: c for v, c in difference.items() if c != 0.0}
-                if _is_data(difference):
+                if _is_data(difference, data):
                     return i, j, a, _total([(c, v) for v, c in difference.items()])
     return None
 
@@ -158,11 +166,11 @@ def _number(graph: Any) -> float | None:
     return None
 
 
-def _is_data(linear: Mapping[Any, float]) -> bool:
-    """Return whether a sum depends on constants and shared variables only."""
+def _is_data(linear: Mapping[Any, float], data: Set[Variable]) -> bool:
+    """Return whether a sum depends on data only."""
     variables = [variable for variable in linear if variable is not None]
     roots = (v for v in ancestors(variables) if v.owner is None)
-    return all(isinstance(root, Constant | SharedVariable) for root in roots)
+    return all(isinstance(root, Constant | SharedVariable) or root in data for root in roots)
 
 
 def _unexpanded(graph: Any) -> Any:

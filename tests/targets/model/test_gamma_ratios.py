@@ -8,6 +8,9 @@ import pytest
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln
 
+from pm_evidence.targets.estimated.random_effects.api import RandomEffects
+from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.gamma_ratios import (
     LogGammaRatio,
     log_gamma_ratio,
@@ -38,6 +41,31 @@ def student():
 def counts():
     k, mean = pm.HalfCauchy("k", 20.0), pm.HalfNormal("mean", 5.0)
     pm.NegativeBinomial("y", alpha=k, mu=mean, observed=COUNTS)
+
+
+def effects_of_groups():
+    spread, mean = pm.HalfNormal("spread", 1.0), pm.Normal("mean", 0.0, 1.0)
+    RandomEffects(
+        "y",
+        effects=lambda: pm.Normal.dist(mean, 0.5),
+        emission=lambda u, i: pm.StudentT.dist(nu=1.0 / spread, mu=u, sigma=1.0),
+        groups=[0, 0, 1],
+        observed=VALUES,
+    )
+
+
+def states():
+    spread, mean = pm.HalfNormal("spread", 1.0), pm.Normal("mean", 0.0, 1.0)
+    StateSpace(
+        "y",
+        init=lambda: pm.Normal.dist(mean, 0.5),
+        transition=lambda h, t: pm.Normal.dist(h, 0.3),
+        emission=lambda h, t: pm.BetaBinomial.dist(
+            n=20, alpha=pt.sigmoid(h) / spread, beta=pt.sigmoid(-h) / spread
+        ),
+        observed=np.where(COUNTS > 0, COUNTS, np.nan),
+        n_particles=10,
+    )
 
 
 MODELS = {"beta_binomial": (beta_binomial, 3), "shares": (shares, 2), "student": (student, 1)}
@@ -108,6 +136,24 @@ def test_likelihoods_have_their_limits(name):
     x[:, 0] = [25.0, 40.0, 80.0, 200.0]  # log of k
     found = target.evaluate(x).log_density[:, 1]
     np.testing.assert_allclose(found, found[0], rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+@pytest.mark.parametrize("build", [effects_of_groups, states])
+def test_estimated_likelihoods_have_their_limits(build):
+    """A beta-binomial emission of a state was exp(11,000) too large."""
+    with pm.Model() as model:
+        build()
+    (estimator,) = estimators_of(model)
+    x = np.array([[-np.log(nu), 0.3] for nu in (1e9, 1e15, 1e18, 1e30, 1e60)])
+    found = estimator.estimate(x, np.zeros((len(x), estimator.n_seeds), np.uint64))
+    np.testing.assert_allclose(found, found[0], rtol=1e-6)
+
+
+def test_inputs_may_be_data():
+    x, y = pt.dvector("x"), pt.dscalar("y")
+    graph = pt.gammaln(x + y) - pt.gammaln(x)
+    assert ratios_in(with_gamma_ratios([graph], [y])) == 1
 
 
 def test_other_differences_are_left():

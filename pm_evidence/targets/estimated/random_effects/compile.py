@@ -20,6 +20,7 @@ from pm_evidence.targets.compile.calls import CompiledCall, compile_call
 from pm_evidence.targets.compile.parameters_only import split_parameters_only
 from pm_evidence.targets.compile.precision import in_double_precision
 from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.model.gamma_ratios import with_gamma_ratios
 
 __all__ = ["GroupDensity", "compile_groups"]
 
@@ -110,7 +111,7 @@ def compile_groups(
 
 
 def _split(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
-    joint = in_double_precision(_check_each([joint], z))
+    joint = in_double_precision(with_gamma_ratios(_check_each([joint], z)))
     (joint,), parameters, precomputed = split_parameters_only(joint, [z])
     precomputed = pt.specify_shape(precomputed, parameters.type.shape)
     return pt.specify_shape(joint, (z.type.shape[0],)), parameters, precomputed

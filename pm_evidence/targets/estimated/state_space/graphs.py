@@ -11,6 +11,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
 from pm_evidence.targets.compile.batched import checks_to_minus_infinity, over_particles
+from pm_evidence.targets.model.gamma_ratios import with_gamma_ratios
 
 __all__ = ["COMPLETE", "MISSING", "PARTIAL", "FilterGraphs", "StateSpaceGraphs", "row_kinds"]
 
@@ -146,7 +147,8 @@ class FilterGraphs:
     def _weights(self, log_weight: Variable, given: dict[Variable, Variable]) -> Variable:
         y = {self._one.y: pt.cast(self.y, self._one.y.dtype)}
         (log_weight,) = clone_replace([log_weight], y)
-        return self._out(over_particles(log_weight, given, self.n))
+        log_weight = over_particles(log_weight, given, self.n)
+        return self._out(*with_gamma_ratios([log_weight], [self.y]))
 
     def _draw(self, graph: Variable, given: dict[Variable, Variable]) -> Variable:
         # a copy, as PyTensor's batched indexing expects an operation with one output
