@@ -7,6 +7,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.transforms import CircularTransform
 from pytensor.gradient import NullTypeGradError
@@ -179,14 +181,17 @@ def _log_prior(
     """Return the log prior of all but some variables as a graph of the model's value variables."""
     usual, terms = [], list[Variable]()
     for rv in model.free_RVs:
-        found = log_scale_of(rv, model.rvs_to_transforms[rv])
         if rv in replaced:
             continue
-        if found is None:
-            usual.append(rv)
-        else:
+        value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
+        if (found := log_scale_of(rv, transform)) is not None:
             parameters = rv.owner.op.dist_params(rv.owner)
-            terms.append(found.log_density(model.rvs_to_values[rv], parameters).sum())
+            terms.append(found.log_density(value, parameters).sum())
+        elif isinstance(rv.owner.op, ZeroSumNormalRV) and isinstance(transform, ZeroSumTransform):
+            # PyMC's density compares the sum with zero, from which rounding of large values differs
+            terms.append(pm.logp(pm.Normal.dist(0.0, rv.owner.inputs[2]), value).sum())
+        else:
+            usual.append(rv)
     return sum(model.replace_rvs_by_values(terms), _sum_of(model, usual, left_out))
 
 

@@ -46,6 +46,19 @@ def test_parameters_of_a_process():
     assert not violations(target)
 
 
+@pytest.mark.parametrize("reparameterise", [True, False])
+def test_scales_of_trend_and_season(reparameterise):
+    with pm.Model() as model:
+        step, height = pm.HalfNormal("step", 0.5), pm.HalfNormal("height", 1)
+        level = pm.GaussianRandomWalk("level", sigma=step, init_dist=pm.Normal.dist(), shape=24)
+        season = pm.ZeroSumNormal("season", sigma=height, shape=4)
+        y = np.sin(np.arange(24.0)) + np.arange(24) % 4
+        pm.Normal("y", level + season[np.arange(24) % 4], 0.5, observed=y)
+    target = target_of(model, reparameterise=reparameterise)
+    assert names(target) == {"step", "height"}
+    assert not violations(target)
+
+
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_other_posteriors_are_not_known(name):
     assert names(target_of(SYSTEMS[name].build(), reparameterise=True)) is None

@@ -69,3 +69,28 @@ def test_a_scale_of_zero_is_impossible():
         assert np.isfinite(log_density[0]).all()
         assert (log_density[1:, 0] == -np.inf).all()
         assert not np.isnan(log_density).any()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sigma": 2.0, "shape": 5},
+        {"sigma": np.array([[1.0], [3.0]]), "shape": (2, 5)},
+        {"sigma": 1.5, "shape": (2, 3, 4), "n_zerosum_axes": 2},
+    ],
+)
+def test_numbers_that_sum_to_zero(settings):
+    """The same as in PyMC, but for large numbers, whose sum is not zero in double precision."""
+    with pm.Model() as model:
+        x = pm.ZeroSumNormal("x", **settings)
+        pm.Normal("y", x.sum(), 1.0, observed=0.0)
+    target = PyMCTarget(model)
+    points = np.random.default_rng(1).normal(size=(3, target.n_dim))
+    (value,) = model.value_vars
+    prior = model.compile_logp(vars=model.free_RVs)
+    expected = [float(prior({value.name: target.layout.split(row[None])[0][0]})) for row in points]
+    found = target.evaluate(points).log_density[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-7)  # PyMC has single-precision constants
+    far = target.evaluate(1e9 * points).log_density[:, 0]
+    at_mode = target.evaluate(np.zeros((1, target.n_dim))).log_density[0, 0]
+    np.testing.assert_allclose(far - at_mode, 1e18 * (found - at_mode), rtol=1e-12)
