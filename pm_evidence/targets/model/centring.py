@@ -12,9 +12,13 @@ __all__ = ["best_centring", "divergences"]
 Floats = NDArray[np.float64]
 
 AMOUNTS = np.linspace(0.0, 1.0, 21)
-# A variable is centred by less than the best amount if this increases the divergence from a normal
-# distribution by no more than these: in nats, or in nats times the number of draws.
-_SLACK, _SLACK_OF_DRAWS = 0.1, 2.0
+# Least gains in nats for which a variable is centred at all, in the divergence from a normal
+# distribution: for each draw, and for all of them together.
+_GAIN, _GAIN_OF_DRAWS = 0.25, 2.0
+# The same for centring it further, if its noise has an exponential tail.
+_FURTHER_GAIN = 0.1
+# Stands for a divergence that overflows.
+_NONE = 1e300
 
 
 def best_centring(effects: Sequence[Effects]) -> Centring:
@@ -27,16 +31,22 @@ def best_centring(effects: Sequence[Effects]) -> Centring:
 
     Notes
     -----
-    Near the prior and in the tails of the posterior, non-centred coordinates are best. A variable
-    is therefore centred by the least amount that brings its draws clearly nearer to a normal
-    distribution, and by the same amount for all of its elements.
+    Near the prior, non-centred coordinates are best. A variable is therefore centred only if this
+    brings its draws clearly nearer to a normal distribution, and by the same amount for all of its
+    elements. Exponential tails of the noise, as those of the logarithm of a gamma variable, are
+    best sampled non-centred as well, and draws show little of them: a variable with such a tail is
+    centred by the least amount that is nearly best.
     """
     amounts, log_units = [], []
     for found in effects:
         total = divergences(found).sum(axis=1)
-        total = np.where(np.isfinite(total), total, np.inf)
-        slack = max(_SLACK, _SLACK_OF_DRAWS / len(found.noise))
-        amounts.append(float(AMOUNTS[np.argmax(total <= total.min() + slack)]))
+        total = np.where(np.isfinite(total), total, _NONE)
+        loss, least_gain = total - total.min(), _GAIN_OF_DRAWS / len(found.noise)
+        if found.has_exponential_tail:
+            best = int(np.argmax(loss <= max(_FURTHER_GAIN, least_gain)))
+        else:
+            best = int(np.argmin(loss)) if loss[0] > max(_GAIN, least_gain) else 0
+        amounts.append(float(AMOUNTS[best]))
         log_units.append(_log_unit(found))
     return Centring(tuple(amounts), tuple(log_units))
 

@@ -209,12 +209,15 @@ class Effects:
         Location and log scale of every element.
     mixing : ndarray, shape (n, k, k), optional
         Matrix that the scaled noise is multiplied by.
+    has_exponential_tail : bool
+        Whether the prior density of the noise falls exponentially on one side.
     """
 
     noise: Floats
     location: Floats
     log_scale: Floats
     mixing: Floats | None = None
+    has_exponential_tail: bool = False
 
     def at(self, amount: float, ratio: Floats) -> Floats:
         """Return ``z`` for an amount of centring, from the log scale in a unit."""
@@ -388,4 +391,5 @@ def _effects_of(
         return Effects(noise[:, 1:], location[:, 1:], log_scale[:, 1:])
     if variable.is_autoregressive:
         return Effects(np.diff(noise, axis=1, prepend=0.0), location, log_scale)
-    return Effects(noise, location, log_scale)
+    has_exponential_tail = variable.log_scale is not None
+    return Effects(noise, location, log_scale, has_exponential_tail=has_exponential_tail)

@@ -1,9 +1,11 @@
 """How far group effects are centred."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from pm_evidence.targets.model.centring import best_centring, divergences
+from pm_evidence.targets.model.centring import AMOUNTS, best_centring, divergences
 from pm_evidence.targets.model.coordinates import Effects
 
 N, SIZE = 400, 8
@@ -49,6 +51,24 @@ def test_a_small_gain_is_none():
     gains = divergences(found[0])[:, 0]
     assert 0.01 < gains[0] - gains.min() < 0.1
     assert best_centring(found).amount == (0.0,)
+
+
+def test_exponential_tails_are_centred_less():
+    """The shares of `tests/runs/test_vague_priors.py` had 85% coverage with the nearest amount."""
+    found = effects(0.5)
+    (nearest,), (least,) = (
+        best_centring([replace(found, has_exponential_tail=tail)]).amount for tail in (False, True)
+    )
+    of_amounts = divergences(found).sum(axis=1)
+    loss = dict(zip(AMOUNTS, of_amounts - of_amounts.min(), strict=True))
+    assert loss[nearest] == 0.0
+    assert least < nearest
+    assert 0.0 < loss[least] < 0.1
+
+
+def test_a_divergence_that_overflows():
+    found = effects(0.5)
+    assert best_centring([replace(found, noise=1e300 * found.noise)]).amount == (0.0,)
 
 
 @pytest.mark.parametrize("noise_sd", [None, 0.01, 0.5])
