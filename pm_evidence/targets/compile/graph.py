@@ -34,6 +34,7 @@ from pm_evidence.core.codegen import native
 from pm_evidence.core.version import VERSION
 from pm_evidence.targets.compile.implementations import numba_implementations
 from pm_evidence.targets.compile.sums import with_ordered_sums
+from pm_evidence.targets.compile.trigamma import implement_trigamma
 
 __all__ = [
     "Jitted",
@@ -133,6 +134,7 @@ def _operations_in_order() -> Iterator[None]:
 def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
     """Return PyTensor's function of some inputs, optimised for numba; see ``pymc.compile``."""
     numba_implementations()  # PyTensor itself imports them one by one
+    implement_trigamma()
     with without_numba_hints(), _operations_in_order():
         mode = with_ordered_sums(get_mode("NUMBA"))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
