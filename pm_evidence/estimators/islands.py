@@ -74,7 +74,8 @@ def of_islands(
         bridged, drawn = widened(_not_below(bridged, drawn, works), share), widened(drawn, share)
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     differ = distance is not None and distance > MOMENTS_EXCLUDED
-    if drawn.status == Status.OK and differ:
+    # where the moments by importance sampling may be wrong, the bridge has to contradict itself too
+    if differ and (drawn.status == Status.OK or bridged.status == Status.INCONSISTENT):
         smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
     if drawn.status != Status.OK:
         smc, bridged = (of_unmixed(each, correlation, drawn) for each in (smc, bridged))

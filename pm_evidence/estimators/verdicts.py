@@ -119,25 +119,29 @@ def short_of_trial(
         What the trial found, and its error, in nats. It is unbiased for Z, so that it exceeds Z by
         a factor of 20 with a probability of at most 1/20, however heavy the tail of its weights.
     kind : str
-        ``"coarse"`` if the trial was a coarse annealing from the prior, as was the run. Else what
-        the run was annealed from: ``"base rates"`` of a machine, whose trial began with units of
+        ``"coarse"`` if the trial was a coarse annealing from the prior, as was the run, and
+        ``"fitted"`` if it was a density fitted to such an annealing. Else what the run was annealed
+        from: ``"base rates"`` of a machine, whose trial began with units of
         rate 1/2, or the name of a reference of a model, whose trial began with the prior.
     """
     excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
     if estimate.status in _BROKEN or not excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
         return estimate
-    start, remedy = "the prior", "Use reference='prior', or more draws."
+    trial, remedy = "a short annealing from the prior", "Use reference='prior', or more draws."
     if kind == "coarse":
         remedy = "Use more draws."
+    elif kind == "fitted":
+        trial = "importance sampling from a density fitted to a short annealing"
+        remedy = "Use more draws."
     elif kind == "base rates":
-        start = "independent units of rate 1/2"
+        trial = "a short annealing from independent units of rate 1/2"
         remedy = (
             "Pass base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
             "method='simulated_tempering'."
         )
     message = (
-        f"a short annealing from {start} gives {log_z:.2f}, and {estimate.estimator} only "
-        f"{estimate.value:.2f}: the paths have missed a mode. {remedy}"
+        f"{trial} gives {log_z:.2f}, and {estimate.estimator} only {estimate.value:.2f}: the paths "
+        f"have missed a mode. {remedy}"
     )
     return replace(estimate, status=Status.MISSED_MASS, message=message)
 

@@ -43,7 +43,8 @@ class Climbs:
     x : ndarray, shape (n, n_dim)
         Last points.
     log_density : ndarray, shape (n,)
-        Log prior plus log likelihood there, in nats; ``-inf`` where a start has no finite density.
+        Log prior, times its weight, plus log likelihood there, in nats; ``-inf`` where a start has
+        no finite density.
     settled : ndarray of bool, shape (n,)
         Whether the ascent has converged or ended at a known peak, instead of reaching the limit of
         evaluations or ending with a failed line search.
@@ -64,6 +65,7 @@ def climb(
     n_evaluations: int,
     level: Floats | None = None,
     known: KnownPeaks | None = None,
+    prior_weight: float = 1.0,
 ) -> Climbs:
     """Climb the log posterior density from every row of ``start``.
 
@@ -81,6 +83,8 @@ def climb(
         Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
     known : KnownPeaks, optional
         Peaks at which an ascent ends as soon as their curvature explains what it finds.
+    prior_weight : float
+        Power to which the prior is raised.
 
     Notes
     -----
@@ -95,10 +99,12 @@ def climb(
     log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
     settled = np.zeros(len(x), bool)
     ends = log_density, settled, used
+    weights = np.array([prior_weight, 1.0])
     if isinstance(target.differentiable, JaxDensity):
-        _climb_together(target.differentiable, x, shape.factor, level, n_evaluations, peaks, *ends)
+        given = target.differentiable, weights, x, shape.factor, level, n_evaluations
+        _climb_together(*given, peaks, *ends)
     else:
-        over_rows(_Ascents(target, shape, level, n_evaluations, peaks), (), (x, *ends))
+        over_rows(_Ascents(target, weights, shape, level, n_evaluations, peaks), (), (x, *ends))
     return Climbs(x, log_density, settled, int(used.sum()))
 
 
@@ -107,6 +113,7 @@ class _Ascents:
     """Work on rows: the ascent from every row."""
 
     target: Any
+    weights: Floats
     shape: Shape
     level: Floats
     most: int
@@ -117,11 +124,12 @@ class _Ascents:
         compiled = self.target.differentiable
         ends = log_density, settled, used
         options = self.shape.factor, self.level, self.most, self.peaks
-        _climb(compiled.address, compiled.data, x, *options, *ends)
+        _climb(compiled.address, compiled.data, self.weights, x, *options, *ends)
 
 
 def _climb_together(
     compiled: JaxDensity,
+    weights: Floats,
     x: Floats,
     factor: Floats,
     level: Floats,
@@ -140,6 +148,8 @@ def _climb_together(
     while goes_on.any():
         rows = np.flatnonzero(goes_on)
         value, gradient = compiled.evaluate(point[rows])
+        assert gradient is not None
+        value, gradient = value * weights, gradient * weights[:, None]
         _answer_all(
             rows, value, gradient, x, point, slopes, steps, changes, numbers, factor, level, most,
             peaks, goes_on,
@@ -161,7 +171,7 @@ def _remember(size, direction, slope, new_slope, row, steps, changes):
 
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
-def _climb(address, data, x, factor, level, most, peaks, log_density, settled, used):
+def _climb(address, data, weights, x, factor, level, most, peaks, log_density, settled, used):
     """Move every row to a peak, in place, one after the other."""
     n, d = x.shape
     point, value, gradient = np.empty(d), np.empty(2), np.empty((2, d))
@@ -172,6 +182,8 @@ def _climb(address, data, x, factor, level, most, peaks, log_density, settled, u
         goes_on = True
         while goes_on:
             failed = call_density(address, point, value, gradient, data) != 0
+            value *= weights
+            gradient *= weights.reshape(2, 1)
             goes_on = _answer(
                 failed, value, gradient, x[i], point, slopes, steps, changes, numbers[i], factor,
                 level, most, peaks,

@@ -39,6 +39,9 @@ Floats = NDArray[np.float64]
 _LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
 # Share of ``max_time`` at which a further round is expected to end, if there is no target error.
 _SHARE_OF_TIME = 0.9
+# Statuses that more draws may change, but that seldom do: a run ends with them after so many rounds
+# and one, each of which has made four times as many draws as there were before.
+_CONTRADICTED, _MOST_CONTRADICTED = (Status.INCONSISTENT, Status.MISSED_MASS), 2
 # Number of draws of a block of tempered chains to which a density is fitted.
 _MOST_FITTED = 2000
 
@@ -115,7 +118,7 @@ class Run:
         self, context: RunContext, bridging: Bridging, display: Display, started: float
     ) -> tuple[RunRecord, list[LogEvidence]]:
         """Return the record of all rounds and its estimates; after Ctrl-C what there is."""
-        draws, number, done = self.sampler.first_round(self.size), 1, 0
+        draws, number, done, n_contradicted = self.sampler.first_round(self.size), 1, 0, 0
         record = whole = self.empty(context)
         display.round(number, self.limits.target_mcse, None)
         try:
@@ -128,6 +131,9 @@ class Run:
                 draws, reason = self._more(found[0], done, elapsed, most)
                 # further islands whose chains hardly move would miss the same as those before them
                 if not draws or (found[0].status == Status.NOT_MIXED and not record.tempered):
+                    break
+                n_contradicted += found[0].status in _CONTRADICTED
+                if n_contradicted > _MOST_CONTRADICTED:
                     break
                 number += 1
                 display.round(number, self.limits.target_mcse, found[0])

@@ -19,6 +19,7 @@ from pm_evidence.core.interrupts import interrupt_answered
 from pm_evidence.core.records import LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import Attempt, anneal_coarsely, share_of_effort
 from pm_evidence.runs.interruption import was_interrupted
@@ -34,6 +35,8 @@ _GROWTH = 2.0
 # The third route: how many times longer its chains are, and how many each island has at least, for
 # the usual error and for large ones.
 _LONGER, _CHAINS, _FEW_CHAINS = 4, 10, 2
+# Estimates of the first route that check the last one, and what they are called there.
+_TRIALS = {"smc": "coarse", "importance": "fitted"}
 # Facts of a record that are summed over the routes.
 _SUMMED = ("n_evaluations", "n_nan", "tuning_time", "sampling_time")
 
@@ -202,9 +205,16 @@ class _Routes:
         return last.target, record, estimates(record)
 
 
-def _as_trial(coarse: Attempt) -> dict[str, Any]:
-    """Return the facts by which the islands of the first route check the last one."""
-    found = next(each for each in coarse.evidence if each.estimator == "smc")
-    if not np.isfinite([found.value, found.mcse]).all():
+def _as_trial(first: Attempt) -> dict[str, Any]:
+    """Return the facts by which the first route checks the last one.
+
+    Its islands and the draws from its fitted density give two estimates that are unbiased for the
+    evidence and never negative. The one that demands more is chosen.
+    """
+    found = [each for each in first.evidence if each.estimator in _TRIALS]
+    found = [each for each in found if np.isfinite([each.value, each.mcse]).all()]
+    if not found:
         return {}
-    return {"trial_log_z": found.value, "trial_mcse": found.mcse, "trial": "coarse"}
+    trial = max(found, key=lambda each: each.value - DISAGREEMENT * each.mcse)
+    kind = _TRIALS[trial.estimator]
+    return {"trial_log_z": trial.value, "trial_mcse": trial.mcse, "trial": kind}

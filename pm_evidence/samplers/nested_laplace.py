@@ -27,6 +27,7 @@ from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
 from pm_evidence.samplers.design import ascended, designed, is_same_peak
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.lattice import MOST_AXES
+from pm_evidence.samplers.profiles import beyond
 from pm_evidence.samplers.regions import Regions
 
 __all__ = ["MOST_DENSE", "explore"]
@@ -44,8 +45,8 @@ _NEGLIGIBLE = 9.0
 _SKEWED = 0.05
 # Prior draws that are made at once: it bounds the memory.
 _ROWS = 256
-# Most prior draws from which many hyperparameters are explored.
-_MOST_STARTS = 3
+# Most prior draws from which many hyperparameters are explored, and most peaks that these may have.
+_MOST_STARTS, _MOST_PEAKS = 3, 8
 # Largest dimension in which the covariances at all points may be dense if there are
 # hyperparameters, and in which the covariance of the mixture is formed.
 MOST_DENSE = 300
@@ -145,20 +146,39 @@ def _hyperparameters(conditional: ConditionalFits, n: int, rng: np.random.Genera
 
 
 def _by_design(conditional: ConditionalFits, draws: Floats) -> Survey:
-    """Return what is known from points about the only peak of many hyperparameters."""
+    """Return what is known from points about each peak of many hyperparameters."""
     firsts = [found for x in draws if (found := conditional.first(x)) is not None]
-    tops = [ascended(conditional, first) for first in firsts]
-    if not tops:
+    every = _peaks(conditional, firsts)
+    top = max((peak.log_mass for peak, _ in every), default=0.0)
+    peaks = [each for each in every if each[0].log_mass > top - _NEGLIGIBLE]
+    designs = [made for each in peaks if (made := designed(conditional, *each)) is not None]
+    good = [each for each in designs if each.covers_tails and each.is_even]
+    complete = len(good) == len(peaks) and len(every) <= _MOST_PEAKS
+    if not designs or not (complete or len(every) > 1):
         return Survey()
-    peak, step = max(tops, key=lambda top: top[0].log_mass)
-    design = designed(conditional, peak, step)
-    single = all(is_same_peak(peak, other, step) for other, _ in tops)
-    if design is None or not (single and design.covers_tails and design.is_even):
-        return Survey()
-    design = replace(design, fits=_skewed(conditional, design.fits))
-    log_mass = design.log_weight
-    total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
-    return _survey(design.mixed(), log_mass, [design.nested()], total, complete=True)
+    designs = [replace(each, fits=_skewed(conditional, each.fits)) for each in designs]
+    log_mass = np.concatenate([each.log_weight for each in designs])
+    log_parts = np.array([np.logaddexp.reduce(each.log_weight) for each in designs])
+    fits = [fit for each in designs for fit in each.mixed()]
+    parts = [each.nested() for each in designs]
+    survey = _survey(fits, log_mass, parts, log_parts, complete=complete)
+    return replace(survey, n_peaks=len(designs))
+
+
+def _peaks(
+    conditional: ConditionalFits, firsts: Sequence[ConditionalFit]
+) -> list[tuple[ConditionalFit, Floats]]:
+    """Return peaks of the hyperparameters, and steps of about a deviation at each.
+
+    Ascents start at the given approximations, and where the density rises beyond a peak.
+    """
+    found, left = list[tuple[ConditionalFit, Floats]](), list(firsts)
+    while left and len(found) <= _MOST_PEAKS:
+        peak, step = ascended(conditional, left.pop(0))
+        if not any(is_same_peak(each, peak, length) for each, length in found):
+            found.append((peak, step))
+            left += beyond(conditional, peak)
+    return found
 
 
 def _survey(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
 from pm_evidence.samplers.lattice import Lattice
 from pm_evidence.samplers.predictions import Predictions
+from pm_evidence.samplers.profiles import beyond
 
 __all__ = ["Regions"]
 
@@ -82,6 +83,9 @@ class Regions:
         peaks = [found for top in tops if (found := coarse.found.get(top)) is not None]
         for peak in sorted(peaks, key=lambda peak: -peak.log_mass):
             self.add(peak, coarse.spacing)
+        for lattice in self.lattices:  # including those that are added
+            for peak in beyond(conditional, lattice.highest):
+                self.add(peak, coarse.spacing)
 
     def add(self, peak: ConditionalFit, spacing: Floats) -> Lattice | None:
         """Add the lattice about a peak, unless it is covered; return it if it is added."""

@@ -3,13 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LIKE", "between", "contracted", "outlying"]
+from pm_evidence.core.shape import Shape
+
+__all__ = ["LIKE", "between", "coincide", "contracted", "nearest_to", "outlying"]
 
 Floats = NDArray[np.float64]
 
 # Number of positions with similar predictions that are compared, and nats added to their spread,
 # which is zero if the prediction is exact.
 LIKE, _EVEN_SPREAD = 64, 0.1
+# Peaks coincide if they are closer than this in height, in nats, and in position, in standard
+# deviations of the population.
+_SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Predictions far from all peaks are minus infinity; a finite number has differences.
 _LOWEST = -1e300
 
@@ -55,3 +60,18 @@ def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]
         relative = (excess / spread).ravel()
     chosen: NDArray[np.intp] = order[np.argsort(-relative, kind="stable")[:n]]
     return chosen
+
+
+def coincide(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
+    """Return which peaks coincide with one, in the population's coordinates."""
+    near = np.abs(heights - height) < _SAME_HEIGHT
+    same: NDArray[np.bool_] = near & (((y - place) ** 2).sum(axis=1) < _SAME_PLACE**2)
+    return same
+
+
+def nearest_to(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArray[np.bool_]:
+    """Return which draws are nearer to one centre than to the others."""
+    y, places = shape.whitened(draws), shape.whitened(centres)
+    squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
+    nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
+    return nearest

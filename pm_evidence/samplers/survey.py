@@ -21,7 +21,14 @@ from pm_evidence.references.mixture import Component
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.local_fit import Local, fit_locally
 from pm_evidence.samplers.ridges import directions, grows, towards
-from pm_evidence.samplers.scanning import LIKE, between, contracted, outlying
+from pm_evidence.samplers.scanning import (
+    LIKE,
+    between,
+    coincide,
+    contracted,
+    nearest_to,
+    outlying,
+)
 from pm_evidence.targets.model.exchangeable import find_relabelling
 
 __all__ = ["survey"]
@@ -50,6 +57,9 @@ _MOST_DIMENSIONS = 500
 _BATCH = 96
 # Number of ascents from posterior draws, to look for ridges, and the least number of them.
 _FOLLOWED, _LEAST_FOLLOWED = 8, 2
+# Number of posterior draws, and of prior draws, from which the likelihood is climbed with so small
+# a power of the prior.
+_PULLED, _PRIOR_WEIGHT = 8, 0.01
 # Powers between which the density is raised when the population is contracted towards a centre.
 _POWERS = (4.0, 40.0)
 # Ascents start from probes whose log density exceeds the prediction of the curvature by this many
@@ -63,9 +73,6 @@ _CENTRES, _ASCENTS_OF_SCAN = 4, 96
 _LONGEST = 2.0
 # Least number of probes at each centre.
 _LEAST_PROBES = 100
-# Peaks coincide if they are closer than this in height, in nats, and in position, in standard
-# deviations of the population.
-_SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
 # Components whose log mass is this many nats below the largest are left out, as are those beyond
 # this number.
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
@@ -117,6 +124,7 @@ def survey(
     n_followed = max(int(scout.share * _FOLLOWED), _LEAST_FOLLOWED)
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
     scout.batch(draws, visited, rng)
+    scout.follow_data(draws, rng)
     budget = scout.affordable(budget)
     scout.scan(draws, visited, _n_scanned(budget, shape), rng)
     budget = scout.affordable(budget)
@@ -168,6 +176,19 @@ class _Scout:
             self.posterior.draw_prior(n, rng),
         )
         self.climb(np.concatenate(starts), _FIRST)
+
+    def follow_data(self, draws: Floats, rng: np.random.Generator) -> None:
+        """Climb from where the likelihood, with little of the prior, leads.
+
+        There may be a peak to which the data pull parameters far from the prior.
+        """
+        n = max(int(self.share * _PULLED), 2)
+        start = [draws[rng.integers(len(draws), size=n)], self.posterior.draw_prior(n, rng)]
+        given = self.posterior.target, np.concatenate(start), self.shape, _FIRST
+        pulled = climb(*given, prior_weight=_PRIOR_WEIGHT)
+        self.spent += pulled.n_evaluations
+        self.climbed += pulled.n_evaluations
+        self.climb(pulled.x, _LONG)
 
     def affordable(self, budget: int) -> int:
         """Return the budget, which is the usual one at least if there are several modes."""
@@ -225,12 +246,12 @@ class _Scout:
         y, places = self.shape.whitened(x), self.shape.whitened(self.points)
         new = np.ones(len(x), bool)
         for place, known in zip(places, self.heights, strict=True):
-            new &= ~_same(y, height, place, known)
+            new &= ~coincide(y, height, place, known)
         chosen: list[int] = []
         while new.any():
             first = int(np.argmax(new))
             chosen.append(first)
-            new &= ~_same(y, height, y[first], height[first])
+            new &= ~coincide(y, height, y[first], height[first])
         self.points = np.concatenate([self.points, x[chosen]])
         self.heights = np.concatenate([self.heights, height[chosen]])
 
@@ -294,7 +315,7 @@ class _Scout:
         for i, (local, centre) in enumerate(zip(peaks, centres, strict=True)):
             near = draws
             if len(centres) > 1:
-                inside = _nearest(self.shape, draws, np.array(centres), i)
+                inside = nearest_to(self.shape, draws, np.array(centres), i)
                 near = draws[inside] if inside.any() else draws
             apart = near[rng.integers(len(near), size=n)] - centre
             if local is not None:  # at high powers the population has the curvature's shape
@@ -377,18 +398,3 @@ def _n_values(budget: float, shape: Shape) -> float:
     """Return the number of values that a budget allows."""
     n_values = _SHARE_OF_VALUES * budget / _COST_OF_VALUE
     return min(n_values, 2 * _MOST_COORDINATES / shape.mean.size)
-
-
-def _same(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
-    """Return which peaks coincide with one, in the population's coordinates."""
-    near = np.abs(heights - height) < _SAME_HEIGHT
-    same: NDArray[np.bool_] = near & (((y - place) ** 2).sum(axis=1) < _SAME_PLACE**2)
-    return same
-
-
-def _nearest(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArray[np.bool_]:
-    """Return which draws are nearer to one centre than to the others."""
-    y, places = shape.whitened(draws), shape.whitened(centres)
-    squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
-    nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
-    return nearest

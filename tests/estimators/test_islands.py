@@ -99,6 +99,20 @@ def test_draws_with_a_heavy_tail_that_find_far_more():
     assert found["smc"].status != "ok" and found["bridge"].status != "ok"
 
 
+def test_islands_that_missed_a_mode_of_which_draws_have_a_heavy_tail():
+    """Importance sampling is not ok, but its moments and the bridge exclude the islands. Seed 5."""
+    blocks = bridged(np.random.default_rng(5))
+    forward = [b.bridge[0] - 0.35 for b in blocks]
+    forward[0] = np.append(forward[0], forward[0].min() - 9.0)
+    blocks = [
+        replace(b, bridge=(work, b.bridge[1])) for b, work in zip(blocks, forward, strict=True)
+    ]
+    for distance, status in ((4.0, "ok"), (20.0, "inconsistent")):
+        found = {estimate.estimator: estimate for estimate in of_islands(blocks, distance)}
+        assert found["importance"].status == "dominated"
+        assert found["bridge"].status == "inconsistent" and found["smc"].status == status
+
+
 def test_chains_that_hardly_move():
     """They are not ok unless importance sampling, with draws of its own, is. Seed 9."""
     blocks = bridged(np.random.default_rng(9))

@@ -91,6 +91,8 @@ def test_the_message_names_where_the_trial_began():
     of_routes = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "coarse").message
     assert "annealing from the prior" in of_routes and "Use more draws" in of_routes
     assert "annealing from the prior" in of_model and "reference='prior'" in of_model
+    of_fit = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "fitted").message
+    assert of_fit.startswith("importance sampling from a density fitted to a short annealing")
     of_machine = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1).message
     assert "units of rate 1/2" in of_machine and "base='uniform'" in of_machine
 

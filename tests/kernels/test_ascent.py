@@ -57,6 +57,24 @@ def test_a_level_is_kept(correlated):
     assert (found.log_density > correlated.evaluate(start).log_density.sum(axis=1)).all()
 
 
+@pytest.mark.parametrize("backend", ["numba", "jax"])
+@pytest.mark.parametrize("weight", [1.0, 0.01])
+def test_the_power_of_the_prior(weight, backend):
+    if backend == "jax":
+        pytest.importorskip("jax")
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=3)
+        pm.Normal("y", x, 2.0, observed=[-4.0, 3.0, 8.0])
+    target = PyMCTarget(model, backend=backend)
+    start = np.random.default_rng(1).normal(size=(4, 3))
+    shape = Shape(np.zeros(3), np.ones((3, 1)))
+    found = climb(target, start, shape, 200, prior_weight=weight)
+    peak = np.array([-4.0, 3.0, 8.0]) / (1.0 + 4.0 * weight)
+    np.testing.assert_allclose(found.x, np.tile(peak, (4, 1)), atol=1e-2)
+    height = target.evaluate(peak[None]).log_density @ [weight, 1.0]
+    np.testing.assert_allclose(found.log_density, np.repeat(height, 4), atol=1e-4)
+
+
 def test_starts_without_density_are_left():
     target = PyMCTarget(deceptive_systems()["two_widths_4"].build())
     start = np.full((2, 4), np.nan)

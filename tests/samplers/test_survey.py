@@ -148,3 +148,16 @@ def test_a_density_without_finite_values_is_survived():
     draws = np.abs(np.random.default_rng(8).normal(size=(200, 1)))
     found = look(posterior_of(model), draws, 8)
     assert np.isfinite(found.log_mass).all()
+
+
+def test_a_peak_to_which_the_data_pull():
+    """Prior and likelihood have heavy tails and contradict each other: there are two peaks."""
+    with pm.Model() as model:
+        x = pm.StudentT("x", 3, mu=0, sigma=1, shape=2)
+        pm.StudentT("y", 3, mu=x, sigma=1, observed=[40.0, -40.0])
+    posterior = posterior_of(model)
+    for seed in range(5):
+        draws = 0.8 * np.random.default_rng(seed).standard_t(3, size=(400, 2))
+        found = look(posterior, draws, seed, log_evidence=-20.0, budget=1500)
+        places = np.array([part.shape.mean for part in found.components])
+        assert np.abs(places - [40.0, -40.0]).max(axis=1).min() < 1.0

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.concavity import is_log_concave
+from pm_evidence.targets.model.signs import have_products_of_any_sign
 
 __all__ = ["find_hyperparameters", "is_concave_in"]
 
@@ -78,6 +79,11 @@ def is_concave_in(target: Any, variables: Collection[FlatVariable]) -> bool:
     """
     names = {variable.name for variable in variables}
     others = [variable for variable in target.layout.variables if variable.name not in names]
+    graphs, layout = target.graphs(), target.layout
+    every = zip(graphs.parts, layout.variables, strict=True)
+    given = [part for part, variable in every if variable.name in names]
+    if have_products_of_any_sign(graphs.parts, graphs.log_density, given):
+        return False
     return _Test(target)(others, _POINTS)
 
 
