@@ -1,4 +1,4 @@
-"""Whether a model multiplies some variables by others, and both products may have either sign."""
+"""Whether a model multiplies some variables by others where both factors may have either sign."""
 
 from collections.abc import Collection, Sequence
 from itertools import permutations
