@@ -85,6 +85,7 @@ def test_both_peaks_are_found_where_the_posterior_is_concave_given_the_scales(sh
     assert runs.ok.all() and runs.beyond(4.0) == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::pm_evidence.core.exceptions.EvidenceWarning")
 @pytest.mark.parametrize(("shape", "scale"), [(2, 0.0005), (3, 0.01)])
 def test_other_posteriors_are_right_or_not_ok(shape, scale):
     """Annealing from the prior ends at the first peak. A survey finds the second one.
