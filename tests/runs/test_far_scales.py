@@ -76,17 +76,21 @@ def n_peaks(shape, scale, dof):
     return np.count_nonzero((inner > profile[:-2]) & (inner >= profile[2:]))
 
 
-@pytest.mark.parametrize(("shape", "scale"), [(3, 0.002), (2, 0.0005)])
+@pytest.mark.parametrize(
+    ("shape", "scale"), [(3, 0.002), pytest.param(2, 0.0005, marks=pytest.mark.slow)]
+)
 def test_both_peaks_are_found_where_the_posterior_is_concave_given_the_scales(shape, scale):
     """Few prior draws, and none of the chains that start from them, reach the second peak."""
     assert n_peaks(shape, scale, np.inf) == 2
     value = exact(shape, scale, np.inf)
-    runs = repeat_model(of_groups(shape, scale, np.inf), value, range(5), cores=1, target_mcse=0.05)
+    runs = repeat_model(of_groups(shape, scale, np.inf), value, range(3), cores=1, target_mcse=0.05)
     assert runs.ok.all() and runs.beyond(4.0) == 0.0
 
 
 @pytest.mark.filterwarnings("ignore::pm_evidence.core.exceptions.EvidenceWarning")
-@pytest.mark.parametrize(("shape", "scale"), [(2, 0.0005), (3, 0.01)])
+@pytest.mark.parametrize(
+    ("shape", "scale"), [(3, 0.01), pytest.param(2, 0.0005, marks=pytest.mark.slow)]
+)
 def test_other_posteriors_are_right_or_not_ok(shape, scale):
     """Annealing from the prior ends at the first peak. A survey finds the second one.
 
