@@ -1,8 +1,9 @@
-"""What all tests share: where the real data lie, and how many examples a property is tried on."""
+"""What all tests share: real data, the number of examples of a property, errors of PyTensor."""
 
 import os
 from pathlib import Path
 
+import pytensor
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -17,6 +18,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pm_evidence")
+
+# A rewrite of PyTensor that fails would only be logged, with a traceback that users see.
+pytensor.config.on_opt_error = "raise"
 
 _DATA = "PM_EVIDENCE_DATA"
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

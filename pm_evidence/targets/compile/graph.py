@@ -17,15 +17,18 @@ import pytensor
 import pytensor.tensor as pt
 from numba.core.errors import NumbaPerformanceWarning
 from numpy.typing import NDArray
-from pytensor.compile.mode import get_mode
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.rewriting.basic import topo_constant_folding
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
+from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
@@ -60,6 +63,9 @@ _READ_NUMBERS = (
 # of this package, which may be different ones in another version.
 _MODULES = tuple(module.__name__ for module in (native, random, sums))
 _OURS = f"in order, for {__name__}, {', '.join(_MODULES)} of {VERSION}"
+
+# PyTensor merges elementwise operations at 49.
+_INLINE, _FOLD = 48.8, 48.9
 
 _flag = RLock()
 
@@ -136,8 +142,19 @@ def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: 
     numba_implementations()  # PyTensor itself imports them one by one
     implement_trigamma()
     with without_numba_hints(), _operations_in_order():
-        mode = with_ordered_sums(get_mode("NUMBA"))
+        mode = _with_folded_constants(with_ordered_sums(get_mode("NUMBA")))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
+
+
+def _with_folded_constants(mode: Mode) -> Mode:
+    """Return a mode that computes what is constant inside of operations with a graph of their own.
+
+    PyTensor inlines these only when it merges operations, after constants were folded. What is
+    constant would be computed at every call, and PyTensor cannot merge operations of constants
+    alone: it would log an error.
+    """
+    inline = dfs_rewriter(inline_symbolic_for_fusion)
+    return mode.register((inline, _INLINE), (topo_constant_folding, _FOLD))
 
 
 def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:
