@@ -1,5 +1,6 @@
 """What all tests share: real data, the number of examples of a property, errors of PyTensor."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -18,6 +19,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pm_evidence")
+
+# Compiling makes millions of objects that last; a search for garbage among them takes long.
+gc.set_threshold(100_000, 20, 100)
 
 # A rewrite of PyTensor that fails would only be logged, with a traceback that users see.
 pytensor.config.on_opt_error = "raise"

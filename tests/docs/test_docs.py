@@ -27,9 +27,11 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?(\(\d+\))?")
 # Processes that compile for themselves; a dozen models; draws of pm.sample; long runs.
 SLOW = {
+    "docs/comparing_models.md",
     "docs/decisions.md",
     "docs/howto/speed.md",
     "docs/methods/ais.md",
+    "docs/methods/aisel.md",
     "docs/methods/arm.md",
     "docs/methods/parallel_tempering.md",
     "docs/parallel.md",

@@ -156,6 +156,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_process_that_compiles(tmp_path):
     """It gets what later ones get, which find its machine code on disk, and other addresses."""
     environ = os.environ | {

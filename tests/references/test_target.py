@@ -26,8 +26,8 @@ def referenced(name, scale=1.5, kind=pe.references.StudentT):
 @pytest.mark.parametrize(
     "name",
     ["normal_mean", "beta_binomial", "ordered_two", "ordered_three", "von_mises", "zero_sum",
-     "uniform_interval", "dirichlet_multinomial", "lkj_correlation", "potential_and_data",
-     "sprinkler", "category", "spike_and_slab", "missing_normal"],
+     "uniform_interval", "dirichlet_multinomial", "potential_and_data", "sprinkler", "category",
+     "spike_and_slab", "missing_normal", pytest.param("lkj_correlation", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_the_mean_weight_is_the_evidence(name):
     """The log density, the Jacobian or the mass of a prior would be missing from the weights.

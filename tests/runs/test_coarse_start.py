@@ -62,6 +62,7 @@ def walk(n):
     return model
 
 
+@pytest.mark.slow
 def test_a_long_walk_is_approximated_by_its_states():
     """Second derivatives by its steps are not zero, and there would be too many of them."""
     short, long = (start(walk(n)) for n in (40, 400))

@@ -89,7 +89,11 @@ def test_both_peaks_are_found_where_the_posterior_is_concave_given_the_scales(sh
 
 @pytest.mark.filterwarnings("ignore::pm_evidence.core.exceptions.EvidenceWarning")
 @pytest.mark.parametrize(
-    ("shape", "scale"), [(3, 0.01), pytest.param(2, 0.0005, marks=pytest.mark.slow)]
+    ("shape", "scale"),
+    [
+        pytest.param(3, 0.01, marks=pytest.mark.slow),
+        pytest.param(2, 0.0005, marks=pytest.mark.slow),
+    ],
 )
 def test_other_posteriors_are_right_or_not_ok(shape, scale):
     """Annealing from the prior ends at the first peak. A survey finds the second one.
@@ -106,6 +110,7 @@ def test_other_posteriors_are_right_or_not_ok(shape, scale):
         assert best.status != "ok" or abs(best.value - value) < 5.0 * best.mcse
 
 
+@pytest.mark.slow
 def test_many_scales():
     """One of four classifications has effects, which no prior draw of its scale allows."""
     rng = np.random.default_rng(1)

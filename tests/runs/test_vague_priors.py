@@ -206,9 +206,18 @@ SYSTEMS = {
     "overdispersed_shares": overdispersed_shares,
     "rates_of_unknown_spread": rates_of_unknown_spread,
 }
+LONG_TO_COMPILE = [
+    "shares_of_effects",
+    "rat_tumours",
+    "overdispersed_shares",
+    "rates_of_unknown_spread",
+]
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n in LONG_TO_COMPILE else []) for n in SYSTEMS],
+)
 def test_a_default_run_is_right(name):
     model, exact = SYSTEMS[name]()
     dt = pe.sample_evidence(model, random_seed=3, cores=1, progressbar=False)

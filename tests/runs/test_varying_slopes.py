@@ -69,7 +69,7 @@ def exact_value():
     return value
 
 
-@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("centred", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_both_forms_are_right(exact_value, centred):
     """They cost about the same."""
     given = {"target_mcse": 0.05, "cores": 1, "random_seed": 2, "progressbar": False}

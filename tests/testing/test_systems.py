@@ -360,6 +360,7 @@ def test_phase_transition_by_its_radius():
     check(SYSTEMS["phase_transition"], float(logsumexp(shells)))
 
 
+@pytest.mark.slow
 def test_gaussian_shells_about_their_axis():
     """The density depends on the position along one axis and the distance from it."""
     (x, along), (rho, across) = (

@@ -23,7 +23,7 @@ NAMES = [
     "interval_cut_normal",
     "truncated_normal",
     "zero_sum",
-    "lkj_covariance",
+    pytest.param("lkj_covariance", marks=pytest.mark.slow),
     "ordered_unequal",
     "student_t_likelihood",
     "eight_schools_half_cauchy_centred",

@@ -9,6 +9,7 @@ from pm_evidence.targets.model.concavity import is_log_concave, known_functions
 from pm_evidence.targets.model.curvature import AFFINE, CONVEX
 from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import without_gradients
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
@@ -159,14 +160,14 @@ NOT_CONCAVE = {
 
 @pytest.mark.parametrize("name", CONCAVE)
 def test_common_models_are_known_to_be_log_concave(name):
-    target = PyMCTarget(CONCAVE[name]())
+    target = without_gradients(PyMCTarget(CONCAVE[name]()))
     assert target.is_log_concave
     assert not violations(target)
 
 
 @pytest.mark.parametrize("name", NOT_CONCAVE)
 def test_other_models_are_not(name):
-    target = PyMCTarget(NOT_CONCAVE[name]())
+    target = without_gradients(PyMCTarget(NOT_CONCAVE[name]()))
     assert not target.is_log_concave
     assert violations(target)
 

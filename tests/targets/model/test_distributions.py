@@ -29,6 +29,7 @@ from tests.targets.model.distributions import (
     prior_model,
     unnamed,
 )
+from tests.targets.values import without_gradients
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
@@ -146,7 +147,7 @@ def together():
         for name in QUICK:
             build(name, name, 0.3)
         pm.Normal("y", 0, 1, observed=0.0)
-    target = PyMCTarget(model)
+    target = without_gradients(PyMCTarget(model))
     particles = target.draw(1000, seed())
     values, parts, start = model.value_vars, [], 0
     for value, shape in zip(values, target.layout.shapes, strict=True):
@@ -187,7 +188,7 @@ def test_draws_have_the_density_where_it_takes_long(name):
     model = prior_model(name)
     with model:
         pm.Normal("y", 0, 1, observed=0.0)
-    target = PyMCTarget(model)
+    target = without_gradients(PyMCTarget(model))
     particles = target.draw(4000, seed())
     check_normalised(particles.x, particles.log_density[:, 0], discrete=target.discrete.size > 0)
 

@@ -18,6 +18,7 @@ from pm_evidence.targets.model.gamma_ratios import (
     with_gamma_ratios,
 )
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import without_gradients
 
 COUNTS = np.array([3, 0, 20, 7])
 VALUES = np.array([0.3, -1.2, 4.0])
@@ -75,7 +76,7 @@ MODELS["counts"] = counts, 1
 def target_of(build):
     with pm.Model() as model:
         build()
-    return model, PyMCTarget(model)
+    return model, without_gradients(PyMCTarget(model))
 
 
 def ratios_in(graphs):
@@ -139,7 +140,7 @@ def test_likelihoods_have_their_limits(name):
 
 
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
-@pytest.mark.parametrize("build", [effects_of_groups, states])
+@pytest.mark.parametrize("build", [effects_of_groups, pytest.param(states, marks=pytest.mark.slow)])
 def test_estimated_likelihoods_have_their_limits(build):
     """A beta-binomial emission of a state was exp(11,000) too large."""
     with pm.Model() as model:

@@ -9,6 +9,7 @@ from pm_evidence.targets.model.hyperparameters import find_hyperparameters
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.targets.model.test_concavity import CONCAVE, NOT_CONCAVE, RNG, X, Y
+from tests.targets.values import without_gradients
 
 SYSTEMS = exact_systems() | deceptive_systems()
 KNOWN = {
@@ -46,7 +47,7 @@ def test_parameters_of_a_process():
     assert not violations(target)
 
 
-@pytest.mark.parametrize("reparameterise", [True, False])
+@pytest.mark.parametrize("reparameterise", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_scales_of_trend_and_season(reparameterise):
     with pm.Model() as model:
         step, height = pm.HalfNormal("step", 0.5), pm.HalfNormal("height", 1)
@@ -94,6 +95,7 @@ def test_a_weight_of_either_sign_is_no_hyperparameter():
 
 def violations(target, n=300):
     """Return how often a log density between two points, with the same hyperparameters, is low."""
+    without_gradients(target)
     a, b = (target.draw(n, np.random.SeedSequence(seed)).x for seed in (1, 2))
     given = target.layout.positions_of(target.hyperparameters)
     b[:, given] = a[:, given]

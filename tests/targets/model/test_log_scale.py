@@ -13,6 +13,7 @@ from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import without_gradients
 
 SEED = np.random.SeedSequence(1)
 N = 4000
@@ -48,7 +49,7 @@ def cdf_of(target):
 @pytest.mark.parametrize("name", EXTREME)
 def test_coordinates_are_drawn_from_their_density(name):
     model = model_of(EXTREME[name])
-    target = PyMCTarget(model)
+    target = without_gradients(PyMCTarget(model))
     drawn = target.draw(N, SEED).x[:, 0]
     cdf = cdf_of(target)
     assert kstest(drawn, cdf).pvalue > LEAST_P
@@ -66,10 +67,11 @@ def test_coordinates_are_drawn_from_their_density(name):
 def test_shares_are_drawn_from_their_density():
     """The log ratio of two shares is that of two gamma variables."""
     a = np.array([0.01, 0.02, 0.03])
-    x = PyMCTarget(model_of(lambda: pm.Dirichlet("x", a))).draw(N, SEED).x
+    shares = without_gradients(PyMCTarget(model_of(lambda: pm.Dirichlet("x", a))))
+    x = shares.draw(N, SEED).x
     log_share = np.column_stack([x, -x.sum(axis=1)])
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        pair = PyMCTarget(model_of(lambda i=i, j=j: pm.Beta("x", a[i], a[j])))
+        pair = without_gradients(PyMCTarget(model_of(lambda i=i, j=j: pm.Beta("x", a[i], a[j]))))
         assert kstest(log_share[:, i] - log_share[:, j], cdf_of(pair)).pvalue > LEAST_P
 
 
@@ -119,7 +121,7 @@ def given_shape(name):
 def test_densities_are_those_of_the_model(name):
     model = given_shape(name)
     x = np.random.default_rng(2).normal(size=(20, 3))
-    log_prior = PyMCTarget(model).evaluate(x).log_density[:, 0]
+    log_prior = without_gradients(PyMCTarget(model)).evaluate(x).log_density[:, 0]
     logp, (t, value) = model.compile_logp(), model.value_vars
     expected = [logp({t.name: row[0], value.name: row[1:]}) for row in x]
     np.testing.assert_allclose(log_prior, expected, rtol=1e-12)
@@ -131,7 +133,7 @@ def test_densities_keep_their_digits_far_out(name):
 
     PyMC's density and its Jacobian are of the size of the logarithm, and cancel.
     """
-    target = PyMCTarget(given_shape(name))
+    target = without_gradients(PyMCTarget(given_shape(name)))
     log_t = np.array([-30.0, -60.0, -120.0])
     towards = 1.0 if name == "InverseGamma" else -1.0  # small gamma variables, odds and shares
     x = np.column_stack([log_t, towards * np.exp(-log_t), 0.4 * np.exp(-log_t)])
@@ -156,7 +158,7 @@ def with_large_shape(name):
     with pm.Model() as model:
         LARGE[name](pm.HalfNormal("t", 1.0))
         pm.Potential("zero", ZERO)
-    return ReparameterisedTarget(model)
+    return without_gradients(ReparameterisedTarget(model))
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -178,7 +180,7 @@ def shares_of_any_concentration():
         k = pm.HalfCauchy("k", 1.0)
         pm.Dirichlet("x", k * np.array([1.0, 2.0, 3.0]))
         pm.Potential("zero", ZERO)
-    return PyMCTarget(model)
+    return without_gradients(PyMCTarget(model))
 
 
 @pytest.mark.parametrize("log_size", [7.0, 12.0, 16.0, 30.0])
@@ -214,7 +216,7 @@ def test_draws_and_densities_of_noises_agree(name):
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_densities_are_zero_where_a_shape_rounds_to_zero(name):
-    target = PyMCTarget(given_shape(name))
+    target = without_gradients(PyMCTarget(given_shape(name)))
     log_density = target.evaluate(np.array([[-800.0, 0.3, -0.2]])).log_density
     assert log_density[0, 0] == -np.inf
 
@@ -239,7 +241,7 @@ def test_what_depends_on_an_effect_is_drawn_given_the_same_effect():
         effect = pm.Normal("effect", 0.0, scale, shape=3)
         pm.Gamma("rate", 1e10, 1e10 / pm.math.exp(effect), shape=3)
         pm.Potential("zero", ZERO)
-    target = ReparameterisedTarget(model)
+    target = without_gradients(ReparameterisedTarget(model))
     assert [found.rv.name for found in target.variables] == ["effect"]
     drawn = target.posterior(target.draw(200, SEED).x)
     np.testing.assert_allclose(drawn["rate"], np.exp(drawn["effect"]), rtol=1e-3)
@@ -257,7 +259,7 @@ def test_effects_of_a_precision_that_rounds_to_zero(form):
             root = 1 / pm.math.sqrt(precision) if form == "inverse root" else precision**-0.5
             pm.Normal("effect", 0.0, root, shape=2)
         pm.Potential("zero", ZERO)
-    target = ReparameterisedTarget(model)
+    target = without_gradients(ReparameterisedTarget(model))
     x = np.array([[-2000.0, 0.5, -1.0], [0.0, 0.5, -1.0]])
     log_prior = target.evaluate(x).log_density[:, 0]
     rate = -1e-3 * 2000.0 + 1e-3  # log of the ratio of the gamma densities, with Jacobians
@@ -269,7 +271,7 @@ def test_effects_of_an_infinite_scale_are_draws_without_likelihood():
         precision = pm.Gamma("precision", 1e-3, 1e-3)
         effect = pm.Normal("effect", 0.0, tau=precision, shape=2)
         pm.Normal("y", effect, 1.0, observed=[0.3, -0.2])
-    target = PyMCTarget(model)
+    target = without_gradients(PyMCTarget(model))
     particles = target.draw(1000, SEED)
     assert np.isfinite(particles.x).all()
     assert target.prior_acceptance == 1.0

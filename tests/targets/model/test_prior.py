@@ -11,6 +11,7 @@ from scipy import stats
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import without_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -30,7 +31,7 @@ def draws_of(build, n=N, entropy=1):
         build()
         if not model.observed_RVs:
             pm.Normal("unrelated", 0, 1, observed=0.0)
-    target = PyMCTarget(model)
+    target = without_gradients(PyMCTarget(model))
     return target, target.constrained.values(target.draw(n, seed(entropy)).x)
 
 
@@ -455,7 +456,7 @@ def test_prior_outside_its_transform():
         x = pm.Normal("x", 0, 1, transform=interval, initval=100.5)
         pm.Normal("y", x, 1, observed=0.0)
     with pytest.raises(ModelError, match=r"fall inside the transforms.* 0 of \d+ .*pm\.Truncated"):
-        PyMCTarget(model).draw(10, seed())
+        without_gradients(PyMCTarget(model)).draw(10, seed())
 
 
 def test_potentials_are_not_drawn():

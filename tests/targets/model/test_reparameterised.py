@@ -10,6 +10,7 @@ from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import without_gradients
 
 AMOUNTS = (0.0, 0.3, 1.0)
 
@@ -49,7 +50,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def plain(model):
-    return PyMCTarget(model)
+    return without_gradients(PyMCTarget(model))
 
 
 @pytest.fixture(scope="module")
