@@ -42,10 +42,16 @@ class Predictions:
         The hyperparameters.
     n_prior : int
         How many of them are prior draws, the first ones.
+
+    Attributes
+    ----------
+    n_unreached : int
+        How often steps from the nearest approximation have failed to make another.
     """
 
     def __init__(self, conditional: ConditionalFits, at: Floats, n_prior: int) -> None:
         self._conditional, self._at, self._n_prior = conditional, at, n_prior
+        self.n_unreached = 0
         self._fits, self._log_within = list[ConditionalFit](), -inf
         n = len(at)
         self._distance, self._nearest = np.full(n, inf), np.zeros(n, np.int64)
@@ -108,7 +114,10 @@ class Predictions:
         """Return the approximation at one of the hyperparameters, which is added; or None."""
         conditional, values = self._conditional, self._at[i]
         average = conditional.placed(values, conditional.prior.mean[conditional.rest])
-        fit = self._reached(self._fits[self._nearest[i]], values) or conditional.first(average)
+        fit = self._reached(self._fits[self._nearest[i]], values)
+        if fit is None:
+            self.n_unreached += 1
+            fit = conditional.first(average)
         if fit is None:
             self._is_unknown[i] = True
         else:

@@ -34,6 +34,9 @@ _HALVINGS, _LARGEST_DIVERGENCE = 3, 8.0
 # Largest mass outside of all lattices, relative to that within them, and largest share of the
 # searched points at which no approximation is found.
 _OUTSIDE, _UNKNOWN = 0.01, 0.01
+# So often may steps from one approximation to the next fail. Where the density has kinks, nearly all
+# of them fail, each at the cost of thousands of gradients.
+_MOST_UNREACHED = 10
 # Largest number of approximations that only improve the estimate of the mass outside, and of
 # lattices.
 _MOST_OUTSIDE, _MOST_LATTICES = 60, 8
@@ -132,7 +135,8 @@ class Regions:
                 if added is not None:
                     predictions.add_lattice(added)
             too_many = self.spread_too_far or len(self.lattices) > _MOST_LATTICES
-            if too_many or predictions.share_unknown > _UNKNOWN:
+            fails = predictions.n_unreached > _MOST_UNREACHED
+            if too_many or fails or predictions.share_unknown > _UNKNOWN:
                 return False
         return False
 

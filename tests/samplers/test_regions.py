@@ -113,6 +113,21 @@ def test_a_smooth_density_needs_few_approximations():
     assert conditional.n_evaluations - before < 8000
 
 
+def test_a_density_with_kinks_is_given_up():
+    """Steps from one approximation to the next fail there, at a cost of thousands of gradients."""
+    rng = np.random.default_rng(37)
+    group, effects = np.repeat(np.arange(7), 4), rng.laplace(0.0, 1.0, 7)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 2.0)
+        effect = pm.Laplace("effect", 0.0, 1.0, shape=7)
+        pm.Normal("y", scale * effect[group], 0.8, observed=rng.normal(effects[group], 0.8))
+    conditional, draws, values = of(model, 3000)
+    regions = Regions(conditional)
+    regions.climb(draws)
+    assert not regions.search(values, np.random.default_rng(1))
+    assert conditional.n_evaluations < 60_000
+
+
 def test_predictions_are_wrong_at_a_narrow_peak():
     at, width = 1.5, 0.02
     conditional, draws, _ = of(model_with(narrow_peak(at, width), 1), 0)
