@@ -34,8 +34,8 @@ _HALVINGS, _LARGEST_DIVERGENCE = 3, 8.0
 # Largest mass outside of all lattices, relative to that within them, and largest share of the
 # searched points at which no approximation is found.
 _OUTSIDE, _UNKNOWN = 0.01, 0.01
-# So often may steps from one approximation to the next fail. Where the density has kinks, nearly all
-# of them fail, each at the cost of thousands of gradients.
+# So often may steps from one approximation to the next fail. Where the density has kinks, nearly
+# all of them fail, each at the cost of thousands of gradients.
 _MOST_UNREACHED = 10
 # Largest number of approximations that only improve the estimate of the mass outside, and of
 # lattices.
