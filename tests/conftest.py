@@ -1,10 +1,9 @@
-"""What all tests share: real data, the number of examples of a property, errors of PyTensor."""
+"""What all tests share: real data, and the number of examples of a property."""
 
 import gc
 import os
 from pathlib import Path
 
-import pytensor
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,9 +21,6 @@ settings.load_profile("pm_evidence")
 
 # Compiling makes millions of objects that last; a search for garbage among them takes long.
 gc.set_threshold(100_000, 20, 100)
-
-# A rewrite of PyTensor that fails would only be logged, with a traceback that users see.
-pytensor.config.on_opt_error = "raise"
 
 _DATA = "PM_EVIDENCE_DATA"
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -28,6 +28,9 @@ def _in_double(node: Any, inputs: list[Variable]) -> list[Variable] | None:
     """Return a node's outputs computed in float64, or None if nothing has to change."""
     if not _is_single_precision(node):
         return None
+    # pm.CAR sums a scalar over an axis: PyTensor fails to compute that in advance, and logs it
+    if isinstance(node.op, Sum | Prod) and inputs[0].type.ndim == 0:
+        return [pt.cast(inputs[0], "float64")]
     doubles = [v if v.type.dtype in ("bool", "float64") else pt.cast(v, "float64") for v in inputs]
     if all(new is old for new, old in zip(doubles, node.inputs, strict=True)):
         return None
