@@ -54,8 +54,7 @@ _NO_TRACE = StageTrace(*np.empty((4, 0)))
 _LEAST_DRAWS = 50
 # Draws of a group that are used, at equal distances if there are more.
 _MOST_DRAWS = 1000
-# Budget of the survey relative to the usual one, little beside the cost of NUTS. With the usual
-# one, 11 of 30 runs missed the spike of `spike_5` of ``testing.deceptive``.
+# Budget of the survey relative to the usual one, little beside the cost of NUTS.
 _SURVEY = 2.0
 # How often a density is fitted again where the fit is poor, and with how many times as many draws.
 _REFITS, _GROWTH = 2, 1.5

@@ -20,6 +20,7 @@ from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.samplers.findings import Survey
 from pm_evidence.samplers.proposal import TRIAL_DRAWS, Proposal, fit_proposal
 from pm_evidence.samplers.survey import survey
+from pm_evidence.samplers.survey_budget import USUAL_BUDGET
 
 __all__ = ["Bridging", "Costs"]
 
@@ -28,8 +29,8 @@ Runner = Callable[[Sequence[Any]], Sequence[Any]]
 Remembered = Callable[[str, Callable[[], Any]], Any]
 
 _NO_TRACE = StageTrace(*np.empty((4, 0)))
-# Budget of the survey: this share of the evaluations so far, but at least this many gradients.
-_SHARE_OF_COST, _LEAST_BUDGET = 0.1, 30_000
+# Budget of the survey: this share of the evaluations so far, but at least the usual one.
+_SHARE_OF_COST = 0.1
 # Number of draws from the fitted density for each island: the number of its own draws, or this
 # share of its evaluations if that is more, between these bounds. (A value costs about a third of a
 # gradient.)
@@ -56,7 +57,7 @@ class Costs:
         Largest number of these.
     """
 
-    survey: float = _LEAST_BUDGET
+    survey: float = USUAL_BUDGET
     share: float = _SHARE_OF_COST
     trial: int = TRIAL_DRAWS
     draws: int = _LEAST_DRAWS
@@ -65,7 +66,7 @@ class Costs:
     @classmethod
     def of(cls, effort: float) -> "Costs":
         """Return the costs of a run that begins with a share of the usual effort."""
-        return cls(survey=effort * _LEAST_BUDGET)
+        return cls(survey=effort * USUAL_BUDGET)
 
 
 @dataclass(frozen=True)

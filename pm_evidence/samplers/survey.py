@@ -29,6 +29,13 @@ from pm_evidence.samplers.scanning import (
     nearest_to,
     outlying,
 )
+from pm_evidence.samplers.survey_budget import (
+    SHARE_OF_ASCENTS,
+    USUAL_BUDGET,
+    n_probes,
+    n_scanned,
+    share_of_ascents,
+)
 from pm_evidence.targets.model.exchangeable import find_relabelling
 
 __all__ = ["survey"]
@@ -37,19 +44,8 @@ Floats = NDArray[np.float64]
 
 # Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600
-# Shares of the budget for ascents, and for the values of scan and probes together; cost of a value
-# in gradients. For the same cost, ascents find more modes, and values more spikes.
-_SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.6, 1 / 3
-# Share of these values that probes take of the usual budget, or of a larger one.
-_SHARE_OF_PROBES = 0.65
 # Shares of the scan that are contracted prior draws, and at most visited positions.
 _SHARE_OF_PRIOR, _SHARE_OF_VISITED = 0.5, 0.1
-# Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
-# where there are very many dimensions.
-_MOST_COORDINATES = 4_000_000
-# The budget for which the numbers of ascents below are meant, and the least share of them that a
-# smaller budget leaves.
-_USUAL_BUDGET, _LEAST_SHARE = 30_000, 0.4
 # Ascents end at known peaks in at most this many dimensions: the comparison costs d**2 operations.
 _MOST_DIMENSIONS = 500
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
@@ -113,11 +109,12 @@ def survey(
         Log evidence of the run, in nats.
     budget : int
         What the survey may cost, in gradients; a value counts as a third of one. If it finds
-        several modes, it takes the usual budget even if this is more.
+        several modes, it takes the usual budget even if this is more. Probes in excess of the
+        budget are described in ``survey_budget``.
     rng : numpy.random.Generator
         Source of the random numbers.
     """
-    scout = _Scout(posterior, shape, _share_of_ascents(budget))
+    scout = _Scout(posterior, shape, share_of_ascents(budget))
     if posterior.is_log_concave:
         scout.climb(draws[:1], _LONG)
         return scout.findings(scout.components())
@@ -125,13 +122,13 @@ def survey(
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
     scout.batch(draws, visited, rng)
     scout.follow_data(draws, rng)
+    asked, budget = budget, scout.affordable(budget)
+    scout.scan(draws, visited, n_scanned(budget, shape.mean.size), rng)
     budget = scout.affordable(budget)
-    scout.scan(draws, visited, _n_scanned(budget, shape), rng)
-    budget = scout.affordable(budget)
-    while scout.climbed < _SHARE_OF_ASCENTS * budget:
+    while scout.climbed < SHARE_OF_ASCENTS * budget:
         scout.batch(draws, visited, rng)
         budget = scout.affordable(budget)
-    scout.probe(draws, _n_probes(budget, shape), rng)
+    scout.probe(draws, n_probes(budget, asked, shape.mean.size), rng)
     endless = directions(followed, shape)
     peaks = scout.components()
     followed_to = endless or towards(peaks, draws, shape)
@@ -192,15 +189,15 @@ class _Scout:
 
     def affordable(self, budget: int) -> int:
         """Return the budget, which is the usual one at least if there are several modes."""
-        if budget >= _USUAL_BUDGET:
+        if budget >= USUAL_BUDGET:
             return budget
         peaks = self.unlike(self.distinct(_CENTRES))
         if self.relabelling is not None:
             peaks = self.unlike(self.distinct(_CENTRES * len(self.relabelling.maps)))
         log_mass = np.sort([local.log_mass for local in peaks])
         if len(log_mass) > 1 and log_mass[-2] > log_mass[-1] - _MINOR:
-            budget = _USUAL_BUDGET
-            self.share = _share_of_ascents(budget)
+            budget = USUAL_BUDGET
+            self.share = share_of_ascents(budget)
         return budget
 
     def unlike(self, peaks: list[Local]) -> list[Local]:
@@ -372,29 +369,3 @@ class _Scout:
                 break
             x = there.x[0] + step
         return found
-
-
-def _share_of_ascents(budget: float) -> float:
-    """Return the number of ascents that a budget allows, relative to the usual one."""
-    return float(np.clip(budget / _USUAL_BUDGET, _LEAST_SHARE, 1.0))
-
-
-def _n_scanned(budget: float, shape: Shape) -> int:
-    """Return the number of positions that a budget allows for the scan."""
-    return int((1.0 - _share_of_probes(budget)) * _n_values(budget, shape))
-
-
-def _n_probes(budget: float, shape: Shape) -> int:
-    """Return the number of probes that a budget allows."""
-    return int(_share_of_probes(budget) * _n_values(budget, shape))
-
-
-def _share_of_probes(budget: float) -> float:
-    """Return the share of the values: little of a small budget, which finds no spikes."""
-    return _SHARE_OF_PROBES * min(budget / _USUAL_BUDGET, 1.0)
-
-
-def _n_values(budget: float, shape: Shape) -> float:
-    """Return the number of values that a budget allows."""
-    n_values = _SHARE_OF_VALUES * budget / _COST_OF_VALUE
-    return min(n_values, 2 * _MOST_COORDINATES / shape.mean.size)

@@ -7,17 +7,16 @@ import pymc as pm
 import pytest
 
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.samplers import survey as module
 from pm_evidence.samplers.survey import survey
+from pm_evidence.samplers.survey_budget import SHARE_OF_ASCENTS, USUAL_BUDGET, n_probes, n_scanned
 from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, draws_of_slab, posterior_of
 
-BUDGET = 30_000
 NAMES = ("two_widths_4", "two_widths_6", "near_widths_8", "far_widths_10")
 MODES = {name: deceptive._MODES[name] for name in NAMES}
 
 
-def look(posterior, draws, seed, log_evidence=0.0, budget=BUDGET):
+def look(posterior, draws, seed, log_evidence=0.0, budget=USUAL_BUDGET):
     rng = np.random.default_rng(seed)
     return survey(posterior, learn_shape(draws), draws, draws, log_evidence, budget, rng)
 
@@ -63,10 +62,10 @@ def test_a_spike_on_top_of_the_slab():
 
 def test_several_modes_take_the_usual_budget():
     """However small the budget is that is given; one mode keeps to it."""
-    case, small = MODES["two_widths_4"], BUDGET // 10
+    case, small = MODES["two_widths_4"], USUAL_BUDGET // 10
     both = draws_of_modes(case, 800, np.random.default_rng(3))
     found = look(posterior_of(case.build()), both, 3, budget=small)
-    assert found.n_peaks == 2 and found.n_evaluations > BUDGET
+    assert found.n_peaks == 2 and found.n_evaluations > USUAL_BUDGET
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("x", 0, 1, shape=4), 1, observed=np.arange(4.0))
     one = np.arange(4.0) / 2 + np.random.default_rng(3).normal(0, 0.5**0.5, (800, 4))
@@ -135,9 +134,9 @@ def test_the_cost_is_what_is_allowed(budget):
     case = MODES["two_widths_6"]
     draws = draws_of_modes(case, 800, np.random.default_rng(5))
     found = look(posterior_of(case.build()), draws, 5, budget=budget)
-    usual = max(budget, BUDGET)  # for several modes
-    values = module._SHARE_OF_VALUES * usual / module._COST_OF_VALUE
-    assert found.n_evaluations < module._SHARE_OF_ASCENTS * usual + values + 6_000
+    usual = max(budget, USUAL_BUDGET)  # for several modes
+    values = n_scanned(usual, 6) + n_probes(usual, budget, 6)
+    assert found.n_evaluations < SHARE_OF_ASCENTS * usual + values + 6_000
 
 
 def test_a_density_without_finite_values_is_survived():
