@@ -4,6 +4,7 @@ import gc
 import os
 from pathlib import Path
 
+import pytensor
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -18,6 +19,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pm_evidence")
+
+# What tests compile for comparison runs in Python: numba, or a compiler of C, would take longer.
+pytensor.config.mode = "FAST_COMPILE"
+pytensor.config.cxx = ""
 
 # Compiling makes millions of objects that last; a search for garbage among them takes long.
 gc.set_threshold(100_000, 20, 100)

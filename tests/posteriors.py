@@ -35,6 +35,7 @@ def sampled(model, seed=1, draws=1000, chains=4, **options):
             progressbar=False,
             quiet=True,
             compute_convergence_checks=False,
+            compile_kwargs={"mode": "NUMBA"},
             **options,
         )
 

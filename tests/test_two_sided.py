@@ -10,6 +10,7 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.testing import exact_systems
+from tests.posteriors import sampled
 
 Y = np.array([0.5, 1.5, -0.3])
 LOG_Z = stats.multivariate_normal(np.zeros(3), np.eye(3) + 1.0).logpdf(Y)
@@ -65,8 +66,7 @@ def run():
 
 @pytest.fixture(scope="module")
 def idata():
-    with normal_mean():
-        return pm.sample(200, chains=2, cores=1, random_seed=1, progressbar=False)
+    return sampled(normal_mean(), draws=200, chains=2)
 
 
 # --- results ---

@@ -87,6 +87,7 @@ def volatility(n):
     return model
 
 
+@pytest.mark.slow
 def test_the_parameter_of_a_series_is_searched_for_narrow_peaks():
     """The posterior is not concave in it, and would be annealed from the prior in vain."""
     found = start(volatility(400))

@@ -207,6 +207,8 @@ SYSTEMS = {
     "rates_of_unknown_spread": rates_of_unknown_spread,
 }
 LONG_TO_COMPILE = [
+    "rates_of_effects",
+    "sparse_shares",
     "shares_of_effects",
     "rat_tumours",
     "overdispersed_shares",

@@ -280,6 +280,7 @@ PLANS = {
     "initval": Plan({0: (-8, 8)}),
     "data_container": Plan(),
 }
+LONG_TO_COMPILE = {"dirichlet_multinomial", "lkj_correlation"}
 OWN_TEST = {
     "eight_schools_half_cauchy_centred",
     "eight_schools_half_normal_centred",
@@ -296,7 +297,9 @@ def test_every_system_is_integrated():
     assert not PLANS.keys() & OWN_TEST
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG_TO_COMPILE else []) for n in PLANS]
+)
 def test_exact_value_is_the_integral_of_the_model(name):
     check(SYSTEMS[name], integrate(density_of(name), PLANS[name]))
 

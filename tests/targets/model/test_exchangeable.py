@@ -51,6 +51,7 @@ def test_five_components_are_too_many():
     assert find_relabelling(PyMCTarget(mixture(np.ones(5)))) == (None, 0)
 
 
+@pytest.mark.slow
 def test_components_in_the_plane_and_transitions():
     with pm.Model() as model:
         mean = pm.Normal("mean", 0.0, 3.0, shape=(2, 2))

@@ -140,7 +140,8 @@ def test_likelihoods_have_their_limits(name):
 
 
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
-@pytest.mark.parametrize("build", [effects_of_groups, pytest.param(states, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [effects_of_groups, states])
 def test_estimated_likelihoods_have_their_limits(build):
     """A beta-binomial emission of a state was exp(11,000) too large."""
     with pm.Model() as model:

@@ -77,7 +77,9 @@ def test_a_scale_of_zero_is_impossible():
     [
         {"sigma": 2.0, "shape": 5},
         pytest.param({"sigma": np.array([[1.0], [3.0]]), "shape": (2, 5)}, marks=pytest.mark.slow),
-        {"sigma": 1.5, "shape": (2, 3, 4), "n_zerosum_axes": 2},
+        pytest.param(
+            {"sigma": 1.5, "shape": (2, 3, 4), "n_zerosum_axes": 2}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_numbers_that_sum_to_zero(settings):

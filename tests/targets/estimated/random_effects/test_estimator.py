@@ -36,7 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLA
 
 
 @pytest.mark.parametrize("draws", KINDS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "bernoulli" else []) for n in MODELS]
+)
 def test_every_group_is_estimated_without_bias(name, draws):
     # 72 means of 4,000 weights each; false alarm below 1e-3 in all at 4.5 standard errors
     few = replace(estimator(name), draws=draws, n_particles=4)

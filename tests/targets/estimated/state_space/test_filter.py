@@ -328,7 +328,9 @@ def hidden_markov(**options):
     return model
 
 
-@pytest.mark.parametrize("filter", ["bootstrap", "guided", "auxiliary"])
+@pytest.mark.parametrize(
+    "filter", ["bootstrap", "auxiliary", pytest.param("guided", marks=pytest.mark.slow)]
+)
 def test_discrete_states(filter):
     """States that index a table: the likelihood is that of the forward algorithm."""
     options = {"filter": filter}
