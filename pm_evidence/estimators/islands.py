@@ -23,7 +23,13 @@ from pm_evidence.estimators.power_posterior import power_posterior
 from pm_evidence.estimators.recommend import recommend
 from pm_evidence.estimators.verdicts import agreeing, apart, of_uncovered, of_unmixed, short_of
 
-__all__ = ["correlation_in_chains", "distance_from_fit", "integrated", "of_islands"]
+__all__ = [
+    "correlation_in_chains",
+    "distance_from_fit",
+    "integrated",
+    "of_islands",
+    "of_small_islands",
+]
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +39,8 @@ _UNLIKE = 4.5
 # The error of stratified draws is taken from the spread of at least so many islands, and is at
 # least this share of the error of independent draws.
 _ENOUGH_ISLANDS, _LEAST_SHARE = 8, 0.5
+# The error of small islands is at least that of so many draws of weight zero among all.
+_LEAST_UNSEEN = 2.0
 
 
 def of_islands(
@@ -72,6 +80,7 @@ def of_islands(
     if coarse:
         share = unseen_share(works)
         bridged, drawn = widened(_not_below(bridged, drawn, works), share), widened(drawn, share)
+        smc = of_small_islands(blocks, sum(len(reverse) for _, reverse in works))
     smc, bridged, drawn = _compared(smc, bridged, drawn)
     differ = distance is not None and distance > MOMENTS_EXCLUDED
     # where the moments by importance sampling may be wrong, the bridge has to contradict itself too
@@ -86,6 +95,31 @@ def of_islands(
     if coarse and bridged.status == Status.OK:  # the islands may agree by chance
         return [bridged, drawn, smc, *alone]
     return [*recommend([smc, bridged, drawn]), *alone]
+
+
+def of_small_islands(blocks: Sequence[BlockRecord], n_draws: float = np.inf) -> LogEvidence:
+    """Return the mean over small islands, with an error that is not small by chance.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands.
+    n_draws : float
+        Number of draws of all islands, if they are few.
+
+    Notes
+    -----
+    If few islands have much less evidence than the others, all that were run may happen to be of
+    the others: their mean is then too large, and their spread far too small. The error is therefore
+    at least what the variances within the islands give, and at least that of two draws more whose
+    weight is zero.
+    """
+    work = np.concatenate([block.work for block in blocks])
+    stated = np.array([block.relative_variance for block in blocks])
+    smc = jarzynski(work, name="smc")
+    within = 0.0 if np.isnan(stated).any() else single_run(work, stated).mcse
+    least = max(within, _LEAST_UNSEEN / n_draws)
+    return with_error(smc, least, np.inf) if smc.mcse < least else smc
 
 
 def _stratified(works: Sequence[Floats]) -> LogEvidence:

@@ -10,7 +10,8 @@ from pm_evidence.core.records import LogEvidence, Role, RunRecord
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.bridge import bridge
 from pm_evidence.estimators.fit_checks import MOMENTS_EXCLUDED, uncovered
-from pm_evidence.estimators.jarzynski import importance, jarzynski
+from pm_evidence.estimators.islands import of_small_islands
+from pm_evidence.estimators.jarzynski import importance
 from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.estimators.recommend import recommend
 from pm_evidence.estimators.verdicts import DISAGREEMENT, ROUNDING, of_uncovered
@@ -50,7 +51,7 @@ def of_given(record: RunRecord) -> list[LogEvidence]:
     works = [block.bridge for block in record.of(Role.GIVEN) if block.bridge is not None]
     forward = np.concatenate([forward for forward, _ in works])
     bridged, drawn = bridge(works), of_uncovered(importance(forward), uncovered(works))
-    smc = jarzynski(record.work(Role.FORWARD), name="smc")
+    smc = of_small_islands(record.of(Role.FORWARD))
     found = recommend([bridged, drawn])
     confirmed = drawn.status == Status.OK and not pareto_k(-forward) > _LIGHT
     status, message = _verdict(bridged, drawn, smc, record.info, confirmed)

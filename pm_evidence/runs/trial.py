@@ -11,7 +11,7 @@ from pm_evidence.core.contracts import Kernel, Plan
 from pm_evidence.core.random import Phase, generator, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.core.resampling import resample
-from pm_evidence.estimators.jarzynski import jarzynski
+from pm_evidence.estimators.islands import of_small_islands
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.rounds import Run
@@ -102,7 +102,7 @@ def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Displa
     chosen = resample(starts.probability, len(starts.draws), rng, "systematic")
     return Trial(
         starts.draws[np.sort(chosen)],
-        jarzynski(np.concatenate([block.work for block in blocks]), name="smc"),
+        of_small_islands(blocks),
         plan.n_evaluations + sum(block.n_evaluations for block in blocks),
         blocks,
         plan,

@@ -204,6 +204,7 @@ def test_no_model_is_run_after_one_that_was_interrupted(monkeypatch):
     assert found.failed == {"wider": "Ctrl-C came before it was run"}
 
 
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")  # other numbers each time
 def test_a_checkpoint_has_a_folder_for_each_run(tmp_path):
     """Without a seed too: the same call gives the same numbers without sampling."""
     options = {"progressbar": False, "cores": 1, "checkpoint": tmp_path / "all"}

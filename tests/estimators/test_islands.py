@@ -9,7 +9,12 @@ from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, 
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators import islands, jarzynski, power_posterior
 from pm_evidence.estimators.fit_checks import unseen_share
-from pm_evidence.estimators.islands import correlation_in_chains, integrated, of_islands
+from pm_evidence.estimators.islands import (
+    correlation_in_chains,
+    integrated,
+    of_islands,
+    of_small_islands,
+)
 from pm_evidence.estimators.jarzynski import importance
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.runs import block, bridged, found_of, islands_of
@@ -155,8 +160,23 @@ def test_few_draws_widen_the_error():
     for name in ("bridge", "importance"):
         assert coarse[name].mcse == pytest.approx(np.hypot(fine[name].mcse, share))
     # a few islands may agree by chance
-    assert replace(fine["smc"], message="") == coarse["smc"]
+    assert coarse["smc"].mcse >= fine["smc"].mcse
     assert found[0].estimator == "smc" and of_coarse[0].estimator == "bridge"
+
+
+def test_the_error_of_small_islands_is_not_small_by_chance():
+    """Sixteen islands of four draws: their spread may be ten times too small."""
+    alike = [block(-LOG_Z - 0.09 + 0.001 * (i % 2), i, relative_variance=0.1**2) for i in range(16)]
+    assert jarzynski([b.work[0] for b in alike]).mcse < 0.001
+    assert of_small_islands(alike).mcse == pytest.approx(0.1 / 4, rel=0.01)
+    assert of_small_islands(alike, n_draws=64).mcse == 2 / 64
+    unknown = [replace(b, relative_variance=np.nan) for b in alike]
+    assert of_small_islands(unknown).mcse < 0.001
+    spread = islands_of(np.random.default_rng(2), sd_islands=0.5)
+    assert of_small_islands(spread) == jarzynski([b.work[0] for b in spread], name="smc")
+    rng = np.random.default_rng(3)
+    bridges = [replace(b, bridge=gaussian_pair(rng, 0.1, 4)) for b in alike]
+    assert of_islands(bridges, coarse=True)[0].status == Status.OK
 
 
 def test_the_error_of_a_bridge_from_few_draws_is_not_below_that_of_importance_sampling():

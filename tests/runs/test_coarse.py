@@ -139,6 +139,15 @@ def log_evidence_of_periodic(model):
     return float(logsumexp(log_density)) + np.log(frequency[1] - frequency[0])
 
 
+@pytest.mark.slow
+def test_small_islands_raise_no_false_alarm():
+    """They have four draws each, and contradicted a right bridge in one of 200 runs."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x", 0, 5), 1.0, observed=[0.5, 1.5])
+    found = [coarse(model, 0.2, seed) for seed in range(600)]
+    assert sum(not each.reached(0.2) for each in found) <= 1
+
+
 def test_a_curved_ridge_is_not_certified():
     """If the density cannot be fitted well, this route must not be the last one."""
     system = SYSTEMS["banana"]
