@@ -78,6 +78,10 @@ _REFITS, _WORTH, _MOST_WORTH, _GROWTHS = 3, 40.0, 4000.0, (1.5, 4.0)
 # weights smaller. Else, coverage was found to be too low on skewed posteriors. In more than so many
 # dimensions a smaller share is enough, because small differences add up.
 _GOOD_SHARE, _GOOD_TAIL, _DIMENSIONS = 0.4, 0.5, 20
+# Where the Pareto shape is larger than this and the effective share smaller than the next number,
+# draws that seem enough are doubled once: they seem so more often where large weights are missing
+# by chance, which makes their mean too small as well.
+_LIGHT_TAIL, _EVEN_SHARE = 0.25, 0.9
 # Most often that draws are added, and the growth beyond which a better fit is tried instead. Where
 # none is known, draws are added by at least this and at most the next growth if the Pareto shape is
 # smaller than the last number (Vehtari et al. 2024).
@@ -268,7 +272,7 @@ def _refined(
     The density is fitted again while the fit is poor, and draws are added while it is good. Upon
     Ctrl-C the record is the last one of which estimates were made.
     """
-    refits, additions = _REFITS, _ADDITIONS
+    refits, additions, doubled = _REFITS, _ADDITIONS, False
     try:
         blocks = bridging.extend(record.of(Role.FORWARD), run.execute)
         while True:
@@ -278,15 +282,18 @@ def _refined(
                 return record, found
             good, excess = is_good(blocks), _error(found[0], blocks) / target_mcse
             if good and excess <= 1.0 and found[0].status == Status.OK:
-                return record, found
-            n = _further_draws(found[0], blocks, excess) if good else 0
+                if doubled or not additions or _are_even(blocks):
+                    return record, found
+                n, doubled = _n_draws(blocks), True
+            else:
+                n = _further_draws(found[0], blocks, excess) if good else 0
             if not n and additions and (bridging.is_complete or not refits):
                 n, additions = _last_draws(blocks, excess), 1
             if n and additions:
                 additions -= 1
                 blocks = bridging.drawn_further(blocks, n, run.execute)
             elif refits:
-                refits -= 1
+                refits, doubled = refits - 1, False
                 blocks = better(blocks, bridging.refitted(blocks, _needed(blocks), run.execute))
             else:
                 return record, found
@@ -334,6 +341,11 @@ def is_good(blocks: Sequence[BlockRecord], largest_k: float = _GOOD_TAIL) -> boo
     n_dim = np.asarray(blocks[0].fit_draws).shape[1]
     enough = _GOOD_SHARE * min(_DIMENSIONS / n_dim, 1.0)
     return _share(blocks) > enough and not pareto_k(_log_weight(blocks)) > largest_k
+
+
+def _are_even(blocks: Sequence[BlockRecord]) -> bool:
+    """Return whether large weights are so few and small that draws are not enough by chance."""
+    return _share(blocks) > _EVEN_SHARE or is_good(blocks, _LIGHT_TAIL)
 
 
 def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
