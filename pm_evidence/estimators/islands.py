@@ -37,8 +37,9 @@ Floats = NDArray[np.float64]
 # variance that is estimated from the draws within each island.
 _UNLIKE = 4.5
 # The error of stratified draws is taken from the spread of at least so many islands, and is at
-# least this share of the error of independent draws.
-_ENOUGH_ISLANDS, _LEAST_SHARE = 8, 0.5
+# least this share of the error of independent draws. It is a bound that the true error is below
+# with this probability.
+_ENOUGH_ISLANDS, _LEAST_SHARE, _BOUND = 8, 0.5, 0.8
 # The error of small islands is at least that of so many draws of weight zero among all.
 _LEAST_UNSEEN = 2.0
 
@@ -127,20 +128,25 @@ def _stratified(works: Sequence[Floats]) -> LogEvidence:
 
     Draws from a mixture are, within each island: each component has its share of them. What differs
     between the components is then not a part of the error, which the spread of the islands shows.
-    It is taken as at least half of that of independent draws, because islands may agree by chance.
+    Islands may agree by chance: the error is an upper bound at the level of 80 % by their spread,
+    and at least half of that of independent draws.
     """
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import chdtri
+
     every, n = np.concatenate(works), len(works)
     drawn, independent = importance(every), jarzynski(every).mcse
     if drawn.status != Status.OK or n < _ENOUGH_ISLANDS:
         return drawn
     share = np.array([len(work) for work in works]) / every.size
     apart = np.exp([log_mean_exp(-work) - drawn.value for work in works]) - 1.0
-    spread = np.sqrt(((share * apart) ** 2).sum() * n / (n - 1))
+    variance = ((share * apart) ** 2).sum() * n / (n - 1)
+    spread = np.sqrt(variance * (n - 1) / chdtri(n - 1, _BOUND))
     if spread >= independent:
         return drawn
     beyond = drawn.mcse**2 - independent**2  # what is expected beyond the largest weight
     error = np.sqrt(max(spread, _LEAST_SHARE * independent) ** 2 + max(beyond, 0.0))
-    return with_error(drawn, float(error), n - 1.0)
+    return with_error(drawn, float(error), drawn.dof)
 
 
 def _not_below(
