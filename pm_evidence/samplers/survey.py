@@ -274,7 +274,9 @@ class _Scout:
         self.spent += 6 * x.size + 1
         # standard deviations alone are shorter than the density along its longest axis
         longest = _LONGEST * (1.0 if self.shape.is_dense else x.size**0.5)
-        return fit_locally(self.posterior, x, self.shape, longest)
+        # a peak that is far from a narrow population may be wider by as much
+        distance = float(np.linalg.norm(self.shape.whitened(x[None])[0]))
+        return fit_locally(self.posterior, x, self.shape, max(longest, distance / x.size**0.5))
 
     def scan(self, draws: Floats, visited: Floats, n: int, rng: np.random.Generator) -> None:
         """Look between prior and population for positions in the basin of another peak.

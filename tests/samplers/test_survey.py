@@ -39,6 +39,21 @@ def test_a_narrow_mode_beside_a_wide_one(name):
         assert np.logaddexp.reduce(found.log_mass) == pytest.approx(exact, abs=0.1)
 
 
+def test_a_wide_mode_beside_a_narrow_one():
+    """The population holds the narrow mode alone; the wide one is seventy times as wide."""
+    with pm.Model() as model:
+        parts = [pm.Normal.dist(0, 0.01), pm.Normal.dist(0, 10)]
+        x = pm.Mixture("x", w=[0.5, 0.5], comp_dists=parts)
+        pm.Normal("y", x, 1.0, observed=[0.8, 1.2])
+    posterior = posterior_of(model)
+    for seed in range(5):
+        draws = 0.01 * np.random.default_rng(seed).normal(size=(64, 1))
+        found = look(posterior, draws, seed, budget=USUAL_BUDGET // 20)
+        assert found.n_peaks == 2
+        sd = [abs(part.shape.factor[0, 0]) for part in found.components]
+        assert np.sort(sd) == pytest.approx([0.01, 2.01**-0.5], rel=0.01)
+
+
 def test_a_spike_in_a_slab():
     """It lies below the scale of the slab, whose own peak is met by every ascent."""
     case = deceptive._SPIKES["spike_20"]
