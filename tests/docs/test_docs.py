@@ -33,6 +33,7 @@ SLOW = {
     "docs/methods/ais.md",
     "docs/methods/aisel.md",
     "docs/methods/arm.md",
+    "docs/methods/bridge_sampling.md",
     "docs/methods/parallel_tempering.md",
     "docs/parallel.md",
     "docs/user_guide.md",

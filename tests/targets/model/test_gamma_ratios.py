@@ -115,7 +115,9 @@ def test_the_series():
     assert stirling_series(a) == pytest.approx(series, abs=1e-13)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "shares" else []) for n in MODELS]
+)
 def test_likelihoods_have_ratios_and_are_the_same(name):
     build, expected = MODELS[name]
     model, target = target_of(build)

@@ -49,7 +49,9 @@ def test_every_group_is_estimated_without_bias(name, draws):
     assert np.all(error < 0.02)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "bernoulli" else []) for n in MODELS]
+)
 def test_many_particles_give_the_exact_value_anywhere(name):
     many = replace(estimator(name), n_particles=2048)
     for point in (POINT, np.array([-1.0, 0.8, 1.0]), np.array([2.0, 0.5, -6.0])):
