@@ -37,10 +37,10 @@ Floats = NDArray[np.float64]
 # variance that is estimated from the draws within each island.
 _UNLIKE = 4.5
 # The error of stratified draws is taken from the spread of at least so many islands, and is at
-# least this share of the error of independent draws. It is a bound that the true error is below
-# with this probability.
+# least this share of the error of independent draws. It is an upper confidence bound at this level.
 _ENOUGH_ISLANDS, _LEAST_SHARE, _BOUND = 8, 0.5, 0.8
-# The error of small islands is at least that of so many draws of weight zero among all.
+# The error of small islands is at least the change that so many further draws of weight zero would
+# make.
 _LEAST_UNSEEN = 2.0
 
 
@@ -110,10 +110,10 @@ def of_small_islands(blocks: Sequence[BlockRecord], n_draws: float = np.inf) -> 
 
     Notes
     -----
-    If few islands have much less evidence than the others, all that were run may happen to be of
-    the others: their mean is then too large, and their spread far too small. The error is therefore
-    at least what the variances within the islands give, and at least that of two draws more whose
-    weight is zero.
+    If a small share of islands has much less evidence than the rest, a run of few islands may
+    contain none of them: its mean is then too large, and its spread far too small. The error is
+    therefore at least what the variances within the islands imply, and at least ``2 / n_draws``,
+    the relative change that two further draws of weight zero would make.
     """
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
@@ -128,8 +128,8 @@ def _stratified(works: Sequence[Floats]) -> LogEvidence:
 
     Draws from a mixture are, within each island: each component has its share of them. What differs
     between the components is then not a part of the error, which the spread of the islands shows.
-    Islands may agree by chance: the error is an upper bound at the level of 80 % by their spread,
-    and at least half of that of independent draws.
+    Islands may agree by chance: the error is an upper 80 % confidence bound from their spread, and
+    at least half of that of independent draws.
     """
     # SciPy is imported where it is used: it takes as long as the rest of the package
     from scipy.special import chdtri

@@ -274,7 +274,7 @@ class _Scout:
         self.spent += 6 * x.size + 1
         # standard deviations alone are shorter than the density along its longest axis
         longest = _LONGEST * (1.0 if self.shape.is_dense else x.size**0.5)
-        # a peak that is far from a narrow population may be wider by as much
+        # a peak apart from the population may be wider than it, up to the distance between them
         distance = float(np.linalg.norm(self.shape.whitened(x[None])[0]))
         return fit_locally(self.posterior, x, self.shape, max(longest, distance / x.size**0.5))
 
