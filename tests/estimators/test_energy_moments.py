@@ -6,14 +6,7 @@ import pytest
 from pm_evidence.estimators.energy_moments import OfAll, OfDrawn
 from pm_evidence.estimators.tempered import tempered
 from pm_evidence.estimators.tempered_weights import Shares
-from tests.estimators.ladders import (
-    BETA,
-    DEAD_IN_SHARES,
-    HALVES,
-    IN_SHARES,
-    draws,
-    in_proportion,
-)
+from tests.estimators.ladders import BETA, DEAD_IN_SHARES, HALVES, IN_SHARES, draws, in_proportion
 
 INF, HIGH = np.inf, 2.0 * np.log(2.0)
 # Probability of the higher energy at each temperature, among states of positive likelihood.

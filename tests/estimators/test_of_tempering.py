@@ -42,8 +42,7 @@ REST = ["stepping_stone", "stepping_stone_reverse", "ti", "smc"]
 
 
 @pytest.mark.parametrize(
-    ("simulated", "names"),
-    [(False, ["mbar", *REST]), (True, ["rts", "mbar", "ti_rb", *REST])],
+    ("simulated", "names"), [(False, ["mbar", *REST]), (True, ["rts", "mbar", "ti_rb", *REST])]
 )
 def test_every_estimate_is_right(simulated, names):
     """Within 5 errors of the exact constant: seeds 1 and 2; false-alarm rate 1e-6 each."""

@@ -104,11 +104,7 @@ def _of_reverse(estimate):
 
 
 BOTH = {"bar": bar, "histogram": histogram, "cumulant": cumulant}
-FORWARD = {
-    "jarzynski": jarzynski,
-    "cumulant_forward": cumulant_forward,
-    "lower_bound": lower_bound,
-}
+FORWARD = {"jarzynski": jarzynski, "cumulant_forward": cumulant_forward, "lower_bound": lower_bound}
 REVERSE = {
     "jarzynski_reverse": jarzynski_reverse,
     "cumulant_reverse": cumulant_reverse,

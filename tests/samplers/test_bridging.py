@@ -108,10 +108,7 @@ def test_islands_know_the_density_of_their_draws():
     """Of the posterior with the normalised prior, from the prior and from a reference."""
     target = PyMCTarget(exact_systems()["ordered_two"].build())
     reference = StudentFit.to(target.draw(200, np.random.SeedSequence(1)).x)
-    for found in (
-        GeometricPath(target),
-        ReferencedPath(ReferencedTarget(target, reference)),
-    ):
+    for found in (GeometricPath(target), ReferencedPath(ReferencedTarget(target, reference))):
         plan = Pilot(200, 4, 0.5).run(found, choose_kernel(found.target), 3)
         block = SMC(chain_length=4).run_block(found, plan, 0, 40, 3)
         expected = found.posterior().log_density(block.draws)

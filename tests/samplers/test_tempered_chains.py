@@ -66,10 +66,7 @@ def test_chains_at_the_reference_are_drawn_anew(kernel):
 
 
 @every_kernel
-@given(
-    rung=st.lists(st.integers(1, 3), min_size=2, max_size=12),
-    data=st.data(),
-)
+@given(rung=st.lists(st.integers(1, 3), min_size=2, max_size=12), data=st.data())
 def test_chains_keep_their_own_streams(kernel, rung, data):
     """Chains in another order, thus in other groups, make the same moves."""
     rung = np.array(rung, np.int16)

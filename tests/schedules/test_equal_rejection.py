@@ -54,10 +54,7 @@ def test_steps_are_equal_in_the_sum_of_the_rates():
     np.testing.assert_allclose(found, [0.0, 0.1 / 3, 0.2 / 3, 0.1, 1.0], atol=1e-15)
 
 
-@given(
-    rates=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8),
-    n=st.integers(2, 40),
-)
+@given(rates=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8), n=st.integers(2, 40))
 def test_temperatures_always_rise_from_0_to_1(rates, n):
     """Also if hardly anything was rejected, or all of it."""
     beta = np.linspace(0.0, 1.0, len(rates) + 1) ** 4
