@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+from scipy.stats import t
 
 from pm_evidence.estimators.clusters import autocorrelation_time, clusters, merged
+from tests.estimators.refusals import check_refused
 
 
 def ar1(rng, n, correlation, m=1):
@@ -79,8 +81,6 @@ def test_errors_of_correlated_chains(n, m, correlation):
     Without batches a single chain would have no error; batches that are too short would cover
     less, 70 % for batches of one value at a correlation of 0.8.
     """
-    from scipy.stats import t
-
     rng = np.random.default_rng(5)
     inside = 0
     for _ in range(400):
@@ -123,15 +123,12 @@ def test_merged_keeps_neighbours_together():
     assert merged(np.arange(10)) is not None and merged(np.arange(10)).max() == 9
 
 
-@pytest.mark.parametrize(
-    ("shape", "groups", "message"),
-    [
+def test_wrong_groups():
+    """Values would be tied together that are independent."""
+    cases = [
         ((5,), [1, 2], r"one whole number for each value, shape \(5,\)"),
         ((5, 3), [1] * 5, r"one whole number for each chain, shape \(3,\)"),
         ((3,), [0.5, 1.0, 2.0], "whole numbers"),
         ((2, 2), [[0, 1], [0, 1]], "for each chain"),
-    ],
-)
-def test_wrong_groups(shape, groups, message):
-    with pytest.raises(ValueError, match=f"^groups must .*{message}"):
-        clusters(shape, groups)
+    ]
+    check_refused(clusters, [((n, groups), f"^groups must .*{text}") for n, groups, text in cases])

@@ -65,21 +65,6 @@ def test_bounds_by_hand():
         assert (found.lower, found.upper) == pytest.approx(interval)
 
 
-def test_swapping_the_directions():
-    """The reverse process has 1 / Z and minus the work; nothing may prefer a direction. Seed 1."""
-    forward, reverse = gaussian_pair(np.random.default_rng(1), 1.0, 40, 70)
-    pairs = [
-        (cumulant(forward, reverse), cumulant(-reverse, -forward)),
-        (cumulant_forward(forward), cumulant_reverse(-forward)),
-        (lower_bound(forward), upper_bound(-forward)),
-    ]
-    for one, other in pairs:
-        assert other.value == pytest.approx(-one.value, rel=1e-13)
-        assert other.mcse == pytest.approx(one.mcse, rel=1e-12)
-        assert other.lower == pytest.approx(-one.upper, rel=1e-12)
-        assert other.status == one.status
-
-
 def test_equal_work():
     """A perfect sampler: all of them are exact, with an error of zero."""
     work = np.full(20, 3.0)
@@ -184,11 +169,6 @@ def test_few_paths_have_no_error(n):
     assert np.isnan(cumulant_forward([1.0]).mcse)
 
 
-def test_one_path_bounds_without_an_error():
-    found = lower_bound([2.0])
-    assert found.value == -2.0 and np.isnan(found.mcse) and found.status == "bound"
-
-
 def test_infinite_forward_work_leaves_no_bound():
     """Minus infinity is a bound as well, without an error, and no cumulant exists."""
     found = lower_bound([1.0, INF])
@@ -197,8 +177,8 @@ def test_infinite_forward_work_leaves_no_bound():
         cumulant_forward([1.0, INF])
     with pytest.raises(ValueError, match=r"work_forward must be finite, got inf at 1 of 2 paths"):
         cumulant([1.0, INF], [1.0, 2.0])
-    with pytest.raises(ValueError, match=r"work must be finite, got inf at 1 of 2 paths"):
-        upper_bound([1.0, INF])
+    one = lower_bound([2.0])
+    assert one.value == -2.0 and np.isnan(one.mcse) and one.status == "bound"
 
 
 def test_two_sided_is_better_than_one_sided():

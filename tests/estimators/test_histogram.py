@@ -13,6 +13,7 @@ from pm_evidence.estimators import (
     histogram_posterior,
     work_density,
 )
+from tests.estimators.refusals import check_refused
 from tests.estimators.work import (
     LOG_Z,
     annealed_pair,
@@ -123,16 +124,6 @@ def test_histogram_is_bennetts_ratio():
     assert (one.status, one.message) == (other.status, other.message)
 
 
-def test_density_without_support():
-    """No forward path has weight: an error that says so, or a density without NaN."""
-    try:
-        _, log_p = work_density([INF, INF], [0.0, 1.0])
-    except ValueError as error:
-        assert "work_forward" in str(error)
-    else:
-        assert not np.isnan(log_p).any()
-
-
 # --- the posterior: exact ---
 
 
@@ -171,13 +162,6 @@ def test_gibbs_sampler_finds_the_exact_posterior(forward, reverse):
     assert stats.kstest(draws, exact_posterior(forward, reverse)).pvalue > 1e-3
     for power in (len(reverse) - 1, len(reverse) + 1):
         assert stats.kstest(draws, exact_posterior(forward, reverse, power)).pvalue < 1e-5
-
-
-def test_posterior_of_two_paths_is_uniform():
-    """One path each way: log Z is uniform between the two values of -W, exactly. Seed 8."""
-    draws = histogram_draws([3.0], [-2.0], draws=10_000, random_seed=8)
-    assert draws.min() > -3.0 and draws.max() < 2.0
-    assert stats.kstest(draws[::5], stats.uniform(-3.0, 5.0).cdf).pvalue > 1e-3
 
 
 # --- the posterior: against Bennett's ratio ---
@@ -246,15 +230,9 @@ def test_seeds():
     rng = np.random.default_rng(1)
     first, second = (histogram_draws(*work, draws=20, random_seed=rng) for _ in range(2))
     assert not np.array_equal(first, second)
-
-
-@pytest.mark.parametrize("shift", [-1e4, 1e4])
-def test_posterior_of_large_work(shift):
-    """Nothing overflows: a constant in the likelihood shifts log Z and nothing else."""
-    forward, reverse = gaussian_pair(np.random.default_rng(14), 1.0, 20)
-    plain = histogram_draws(forward, reverse, draws=50, random_seed=1)
-    shifted = histogram_draws(forward + shift, reverse + shift, draws=50, random_seed=1)
-    np.testing.assert_allclose(shifted, plain - shift, atol=1e-7)
+    # nothing overflows where a constant of the likelihood shifts log Z
+    shifted = histogram_draws(*(each + 1e4 for each in work), draws=20, random_seed=1)
+    np.testing.assert_allclose(shifted, one - 1e4, atol=1e-7)
 
 
 def test_posterior_with_paths_of_weight_zero():
@@ -271,14 +249,18 @@ def test_one_draw_has_no_error():
     assert np.isfinite(found.value) and np.isnan(found.mcse)
 
 
-@pytest.mark.parametrize("draws", [0, -3, 1.5, True, None])
-def test_bad_number_of_draws(draws):
-    with pytest.raises(ValueError, match=r"draws must be a whole number of at least 1, got .*pass"):
-        histogram_draws([0.0, 1.0], [0.0, 1.0], draws=draws)
-
-
 def test_posterior_without_support():
     """There is nothing to draw from: the message says what to do."""
     for estimate in (histogram_draws, histogram_posterior):
         with pytest.raises(ValueError, match=r"work_forward must hold a finite value.*more stages"):
             estimate([INF, INF], [0.0, 1.0])
+
+
+def test_bad_number_of_draws():
+    check_refused(
+        lambda draws: histogram_draws([0.0, 1.0], [0.0, 1.0], draws=draws),
+        [
+            ((n,), r"draws must be a whole number of at least 1, got .*pass")
+            for n in (0, -3, 1.5, True, None)
+        ],
+    )

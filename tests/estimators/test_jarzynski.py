@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.estimators import importance, jarzynski, jarzynski_reverse, single_run
+from tests.estimators.refusals import check_refused
 from tests.estimators.work import LOG_Z, covers, gaussian_pair
 
 INF = np.inf
@@ -55,7 +56,7 @@ def test_gaussian_work():
 def test_mean_weight_is_unbiased():
     """The mean of exp(value) over runs is Z, also when each run has few paths. Seed 2; 1e-5."""
     mean, sd = 1.0, 1.0
-    works = gaussian_work(mean, sd, (20_000, 4), 2)
+    works = gaussian_work(mean, sd, (5000, 4), 2)
     z = np.exp([jarzynski(work).value for work in works])
     truth = np.exp(-mean + sd**2 / 2)
     assert abs(z.mean() - truth) < 4.4 * z.std() / np.sqrt(z.size)
@@ -70,38 +71,6 @@ def test_error_by_the_delta_method():
     half = stats.t.ppf(0.975, 1) * 0.5
     assert result.lower == pytest.approx(np.log(2) - half)
     assert result.upper == pytest.approx(np.log(2) + half)
-
-
-def test_shift_and_order_do_not_matter():
-    """A constant in the likelihood shifts log Z and nothing else."""
-    work = gaussian_work(0.0, 0.7, 50, 3)
-    plain, shifted, turned = jarzynski(work), jarzynski(work + 1e5), jarzynski(work[::-1])
-    assert shifted.value == pytest.approx(plain.value - 1e5, rel=1e-12)
-    assert shifted.mcse == pytest.approx(plain.mcse, rel=1e-9)
-    assert turned.value == pytest.approx(plain.value, rel=1e-14)
-    assert turned.mcse == pytest.approx(plain.mcse, rel=1e-12)
-
-
-def test_equal_work_has_no_error():
-    """A perfect sampler: the error is zero, not NaN."""
-    result = jarzynski(np.full(10, 3.0))
-    assert (result.value, result.mcse, result.status) == (-3.0, 0.0, "ok")
-    assert (result.lower, result.upper) == (-3.0, -3.0)
-
-
-@pytest.mark.parametrize("work", [[1, 2], (1.0, 2.0), np.array([1, 2], np.float32)])
-def test_anything_like_a_vector(work):
-    """The estimators stand alone: they take anybody's work values."""
-    assert jarzynski(work).value == pytest.approx(jarzynski(np.array([1.0, 2.0])).value)
-
-
-def test_input_is_left_alone():
-    """Stored work is estimated again and again."""
-    work = gaussian_work(0.0, 1.0, 20, 4)
-    before = work.copy()
-    jarzynski(work, name="smc")
-    np.testing.assert_array_equal(work, before)
-    assert jarzynski(work, name="smc").estimator == "smc"
 
 
 # --- jarzynski: errors bars ---
@@ -153,6 +122,11 @@ def test_one_path_has_no_error():
     result = jarzynski([2.0])
     assert result.value == -2.0 and np.isnan(result.mcse)
     assert result.status == "no_error" and "at least two" in result.message
+    # one block of any size is one unit, which does not tell how units differ
+    work = gaussian_work(0.0, 0.5, 100, 15)
+    for estimate in (jarzynski, jarzynski_reverse):
+        result = estimate(work, blocks=np.zeros(100, int))
+        assert np.isnan(result.mcse) and result.status == "no_error"
 
 
 def test_dominated():
@@ -169,10 +143,7 @@ def test_high_variance():
     result = jarzynski([0.0, 1.2, 20.0])
     assert result.mcse > 0.5 and result.status == "high_variance"
     assert f"{result.mcse:.2f} nats" in result.message and "more stages" in result.message
-
-
-def test_few_live_paths_of_equal_weight_are_enough():
-    """24 of 30 paths dead, six alike: Z is known to a third, and that is what the error says."""
+    # 24 of 30 paths dead, six alike: Z is known to a third, and that is what the error says
     result = jarzynski(np.concatenate([np.zeros(6), np.full(24, INF)]))
     assert result.status == "ok"
     assert result.mcse == pytest.approx(np.sqrt(4 / 29), rel=1e-12)
@@ -188,23 +159,6 @@ def test_broad_work_never_passes_as_good():
         result = jarzynski(work)
         silent += result.status == "ok" and abs(result.value - sd**2 / 2) > 4 * result.mcse
     assert silent <= 2
-
-
-@pytest.mark.parametrize(
-    ("work", "message"),
-    [
-        ([], r"work must be a non-empty vector, got shape \(0,\)"),
-        (3.0, r"work must be a non-empty vector, got shape \(\)"),
-        ([[1.0, 2.0]], r"work must be a non-empty vector, got shape \(1, 2\)"),
-        ([0.0, np.nan, np.nan], r"got nan at 2 of 3 paths, first at index 1"),
-        ([0.0, 1.0, -INF], r"got -inf at 1 of 3 paths, first at index 2"),
-    ],
-)
-@pytest.mark.parametrize("estimate", [jarzynski, importance, lambda work: single_run(work, work)])
-def test_bad_work(estimate, work, message):
-    """NaN work that is dropped biases the evidence, so it is refused."""
-    with pytest.raises(ValueError, match=message):
-        estimate(work)
 
 
 # --- jarzynski: heavy tails ---
@@ -245,14 +199,6 @@ def test_blocks_by_hand():
     assert found.mcse == pytest.approx(0.5)
     half = stats.t.ppf(0.975, 1) * 0.5
     assert (found.lower, found.upper) == pytest.approx((np.log(2) - half, np.log(2) + half))
-
-
-@pytest.mark.parametrize("estimate", [jarzynski, jarzynski_reverse])
-def test_one_block_has_no_error(estimate):
-    """One block of any size is one unit, which does not tell how units differ. Seed 15."""
-    result = estimate(gaussian_work(0.0, 0.5, 100, 15), blocks=np.zeros(100, int))
-    assert np.isnan(result.mcse)
-    assert result.status == "no_error"
 
 
 # --- importance ---
@@ -321,15 +267,6 @@ def test_reverse_by_hand():
     assert result.estimator == "jarzynski_reverse"
 
 
-def test_reverse_is_the_mirror_image():
-    """The reverse process has 1 / Z and minus the work. Seed 16."""
-    work = gaussian_work(2.0, 1.0, 200, 16)
-    one, other = jarzynski_reverse(work), jarzynski(-work)
-    assert (one.value, one.mcse) == (-other.value, other.mcse)
-    assert (one.lower, one.upper) == (-other.upper, -other.lower)
-    assert (one.status, one.message) == (other.status, other.message)
-
-
 def test_reverse_gaussian_work():
     """log Z = -mean - var / 2. Seed 17; 1e6 paths, 4.4 standard errors: 1e-5."""
     n = 10**6
@@ -362,13 +299,6 @@ def test_reverse_coverage(sd, n):
         assert np.mean([covers(jarzynski(work), LOG_Z) for work in works]) < 0.50
 
 
-@pytest.mark.parametrize("wrong", [np.nan, INF, -INF])
-def test_reverse_work_is_finite(wrong):
-    """A path from the target cannot have had weight zero: the run is wrong, not the path."""
-    with pytest.raises(ValueError, match=r"work must be finite, got .* at 1 of 2 paths, first at"):
-        jarzynski_reverse([0.0, wrong])
-
-
 # --- single_run ---
 
 
@@ -381,10 +311,29 @@ def test_single_run_by_hand():
     assert result.upper - result.value == pytest.approx(stats.norm.ppf(0.975) * result.mcse)
 
 
+def test_single_run_bad_variance():
+    """An error of NaN with the status ok, as a missing variance would give, hides a fault."""
+    check_refused(
+        lambda variance: single_run([0.0, 1.0], variance),
+        [
+            (([0.1],), r"relative_variance must have one value per island, got shape \(1,\) for w"),
+            ((0.1,), r"relative_variance must have one value per island, got shape \(\) for work"),
+            (([0.1, np.nan],), r"relative_variance must be .*not negative, got nan at island 1"),
+            (([-0.1, 0.1],), r"relative_variance must be .*not negative, got -0.1 at island 0"),
+        ],
+    )
+    for estimate in (importance, lambda work: single_run(work, work)):
+        check_refused(estimate, [(([0.0, np.nan],), "got nan at 1 of 2 paths, first at index 1")])
+
+
 def test_single_run_value_is_jarzynskis():
     """The two differ in their error alone."""
     work = gaussian_work(0.0, 0.3, 16, 9)
     assert single_run(work, np.full(16, 0.01)).value == jarzynski(work).value
+    # one island has no spread, but states its own error; and noise is not called good
+    one = single_run([3.0], [0.01])
+    assert (one.value, one.mcse, one.status) == (-3.0, pytest.approx(0.1), "ok")
+    assert single_run([0.0, 0.0], [2.0, 2.0]).status == "high_variance"
 
 
 def test_single_run_coverage():
@@ -404,30 +353,3 @@ def test_single_run_of_dead_islands():
     assert result.mcse == pytest.approx(0.2)  # 4 * 0.04 + 0, over 2^2
     nothing = single_run([INF, INF], [0.1, 0.1])
     assert nothing.status == "no_support" and nothing.estimator == "single_run"
-
-
-def test_single_run_of_noisy_islands():
-    """It must not call good what is not."""
-    assert single_run([0.0, 0.0], [2.0, 2.0]).status == "high_variance"
-
-
-@pytest.mark.parametrize(
-    ("variance", "message"),
-    [
-        ([0.1], r"relative_variance must have one value per island, got shape \(1,\) for work"),
-        (0.1, r"relative_variance must have one value per island, got shape \(\) for work"),
-        ([0.1, np.nan], r"relative_variance must be .*not negative, got nan at island 1"),
-        ([-0.1, 0.1], r"relative_variance must be .*not negative, got -0.1 at island 0"),
-    ],
-)
-def test_single_run_bad_variance(variance, message):
-    """An error of NaN with the status ok, as a missing variance would give, hides a fault."""
-    with pytest.raises(ValueError, match=message):
-        single_run([0.0, 1.0], variance)
-
-
-def test_single_run_of_one_island():
-    """That an island states its own error is most useful where there is one."""
-    result = single_run([3.0], [0.01])
-    assert (result.value, result.mcse) == (-3.0, pytest.approx(0.1))
-    assert result.status == "ok"

@@ -33,18 +33,18 @@ WORK = {
 
 
 @pytest.mark.parametrize("name", ONE_SIDED)
-@pytest.mark.parametrize("work", WORK)
-def test_one_sided(name, work):
-    found = getattr(estimators, name)(WORK[work])
-    assert np.isfinite(found.value)
-    assert not found.mcse < 0.0
+def test_one_sided(name):
+    for kind, work in WORK.items():
+        found = getattr(estimators, name)(work)
+        assert np.isfinite(found.value) and not found.mcse < 0.0, kind
 
 
 @pytest.mark.parametrize("name", TWO_SIDED)
 def test_two_sided(name):
+    options = {"draws": 30, "random_seed": 1} if name == "histogram_posterior" else {}
     for forward, reverse in product(WORK, WORK):
-        found = getattr(estimators, name)(WORK[forward], WORK[reverse])
-        assert not np.any(np.less(getattr(found, "mcse", 0.0), 0.0)), (forward, reverse)
+        found = getattr(estimators, name)(WORK[forward], WORK[reverse], **options)
+        assert not found.mcse < 0.0, (forward, reverse)
 
 
 def test_directions_that_are_never_in_doubt_cannot_contradict_each_other():

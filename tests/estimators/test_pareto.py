@@ -98,15 +98,9 @@ def test_threshold(n, threshold):
     assert is_heavy(threshold + 1e-3, n) and not is_heavy(threshold - 1e-3, n)
 
 
-@pytest.mark.parametrize("n", [2, 24, 10**6])
-def test_unknown_shapes_are_not_heavy(n):
+def test_unknown_shapes_are_not_heavy():
     """Weights without a tail must not be accused; other checks look after them."""
-    assert is_heavy(float("nan"), n) is False
-
-
-def test_one_weight():
-    """One island states its own error and is asked for its tail all the same."""
-    assert is_heavy(float("nan"), 1) is False
+    assert not any(is_heavy(float("nan"), n) for n in (1, 2, 24, 10**6))
 
 
 @pytest.mark.parametrize("k", [0.3, 0.5, 0.7])

@@ -21,7 +21,7 @@ from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse, single_run
 from tests.estimators.runs import record
-from tests.estimators.work import BOTH, ESTIMATORS, LOG_Z, covers, gaussian_pair
+from tests.estimators.work import ESTIMATORS, LOG_Z, gaussian_pair
 from tests.strategies import (
     bridge_works,
     floats,
@@ -34,6 +34,8 @@ from tests.strategies import (
 )
 
 every = pytest.mark.parametrize("name", list(ESTIMATORS))
+# Each of nine estimators is tried on so many works: together they are more than the usual number.
+few = settings(max_examples=20)
 # Where forward and reverse exchange their places, log Z changes its sign.
 MIRRORED = {
     "bar": "bar",
@@ -48,7 +50,7 @@ OF_FINITE_WORK = ("cumulant", "cumulant_forward")
 ROUNDING = 1e-11  # of sums of work, of some nats each, and of the root of Bennett's equation
 
 pairs = st.tuples(works(), works())
-shifts = on_grid(-1000, 1000)
+shifts = on_grid(-10_000, 10_000)
 
 
 def numbers(found):
@@ -72,6 +74,7 @@ def assert_close(one, other):
 
 
 @every
+@few
 @given(data=st.data(), reverse=works(), shift=shifts)
 def test_a_constant_of_the_work_shifts_log_z(name, data, reverse, shift):
     """It is a constant factor of the likelihood; error and verdict stay."""
@@ -83,6 +86,7 @@ def test_a_constant_of_the_work_shifts_log_z(name, data, reverse, shift):
 
 
 @every
+@few
 @given(data=st.data(), reverse=works())
 def test_paths_have_no_order(name, data, reverse):
     forward = data.draw(works(dead=name not in OF_FINITE_WORK), label="forward")
@@ -93,6 +97,7 @@ def test_paths_have_no_order(name, data, reverse):
 
 
 @pytest.mark.parametrize("name", list(MIRRORED))
+@few
 @given(pair=pairs)
 def test_time_reversal_changes_the_sign(name, pair):
     """Annealing from the target to the reference estimates -log Z, and by the same numbers."""
@@ -103,6 +108,7 @@ def test_time_reversal_changes_the_sign(name, pair):
 
 
 @every
+@few
 @given(forward=uneven_works(), reverse=uneven_works())
 def test_intervals_hold_their_value(name, forward, reverse):
     found = ESTIMATORS[name](forward, reverse)
@@ -110,6 +116,7 @@ def test_intervals_hold_their_value(name, forward, reverse):
 
 
 @every
+@few
 @given(pair=pairs, data=st.data())
 def test_blocks_have_no_names_and_paths_of_their_own_change_nothing(name, pair, data):
     """The value never depends on the blocks; its error only on which paths share one."""
@@ -216,14 +223,6 @@ def test_bennetts_equation_is_solved(forward, reverse, size):
     assert there == pytest.approx(back, rel=1e-8)
 
 
-@given(forward=works(dead=True), reverse=works(), size=reverse_sizes, shift=shifts)
-def test_a_constant_shifts_bennetts_ratio_of_any_weight(forward, reverse, size, shift):
-    plain = bar(forward, reverse, reverse_size=size)
-    moved = bar(forward + shift, reverse + shift, reverse_size=size)
-    assert_close(numbers(moved), shifted(plain, shift))
-    assert moved.status == plain.status
-
-
 @given(pair=pairs, size=reverse_sizes)
 def test_exchanging_the_sides_negates_bennetts_ratio_of_any_weight(pair, size):
     """Only the ratio of the numbers counts: the other side's is its own number over this weight."""
@@ -265,17 +264,12 @@ def test_bennetts_ratio_need_not_lie_between_the_exponential_averages():
 # --- the bridge ---
 
 
-@given(blocks=bridge_works(), data=st.data())
-def test_blocks_of_the_bridge_have_no_order(blocks, data):
-    plain, mixed = bridge(blocks), bridge(data.draw(st.permutations(blocks)))
-    assert_close(numbers(mixed), numbers(plain))
-    assert mixed.status == plain.status
-
-
-@given(blocks=bridge_works(), shift=shifts)
-def test_a_constant_of_the_target_shifts_the_bridge(blocks, shift):
+@given(blocks=bridge_works(), shift=shifts, data=st.data())
+def test_a_constant_of_the_target_shifts_the_bridge(blocks, shift, data):
+    """And its blocks have no order."""
     plain = bridge(blocks)
-    moved = bridge([(forward + shift, reverse + shift) for forward, reverse in blocks])
+    mixed = data.draw(st.permutations(blocks))
+    moved = bridge([(forward + shift, reverse + shift) for forward, reverse in mixed])
     assert_close(numbers(moved), shifted(plain, shift))
     assert moved.status == plain.status
 
@@ -330,9 +324,6 @@ def test_a_whole_run_keeps_its_estimates_in_any_cut_into_blocks(forward, reverse
         np.testing.assert_array_equal(numbers(a), numbers(b))
 
 
-def test_every_estimator_of_both_directions_has_its_mirror():
+def test_every_estimator_has_its_mirror():
     """A new estimator of work has to say what it becomes when time is reversed."""
     assert set(MIRRORED) | set(MIRRORED.values()) == set(ESTIMATORS)
-    assert set(BOTH) <= set(MIRRORED)
-    found = bar(*gaussian_pair(np.random.default_rng(1), 0.5, 100))
-    assert covers(found, LOG_Z)

@@ -65,16 +65,13 @@ def test_names(estimator):
     names = {forward: "stepping_stone", reverse: "stepping_stone_reverse"}
     assert found.estimator == names.get(estimator, "chained_bar")
     assert found.lower < found.value < found.upper
+    with pytest.raises(ValueError, match=r"^direction must be one of 'forward', 'reverse'"):
+        stepping_stone(BETA, *_states(3), direction="up")
 
 
 def _states(seed, counts=(60,) * 6):
     rung = np.repeat(np.arange(6), counts)
     return draws(np.random.default_rng(seed), rung), rung
-
-
-def test_wrong_direction():
-    with pytest.raises(ValueError, match=r"^direction must be one of 'forward', 'reverse'"):
-        stepping_stone(BETA, *_states(3), direction="up")
 
 
 # --- errors ---
@@ -101,7 +98,7 @@ def test_coverage_of_independent_states(estimator):
 
 
 @every
-@pytest.mark.parametrize(("n", "m"), [(100, 10), (1200, 1)])
+@pytest.mark.parametrize(("n", "m"), [(100, 10), pytest.param(1200, 1, marks=pytest.mark.slow)])
 def test_coverage_of_ladders(estimator, n, m):
     """Correlated chains, 200 repetitions, seed 6."""
     rng, found = np.random.default_rng(6), []

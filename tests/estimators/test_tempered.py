@@ -12,14 +12,15 @@ from pm_evidence.estimators.tempered import (
     no_support,
     tempered,
 )
+from tests.estimators.refusals import check_refused
 
 BETA, ENERGY, RUNG = [0.0, 0.5, 1.0], np.arange(6.0), np.array([0, 1, 2, 0, 1, 2])
 INF = np.inf
 
 
-@pytest.mark.parametrize(
-    ("beta", "message"),
-    [
+def test_wrong_states():
+    """They would be taken for states of other temperatures, or become NaN much later."""
+    of_beta = [
         ([0.0], "beta must be a row of at least two inverse temperatures, got shape"),
         ([[0.0, 1.0]], "beta must be a row of at least two"),
         ([0.0, 0.5, 0.4, 1.0], r"beta must rise from 0 to 1, got beta\[2\]=0.4 after 0.5; sort it"),
@@ -28,16 +29,8 @@ INF = np.inf
         ([0.1, 0.5, 1.0], "beta must rise from 0 to 1, got 0.1 to 1.0; add the ends"),
         ([0.0, 0.5, 0.9], "beta must rise from 0 to 1, got 0.0 to 0.9"),
         ([0.0, 0.5, INF], "beta must rise from 0 to 1, got 0.0 to inf"),
-    ],
-)
-def test_wrong_beta(beta, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        tempered(beta, ENERGY, RUNG, None)
-
-
-@pytest.mark.parametrize(
-    ("energy", "message"),
-    [
+    ]
+    of_energy = [
         (np.zeros((1, 2, 3)), "energy must have shape"),
         (3.0, "energy must have shape"),
         ([], "energy must have shape"),
@@ -46,28 +39,21 @@ def test_wrong_beta(beta, message):
         (np.append(-1e200, np.arange(5.0)), "energy must be infinite or between"),
         (np.arange(5.0), r"energy must have the shape of rung, got \(5,\) and \(6,\)"),
         (np.append(np.arange(5.0), INF), "energy must be finite at beta above 0, got inf at 1"),
-    ],
-)
-def test_wrong_energy(energy, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        tempered(BETA, energy, RUNG, None)
-
-
-@pytest.mark.parametrize(
-    ("rung", "message"),
-    [
+    ]
+    of_rung = [
         ([0, 1, 2, 3, 1, 2], "rung must lie between 0 and 2, got 3"),
         ([0, 1, -1, 0, 1, 2], "rung must lie between 0 and 2, got -1"),
         ([0.0, 1.0, 2.0, 0.0, 1.0, 2.0], "rung must hold whole numbers"),
         ([], "rung must hold at least one index"),
-    ],
-)
-def test_wrong_rung(rung, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        tempered(BETA, ENERGY, rung, None)
-    if "between" in message:
-        with pytest.raises(ValueError, match=f"^{message}"):
-            checked_rung(rung, 3)
+    ]
+    cases = [((beta, ENERGY, RUNG, None), text) for beta, text in of_beta]
+    cases += [((BETA, energy, RUNG, None), text) for energy, text in of_energy]
+    cases += [((BETA, ENERGY, rung, None), text) for rung, text in of_rung]
+    check_refused(tempered, [(given, f"^{text}") for given, text in cases])
+    check_refused(checked_rung, [((rung, 3), f"^{text}") for rung, text in of_rung[:2]])
+    with pytest.raises(ValueError, match=r"^energy must be .* got -2e\+100"):
+        check_size("energy", np.array([0.0, -2e100]))
+    check_size("energy", np.array([1e99, -1e99, INF, -INF]))
 
 
 @pytest.mark.parametrize("extreme", [1.1e100, 1e300])
@@ -86,12 +72,6 @@ def test_states():
     np.testing.assert_array_equal(found.at(2), [0, 3])
     assert found.alive and found.clusters.n_groups == 1
     assert not tempered(BETA, [INF, INF], [0, 0], None).alive
-
-
-def test_sizes():
-    check_size("energy", np.array([1e99, -1e99, INF, -INF]))
-    with pytest.raises(ValueError, match=r"^energy must be .* got -2e\+100"):
-        check_size("energy", np.array([0.0, -2e100]))
 
 
 def test_differences_of_a_curve():

@@ -1,7 +1,6 @@
 """Shares of states among temperatures, and verdicts on weights."""
 
 import numpy as np
-import pytest
 from scipy.special import logsumexp, softmax
 
 from pm_evidence.estimators.tempered_weights import (
@@ -12,6 +11,7 @@ from pm_evidence.estimators.tempered_weights import (
     verdict_of_weights,
 )
 from tests.estimators.ladders import BETA, draws, log_z
+from tests.estimators.refusals import check_refused
 
 INF = np.inf
 
@@ -72,38 +72,25 @@ def test_probabilities_near_one_have_no_tail():
     assert far.verdict()[0] == "dominated"
 
 
-@pytest.mark.parametrize(
-    ("log_z", "message"),
-    [
+def test_constants_and_priors_that_are_refused():
+    """Another prior than the sampler's gives another value, without a sign."""
+    constants = [
         ([1.0], "log_z must have one value for each temperature"),
         (np.zeros((2, 2)), "log_z must have one value for each temperature"),
         ([0.0, 1.0], r"log_z must have one value for each temperature, shape \(3,\), got shape"),
         ([0.0, np.nan, 1.0], "log_z must be finite, got nan at temperature 1"),
         ([0.0, 1.0, -INF], "log_z must be finite, got -inf at temperature 2"),
         ([0.0, 1.0, 1e300], "log_z must be infinite or between"),
-    ],
-)
-def test_wrong_constants(log_z, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        checked_log_z(log_z, 3)
-
-
-@pytest.mark.parametrize(
-    ("prior", "message"),
-    [
+    ]
+    check_refused(checked_log_z, [((log_z, 3), f"^{text}") for log_z, text in constants])
+    priors = [
         ([0.5, 0.5], r"prior must have one probability for each temperature, shape \(3,\)"),
         ([0.5, 0.0, 0.5], "prior must be positive and finite, got 0.0 at temperature 1"),
         ([0.5, 0.7, -0.2], "prior must be positive and finite, got -0.2 at temperature 2"),
         ([np.nan, 0.7, 0.2], "prior must be positive and finite, got nan"),
         ([INF, 0.7, 0.2], "prior must be positive and finite, got inf"),
         ("abc", "prior must hold real numbers"),
-    ],
-)
-def test_wrong_priors(prior, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        checked_prior(prior, 3)
-
-
-def test_priors_are_normalised():
+    ]
+    check_refused(checked_prior, [((prior, 3), f"^{text}") for prior, text in priors])
     np.testing.assert_allclose(np.exp(checked_prior([2, 1, 1], 3)), [0.5, 0.25, 0.25])
     np.testing.assert_allclose(np.exp(checked_prior(None, 4)), 0.25)
