@@ -6,7 +6,7 @@ import re
 def check_refusals(function, cases):
     """Call with the arguments of each case ``(arguments, error, message)``, and see it refused.
 
-    The error has to be of that type, and the message to match that pattern.
+    The error has to be of that type, and its text to match that pattern.
     """
     wrong = []
     for arguments, error, message in cases:
@@ -14,9 +14,9 @@ def check_refusals(function, cases):
             function(**arguments)
         except error as found:
             if not re.search(message, str(found)):
-                wrong.append(f"{arguments}: {message!r} does not match {str(found)!r}")
+                wrong.append(f"{message!r} does not match {str(found)!r}")
         except Exception as found:
-            wrong.append(f"{arguments}: {type(found).__name__} and not {error}: {found}")
+            wrong.append(f"{message!r}: {type(found).__name__} instead: {found}")
         else:
-            wrong.append(f"{arguments}: accepted")
+            wrong.append(f"{message!r}: {str(arguments)[:200]} was accepted")
     assert not wrong, "\n".join(wrong)

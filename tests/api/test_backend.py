@@ -13,26 +13,33 @@ import pm_evidence as pe
 from pm_evidence.api import backend as api_backend
 from pm_evidence.core import jax as core_jax
 from pm_evidence.testing import exact_systems
+from tests.models import Known, shared
 from tests.references.densities import InPython
 
 QUIET = {"progressbar": False, "random_seed": 3}
+SHORT = {"draws": 320, "target_mcse": None}
 
 
-def sampled(name, **options):
-    system = exact_systems()[name]
-    dt = pe.sample_evidence(system.build(), backend="jax", **QUIET, **options)
-    return dt, pe.log_evidence(dt), system.log_evidence
+def check(known, **options):
+    """Run by JAX, and compare with the exact log evidence."""
+    dt = pe.sample_evidence(known.model, backend="jax", **QUIET, **options)
+    found = pe.log_evidence(dt)
+    assert found.status == "ok"
+    assert abs(found.value - known.log_evidence) < 5.0 * found.mcse + 1e-6
+    return dt, found
+
+
+OTHERS = ["eight_schools_half_cauchy_centred", "von_mises", "zero_sum", "random_walk"]
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["eight_schools_half_cauchy_centred", "bimodal", "von_mises", "zero_sum", "random_walk"],
+    "name", ["modes", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 )
 def test_a_default_run_is_right(name):
     """The right number, its status, its route and what computed it."""
-    dt, found, exact = sampled(name)
-    assert found.status == "ok"
-    assert abs(found.value - exact) < 5.0 * found.mcse
+    system = exact_systems().get(name)
+    known = Known(system.build(), system.log_evidence) if system else shared(name)
+    dt, found = check(known)
     assert found.mcse <= 0.02
     attrs = dt["log_evidence"].attrs
     assert attrs["backend"] == "jax" and attrs["device"]
@@ -41,9 +48,8 @@ def test_a_default_run_is_right(name):
 
 def test_the_same_run_as_with_numba():
     """Both draw the same random numbers, so that only rounding differs."""
-    system = exact_systems()["eight_schools_half_normal_centred"]
     runs = [
-        pe.sample_evidence(system.build(), backend=name, draws=320, target_mcse=None, **QUIET)
+        pe.sample_evidence(shared("schools").model, backend=name, **SHORT, **QUIET)
         for name in ("numba", "jax")
     ]
     one, other = (pe.log_evidence(dt) for dt in runs)
@@ -60,45 +66,40 @@ def test_the_same_run_as_with_numba():
     np.testing.assert_allclose(runs[1].sample_stats["lp"], runs[0].sample_stats["lp"], rtol=1e-6)
 
 
+STUDENT = pe.references.StudentT([0.0], [[4.0]], dof=5)
+SLOW = [
+    {"method": "smc"},
+    {"method": "parallel_tempering", "draws": 640},
+    {"kernel": pe.HMC(target_accept=0.7)},
+    {"reference": "laplace"},
+    {"reference": "fit"},
+    {"reference": STUDENT},
+    {"reparameterise": False},
+]
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "smc", "draws": 320},
-        {"method": "ais", "draws": 100},
-        {"method": "parallel_tempering", "draws": 640},
-        {"kernel": pe.HMC(target_accept=0.7), "draws": 320},
-        {"reference": "laplace", "draws": 320},
-        {"reference": "fit", "draws": 320},
-        {"reference": pe.references.StudentT([0.0], [[4.0]], dof=5), "draws": 320},
-        {"reparameterise": False, "draws": 320},
+        {"method": "ais", "draws": 100, "reference": "laplace"},
+        {"kernel": pe.HMC(target_accept=0.7), "reference": STUDENT, "reparameterise": False},
+        *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW),
     ],
-    ids=lambda options: str(next(iter(options.values()))),
+    ids=str,
 )
 def test_other_methods_and_references(options):
-    _, found, exact = sampled("normal_mean", target_mcse=None, **options)
-    assert abs(found.value - exact) < 5.0 * found.mcse + 1e-6
-    assert found.status == "ok"
+    check(shared("normal"), **SHORT | options)
 
 
 def test_potentials_that_belong_to_the_prior():
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1)
-        pm.Potential("p", -0.5 * x**2)
-        pm.Normal("y", x, 1, observed=1.0)
-    dt = pe.sample_evidence(
-        model, backend="jax", potentials="prior", draws=320, target_mcse=None, **QUIET
-    )
-    found = pe.log_evidence(dt)
-    exact = -0.5 * np.log(2 * np.pi * 1.5) - 0.5 / 1.5
-    assert abs(found.value - exact) < 5.0 * found.mcse
+    check(shared("potential"), potentials="prior", **SHORT)
 
 
+@pytest.mark.slow
 def test_another_process_evaluates_by_jax_too():
     """A worker builds the target anew from the model and the name of the backend."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        _, found, exact = sampled("normal_mean", executor=pool, draws=320, target_mcse=None)
-    assert abs(found.value - exact) < 5.0 * found.mcse
-    assert found.status == "ok"
+        check(shared("normal"), executor=pool, **SHORT)
 
 
 # --- what is refused ---
@@ -110,63 +111,41 @@ def nothing_runs(monkeypatch):
     monkeypatch.setattr(api_backend, "check_gradient", lambda target: pytest.fail("was compiled"))
 
 
-def refused(error, match, model, **options):
+def refused(error, match, model=None, **options):
+    model = shared("normal").model if model is None else model
     with pytest.raises(error, match=match):
         pe.sample_evidence(model, **{"backend": "jax", **QUIET, **options})
 
 
-def normal():
-    return exact_systems()["normal_mean"].build()
-
-
 def test_unknown_backends():
-    refused(ValueError, r"backend must be .*'numba'.*'jax'.*got 'cuda'", normal(), backend="cuda")
-    refused(ValueError, "backend must be", normal(), backend=None)
+    refused(ValueError, r"backend must be .*'numba'.*'jax'.*got 'cuda'", backend="cuda")
+    refused(ValueError, "backend must be", backend=None)
 
 
 def test_jax_that_is_not_installed(monkeypatch, nothing_runs):
     monkeypatch.setattr(core_jax, "find_spec", lambda name: None)
-    refused(ImportError, r"pip install 'pm-evidence\[jax\]'", normal())
-    pe.sample_evidence(normal(), draws=40, target_mcse=None, **QUIET)  # numba does without
+    refused(ImportError, r"pip install 'pm-evidence\[jax\]'")
+    # numba does without
+    pe.sample_evidence(shared("normal").model, draws=40, target_mcse=None, **QUIET)
 
 
 def test_native_targets():
     refused(ValueError, "native targets.*leave backend out", pe.Ising(4))
 
 
-def test_discrete_variables(nothing_runs):
-    with pm.Model() as model:
-        k = pm.Poisson("k", 3)
-        pm.Normal("y", k, 1, observed=1.0)
-    refused(pe.ModelError, r"'k' is discrete; .*pm\.Mixture.*leave backend out", model)
+def test_models_without_a_density_that_jax_can_evaluate(nothing_runs):
+    message = r"discrete; .*pm\.Mixture.*leave backend out"
+    refused(pe.ModelError, message, shared("discrete").model)
+    refused(pe.ModelError, r"'y' is estimated by pe\.StateSpace", shared("states").model)
 
 
-def test_estimated_likelihoods(nothing_runs):
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pe.StateSpace(
-            "y",
-            init=lambda: pm.Normal.dist(mu, 1),
-            transition=lambda h, t: pm.Normal.dist(h, 1),
-            emission=lambda h, t: pm.Normal.dist(h, 1),
-            observed=np.zeros(3),
-        )
-    refused(pe.ModelError, r"'y' is estimated by pe\.StateSpace", model)
-
-
-@pytest.mark.parametrize("kernel", ["random_walk", pe.RandomWalk()])
-def test_kernels_that_call_compiled_code(kernel, nothing_runs):
-    refused(ValueError, "kernel must be 'auto', 'hmc' or a pe.HMC", normal(), kernel=kernel)
-
-
-@pytest.mark.parametrize("options", [{"method": "resample_move"}, {"path": "data_points"}])
-def test_data_points(options, nothing_runs):
-    refused(ValueError, "path must be 'auto' or 'geometric'", normal(), **options)
-
-
-def test_references_in_python(nothing_runs):
+def test_options_that_need_compiled_code_or_python(nothing_runs):
+    for kernel in ("random_walk", pe.RandomWalk()):
+        refused(ValueError, "kernel must be 'auto', 'hmc' or a pe.HMC", kernel=kernel)
+    for options in ({"method": "resample_move"}, {"path": "data_points"}):
+        refused(ValueError, "path must be 'auto' or 'geometric'", **options)
     given = InPython(pe.references.Normal([0.0], [[1.0]]))
-    refused(ValueError, "reference must be a name", normal(), reference=given)
+    refused(ValueError, "reference must be a name", reference=given)
 
 
 def test_operations_that_jax_lacks():
