@@ -4,9 +4,7 @@ Exact values come from Kalman filters and from quadrature. Estimates are held to
 at fixed seeds; 8 islands fail that in about one of 200 cases.
 """
 
-import multiprocessing
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 
 import numpy as np
@@ -24,6 +22,8 @@ from pm_evidence.testing.random_effects import (
     build_poisson_glmm_explicit,
     poisson_glmm,
 )
+from tests.execution.test_parity import assert_same_bits
+from tests.models import shared
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -114,7 +114,10 @@ def linear_run(resampling="systematic"):
     return sample(linear_model(), method=pe.AISEL(resampling=resampling))
 
 
-@pytest.mark.parametrize("resampling", ["systematic", "ssp", None])
+SSP = pytest.param("ssp", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("resampling", ["systematic", None, SSP])
 def test_linear_gaussian_model(resampling):
     dt = linear_run(resampling)
     found = check(dt, linear_exact())
@@ -131,20 +134,22 @@ def test_linear_gaussian_model(resampling):
             assert abs(other.value - linear_exact()) < MCSES * other.mcse
 
 
-@pytest.mark.parametrize("resampling", ["systematic", None])
+@pytest.mark.parametrize("resampling", ["systematic", pytest.param(None, marks=pytest.mark.slow)])
 def test_correlated_estimates(resampling):
     """Moves that keep most of the words: another kernel, and the same evidence."""
     method = pe.AISEL(resampling=resampling, renewal=0.1)
-    dt = sample(linear_model(60), method=method, draws=2000 if resampling else 200)
+    dt = sample(linear_model(60), method=method, draws=1000 if resampling else 200)
     check(dt, linear_exact(), largest_mcse=0.5)
     assert dt["sample_stats"]["log_likelihood_estimate"].shape[-1] > 1
 
 
 def test_options_reach_the_kernel():
+    """And the number of particles that the user gives is kept."""
     longer = sample(linear_model(20), method=pe.AISEL(burn_in=2), draws=320)
     plain = sample(linear_model(20), method=pe.AISEL(), draws=320)
     evaluations = [dt["log_evidence"].attrs["n_evaluations"] for dt in (longer, plain)]
     assert evaluations[0] > 1.5 * evaluations[1]
+    assert numbers(longer) == numbers(plain) == [20]
     check(longer, linear_exact(), largest_mcse=0.5)
 
 
@@ -154,76 +159,66 @@ def test_estimated_posterior_is_the_exact_one():
     log_p = stats.norm.logpdf(a) + stats.halfnorm.logpdf(q) + kalman(a, q)
     p = np.exp(log_p - log_p.max())
     exact = {"a": (p * a).sum() / p.sum(), "q": (p * q).sum() / p.sum()}
-    posterior = sample(linear_model(), draws=4000)["posterior"]
+    posterior = linear_run()["posterior"]
     for name, value in exact.items():
         islands = posterior[name].mean("draw").values
         assert abs(islands.mean() - value) < 5 * islands.std(ddof=1) / np.sqrt(len(islands))
 
 
-# --- real data, and random effects ---
+def test_goes_on_to_a_target():
+    first = pe.log_evidence(linear_run())
+    dt = sample(linear_model(), target_mcse=0.7 * first.mcse)
+    found = check(dt, linear_exact())
+    assert found.mcse <= 0.7 * first.mcse
 
 
-@cache
-def nile_model(n_particles="auto"):
-    """Local level: Commandeur and Koopman's introductory example."""
-    y = load_csv("nile").iloc[:, -1].to_numpy()
+@pytest.mark.parametrize("method", ["smc", "ais"])
+def test_other_methods_are_the_same_thing_by_another_name(method):
+    dt = sample(linear_model(50), method=method, draws=60)
+    assert dt["log_evidence"].attrs["method"] == method
+    assert pe.log_evidence(dt).status == "ok"
+    assert "log_likelihood_variance" in dt["log_evidence"].attrs
+
+
+# --- other models ---
+
+
+def test_parameters_of_two_estimated_variables():
+    """One parameter is discrete, so that there is no bridge, and one has data of its own.
+
+    The likelihoods multiply: a sum over one parameter, and an integral over the other.
+    """
+    z = np.array([0.4, -0.3])
     with pm.Model() as model:
-        sigma_eps = pm.HalfNormal("sigma_eps", 200)
-        sigma_eta = pm.HalfNormal("sigma_eta", 100)
-        pe.StateSpace(
-            "flow",
-            init=lambda: pm.Normal.dist(1000, 500),
-            transition=lambda h, t: pm.Normal.dist(h, sigma_eta),
-            emission=lambda h, t: pm.Normal.dist(h, sigma_eps),
-            observed=y,
-            n_particles=n_particles,
-        )
-    return model
+        high, m = pm.Bernoulli("high", 0.3), pm.Normal("m", 0, 1)
+        pm.Normal("z", m, 1, observed=z)
+        for name, group in (("one", Y[:6]), ("two", Y[6:12])):
+            pe.RandomEffects(
+                name,
+                effects=lambda: pm.Normal.dist(m, 1.0 + high),
+                emission=lambda u, i: pm.Normal.dist(pt.tanh(u), 0.7),
+                groups=np.arange(6) // 2,
+                observed=group,
+            )
+    u, log_w = np.linspace(-14, 14, 2001), np.log(28 / 2000)
 
+    def log_density(m, sd):
+        total = stats.norm.logpdf(m) + stats.norm.logpdf(z[:, None], m).sum(axis=0)
+        prior = stats.norm.logpdf(u, m[:, None], sd) + log_w
+        for pair in Y[:12].reshape(6, 2):
+            each = stats.norm.logpdf(pair[:, None], np.tanh(u), 0.7).sum(axis=0)
+            total = total + np.logaddexp.reduce(prior + each, axis=1)
+        return total
 
-def test_nile(data_folder):
-    check(sample(nile_model()), NILE)
-
-
-def test_nile_both_ways(data_folder):
-    check(sample(nile_model(), method=pe.AISEL(resampling=None), draws=150), NILE)
-
-
-@cache
-def glmm_run():
-    return sample(build_poisson_glmm())
-
-
-def test_poisson_glmm():
-    check(glmm_run(), poisson_glmm().log_evidence)
-
-
-def test_poisson_glmm_both_ways():
-    method = pe.AISEL(resampling=None)
-    check(sample(build_poisson_glmm(), method=method, draws=200), poisson_glmm().log_evidence)
-
-
-# --- what is refused ---
-
-
-@cache
-def ordinary():
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
-    return model
-
-
-@pytest.mark.parametrize("method", ["aisel", pe.AISEL, pe.AISEL(resampling=None)])
-def test_known_likelihoods_are_refused(method):
-    with pytest.raises(ValueError, match="needs a likelihood that is estimated"):
-        sample(ordinary(), method=method)
-
-
-@pytest.mark.parametrize("kernel", ["hmc", pe.HMC(), pe.RandomWalk()])
-def test_kernels_that_need_a_density_are_refused(kernel):
-    with pytest.raises(ValueError, match=r"'auto' or a pe\.PseudoMarginal"):
-        sample(linear_model(), kernel=kernel)
+    of_value = [
+        log_integral(lambda m, sd=sd: log_density(m, sd), (-9.0, 9.0), tolerance=1e-8)
+        for sd in (1.0, 2.0)
+    ]
+    dt = sample(model, draws=2000)
+    assert len(numbers(dt)) == 2
+    assert "bridge" not in dt["log_evidence"]["estimator"].values
+    check(dt, np.logaddexp(np.log(0.7) + of_value[0], np.log(0.3) + of_value[1]))
+    assert set(np.unique(dt["posterior"]["high"])) == {0, 1}
 
 
 def test_a_potential_of_the_prior():
@@ -252,17 +247,57 @@ def test_a_potential_of_the_prior():
     assert abs(counted.value - constant - taken_off.value) < 4.0 * error
 
 
-def test_mcmc_says_what_to_use():
+@pytest.mark.slow
+def test_nile(data_folder):
+    """Local level: Commandeur and Koopman's introductory example."""
+    y = load_csv("nile").iloc[:, -1].to_numpy()
+    with pm.Model() as model:
+        sigma_eps = pm.HalfNormal("sigma_eps", 200)
+        sigma_eta = pm.HalfNormal("sigma_eta", 100)
+        pe.StateSpace(
+            "flow",
+            init=lambda: pm.Normal.dist(1000, 500),
+            transition=lambda h, t: pm.Normal.dist(h, sigma_eta),
+            emission=lambda h, t: pm.Normal.dist(h, sigma_eps),
+            observed=y,
+        )
+    check(sample(model), NILE)
+    check(sample(model, method=pe.AISEL(resampling=None), draws=150), NILE)
+
+
+@pytest.mark.slow
+def test_random_effects():
+    """Integrated out on islands and on paths, or sampled as parameters: the same evidence."""
+    model, exact = build_poisson_glmm(), poisson_glmm().log_evidence
+    check(sample(model, method=pe.AISEL(resampling=None), draws=200), exact)
+    estimated = sample(model)
+    check(estimated, exact)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pe.EvidenceWarning)  # rates that overflow on the way
+        explicit = sample(build_poisson_glmm_explicit())
+    table = pe.compare({"estimated": estimated, "written out": explicit})
+    assert set(table["status"]) == {"ok"}
+    worst = table.iloc[1]
+    assert abs(worst["log_bf"]) < MCSES * worst["log_bf_mcse"]
+    idata = xr.DataTree.from_dict({g: explicit[g].dataset for g in ("posterior", "observed_data")})
+    both = pe.attach_evidence(idata, estimated)
+    assert pe.log_evidence(both) == pe.log_evidence(estimated)
+    assert "u" in both["posterior"]
+
+
+# --- what is refused ---
+
+
+def test_what_does_not_belong_together_is_refused():
+    """Known likelihoods with this method, and kernels that need a density with these models."""
+    for method in ("aisel", pe.AISEL, pe.AISEL(resampling=None)):
+        with pytest.raises(ValueError, match="needs a likelihood that is estimated"):
+            sample(shared("normal").model, method=method)
+    for kernel in ("hmc", pe.HMC(), pe.RandomWalk()):
+        with pytest.raises(ValueError, match=r"'auto' or a pe\.PseudoMarginal"):
+            sample(linear_model(), kernel=kernel)
     with pytest.raises(pe.ModelError, match=r"pe\.sample_evidence"), linear_model():
         pm.sample(draws=1, tune=1, chains=1, progressbar=False)
-
-
-@pytest.mark.parametrize("method", ["smc", "ais"])
-def test_other_methods_are_the_same_thing_by_another_name(method):
-    dt = sample(linear_model(50), method=method, draws=60)
-    assert dt["log_evidence"].attrs["method"] == method
-    assert pe.log_evidence(dt).status == "ok"
-    assert "log_likelihood_variance" in dt["log_evidence"].attrs
 
 
 # --- how many particles ---
@@ -283,18 +318,14 @@ def test_chosen_number_is_reported():
     assert both_ways["tau"] < attrs["tau"]  # many small steps
 
 
-def test_number_of_the_user_is_kept():
-    assert numbers(sample(linear_model(50), draws=320)) == [50]
-
-
 @pytest.mark.parametrize("resampling", ["systematic", None])
-def test_too_few_particles_are_known_as_such(data_folder, resampling):
+def test_too_few_particles_are_known_as_such(resampling):
     """Whatever else is wrong then, the message names the noise."""
     method = pe.AISEL(resampling=resampling)
-    with pytest.warns(pe.EvidenceWarning, match=r"variance of .* with n_particles=4"):
-        dt = sample(nile_model(4), method=method, draws=320 if resampling else 60)
+    with pytest.warns(pe.EvidenceWarning, match=r"variance of .* with n_particles=2"):
+        dt = sample(linear_model(2), method=method, draws=320 if resampling else 60)
     assert dt["log_evidence"].attrs["log_likelihood_variance"] > 8.0
-    assert "ok" not in status_of(dt)
+    assert "ok" not in dt["log_evidence"]["status"].values
 
 
 def test_noise_alone_is_a_status():
@@ -306,41 +337,24 @@ def test_noise_alone_is_a_status():
     assert "or n_particles='auto'" in found.message
 
 
-def status_of(dt):
-    return [str(status) for status in dt["log_evidence"]["status"].values]
+# --- threads, files, and what is in a result ---
 
 
-# --- parity, files, and other functions ---
-
-
-def assert_same_bits(one, other):
-    """Everything but times."""
-    for group in ("posterior", "sample_stats", "log_evidence", "work", "annealing"):
-        same = other[group].dataset.assign_attrs(one[group].attrs)
-        assert one[group].dataset.identical(same), group
-
-
-METHODS = {"islands": pe.AISEL(), "paths": pe.AISEL(resampling=None, renewal=0.3)}
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        yield executor
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("build", [linear_model, build_poisson_glmm])
-def test_same_numbers_everywhere(method, build, pool):
-    """Threads, processes: the same bits; n_particles, which the pilot chose, goes along."""
-    options = {"method": METHODS[method], "draws": 40 if method == "paths" else 320}
-    model = build()
+@pytest.mark.parametrize(
+    ("build", "method", "draws"),
+    [
+        (linear_model, pe.AISEL(), 320),
+        (lambda: shared("groups").model, pe.AISEL(resampling=None, renewal=0.3), 40),
+    ],
+)
+def test_same_numbers_in_threads(build, method, draws):
+    """The pilot chooses n_particles. Processes are in ``tests/execution/test_parity.py``."""
+    options = {"method": method, "draws": draws}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
-        reference = sample(model, cores=1, **options)
-        assert_same_bits(sample(model, cores=2, **options), reference)
-        assert_same_bits(sample(model, executor=pool, **options), reference)
-        other = sample(model, cores=1, **{**options, "random_seed": 2})
+        reference = sample(build(), cores=1, **options)
+        assert_same_bits(sample(build(), cores=2, **options), reference)
+        other = sample(build(), cores=1, **{**options, "random_seed": 2})
     assert pe.log_evidence(other).value != pe.log_evidence(reference).value
 
 
@@ -373,89 +387,6 @@ def test_posterior_has_the_models_shape():
     noise = statistics["log_likelihood_estimate"].values - exact
     # states with lucky words are found more often: the mean of normal noise is half its variance
     assert 0.0 < noise.mean() < dt["log_evidence"].attrs["log_likelihood_variance"]
-
-
-@cache
-def explicit_run():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pe.EvidenceWarning)  # rates that overflow on the way
-        return sample(build_poisson_glmm_explicit())
-
-
-def test_comparison_with_the_same_model_written_out():
-    """One form integrates the effects out, the other samples them: the same evidence."""
-    models = {"estimated": glmm_run(), "written out": explicit_run()}
-    table = pe.compare(models)
-    assert set(table["status"]) == {"ok"}
-    worst = table.iloc[1]
-    assert abs(worst["log_bf"]) < MCSES * worst["log_bf_mcse"]
-    assert pe.bayes_factor(models["estimated"], models["written out"]) is not None
-
-
-def test_evidence_is_attached_to_draws():
-    explicit = explicit_run()
-    idata = xr.DataTree.from_dict({g: explicit[g].dataset for g in ("posterior", "observed_data")})
-    both = pe.attach_evidence(idata, glmm_run())
-    assert pe.log_evidence(both) == pe.log_evidence(glmm_run())
-    assert "u" in both["posterior"]
-
-
-def test_discrete_parameters():
-    """No bridge there; the sum over both values is known."""
-    with pm.Model() as model:
-        high = pm.Bernoulli("high", 0.3)
-        pe.RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, 1.0 + high),
-            emission=lambda u, i: pm.Normal.dist(u, 0.5),
-            groups=[0, 0, 1, 1, 2, 2],
-            observed=[1.2, 1.9, -2.5, -1.3, 0.3, 0.1],
-        )
-    y = np.reshape([1.2, 1.9, -2.5, -1.3, 0.3, 0.1], (3, 2))
-    parts = []
-    for p, s in ((0.7, 1.0), (0.3, 2.0)):
-        each = stats.multivariate_normal(np.zeros(2), s**2 + 0.25 * np.eye(2)).logpdf(y)
-        parts.append(np.log(p) + each.sum())
-    dt = sample(model, draws=4000)
-    assert "bridge" not in dt["log_evidence"]["estimator"].values
-    check(dt, np.logaddexp(*parts))
-    assert set(np.unique(dt["posterior"]["high"])) == {0, 1}
-
-
-def test_two_estimated_variables_and_a_known_one():
-    """Their likelihoods multiply; the sum of all is exact by quadrature over one parameter."""
-    z = np.array([0.4, -0.3])
-    with pm.Model() as model:
-        m = pm.Normal("m", 0, 1)
-        pm.Normal("z", m, 1, observed=z)
-        for name, group in (("one", Y[:6]), ("two", Y[6:12])):
-            pe.RandomEffects(
-                name,
-                effects=lambda: pm.Normal.dist(m, 1.0),
-                emission=lambda u, i: pm.Normal.dist(pt.tanh(u), 0.7),
-                groups=np.arange(6) // 2,
-                observed=group,
-            )
-    u, log_w = np.linspace(-9, 9, 2001), np.log(18 / 2000)
-
-    def log_density(m):
-        total = stats.norm.logpdf(m) + stats.norm.logpdf(z[:, None], m).sum(axis=0)
-        prior = stats.norm.logpdf(u, m[:, None]) + log_w
-        for pair in Y[:12].reshape(6, 2):
-            each = stats.norm.logpdf(pair[:, None], np.tanh(u), 0.7).sum(axis=0)
-            total = total + np.logaddexp.reduce(prior + each, axis=1)
-        return total
-
-    dt = sample(model)
-    assert len(numbers(dt)) == 2
-    check(dt, log_integral(log_density, (-9.0, 9.0), tolerance=1e-8))
-
-
-def test_goes_on_to_a_target():
-    first = pe.log_evidence(linear_run())
-    dt = sample(linear_model(), target_mcse=0.7 * first.mcse)
-    found = check(dt, linear_exact())
-    assert found.mcse <= 0.7 * first.mcse
 
 
 # --- coverage ---
