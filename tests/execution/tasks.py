@@ -20,9 +20,8 @@ def square(block, report):
     return block * block
 
 
-def who(block, report):
-    time.sleep(0.05)
-    return os.getpid(), threading.get_ident()
+def where(block, report):
+    return os.getpid()
 
 
 def blas_threads(block, report):
@@ -46,12 +45,16 @@ def broken_and_unpicklable(block, report):
     raise TwoArguments("block", block)
 
 
-def slow(block, report):
-    """Runs until it is stopped."""
-    for stage in range(1000):
-        time.sleep(0.01)
-        report(Progress(block, stage, 0.5, 1.0, 1.0, 0.0))
-    return block
+unstopped = []  # blocks that ran on when they should have been stopped
+
+
+def until_stopped(block, report):
+    """Run until the block is stopped, which at the latest should be long before two minutes."""
+    started = time.monotonic()
+    while time.monotonic() - started < 120.0:
+        report(Progress(block, 0, 0.5, 1.0, 1.0, 0.0))
+        time.sleep(0.002)
+    unstopped.append(block)
 
 
 def kill_once(marker):
@@ -134,29 +137,49 @@ class Refuses(Wrapped):
 
 @dataclass(frozen=True)
 class Announces(Wrapped):
-    """Takes its time, in the pilot and in blocks, and says where it runs when all is compiled."""
+    """Takes its time, in the pilot or in blocks, and says where it runs when all is compiled."""
 
-    pilot: float
-    blocks: float
+    where: str
 
     def before(self):
         place = "pilot" if threading.current_thread() is threading.main_thread() else "blocks"
         _moves[place] += 1
         if _moves[place] == 2:
             print(place, flush=True)
-        time.sleep(getattr(self, place))
+        if place == self.where and _moves[place] >= 2:
+            time.sleep(1.0)
 
 
 _moves = {"pilot": 0, "blocks": 0}
 
 
+class Clock:
+    """A clock on which only the work below takes time; workers in this process share it."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self):
+        return self.seconds
+
+    def add(self, seconds):
+        with self._lock:
+            self.seconds += seconds
+
+
+CLOCK = Clock()
+helped = threading.Event()  # another thread than the main one has worked on rows
+
+
 @dataclass
 class Cumulate:
-    """Work on rows: sums along each row, which take some time."""
+    """Work on rows: sums along each row, which take some time by the clock above."""
 
     factor: float
     seconds: float = 0.0
     large: Any = b""
+    waits: bool = False  # for another thread to help, after the two parts that are tried first
     fails: bool = False  # in another thread than the main one
 
     def __post_init__(self):
@@ -164,8 +187,12 @@ class Cumulate:
 
     def __call__(self, x, total, count):
         self.threads.append(threading.get_ident())
-        time.sleep(self.seconds * len(x))
+        CLOCK.add(self.seconds * len(x))
         total[:] = self.factor * np.cumsum(x, axis=1)
         count += 1
-        if self.fails and threading.current_thread() is not threading.main_thread():
-            raise ZeroDivisionError("as planned")
+        if threading.current_thread() is not threading.main_thread():
+            helped.set()
+            if self.fails:
+                raise ZeroDivisionError("as planned")
+        elif self.waits and len(self.threads) > 2:
+            assert helped.wait(120.0)

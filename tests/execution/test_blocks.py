@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.execution import blocks
 from pm_evidence.execution.blocks import run_blocks
 from tests.execution import tasks
 
@@ -25,14 +25,14 @@ def numbered(task, n):
     return [partial(task, block) for block in range(n)]
 
 
-def processes(n=2):
-    # spawn: forking a process that has threads is not safe
-    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn"))
+def process():
+    """An executor with one worker; spawned, because forking a process with threads is not safe."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
 @pytest.fixture(scope="module")
 def pool():
-    with processes() as executor:
+    with process() as executor:
         yield executor
 
 
@@ -59,9 +59,14 @@ def test_threads(cores):
 
 
 def test_as_many_threads_as_cores():
-    records = run_blocks(numbered(tasks.who, 6), cores=2)
-    assert len({ident for _, ident in records}) == 2
-    assert {pid for pid, _ in records} == {os.getpid()}
+    """Two blocks meet each other, and then the next two: that takes two threads."""
+    two = threading.Barrier(2, timeout=120.0)
+
+    def task(block, report):
+        two.wait()
+        return threading.get_ident()
+
+    assert len(set(run_blocks(numbered(task, 6), cores=2))) == 2
 
 
 def test_no_blocks():
@@ -90,18 +95,18 @@ def test_error_of_a_block_comes_out_as_itself(cores):
 
 def test_error_stops_the_other_blocks():
     """They would run on for hours, for nothing."""
+    under_way = threading.Event()
 
     def task(block, report):
         if block == 1:
-            time.sleep(0.1)
+            under_way.wait(120.0)
             raise NumericalError("no support")
-        return tasks.slow(block, report)
+        under_way.set()
+        tasks.until_stopped(block, report)
 
-    started = time.monotonic()
     with pytest.raises(NumericalError, match="no support"):
         run_blocks(numbered(task, 20), cores=3)
-    assert time.monotonic() - started < 5.0  # alone, block 0 takes ten seconds
-    assert no_threads_left()
+    assert no_threads_left() and tasks.unstopped == []
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
@@ -110,13 +115,11 @@ def test_interrupt_stops_all_blocks(interrupt):
         raise interrupt
 
     def task(block, report):
-        return 0 if block == 0 else tasks.slow(block, report)
+        return 0 if block == 0 else tasks.until_stopped(block, report)
 
-    started = time.monotonic()
     with pytest.raises(interrupt):
         run_blocks(numbered(task, 20), cores=3, done=done)
-    assert time.monotonic() - started < 5.0
-    assert no_threads_left()
+    assert no_threads_left() and tasks.unstopped == []
 
 
 # --- processes ---
@@ -129,11 +132,7 @@ def test_processes(pool):
     )
     assert records == SQUARES
     assert finished == dict(enumerate(SQUARES))
-
-
-def test_blocks_run_in_the_pool(pool):
-    pids = {pid for pid, _ in run_blocks(numbered(tasks.who, 6), cores=1, executor=pool)}
-    assert os.getpid() not in pids
+    assert os.getpid() not in run_blocks(numbered(tasks.where, 3), cores=1, executor=pool)
 
 
 def test_linear_algebra_has_one_thread_in_workers(pool):
@@ -142,13 +141,8 @@ def test_linear_algebra_has_one_thread_in_workers(pool):
 
 
 def test_error_in_a_worker_comes_out_as_itself(pool):
+    """The executor is the user's, and is left running."""
     with pytest.raises(NumericalError, match=r"block 3 is broken\."):
-        run_blocks(numbered(tasks.broken, 6), cores=1, executor=pool)
-
-
-def test_executor_is_left_running(pool):
-    """It is the user's; after an error as well."""
-    with pytest.raises(NumericalError):
         run_blocks(numbered(tasks.broken, 6), cores=1, executor=pool)
     assert pool.submit(os.getpid).result() != os.getpid()
 
@@ -167,7 +161,7 @@ def test_worker_killed_in_mid_run(tmp_path, log):
     """The pool is lost, what it finished is not; the rest runs here, to the same numbers."""
     marker = tmp_path / "dead"
     task = tasks.SquareAfterDeath(str(marker), os.getpid())
-    with processes() as executor:
+    with process() as executor:
         records = run_blocks(numbered(task, 7), cores=2, executor=executor)
     assert marker.exists()
     assert records == SQUARES
@@ -175,15 +169,11 @@ def test_worker_killed_in_mid_run(tmp_path, log):
     assert "run in this process" in log.text
 
 
-def test_error_that_cannot_be_sent_back(tmp_path, log):
-    """It breaks the pool, so that it comes out here after all."""
-    with processes(1) as executor, pytest.raises(tasks.TwoArguments, match="block="):
-        run_blocks(numbered(tasks.broken_and_unpicklable, 2), cores=1, executor=executor)
-
-
-def test_pool_that_is_broken_already(tmp_path, log):
-    with processes(1) as executor:
-        executor.submit(tasks.kill_once, str(tmp_path / "dead")).exception()
+def test_error_that_cannot_be_sent_back(log):
+    """It breaks the pool, so that it comes out here after all; a broken pool is not needed."""
+    with process() as executor:
+        with pytest.raises(tasks.TwoArguments, match="block="):
+            run_blocks(numbered(tasks.broken_and_unpicklable, 2), cores=1, executor=executor)
         assert run_blocks(numbered(tasks.square, 7), cores=2, executor=executor) == SQUARES
     assert "the remaining 7 blocks run in this process" in log.text
 
@@ -239,6 +229,12 @@ def test_error_of_a_block_is_not_tried_again():
     assert executor.tries[3] == 1
 
 
+def test_classes_travel_by_their_names_to_a_pool_of_processes(pool, monkeypatch):
+    """A class that is sent along would be another one in the worker, and could not be returned."""
+    monkeypatch.setattr(blocks, "parcels", lambda tasks, *, by_value: by_value)
+    assert [blocks._as_sent([], executor) for executor in (pool, Lossy(0))] == [False, True]
+
+
 OF_A_SCRIPT = """
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -259,6 +255,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_exceptions_of_a_script_come_back_as_they_are(tmp_path):
     """A class that is sent along would be another one in the worker, and could not be returned."""
     script = tmp_path / "script.py"

@@ -1,11 +1,14 @@
-"""Runs with a checkpoint, in this process or in one that is killed or interrupted."""
+"""Runs with a checkpoint, in this process or in one that interrupts and then kills itself."""
 
 import json
+import os
 import signal
 import sys
+import threading
 import time
 import warnings
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import numpy as np
 import pymc as pm
 
 import pm_evidence as pe
+from pm_evidence.core.progress import Progress
 from pm_evidence.runs import coarse_start
 from pm_evidence.samplers import bridging
 from pm_evidence.samplers.ais import _ReverseBlock
@@ -47,42 +51,93 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+PARTS = (
+    (ForwardBlock, "__call__"),
+    (_ReverseBlock, "__call__"),
+    (TemperedBlock, "__call__"),
+    (bridging._Bridge, "__call__"),
+    (Pilot, "_run"),
+    (coarse_start, "explore"),
+    (bridging, "survey"),
+    (bridging, "fit_proposal"),
+)
+
+
+class Moment:
+    """Calls a function when something happens for the given time, from 1."""
+
+    def __init__(self, number: int, action: Callable[..., Any]) -> None:
+        self.number, self.action, self.count = number, action, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any) -> None:
+        with self._lock:
+            self.count += 1
+            now = self.count == self.number
+        if now:
+            self.action(*args)
+
+
+def interrupt(*args: Any) -> None:
+    """Send SIGINT to the main thread; in a block, wait until that thread has told it to stop."""
+    if threading.current_thread() is threading.main_thread():
+        signal.raise_signal(signal.SIGINT)
+        return
+    report, started = args[-1], time.monotonic()
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    while time.monotonic() - started < 120.0:
+        report(Progress(0, 0, 0.5, 0.5, 0.5, 0.0))
+        time.sleep(0.002)
+    raise AssertionError("the block is not stopped")
+
+
+def kill(*_: Any) -> None:
+    """End this process as nobody can prevent."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @contextmanager
-def watched(log: Path, seconds: float = 0.0) -> Any:
-    """Write down every block, pilot, survey and fit that is computed, and slow each of them down.
+def replaced(owner: Any, name: str, before: Callable[..., Any], after: Callable[..., Any]) -> Any:
+    """Let a function be preceded and followed by others, which get its arguments."""
+    function = getattr(owner, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before(*args)
+        made = function(*args, **kwargs)
+        after(*args)
+        return made
+
+    setattr(owner, name, wrapped)
+    try:
+        yield
+    finally:
+        setattr(owner, name, function)
+
+
+@contextmanager
+def watched(log: Path, begins: Callable[..., Any] = lambda *_: None) -> Any:
+    """Write down every block, pilot, survey and fit that is computed; call a function before it.
 
     What is written down is real work of the samplers: the wrapped functions are those that evaluate
     densities.
     """
+    with ExitStack() as stack:
+        for owner, name in PARTS:
+            line = f"{getattr(owner, '__name__', owner)}.{name}\n"
 
-    def watching(name: str, function: Any) -> Any:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            time.sleep(seconds)
-            made = function(*args, **kwargs)
-            with log.open("a") as file:
-                file.write(f"{name}\n")
-            return made
+            def note(*_: Any, line: str = line) -> None:
+                with log.open("a") as file:
+                    file.write(line)
 
-        return wrapped
-
-    places = [
-        (ForwardBlock, "__call__"),
-        (_ReverseBlock, "__call__"),
-        (TemperedBlock, "__call__"),
-        (bridging._Bridge, "__call__"),
-        (Pilot, "_run"),
-        (coarse_start, "explore"),
-        (bridging, "survey"),
-        (bridging, "fit_proposal"),
-    ]
-    kept = [(owner, name, getattr(owner, name)) for owner, name in places]
-    for owner, name, function in kept:
-        setattr(owner, name, watching(f"{getattr(owner, '__name__', owner)}.{name}", function))
-    try:
+            stack.enter_context(replaced(owner, name, begins, note))
         yield
-    finally:
-        for owner, name, function in kept:
-            setattr(owner, name, function)
+
+
+@contextmanager
+def killed_at(moment: Moment, log: Path) -> Any:
+    """Meet a moment before each part, and before and after a file gets its name."""
+    with watched(log, moment), replaced(os, "replace", moment, moment):
+        yield
 
 
 def run(case: str, checkpoint: Any = None, **options: Any) -> Any:
@@ -112,21 +167,21 @@ def stored(checkpoint: Path) -> list[str]:
     return sorted(name.removesuffix(".zarr.zip") for name in names)
 
 
-def main(case: str, checkpoint: str, log: str, seconds: float, options: dict[str, Any]) -> None:
-    """Print what some models are; run a case, and print the status that it ends with."""
+def main(case: str, folder: str, interrupted_at: int, dies_at: int) -> None:
+    """Print what some models are; run a case that is interrupted, and one that ends the process."""
     print(json.dumps({name: identity_of(make()) for name, make in MODELS.items()}))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
     warnings.simplefilter("ignore")
-    with watched(Path(log), seconds):
-        try:
-            dt = run(case, checkpoint, cores=2, **options)
-        except KeyboardInterrupt:
-            print(json.dumps({"status": "KeyboardInterrupt"}))
-            return
-    found = pe.log_evidence(dt)
-    facts = {each.name: getattr(found, each.name) for each in fields(found)}
-    n_islands = int(dt["work"].sizes["forward_block"])
-    print(json.dumps({**facts, "n_islands": n_islands}))
+    place = Path(folder)
+    if interrupted_at:
+        with watched(place / "log of interrupted", Moment(interrupted_at, interrupt)):
+            dt = run(case, place / "interrupted", cores=1)
+        found = pe.log_evidence(dt)
+        facts = {each.name: getattr(found, each.name) for each in fields(found)}
+        n_islands = int(dt["work"].sizes["forward_block"])
+        print(json.dumps({**facts, "n_islands": n_islands}), flush=True)
+    with killed_at(Moment(dies_at, kill), place / "log of killed"):
+        run(case, place / "killed", cores=2)
 
 
 if __name__ == "__main__":
