@@ -1,6 +1,7 @@
 """Annealing both ways on PyMC models, as users call it."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -9,31 +10,21 @@ import xarray as xr
 from scipy import stats
 
 import pm_evidence as pe
+from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
-from tests.posteriors import sampled
+from tests.api.refusals import check_refusals
+from tests.models import shared
+from tests.posteriors import posterior_tree
 
-Y = np.array([0.5, 1.5, -0.3])
-LOG_Z = stats.multivariate_normal(np.zeros(3), np.eye(3) + 1.0).logpdf(Y)
+NORMAL = shared("normal")
+LOG_Z = NORMAL.log_evidence
 TWO_SIDED = {
-    "bar",
-    "histogram",
-    "jarzynski",
-    "jarzynski_reverse",
-    "cumulant",
-    "cumulant_forward",
-    "cumulant_reverse",
-    "lower_bound",
-    "upper_bound",
+    *("bar", "histogram", "jarzynski", "jarzynski_reverse", "lower_bound", "upper_bound"),
+    *("cumulant", "cumulant_forward", "cumulant_reverse"),
 }
 
 
-def normal_mean(y=Y):
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu, 1, observed=y)
-    return model
-
-
+@cache
 def spike_in_slab(n_dims=20):
     """A spike of a hundredth of the slab's width that outweighs it by ten nats."""
     sds, log_weights = np.array([1.0, 0.05]), np.array([0.0, 10.0])
@@ -48,7 +39,7 @@ def spike_in_slab(n_dims=20):
     return model, float(np.logaddexp(*overlap))
 
 
-def sample(model, **kwargs):
+def sample(model=NORMAL.model, **kwargs):
     kwargs = {
         "random_seed": 1,
         "progressbar": False,
@@ -61,12 +52,20 @@ def sample(model, **kwargs):
 
 @pytest.fixture(scope="module")
 def run():
-    return sample(normal_mean())
+    return sample()
+
+
+def observed():
+    return NORMAL.model.rvs_to_values[NORMAL.model["y"]].data
 
 
 @pytest.fixture(scope="module")
 def idata():
-    return sampled(normal_mean(), draws=200, chains=2)
+    """Exact draws of the posterior, in two chains."""
+    precision = len(observed()) + 0.25
+    rng = np.random.default_rng(1)
+    mu = rng.normal(observed().sum() / precision, precision**-0.5, (2, 200))
+    return posterior_tree(NORMAL.model, {"mu": mu}, diverging=np.zeros((2, 200), bool))
 
 
 # --- results ---
@@ -107,26 +106,26 @@ def test_hysteresis_has_the_right_sign(run):
     assert float(gap.mean()) > 0
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_same_numbers_on_any_number_of_threads(run, cores):
-    again = sample(normal_mean(), cores=cores)
-    for name in ("forward", "reverse", "island"):
-        assert np.array_equal(again["work"][name], run["work"][name])
+def test_same_numbers_on_any_number_of_threads(run):
+    for cores in (1, 2):
+        again = sample(cores=cores)
+        for name in ("forward", "reverse", "island"):
+            assert np.array_equal(again["work"][name], run["work"][name]), cores
 
 
 def test_discrete_model_has_no_bridge():
-    system = exact_systems()["spike_and_slab"]
-    dt = sample(system.build())
+    known = shared("mixed")
+    dt = sample(known.model)
     evidence = pe.log_evidence(dt)
     assert "bridge" not in dt["log_evidence"]["estimator"].values
-    assert abs(evidence.value - system.log_evidence) < 4 * evidence.mcse
+    assert abs(evidence.value - known.log_evidence) < 4 * evidence.mcse
 
 
 # --- starts ---
 
 
 def test_starts_from_the_users_posterior(idata):
-    dt = sample(normal_mean(), method=pe.AIS(reverse_start=idata))
+    dt = sample(method=pe.AIS(reverse_start=idata))
     evidence = pe.log_evidence(dt)
     assert evidence.status == "ok" and abs(evidence.value - LOG_Z) < 4 * evidence.mcse
     assert dt["log_evidence"].attrs["reverse_start"] == "given"
@@ -145,19 +144,22 @@ def test_starts_that_contradict_themselves_give_a_warning(idata):
         pe.EvidenceWarning,
         match=rf"but {3 * n_chains} of {n} draws ended in a divergence: .* non-centred model",
     ):
-        sample(normal_mean(), method=pe.AIS(reverse_start=doubtful))
+        sample(method=pe.AIS(reverse_start=doubtful))
     apart = idata.copy(deep=True)
     moved = apart["posterior"]["mu"]
     apart["posterior"]["mu"] = moved.where(moved["chain"] > 0, moved + 0.4)
     with pytest.warns(pe.EvidenceWarning, match=r"but R-hat of 'mu' is 1\.\d\d, above 1\.05"):
-        sample(normal_mean(), method=pe.AIS(reverse_start=apart))
+        sample(method=pe.AIS(reverse_start=apart))
 
 
-@pytest.mark.parametrize("name", ["ordered_three", "dirichlet_multinomial", "von_mises"])
+SLOW = ["ordered_three", "dirichlet_multinomial", "von_mises"]
+
+
+@pytest.mark.parametrize(
+    "name", ["gamma_poisson", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
 def test_users_draws_are_mapped_back(name):
     """To the unconstrained scale and forth again they are the same."""
-    from pm_evidence.targets.model.cache import target_of
-
     target = target_of(exact_systems()[name].build())
     x = target.draw(5, np.random.SeedSequence(1)).x
     named = {key: value[None] for key, value in target.posterior(x).items()}
@@ -174,69 +176,35 @@ def test_a_wrong_posterior_contradicts_the_forward_paths(idata):
     moved["posterior"]["mu"] = moved["posterior"]["mu"] + 1.5
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
-        dt = sample(normal_mean(), method=pe.AIS(reverse_start=moved, n_stages=20), draws=1000)
+        dt = sample(method=pe.AIS(reverse_start=moved, n_stages=20), draws=1000)
     assert pe.log_evidence(dt, estimator="bar").status in ("inconsistent", "missed_mass")
     found = pe.log_evidence(dt)
     assert found.status == "inconsistent" or abs(found.value - LOG_Z) < 5 * found.mcse
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (lambda dt: 3, TypeError, "reverse_start must be a DataTree"),
-        (lambda dt: xr.DataTree(), ValueError, "reverse_start must have the group 'posterior'"),
-        (lambda dt: dt.filter(lambda n: n.name != "observed_data"), ValueError, "of this model"),
-    ],
-)
-def test_bad_starts(idata, change, error, message):
-    with pytest.raises(error, match=message):
-        sample(normal_mean(), method=pe.AIS(reverse_start=change(idata)))
+def test_bad_starts(idata):
+    cases = [
+        (3, TypeError, "reverse_start must be a DataTree"),
+        (xr.DataTree(), ValueError, "reverse_start must have the group 'posterior'"),
+        (idata.filter(lambda n: n.name != "observed_data"), ValueError, "of this model"),
+    ]
+    check_refusals(
+        lambda start: sample(method=pe.AIS(reverse_start=start)),
+        [({"start": start}, error, message) for start, error, message in cases],
+    )
 
 
 def test_posterior_of_another_model_or_of_other_data(idata):
-    with pytest.raises(ValueError, match=r"data of this model, got draws given y \(3,\)"):
-        sample(normal_mean(Y + 1.0), method=pe.AIS(reverse_start=idata))
-    with pm.Model() as other:
-        nu = pm.Normal("nu", 0, 1)
-        pm.Normal("y", nu, 1, observed=Y)
-    with pytest.raises(ValueError, match=r"draws of 'nu' of shape \(\), got none"):
-        sample(other, method=pe.AIS(reverse_start=idata))
-
-
-# --- strict bounds on simulated data ---
-
-
-def test_simulated_bounds_hold():
-    """Seeds 0 to 7: the mean gaps over data sets are on the right side of the exact value."""
-    gaps = []
-    for seed in range(8):
-        dt = pe.simulate_and_certify(normal_mean(), draws=100, random_seed=seed, progressbar=False)
-        y = dt["observed_data"]["y"].values
-        exact = stats.multivariate_normal(np.zeros(3), np.eye(3) + 1.0).logpdf(y)
-        gaps.append(
-            [pe.log_evidence(dt, estimator=f"{s}_bound").value - exact for s in ("lower", "upper")]
-        )
-        evidence = pe.log_evidence(dt)
-        assert abs(evidence.value - exact) < 4.5 * evidence.mcse
-    lower, upper = np.mean(gaps, axis=0)
-    assert lower < 0 < upper
-    assert "strict" in pe.log_evidence(dt, estimator="upper_bound").message
-    assert dt["log_evidence"].attrs["reverse_start"] == "exact"
-
-
-def test_simulation_of_initial_values_and_orders():
-    """PyMC's own copy of a model refuses the one, prior draws leave the other."""
-    dt = pe.simulate_and_certify(
-        exact_systems()["ordered_three"].build(), draws=100, random_seed=1, progressbar=False
-    )
-    assert pe.log_evidence(dt).status == "ok"
-
-
-def test_a_potential_cannot_be_simulated():
-    with normal_mean() as model:
-        pm.Potential("extra", -(model["mu"] ** 2))
-    with pytest.raises(pe.ModelError, match="must have observed variables and no potential"):
-        pe.simulate_and_certify(model, progressbar=False)
+    models = {}
+    for name, shift in (("mu", 1.0), ("nu", 0.0)):
+        with pm.Model() as models[name]:
+            pm.Normal("y", pm.Normal(name, 0, 1), 1, observed=observed() + shift)
+    for name, message in (
+        ("mu", r"data of this model, got draws given y \(5,\)"),
+        ("nu", r"draws of 'nu' of shape \(\), got none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sample(models[name], method=pe.AIS(reverse_start=idata))
 
 
 # --- verdicts ---
@@ -274,20 +242,19 @@ def test_too_few_stages_miss_what_importance_sampling_finds():
 
 @pytest.mark.parametrize("method", ["smc", "ais"])
 def test_rounds_go_on_to_the_target(method):
-    system = exact_systems()["spike_and_slab"]
-    model = system.build()
-    first = pe.log_evidence(sample(model, method=method))
-    dt = sample(model, method=method, target_mcse=0.6 * first.mcse)
+    known = shared("mixed")
+    once = sample(known.model, method=method)
+    target = 0.6 * pe.log_evidence(once).mcse
+    dt = sample(known.model, method=method, target_mcse=target)
     evidence = pe.log_evidence(dt)
-    assert evidence.mcse <= 0.6 * first.mcse and evidence.status == "ok"
-    assert abs(evidence.value - system.log_evidence) < 4 * evidence.mcse
-    assert len(dt["work"]["forward"]) > 1.5 * len(sample(model, method=method)["work"]["forward"])
+    assert evidence.mcse <= target and evidence.status == "ok"
+    assert abs(evidence.value - known.log_evidence) < 4 * evidence.mcse
+    assert len(dt["work"]["forward"]) > 1.5 * len(once["work"]["forward"])
 
 
-def test_first_round_is_enough_where_it_is():
+def test_first_round_is_enough_where_it_is(run):
     """No more is computed than without a target, and the numbers are the same."""
-    once, again = sample(normal_mean()), sample(normal_mean(), target_mcse=10.0)
-    assert np.array_equal(once["work"]["forward"], again["work"]["forward"])
+    assert np.array_equal(run["work"]["forward"], sample(target_mcse=10.0)["work"]["forward"])
 
 
 @pytest.mark.parametrize(
@@ -295,33 +262,20 @@ def test_first_round_is_enough_where_it_is():
 )
 def test_limits_stop_and_say_so(limit, status):
     with pytest.warns(pe.EvidenceWarning, match=f"would have exceeded {status}"):
-        dt = sample(normal_mean(), target_mcse=1e-4, **limit)
+        dt = sample(target_mcse=1e-4, **limit)
     assert pe.log_evidence(dt).status == status
     assert len(dt["work"]["forward"]) <= 700
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_limits_and_options():
+    target = {"target_mcse": 0.1}
+    cases = [
         ({"target_mcse": 0.0}, "target_mcse must be a finite number above 0"),
-        ({"target_mcse": 0.1, "max_time": -1}, "max_time must be a finite number above 0"),
-        (
-            {"target_mcse": 0.1, "max_draws": 299},
-            "max_draws must be a whole number of at least 300",
-        ),
+        ({**target, "max_time": -1}, "max_time must be a finite number above 0"),
+        ({**target, "max_draws": 299}, "max_draws must be a whole number of at least 300"),
         ({"max_draws": 5000}, "max_draws needs target_mcse"),
         ({"method": pe.AIS(), "kernel": "nuts"}, "kernel must be one of"),
-    ],
-)
-def test_bad_limits(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        sample(normal_mean(), **arguments)
-
-
-@pytest.mark.parametrize(
-    "options", [{"direction": "back"}, {"n_stages": 0}, {"islands": 1}, {"ess": 1.0}]
-)
-def test_bad_options(options):
-    name = next(iter(options))
-    with pytest.raises(ValueError, match=f"{name} must"):
-        pe.AIS(**options)
+    ]
+    check_refusals(sample, [(given, ValueError, message) for given, message in cases])
+    options = [{"direction": "back"}, {"n_stages": 0}, {"islands": 1}, {"ess": 1.0}]
+    check_refusals(pe.AIS, [(each, ValueError, f"{next(iter(each))} must") for each in options])

@@ -10,6 +10,8 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.testing import exact_systems
+from tests.api.refusals import check_refusals
+from tests.models import shared
 from tests.posteriors import autoregressive, posterior_tree, sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -18,7 +20,6 @@ DATA = np.array([0.5, 1.5, 1.0])
 # the mean of three values with unit variances, under a standard normal prior
 EXACT = stats.multivariate_normal(np.zeros(3), np.eye(3) + 1.0).logpdf(DATA)
 MEAN, SCALE = DATA.sum() / 4.0, 0.5
-SYSTEMS = exact_systems()
 
 
 def build(data=DATA, shape=(), scale=1.0):
@@ -65,12 +66,11 @@ def test_value(dt):
 
 def test_draws_of_pm_sample():
     """The tree of PyMC itself, with its transforms, statistics and coordinates."""
-    system = SYSTEMS["beta_binomial"]
-    model = system.build()
-    dt = bridged(sampled(model), model)
+    known = shared("positive")
+    dt = bridged(sampled(known.model), known.model)
     found = pe.log_evidence(dt)
     assert found.status == "ok" and found.mcse < 0.02
-    assert abs(found.value - system.log_evidence) < 4.0 * found.mcse
+    assert abs(found.value - known.log_evidence) < 4.0 * found.mcse
     assert {"posterior", "sample_stats", "observed_data", "log_evidence"} <= set(dt.children)
 
 
@@ -96,12 +96,12 @@ def test_all_evaluations_count(dt):
     assert dt["log_evidence"].attrs["n_evaluations"] > blocks  # pilot, survey and fits as well
 
 
-@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
-def test_saved_and_read_back(dt, kind, tmp_path):
+@pytest.mark.parametrize("engine", ["h5netcdf", "zarr"])
+def test_saved_and_read_back(dt, engine, tmp_path):
     """A stored result has to give the same estimates."""
-    path = tmp_path / f"dt.{kind}"
-    getattr(dt, f"to_{kind}")(path)
-    with xr.open_datatree(path, engine="h5netcdf" if kind == "netcdf" else "zarr") as read:
+    path = tmp_path / "dt"
+    dt.to_zarr(path) if engine == "zarr" else dt.to_netcdf(path)
+    with xr.open_datatree(path, engine=engine) as read:
         assert pe.estimate(read) == pe.estimate(dt)
         assert pe.log_evidence(read) == pe.log_evidence(dt)
 
@@ -123,15 +123,11 @@ def test_by_the_name_of_the_method(dt, idata, model):
     assert pe.estimate(other) == pe.estimate(dt)
 
 
-def test_cores_do_not_matter(dt, idata, model):
+def test_the_seed_matters_and_cores_do_not(dt, idata, model):
     """The same seed has to give the same digits on any machine."""
     with ThreadPoolExecutor(2) as executor:
         for options in ({"cores": 2}, {"executor": executor}):
             assert pe.estimate(bridged(idata, model, **options)) == pe.estimate(dt)
-
-
-def test_the_seed_matters(dt, idata, model):
-    """The small annealing, the fit and its draws come from the seed."""
     assert pe.estimate(bridged(idata, model, random_seed=2)) != pe.estimate(dt)
 
 
@@ -153,18 +149,13 @@ def test_limits(idata, model, name, value):
 
 def test_potentials_of_a_prior():
     """The constant that normalises the prior is estimated beside the bridge."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, 1.0)
-        pm.Potential("weight", -0.5 * mu**2)
-        pm.Normal("y", mu, 1.0, observed=DATA)
-    rng = np.random.default_rng(1)
-    variance = 1.0 / 5.0
-    idata = posterior_tree(
-        model, {"mu": variance * DATA.sum() + rng.normal(0.0, variance**0.5, (4, 500))}
-    )
-    found = pe.log_evidence(bridged(idata, model, potentials="prior"))
-    exact = stats.multivariate_normal(np.zeros(3), np.eye(3) + 0.5).logpdf(DATA)
-    assert abs(found.value - exact) < 4.0 * found.mcse
+    known, y = shared("potential"), [0.3, 0.8]
+    precision = 2.0 * np.eye(2) + 2.0 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    covariance = np.linalg.inv(precision)
+    draws = np.random.default_rng(1).multivariate_normal(covariance @ y, covariance, (4, 500))
+    idata = posterior_tree(known.model, {"x": draws})
+    found = pe.log_evidence(bridged(idata, known.model, potentials="prior"))
+    assert abs(found.value - known.log_evidence) < 4.0 * found.mcse
 
 
 # draws that are not good enough -------------------------------------------------------------------
@@ -177,30 +168,22 @@ def status_of(idata, model, **options):
 
 def test_a_missed_mode():
     """All chains are in one of two modes, and nothing in them tells."""
-    model = SYSTEMS["bimodal"].build()
-    both = sampled(model, draws=1000, chains=8)["posterior"]["x"].values
-    one = both.reshape(-1)[both.reshape(-1) > 0.0]
-    idata = posterior_tree(model, {"x": one[: len(one) // 4 * 4].reshape(4, -1)})
+    model = shared("modes").model
+    one = np.random.default_rng(1).normal(3.96, 4.04**-0.5, (4, 1000))
+    idata = posterior_tree(model, {"x": one})
     found = status_of(idata, model)
     assert found.status in ("missed_mass", "inconsistent")
 
 
-def test_few_draws(model):
-    """Their effective number is below 400."""
-    found = status_of(draws_of(model, n_draws=50), model)
-    assert found.status == "doubtful_draws" and "effective number" in found.message
-
-
-def test_slow_chains(model):
-    """Many draws, but hardly any independent ones."""
-    found = status_of(draws_of(model, n_draws=1000, correlation=0.98), model)
-    assert found.status == "doubtful_draws" and "effective number" in found.message
-
-
-def test_a_single_chain(model):
-    """It cannot show that it has converged."""
-    found = status_of(draws_of(model, n_chains=1, n_draws=2000), model)
-    assert found.status == "doubtful_draws" and "single chain" in found.message
+def test_draws_that_tell_too_little(model):
+    """Few draws, many of which hardly any is independent, or a single chain."""
+    for draws, reason in (
+        ({"n_draws": 50}, "effective number"),
+        ({"n_draws": 1000, "correlation": 0.98}, "effective number"),
+        ({"n_chains": 1, "n_draws": 2000}, "single chain"),
+    ):
+        found = status_of(draws_of(model, **draws), model)
+        assert found.status == "doubtful_draws" and reason in found.message, draws
 
 
 def test_divergences(model):
@@ -214,12 +197,13 @@ def test_divergences(model):
     assert found.status == "doubtful_draws" and "21 of 2000 draws ended in a div" in found.message
 
 
-@pytest.mark.parametrize("name", ["tune", "tuning"])
-def test_flagged_warm_up(model, name):
+def test_flagged_warm_up(model):
     """PyMC and nutpie have a name each for draws of the warm-up."""
     flags = np.arange(500) < np.full((4, 1), 100)
-    found = status_of(draws_of(model, **{name: flags}), model)
-    assert found.status == "doubtful_draws" and "400 draws belong to the warm-up" in found.message
+    for name in ("tune", "tuning"):
+        found = status_of(draws_of(model, **{name: flags}), model)
+        assert found.status == "doubtful_draws", name
+        assert "400 draws belong to the warm-up" in found.message, name
 
 
 @pytest.mark.slow
@@ -261,66 +245,42 @@ def without(idata, name):
     return xr.DataTree.from_dict({n: idata[n].to_dataset() for n in idata.children if n != name})
 
 
-def test_other_kinds_of_arguments(model, idata):
-    """A trace or a dataset is a common mistake."""
-    for wrong in (None, idata["posterior"].to_dataset(), {"mu": 1.0}, "idata"):
-        with pytest.raises(TypeError, match="idata must be a DataTree with posterior draws, got"):
-            bridged(wrong, model)
+def test_what_is_no_posterior_of_the_model(model, idata):
+    """Another kind of object, or draws of another model, of other shapes, or given other data."""
+    other_x = build()
+    with other_x:
+        pm.set_data({"x": np.zeros(3)})
+    elsewhere = posterior_tree(model, {"nu": np.zeros((4, 500))})
+    of_two = build(shape=(2,))
+    cases = [
+        *(
+            (wrong, model, TypeError, "idata must be a DataTree with posterior draws, got")
+            for wrong in (None, idata["posterior"].to_dataset(), {"mu": 1.0}, "idata")
+        ),
+        (without(idata, "posterior"), model, ValueError, "idata must have the group 'posterior'"),
+        (elsewhere, model, ValueError, "idata must hold draws of 'mu'"),
+        (idata, of_two, ValueError, r"idata must hold draws of 'mu' of shape \(2,\)"),
+        (idata, build(DATA + 1.0), ValueError, "idata must hold the posterior given the data"),
+        (idata, other_x, ValueError, "other values of 'x'"),
+    ]
+    check_refusals(
+        bridged,
+        [({"idata": tree, "model": of}, error, message) for tree, of, error, message in cases],
+    )
     with pytest.raises(TypeError, match="idata must be a DataTree"):
         pe.sample_evidence(model, method=pe.Bridge)
 
 
-def test_a_tree_without_posterior(model, idata):
-    """As pm.sample_prior_predictive returns one."""
-    with pytest.raises(ValueError, match="idata must have the group 'posterior'"):
-        bridged(without(idata, "posterior"), model)
-
-
-def test_missing_variables(model, idata):
-    """Draws of another model, or with var_names."""
-    other = posterior_tree(model, {"nu": np.zeros((4, 500))})
-    with pytest.raises(ValueError, match="idata must hold draws of 'mu'"):
-        bridged(other, model)
-
-
-def test_other_dimensions(idata):
-    """Three groups instead of one."""
-    with pytest.raises(ValueError, match=r"idata must hold draws of 'mu' of shape \(2,\)"):
-        bridged(idata, build(shape=(2,)))
-
-
-def test_other_data(model, idata):
-    """The evidence of other data would be compared."""
-    with pytest.raises(ValueError, match="idata must hold the posterior given the data"):
-        bridged(idata, build(DATA + 1.0))
-
-
-def test_other_constant_data(model, idata):
-    """Predictors that were exchanged after sampling."""
-    other = build()
-    with other:
-        pm.set_data({"x": np.zeros(3)})
-    with pytest.raises(ValueError, match="other values of 'x'"):
-        bridged(idata, other)
-
-
 def test_draws_outside_the_support():
-    """A scale that is negative belongs to another model."""
-    with pm.Model() as model:
-        pm.Normal("y", 0.0, pm.HalfNormal("sigma", 1.0), observed=DATA)
-    idata = posterior_tree(model, {"sigma": np.random.default_rng(1).normal(size=(4, 500))})
-    with pytest.raises(ValueError, match="idata must lie inside the support"):
-        bridged(idata, model)
-
-
-def test_draws_without_a_likelihood():
-    """Inside the support of the prior, and outside of that of the data."""
-    with pm.Model() as model:
-        top = pm.HalfNormal("top", 5.0)
-        pm.Uniform("y", 0.0, top, observed=DATA)
-    idata = posterior_tree(model, {"top": np.random.default_rng(1).uniform(0.1, 4.0, (4, 500))})
-    with pytest.raises(ValueError, match="idata must lie inside the support of the posterior, got"):
-        bridged(idata, model)
+    """Of the prior, where a rate is negative, or of the data, in a part of the prior."""
+    draws = np.random.default_rng(1).normal(size=(4, 500))
+    for name, variable, message in (
+        ("positive", "rate", "idata must lie inside the support"),
+        ("support", "x", "idata must lie inside the support of the posterior, got"),
+    ):
+        model = shared(name).model
+        with pytest.raises(ValueError, match=message):
+            bridged(posterior_tree(model, {variable: draws}), model)
 
 
 def test_hardly_any_draws(model):
@@ -331,13 +291,13 @@ def test_hardly_any_draws(model):
     assert found.status == "doubtful_draws"
 
 
-@pytest.mark.parametrize("name", ["sprinkler", "interval_cut_normal", "no_free_variable"])
-def test_models_without_a_bridge(name):
+def test_models_without_a_bridge():
     """Discrete variables, a prior of unknown mass, nothing to fit."""
-    model = SYSTEMS[name].build()
-    idata = xr.DataTree.from_dict({"posterior": xr.Dataset()})
-    with pytest.raises(pe.ModelError, match="bridge sampling needs a model of continuous"):
-        bridged(idata, model)
+    empty = xr.DataTree.from_dict({"posterior": xr.Dataset()})
+    cut = exact_systems()["interval_cut_normal"].build()
+    for model in (shared("discrete").model, cut, shared("no variable").model):
+        with pytest.raises(pe.ModelError, match="bridge sampling needs a model of continuous"):
+            bridged(empty, model)
 
 
 def test_native_targets(idata):
@@ -346,12 +306,10 @@ def test_native_targets(idata):
         pe.sample_evidence(pe.Ising(4), method=pe.Bridge(idata), progressbar=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("schedule", "linear"), ("reference", "laplace"), ("path", "data_points"),
-     ("idata_kwargs", {"log_likelihood": True})],
-)  # fmt: skip
-def test_arguments_without_a_use(idata, model, name, value):
+def test_arguments_without_a_use(idata, model):
     """They would be ignored in silence."""
-    with pytest.raises(ValueError, match=rf"{name} must be left out with pe\.Bridge"):
-        pe.sample_evidence(model, method=pe.Bridge(idata), progressbar=False, **{name: value})
+    options = {"schedule": "linear", "reference": "laplace", "path": "data_points"}
+    options["idata_kwargs"] = {"log_likelihood": True}
+    for name, value in options.items():
+        with pytest.raises(ValueError, match=rf"{name} must be left out with pe\.Bridge"):
+            pe.sample_evidence(model, method=pe.Bridge(idata), progressbar=False, **{name: value})

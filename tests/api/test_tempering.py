@@ -8,20 +8,20 @@ import multiprocessing
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import arviz as az
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
-from scipy import integrate, stats
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.testing import exact_log_z, exact_systems, sine_rbm
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.testing import exact_log_z, sine_rbm
 from pm_evidence.testing.lattices import enumeration
+from tests.api.refusals import check_refusals
+from tests.models import shared
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -91,127 +91,69 @@ def test_other_kernels_of_lattices(kernel, method):
     check(run(target, method, kernel=kernel), exact)
 
 
-@both
-@pytest.mark.parametrize(
-    ("target", "path"),
-    [(pe.Ising(4, 0.4), "detour"), (pe.Gaussian(), "moment_average")],
-    ids=["detour", "moment_average"],
-)
-def test_paths_on_which_beta_is_no_power_are_refused(target, path, method):
-    message = r"^path must have a log density that is linear in beta for tempering, got a .*; pass"
-    with pytest.raises(ValueError, match=message):
-        run(target, method, path=path)
+def test_what_cannot_be_tempered_is_refused():
+    """Paths on which beta is no power, models without a reference, and unusable temperatures."""
+    with pm.Model() as flat:
+        pm.Normal("y", pm.Flat("x"), 1, observed=0.0)
+    path = r"^path must have a log density that is linear in beta for tempering, got a .*; pass"
+    gaussian = {"target": pe.Gaussian()}
+    schedules = {
+        (1.0,): "be a sequence of at least two inverse temperatures, got shape",
+        (0.1, 0.5, 1.0): "rise from 0 to 1, got 0.1 to 1.0; add the missing end",
+        (0.0, 0.5): "rise from 0 to 1, got 0.0 to 0.5; add the missing end",
+        (0.0, 0.5, 0.5, 1.0): r"rise from 0 to 1, got betas\[2\]=0.5 after 0.5",
+    }
+    cases = [
+        ({"target": pe.Ising(4, 0.4), "path": "detour"}, ValueError, path),
+        ({**gaussian, "path": "moment_average"}, ValueError, path),
+        ({"target": flat}, ModelError, "Flat"),
+        *(
+            ({**gaussian, "schedule": list(schedule)}, ValueError, f"^schedule must {message}")
+            for schedule, message in schedules.items()
+        ),
+    ]
+    for method in METHODS:
+        check_refusals(partial(run, method=method), cases)
+    for kind in (pe.SimulatedTempering, pe.ParallelTempering):
+        with pytest.raises(ValueError, match=r"^n_temperatures must be a whole number of at le"):
+            kind(n_temperatures=1)
 
 
 # --- models ---
 
 
-@cache
-def part_of_the_prior():
-    """A likelihood that is zero at 84 % of the prior, and the exact log evidence."""
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1)
-        pm.Uniform("y", 0, pt.exp(x), observed=np.full(3, np.exp(1.0)))
-    z, _ = integrate.quad(lambda x: stats.norm.pdf(x) * np.exp(-3.0 * x), 1.0, 12.0)
-    return model, float(np.log(z))
-
-
-@cache
-def with_a_potential():
-    """Two means with a potential that keeps them together, as a part of the prior."""
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1, shape=2)
-        pm.Potential("near", -((x[0] - x[1]) ** 2))
-        pm.Normal("y", x, 1, observed=[0.3, 0.8])
-    precision = np.eye(2) + 2.0 * np.array([[1.0, -1.0], [-1.0, 1.0]])
-    covariance = np.linalg.inv(precision) + np.eye(2)
-    return model, stats.multivariate_normal([0.0, 0.0], covariance).logpdf([0.3, 0.8])
-
-
-@cache
-def random_effects():
-    """Normal effects of three groups, integrated out by importance sampling."""
-    y = np.array([0.5, -1.0, 2.0])
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pe.RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, 1),
-            emission=lambda u, i: pm.Normal.dist(mu + u, 1),
-            groups=np.arange(3),
-            observed=y,
-        )
-    return model, stats.multivariate_normal(np.zeros(3), 2.0 * np.eye(3) + 1.0).logpdf(y)
-
-
-BUILT = {
-    "part of the prior": part_of_the_prior,
-    "potential": with_a_potential,
-    "random effects": random_effects,
-    "hidden_markov": cache(
-        lambda: (
-            exact_systems()["hidden_markov"].build(),
-            exact_systems()["hidden_markov"].log_evidence,
-        )
-    ),
-}
-
-
 @both
-@pytest.mark.parametrize("name", BUILT)
+@pytest.mark.parametrize("name", ["support", "potential", "groups", "discrete"])
 def test_models(name, method):
     """Discrete variables, an estimated likelihood, one that is zero in places, and potentials."""
-    model, exact = BUILT[name]()
+    known = shared(name)
     options = {"potentials": "prior"} if name == "potential" else {}
-    dt = run(model, method, **options)
-    check(dt, exact)
+    dt = run(known.model, method, **options)
+    check(dt, known.log_evidence)
     assert (dt["annealing"]["beta"].values >= 0.0).all()
-
-
-def test_models_without_a_proper_prior_are_refused():
-    """There is no reference to draw from."""
-    with pm.Model() as model:
-        x = pm.Flat("x")
-        pm.Normal("y", x, 1, observed=0.0)
-    for method in METHODS:
-        with pytest.raises(ModelError, match="Flat"):
-            run(model, method)
-
-
-def test_data_without_support_are_refused():
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1)
-        pm.Uniform("y", 0, pt.exp(x), observed=1e9)
-    for method in METHODS:
-        with pytest.raises(NumericalError, match="it is -inf at all"):
-            run(model, method)
 
 
 # --- the result ---
 
 
-@pytest.fixture(scope="module")
-def pool():
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        yield executor
-
-
 @both
-def test_the_same_numbers_wherever_blocks_run(method, pool):
-    """One thread, two threads and two processes; two rounds, since the error is not small."""
+@pytest.mark.parametrize("where", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def test_the_same_numbers_wherever_blocks_run(method, where):
+    """One thread, and two threads or processes; two rounds, since the error is not small."""
     options = {"draws": 128, "target_mcse": 0.05, "max_draws": 512}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
-        trees = [
-            run(pe.Gaussian(), method, **options, **where)
-            for where in ({"cores": 1}, {"cores": 2}, {"executor": pool})
-        ]
-    first, *others = trees
+        first = run(pe.Gaussian(), method, **options, cores=1)
+        if where == "threads":
+            other = run(pe.Gaussian(), method, **options, cores=2)
+        else:
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(2, mp_context=context) as pool:
+                other = run(pe.Gaussian(), method, **options, executor=pool)
     assert len(pe.to_record(first).tempered) > len(METHODS[method].groups())
-    for other in others:
-        for group in ("posterior", "log_evidence", "work", "annealing"):
-            one, same = (tree[group].to_dataset().drop_attrs() for tree in (first, other))
-            assert one.identical(same), group
+    for group in ("posterior", "log_evidence", "work", "annealing"):
+        one, same = (tree[group].to_dataset().drop_attrs() for tree in (first, other))
+        assert one.identical(same), group
 
 
 @both
@@ -323,28 +265,6 @@ def test_a_kernel_that_does_nothing_has_a_status(kernel, method):
         assert found.status == "not_mixed" and "a kernel that mixes faster" in found.message
     else:  # ladders exchange states for ever, and each has others
         assert found.status == "high_variance"
-
-
-@both
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        ([1.0], r"^schedule must be a sequence of at least two inverse temperatures, got shape"),
-        ([0.1, 0.5, 1.0], r"^schedule must rise from 0 to 1, got 0.1 to 1.0; add the missing end"),
-        ([0.0, 0.5], r"^schedule must rise from 0 to 1, got 0.0 to 0.5; add the missing end"),
-        ([0.0, 0.5, 0.5, 1.0], r"^schedule must rise from 0 to 1, got betas\[2\]=0.5 after 0.5"),
-    ],
-)
-def test_temperatures_that_cannot_be_used_are_refused(schedule, message, method):
-    """A single temperature, or ends that are not the reference and the target."""
-    with pytest.raises(ValueError, match=message):
-        run(pe.Gaussian(), method, schedule=schedule)
-
-
-def test_a_single_temperature_is_refused():
-    for kind in (pe.SimulatedTempering, pe.ParallelTempering):
-        with pytest.raises(ValueError, match=r"^n_temperatures must be a whole number of at le"):
-            kind(n_temperatures=1)
 
 
 def test_the_limit_of_draws_is_kept():

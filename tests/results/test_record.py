@@ -3,7 +3,7 @@
 import json
 import warnings
 from dataclasses import asdict, fields, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pymc as pm
@@ -14,52 +14,28 @@ import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, Role, StageTrace
 from pm_evidence.estimators.of_run import applicable
 from pm_evidence.results import to_datatree
-from pm_evidence.testing import exact_systems
+from tests.api.refusals import check_refusals
+from tests.models import shared
 from tests.results.test_datatree import OBSERVED, make_block, make_idata, make_record, make_tree
 from tests.results.test_stored import without
 
-SYSTEMS = exact_systems()
 
-
-@cache
-def normal_mean():
-    return SYSTEMS["normal_mean"].build()
-
-
-@cache
-def counts_in_groups():
-    with pm.Model() as model:
-        mu, sigma = pm.Normal("mu", 0, 1), pm.HalfNormal("sigma", 1)
-        pe.RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, sigma),
-            emission=lambda u, i: pm.Poisson.dist(pm.math.exp(mu + u)),
-            groups=np.repeat(np.arange(4), 3),
-            observed=np.array([1, 0, 2, 3, 1, 4, 0, 0, 1, 2, 2, 5]),
-        )
-    return model
+def normal():
+    return shared("normal").model
 
 
 def few_particles():
     """A random walk seen with little noise, by a filter that loses it."""
     with pm.Model() as model:
-        step = pm.HalfNormal("step", 1)
+        mu = pm.Normal("mu", 0, 1)
         pe.StateSpace(
             "y",
-            init=lambda: pm.Normal.dist(0, 1),
-            transition=lambda h, t: pm.Normal.dist(h, step),
+            init=lambda: pm.Normal.dist(mu, 1),
+            transition=lambda h, t: pm.Normal.dist(h, 1),
             emission=lambda h, t: pm.Normal.dist(h, 0.1),
             observed=np.cumsum(np.random.default_rng(1).normal(size=30)),
             n_particles=8,
         )
-    return model
-
-
-def with_a_potential():
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1, shape=2)
-        pm.Potential("near", -((x[0] - x[1]) ** 2))
-        pm.Normal("y", x, 1, observed=[0.3, 0.8])
     return model
 
 
@@ -71,27 +47,27 @@ def run(target, **kwargs):
 
 
 RUNS = {
-    "smc": lambda: run(normal_mean()),
-    "smc in rounds": lambda: run(normal_mean(), target_mcse=0.001),
-    "smc until max_draws": lambda: run(normal_mean(), target_mcse=1e-4, max_draws=700),
-    "smc discrete": lambda: run(SYSTEMS["hidden_markov"].build()),
-    "ais forward": lambda: run(normal_mean(), method=pe.AIS(direction="forward"), draws=100),
-    "ais both ways": lambda: run(normal_mean(), method="ais", draws=100),
+    "smc": lambda: run(normal()),
+    "smc in rounds": lambda: run(normal(), target_mcse=0.001),
+    "smc until max_draws": lambda: run(normal(), target_mcse=1e-4, max_draws=700),
+    "smc discrete": lambda: run(shared("discrete").model),
+    "ais forward": lambda: run(normal(), method=pe.AIS(direction="forward"), draws=100),
+    "ais both ways": lambda: run(normal(), method="ais", draws=100),
     "ais until max_draws": lambda: run(
-        normal_mean(), method="ais", draws=100, target_mcse=1e-4, max_draws=200
+        normal(), method="ais", draws=100, target_mcse=1e-4, max_draws=200
     ),
     "certify": lambda: pe.simulate_and_certify(
-        normal_mean(), draws=100, random_seed=5, progressbar=False
+        normal(), draws=100, random_seed=5, progressbar=False
     ),
-    "aisel islands": lambda: run(counts_in_groups()),
+    "aisel islands": lambda: run(shared("groups").model),
     "aisel paths": lambda: run(
-        counts_in_groups(), method=pe.AISEL(resampling=None, n_stages=10), draws=100
+        shared("groups").model, method=pe.AISEL(resampling=None, n_stages=10), draws=100
     ),
     "aisel with noise": lambda: run(few_particles()),
     "gaussian": lambda: run(pe.Gaussian(), draws=100),
     "ising": lambda: run(pe.Ising((4, 4), 0.4), draws=100),
     "potts": lambda: run(pe.Potts((4, 4), 3, 0.9), draws=100),
-    "no free variable": lambda: run(SYSTEMS["no_free_variable"].build()),
+    "no free variable": lambda: run(shared("no variable").model),
     "parallel tempering": lambda: run(pe.Gaussian(), method=pe.ParallelTempering(ladders=8)),
     "simulated tempering": lambda: run(
         pe.Gaussian(),
@@ -104,14 +80,9 @@ RUNS = {
         target_mcse=0.01,
         max_draws=800,
     ),
-    "potentials in the prior": lambda: run(with_a_potential(), potentials="prior"),
+    "potentials in the prior": lambda: run(shared("potential").model, potentials="prior"),
 }
-# What the run decided after its work had been done, which the record has to repeat.
-STATUS = {
-    "smc until max_draws": "max_draws",
-    "ais until max_draws": "max_draws",
-    "tempering in rounds": "max_draws",
-}
+STOPPED = {"smc until max_draws", "ais until max_draws", "tempering in rounds"}
 
 
 @cache
@@ -155,15 +126,14 @@ def test_a_stored_run_gives_its_estimates_again(name, tmp_path):
         others = pe.estimate(back, list(there))
         assert all(same(others[each], there[each]()) for each in there)
         back.close()
-    assert pe.log_evidence(dt).status == STATUS.get(name, pe.log_evidence(dt).status)
+    if name in STOPPED:  # what the run decided after its work had been done
+        assert pe.log_evidence(dt).status == "max_draws"
 
 
 def test_what_these_runs_cover():
     """Without these the test above would not repeat what is decided after the work is done."""
-    status = {name: pe.log_evidence(result(name)).status for name in RUNS}
     noisy = pe.log_evidence(result("aisel with noise"))
     assert noisy.status != "ok" and "has a variance of" in noisy.message
-    assert {status[name] for name in STATUS} == {"max_draws"}
     facts = result("potentials in the prior")["log_evidence"].attrs
     assert "prior_constant" in facts["facts"]
     assert len(result("smc in rounds")["work"]["forward"]) > 16
@@ -286,12 +256,12 @@ def test_every_field_of_a_record(kind, tmp_path):
 
 def test_estimates_that_the_run_did_not_report():
     dt = result("smc")
-    exact = SYSTEMS["normal_mean"].log_evidence
+    exact = shared("normal").log_evidence
     found = pe.estimate(dt, ["power_posterior", "lower_bound", "smc"])
     assert list(found) == ["power_posterior", "lower_bound", "smc"]
     assert found["lower_bound"].value < found["smc"].value
     assert found["power_posterior"].status == "coarse_schedule"
-    dt = run(normal_mean(), schedule=np.linspace(0.0, 1.0, 51) ** 4)
+    dt = run(normal(), schedule=np.linspace(0.0, 1.0, 51) ** 4)
     fine = pe.estimate(dt, "power_posterior")["power_posterior"]
     assert fine.value == pytest.approx(exact, abs=5 * fine.mcse)
     assert fine.status == "ok"
@@ -339,18 +309,15 @@ def test_evidence_attached_to_other_draws():
 # --- what is refused ---
 
 
-@pytest.mark.parametrize(
-    ("names", "error", "message"),
-    [
-        ("bar", ValueError, r"^estimators must be among .*'jarzynski'.*, got 'bar'; choose"),
-        (["smc", "mbar"], ValueError, r"got 'mbar'"),
-        ([3], ValueError, r"got 3"),
-        (3, TypeError, r"^estimators must be a name or a sequence of names, got 3"),
-    ],
-)
-def test_estimators_that_do_not_apply(names, error, message):
-    with pytest.raises(error, match=message):
-        pe.estimate(result("smc"), names)
+def test_estimators_that_do_not_apply():
+    message = r"^estimators must be among .*'jarzynski'.*, got 'bar'; choose"
+    cases = [
+        ({"estimators": "bar"}, ValueError, message),
+        ({"estimators": ["smc", "mbar"]}, ValueError, r"got 'mbar'"),
+        ({"estimators": [3]}, ValueError, r"got 3"),
+        ({"estimators": 3}, TypeError, r"^estimators must be a name or a sequence of names, got 3"),
+    ]
+    check_refusals(partial(pe.estimate, result("smc")), cases)
 
 
 def test_results_of_an_older_version():
@@ -370,31 +337,35 @@ def test_results_of_an_older_version():
             read(dt)
 
 
-@pytest.mark.parametrize(
-    ("group", "part"),
-    [
-        ("work", "forward_path_block"),
-        ("work", "forward_block"),
-        ("work", "forward_n_nan"),
-        ("work", "bridge_forward_draw_block"),
-        ("annealing", "forward_energy_mean"),
-        ("annealing", "forward_energy_var_end"),
-        ("annealing", "beta"),
-        ("log_evidence", "method"),
-        ("log_evidence", "facts"),
-    ],
-)
-def test_missing_parts(group, part):
-    with pytest.raises(ValueError, match=rf"^dt must have .*'{part}'.* in its group '{group}'"):
-        pe.to_record(without(make_tree(), group, part))
+def test_missing_parts():
+    parts = {
+        "work": [
+            "forward_path_block",
+            "forward_block",
+            "forward_n_nan",
+            "bridge_forward_draw_block",
+        ],
+        "annealing": ["forward_energy_mean", "forward_energy_var_end", "beta"],
+        "log_evidence": ["method", "facts"],
+    }
+    cases = [
+        (
+            {"dt": without(make_tree(), group, part)},
+            ValueError,
+            rf"^dt must have .*'{part}'.* in its group '{group}'",
+        )
+        for group, names in parts.items()
+        for part in names
+    ]
+    check_refusals(pe.to_record, cases)
 
 
-@pytest.mark.parametrize("key", ["forward", "bridge_forward", "bridge_reverse"])
-def test_work_that_is_not_a_number(key):
-    dt = make_tree()
-    dt["work"][key][1] = np.nan
-    with pytest.raises(ValueError, match=rf"^dt must hold no NaN as '{key}' in its group 'work'"):
-        pe.to_record(dt)
+def test_work_that_is_not_a_number():
+    for key in ("forward", "bridge_forward", "bridge_reverse"):
+        dt = make_tree()
+        dt["work"][key][1] = np.nan
+        with pytest.raises(ValueError, match=rf"^dt must hold no NaN as '{key}' in its group 'wo"):
+            pe.to_record(dt)
 
 
 def test_missing_groups_and_blocks():
