@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from pymbar.other_estimators import bar as pymbar_bar
-from scipy import optimize, special, stats
+from scipy import stats
 
 from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse
 from pm_evidence.estimators.bar import bar_log_evidence, overlap
@@ -35,16 +35,8 @@ def test_any_size_of_the_reverse_side_is_consistent(size):
     """Shares in the theorem's own proportions give log Z exactly, whatever their weights."""
     for forward, reverse in ((TWO_FORWARD, TWO_REVERSE), (np.tile(TWO_FORWARD, 7), TWO_REVERSE)):
         assert bar(forward, reverse, reverse_size=size).value == pytest.approx(TWO_LOG_Z, rel=1e-12)
-
-
-def test_sizes_reach_from_one_exponential_average_to_the_other():
-    """Reverse paths that count for nothing leave Jarzynski's average. Seed 8."""
-    forward, reverse = gaussian_pair(np.random.default_rng(8), 1.0, 300)
-    ends = [bar(forward, reverse, reverse_size=size) for size in (1e-9, 1e12)]
-    assert ends[0].value == pytest.approx(jarzynski(forward).value, abs=1e-6)
-    assert ends[1].value == pytest.approx(jarzynski_reverse(reverse).value, abs=1e-6)
-    same = bar(forward, reverse, reverse_size=300)
-    assert same == bar(forward, reverse)
+        own = bar(forward, reverse, reverse_size=len(reverse))
+        assert own == bar(forward, reverse)
 
 
 @pytest.mark.parametrize("size", [0.1, 30.0])
@@ -100,21 +92,6 @@ def test_agrees_with_pymbar(n_forward, n_reverse, sd, shift):
     assert error < ours.mcse <= error * np.sqrt(fewest / (fewest - 1)) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("n_forward", "n_reverse", "n_dead"), [(60, 60, 20), (20, 500, 19)])
-def test_root_with_paths_of_weight_zero(n_forward, n_reverse, n_dead):
-    """Bennett's equation by bisection, where forward paths may have infinite work. Seed 2."""
-    forward, reverse = gaussian_pair(np.random.default_rng(2), 1.5, n_forward, n_reverse)
-    forward[:n_dead] = INF
-    shift = np.log(n_forward / n_reverse)
-
-    def excess(log_z):
-        found = special.expit(-log_z - forward - shift).sum()
-        return found - special.expit(reverse + log_z + shift).sum()
-
-    root = optimize.brentq(excess, -50.0, 50.0, xtol=1e-13)
-    assert bar(forward, reverse).value == pytest.approx(root, abs=1e-10)
-
-
 @pytest.mark.parametrize("far", [1e6, 1e36, 1e300])
 @pytest.mark.parametrize("size", [None, 3.0])
 def test_a_path_of_next_to_no_weight_changes_nothing(far, size):
@@ -126,13 +103,6 @@ def test_a_path_of_next_to_no_weight_changes_nothing(far, size):
     )
     back = bar(forward, np.append(reverse, -far), reverse_size=size)
     assert np.isfinite(back.value) and abs(back.value - found.value) < 1.0
-
-
-def test_weight_zero_is_legal_and_counts():
-    """Paths outside the target's support lower Z by their share. Seed 2; 4 errors of 0.008."""
-    forward, reverse = gaussian_pair(np.random.default_rng(2), 1.0, 20_000)
-    outside = np.concatenate([forward, np.full(20_000, INF)])
-    assert bar_log_evidence(outside, reverse) == pytest.approx(LOG_Z - np.log(2), abs=0.03)
 
 
 def test_bad_size():
@@ -364,13 +334,6 @@ def test_one_path_has_no_error(n_forward, n_reverse):
     found = bar(*gaussian_pair(np.random.default_rng(21), 0.5, n_forward, n_reverse))
     assert np.isfinite(found.value) and np.isnan(found.mcse)
     assert found.status == "no_error" and "at least two" in found.message
-
-
-def test_one_block_has_no_error():
-    """The paths of one block say nothing of how blocks differ."""
-    forward, reverse = gaussian_pair(np.random.default_rng(22), 0.5, 100)
-    found = bar(forward, reverse, reverse_blocks=np.zeros(100, int))
-    assert np.isnan(found.mcse) and found.status == "no_error"
 
 
 def test_equal_work():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from pymbar import MBAR
 from scipy import integrate, stats
 from scipy.interpolate import BSpline
 
@@ -92,20 +91,6 @@ def test_density_of_gaussian_work():
     mean = np.sum(np.exp(log_p) * work)
     assert mean == pytest.approx(-LOG_Z + 0.5 * 1.5**2, abs=4.5 * 1.5 / np.sqrt(20_000))
     assert np.sqrt(np.sum(np.exp(log_p) * (work - mean) ** 2)) == pytest.approx(1.5, rel=0.02)
-
-
-def test_agrees_with_mbar():
-    """Two states of a multistate problem, solved by another implementation. Seed 5."""
-    forward, reverse = gaussian_pair(np.random.default_rng(5), 1.5, 60, 90)
-    work = np.concatenate([forward, reverse])
-    found = MBAR(
-        np.array([np.zeros_like(work), work]),
-        [60, 90],
-        solver_protocol=({"method": "adaptive", "tol": 1e-14},),
-    )
-    assert histogram(forward, reverse).value == pytest.approx(-float(found.f_k[1]), abs=1e-7)
-    _, log_p = work_density(forward, reverse)
-    np.testing.assert_allclose(np.exp(log_p), found.weights()[:, 0], rtol=1e-6)
 
 
 def test_histogram_is_bennetts_ratio():

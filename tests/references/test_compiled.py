@@ -47,10 +47,9 @@ def test_columns_and_gradients(model, name):
     check_columns(compiled, model, reference, points(model))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.9])
-def test_a_share_of_the_prior(model, share):
+def test_a_share_of_the_prior(model):
     """Without it weights are unbounded where the reference hardly reaches."""
-    reference, x = references(model.n_dim)["mixture"], points(model)
+    reference, x, share = references(model.n_dim)["mixture"], points(model), 0.1
     arrays = packed(reference, np.arange(model.n_dim))
     compiled = annealed_from(model.differentiable, arrays, [], model.n_dim, -0.5, share)
     prior = model.evaluate(x).log_density[:, 0] + 0.5

@@ -5,26 +5,22 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
+from tests.estimators.refusals import check_refused
 
 COVARIANCE = np.array([[2.0, 0.6], [0.6, 0.5]])
 POINTS = np.random.default_rng(1).normal(size=(20, 2))
 
 
-def test_normal_is_that_of_scipy():
+def test_densities_are_those_of_scipy():
     """A wrong constant would shift the evidence of every run that starts from the density."""
-    normal = pe.references.Normal([1.0, -2.0], COVARIANCE)
-    exact = stats.multivariate_normal([1.0, -2.0], COVARIANCE).logpdf(POINTS)
-    np.testing.assert_allclose(normal.log_density(POINTS), exact, rtol=1e-12)
-    plain = pe.references.Normal([0.0, 0.0], [2.0, 0.5])
-    exact = stats.multivariate_normal([0.0, 0.0], [2.0, 0.5]).logpdf(POINTS)
-    np.testing.assert_allclose(plain.log_density(POINTS), exact, rtol=1e-12)
-
-
-def test_student_t_is_that_of_scipy():
-    """A wrong constant would shift the evidence of every run that starts from the density."""
-    student = pe.references.StudentT([1.0, -2.0], COVARIANCE, dof=3.5)
-    exact = stats.multivariate_t([1.0, -2.0], COVARIANCE, df=3.5).logpdf(POINTS)
-    np.testing.assert_allclose(student.log_density(POINTS), exact, rtol=1e-12)
+    mean, plain = [1.0, -2.0], [2.0, 0.5]
+    for found, exact in (
+        (pe.references.Normal(mean, COVARIANCE), stats.multivariate_normal(mean, COVARIANCE)),
+        (pe.references.Normal(mean, plain), stats.multivariate_normal(mean, plain)),
+        (pe.references.StudentT(mean, COVARIANCE, dof=3.5),
+         stats.multivariate_t(mean, COVARIANCE, df=3.5)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.log_density(POINTS), exact.logpdf(POINTS), rtol=1e-12)
 
 
 def test_mixture_weighs_its_components():
@@ -46,9 +42,9 @@ def test_draws_have_the_moments_of_the_density():
     np.testing.assert_allclose(np.cov(draws.T), COVARIANCE, atol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("mean", "covariance", "problem"),
-    [
+def test_improper_densities_are_refused():
+    """Compiled code would divide by zero, or read beyond the factor."""
+    cases = [
         ([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]], "positive definite, got a least eigenvalue of -1"),
         ([0.0, 0.0], [[1.0, 0.5], [0.4, 1.0]], "symmetric"),
         ([0.0, 0.0], np.eye(3), r"shape \(2, 2\) or \(2,\)"),
@@ -57,12 +53,9 @@ def test_draws_have_the_moments_of_the_density():
         ([0.0, np.inf], np.eye(2), "finite, got inf"),
         ([], np.eye(2), "at least one number"),
         (["a"], [[1.0]], "mean"),
-    ],
-)
-def test_improper_densities_are_refused(mean, covariance, problem):
-    """Compiled code would divide by zero, or read beyond the factor."""
-    with pytest.raises((ValueError, TypeError), match=problem):
-        pe.references.Normal(mean, covariance)
+    ]
+    given = [((mean, covariance), problem) for mean, covariance, problem in cases]
+    check_refused(pe.references.Normal, given, (ValueError, TypeError))
 
 
 def test_other_fields_are_checked():

@@ -24,14 +24,6 @@ def test_density_is_that_of_scipy():
     np.testing.assert_allclose(two_parts().log_density(x), np.log(expected), rtol=1e-10)
 
 
-def test_draws_have_the_shares_of_the_weights():
-    """10,000 draws, seed 2: a share that is off by 4 standard errors fails, 6e-5 by chance."""
-    draws = two_parts().draw(10_000, np.random.default_rng(2))
-    assert (draws[:, 0] > 2.5).mean() == pytest.approx(
-        0.25 + 0.75 * stats.t(9).sf(2.5), abs=4 * np.sqrt(0.25 * 0.75 / 10_000)
-    )
-
-
 def test_mean_weight_between_two_mixtures_is_one():
     """Draws and density belong together, seed 3: within 5 errors."""
     mixture = two_parts()

@@ -1,5 +1,7 @@
 """A model from another reference: exact weights for every kind of coordinate."""
 
+from functools import cache
+
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -14,7 +16,9 @@ from tests.references.densities import InPython
 SYSTEMS = exact_systems()
 
 
+@cache
 def referenced(name, scale=1.5, kind=pe.references.StudentT):
+    """The target of a system from a wide density about its prior draws, compiled once."""
     model = target_of(SYSTEMS[name].build())
     d = len(coordinates_of(model))
     draws = model.draw(2000, np.random.default_rng(1).bit_generator.seed_seq).x
@@ -23,12 +27,15 @@ def referenced(name, scale=1.5, kind=pe.references.StudentT):
     return ReferencedTarget(model, density)
 
 
+FAST = ("normal_mean", "ordered_two", "von_mises", "spike_and_slab")
+OTHERS = ["beta_binomial", "ordered_three", "zero_sum", "uniform_interval", "missing_normal"]
+OTHERS += ["dirichlet_multinomial", "potential_and_data", "sprinkler", "category"]
+OTHERS += ["lkj_correlation"]
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["normal_mean", "beta_binomial", "ordered_two", "ordered_three", "von_mises", "zero_sum",
-     "uniform_interval", "dirichlet_multinomial", "potential_and_data", "sprinkler", "category",
-     "spike_and_slab", "missing_normal", pytest.param("lkj_correlation", marks=pytest.mark.slow)],
-)  # fmt: skip
+    "name", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_the_mean_weight_is_the_evidence(name):
     """The log density, the Jacobian or the mass of a prior would be missing from the weights.
 
@@ -47,11 +54,13 @@ def test_a_cut_prior_is_refused():
         referenced("interval_cut_normal")
 
 
-@pytest.mark.parametrize("name", ["dirichlet_mixture", "missing_poisson"])
-def test_discrete_priors_that_depend_on_continuous_variables_are_refused(name):
+def test_discrete_priors_that_depend_on_continuous_variables_are_refused():
     """The product of the reference and such a prior is not what draws would have."""
-    target = referenced(name)
-    with pytest.raises(pe.ModelError, match="depends on '"):
+    with pm.Model() as model:
+        shares = pm.Normal("logit")
+        pm.Normal("y", pm.Bernoulli("z", logit_p=shares), 1.0, observed=0.3)
+    target = ReferencedTarget(target_of(model), pe.references.Normal([0.0], [1.0]))
+    with pytest.raises(pe.ModelError, match="depends on 'logit'"):
         target.density  # noqa: B018
 
 
@@ -100,8 +109,8 @@ def test_infinite_densities_are_refused():
 
 def test_mass_and_circles():
     """The result would state another mass of the prior, or circles would be left."""
-    target = referenced("ordered_three")
-    assert target.log_prior_mass == pytest.approx(-np.log(6.0)) and target.log_order_mass == 0.0
+    target = referenced("ordered_two")
+    assert target.log_prior_mass == pytest.approx(-np.log(2.0)) and target.log_order_mass == 0.0
     circle = referenced("von_mises")
     assert not len(circle.positions)
     assert np.abs(circle.draw(1000, np.random.SeedSequence(7)).x).max() <= np.pi

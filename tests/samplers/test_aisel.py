@@ -46,7 +46,7 @@ def check_unbiased(log_ratio):
 # --- unbiased, by every way there is ---
 
 
-@pytest.mark.parametrize("system", ["gaussian", "mixed"])
+@pytest.mark.parametrize("system", ["gaussian", pytest.param("mixed", marks=pytest.mark.slow)])
 @every_case
 def test_islands_are_unbiased(system, name, renewal):
     found, plan = planned(system, name, renewal)
@@ -136,15 +136,12 @@ def test_draws_hold_parameters_estimates_and_words():
 
 @pytest.mark.parametrize("resampling", ["systematic", None])
 def test_same_seed_gives_the_same_block(resampling):
-    found, plan = planned("mixed", "many-words", 0.2)
+    found, plan = planned("gaussian", "many-words", 0.2)
     sampler = AISEL(resampling=resampling).annealer
     one, again = (sampler.run_block(found.path, plan, 3, 60, seed=7) for _ in range(2))
     other = sampler.run_block(found.path, plan, 2, 60, seed=7)
     assert np.array_equal(one.work, again.work) and np.array_equal(one.draws, again.draws)
     assert not np.array_equal(one.draws, other.draws)
-
-
-# --- options ---
 
 
 def test_what_anneals():
@@ -154,22 +151,3 @@ def test_what_anneals():
     assert ais == AIS(islands=8, ess=0.8, n_stages=30)
     assert AISEL().n_seeds == 1
     assert AISEL(renewal=0.5).n_seeds > 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"resampling": "bootstrap"},
-        {"islands": 1},
-        {"chain_length": 0},
-        {"burn_in": -1},
-        {"ess": 1.0},
-        {"n_stages": 0},
-        {"renewal": 0.0},
-        {"renewal": 1.5},
-    ],
-)
-def test_mistakes_are_named(options):
-    ((name, _),) = options.items()
-    with pytest.raises(ValueError, match=name):
-        AISEL(**options)

@@ -96,15 +96,7 @@ def test_it_is_more_precise_than_resample_move():
     assert adaptive < 0.6 * plain
 
 
-def test_wrong_options_are_refused():
+def test_targets_that_cannot_reseed_are_refused():
     """An option that cannot be followed would be ignored."""
-    with pytest.raises(ValueError, match="generate must be one of"):
-        pe.ARM(generate="clone")
-    with pytest.raises(ValueError, match="decide must be one of"):
-        pe.ARM(decide="me")
-    with pytest.raises(ValueError, match="ess_threshold must"):
-        pe.ARM(ess_threshold=1.0)
-    with pytest.raises(ValueError, match=r"allocation must be 'equal' for pe\.ARM"):
-        pe.ARM(allocation="optimal")
     with pytest.raises(ValueError, match="generate='reseed' needs a target that can make"):
         run(chain(), pe.ARM(generate="reseed"))

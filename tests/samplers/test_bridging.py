@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
@@ -146,13 +147,14 @@ def test_further_draws_join_those_of_the_same_density(path):
 
 def test_a_second_fit_learns_from_the_draws_of_the_first():
     """Few draws give standard deviations; those of the first density give correlations too."""
-    d, rng = 6, np.random.default_rng(4)
-    covariance = 0.8 + 0.2 * np.eye(d)
+    d, rng, prior_sd = 6, np.random.default_rng(4), 10.0
+    posterior = 0.8 + 0.2 * np.eye(d)
+    design = np.linalg.cholesky(np.linalg.inv(posterior) - np.eye(d) / prior_sd**2).T
     with pm.Model() as model:
-        x = pm.MvNormal("x", np.zeros(d), covariance)
-        pm.Normal("y", x, 10.0, observed=np.zeros(d))
-    posterior = np.linalg.inv(np.linalg.inv(covariance) + np.eye(d) / 100.0)
-    log_z = stats.multivariate_normal.logpdf(np.zeros(d), cov=covariance + 100.0 * np.eye(d))
+        x = pm.Normal("x", 0, np.full(d, prior_sd), shape=d)
+        pm.Normal("y", pt.as_tensor(design) @ x, np.float64(1.0), observed=np.zeros(d))
+    marginal = prior_sd**2 * design @ design.T + np.eye(d)
+    log_z = stats.multivariate_normal.logpdf(np.zeros(d), cov=marginal)
     few = [
         BlockRecord(
             i, np.array([-log_z]), None, draws=rng.multivariate_normal(np.zeros(d), posterior, 6)

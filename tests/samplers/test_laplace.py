@@ -9,40 +9,41 @@ from pm_evidence.paths.posterior import Posterior
 from pm_evidence.samplers.laplace import fit_laplace
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
-
-SYSTEMS = exact_systems()
+from tests.kernels.exact import gaussian
 
 
 def fitted(model, positions=None):
-    target = target_of(model)
+    return fitted_to(target_of(model), positions)
+
+
+def fitted_to(target, positions=None):
     where = np.arange(target.n_dim) if positions is None else np.array(positions)
     posterior = Posterior(target)
     return posterior, *fit_laplace(posterior, where, np.random.default_rng(1))
 
 
-@pytest.mark.parametrize("name", ["gaussian_10", "random_walk"])
-def test_a_normal_posterior_is_found(name):
+def test_a_normal_posterior_is_found():
     """Every weight of an exact fit is the evidence; the wide component has 5 % of the draws."""
-    posterior, reference, spent = fitted(SYSTEMS[name].build())
+    posterior, reference, spent = fitted_to(gaussian().path.target)
     peak, wide = reference.components
     np.testing.assert_allclose(np.exp(reference.log_weight), [0.95, 0.05])
     x = peak.draw(200, np.random.default_rng(2))
     log_weight = posterior.log_density(x) - peak.log_density(x)
-    np.testing.assert_allclose(log_weight, SYSTEMS[name].log_evidence, atol=1e-2)
-    assert wide.dof == 4 and peak.dof == np.inf and spent > 200
+    np.testing.assert_allclose(log_weight, gaussian().log_evidence, atol=1e-2)
+    assert wide.dof == 4 and peak.dof == np.inf and spent > 50
 
 
 def test_all_modes_are_found():
     """Annealing from one of two modes finds half of the evidence."""
-    _, reference, _ = fitted(SYSTEMS["bimodal_10"].build())
+    _, reference, _ = fitted(exact_systems()["bimodal_10"].build())
     means = [component.shape.mean[0] for component in reference.components[:-1]]
     assert min(means) < -1.0 and max(means) > 1.0
 
 
 def test_other_coordinates_are_integrated_out():
     """Circular coordinates are uniform in the reference."""
-    _, reference, _ = fitted(SYSTEMS["mvnormal_mean"].build(), [1])
-    _, whole, _ = fitted(SYSTEMS["mvnormal_mean"].build())
+    _, reference, _ = fitted_to(gaussian().path.target, [1])
+    _, whole, _ = fitted_to(gaussian().path.target)
     shape = whole.components[0].shape
     variance = float(shape.factor[1] @ shape.factor[1])
     assert float(reference.components[0].shape.factor[0, 0]) ** 2 == pytest.approx(variance)

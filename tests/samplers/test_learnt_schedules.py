@@ -94,23 +94,6 @@ def test_a_learnt_schedule_has_a_smaller_variance_than_a_linear_one():
     assert spread["varopt"] < 0.8 * spread["linear"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (VarOpt, {"largest_step": 0}, "largest_step must be a finite number above 0, got 0"),
-        (VarOpt, {"largest_step": "small"}, "largest_step must be a finite number above 0"),
-        (VarOpt, {"smoothing": -0.1}, r"smoothing must be a number from 0 to below 1, got -0.1"),
-        (VarOpt, {"smoothing": 1}, r"smoothing must be a number from 0 to below 1, got 1"),
-        (VarOpt, {"pilot_stages": 1}, "pilot_stages must be a whole number of at least 2, got 1"),
-        (GMS13, {"pilot_paths": 2.5}, "pilot_paths must be a whole number of at least 2, got 2.5"),
-        (GMS13, {"n_knots": 1}, "n_knots must be a whole number of at least 2, got 1"),
-    ],
-)
-def test_bad_options_are_refused(kind, options, message):
-    with pytest.raises(ValueError, match=message):
-        kind(**options)
-
-
 def test_a_bound_too_small_for_the_stages_of_the_target_is_refused():
     """The lattice gives the number of stages here, which is known before the trial run."""
     schedule = VarOpt(largest_step=0.01)

@@ -20,16 +20,12 @@ FEW = NormalNoise(200.0, 20, auto=True)  # a variance of 10
 # --- Theorem 1 ---
 
 
-@pytest.mark.parametrize("n_stages", [1, 2, 10, 57])
-def test_tau_of_equal_steps(n_stages):
-    assert tau_of(linear(n_stages)) == pytest.approx(1.0 / n_stages)
-
-
 def test_tau_is_the_sum_of_squared_steps():
     """The form in the paper, written otherwise; 1 without a stage between."""
     beta = np.array([0.0, 0.1, 0.15, 0.6, 1.0])
     assert tau_of(beta) == pytest.approx((np.diff(beta) ** 2).sum())
-    assert tau_of(np.array([0.0, 1.0])) == 1.0
+    for n_stages in (1, 2, 10, 57):
+        assert tau_of(linear(n_stages)) == pytest.approx(1.0 / n_stages)
 
 
 class Perfect:
@@ -52,22 +48,20 @@ def ess_of_paths(found, beta, n=100_000):
     return weight.mean() ** 2 / (weight**2).mean()
 
 
-@pytest.mark.parametrize("variance", [0.5, 2.0])
-@pytest.mark.parametrize("beta", [linear(4), linear(20), np.array([0.0, 0.05, 0.2, 0.6, 1.0])])
+@pytest.mark.parametrize(
+    ("beta", "variance"),
+    [(linear(4), 0.5), (linear(20), 2.0), (np.array([0.0, 0.05, 0.2, 0.6, 1.0]), 2.0)],
+)
 def test_share_of_effective_paths(beta, variance):
-    """Theorem 1: exp(-tau sigma^2) of those that a known likelihood has."""
+    """Theorem 1: exp(-tau sigma^2) of those that a known likelihood has.
+
+    Importance sampling would have exp(-sigma^2), which could not be taken for it.
+    """
     known = noisy("circle", NormalNoise(1e-12))
     estimated = noisy("circle", NormalNoise(100.0 * variance))
     found = ess_of_paths(estimated, beta) / ess_of_paths(known, beta)
     assert found == pytest.approx(np.exp(-tau_of(beta) * variance), rel=0.05)
-
-
-def test_share_is_not_that_of_importance_sampling():
-    """The check above could not tell them apart if this passed."""
-    beta, variance = linear(20), 2.0
-    known, estimated = (noisy("circle", NormalNoise(v)) for v in (1e-12, 100.0 * variance))
-    found = ess_of_paths(estimated, beta) / ess_of_paths(known, beta)
-    assert found > 3.0 * np.exp(-variance)
+    assert found > 1.2 * np.exp(-variance)
 
 
 # --- the cheapest variance ---

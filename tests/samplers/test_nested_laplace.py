@@ -13,9 +13,10 @@ from pm_evidence.samplers.conditional import ConditionalFits
 from pm_evidence.samplers.nested_laplace import explore
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.kernels.exact import gaussian
 from tests.samplers.test_conditional import effects_of_many_groups
 
-SYSTEMS = exact_systems() | deceptive_systems()
+SYSTEMS, SLOW = exact_systems() | deceptive_systems(), pytest.mark.slow
 
 
 def explored(model, given=None, n_starts=6, n_searched=0, seed=1):
@@ -37,11 +38,19 @@ def share_and_value(posterior, found, n=2000):
     return float(ess_share(log_weight)), logsumexp(log_weight) - np.log(n)
 
 
-@pytest.mark.parametrize("name", ["gaussian_10", "random_walk", "correlated_gaussian_50"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        "gaussian_10",
+        pytest.param("random_walk", marks=SLOW),
+        pytest.param("correlated_gaussian_50", marks=SLOW),
+    ],
+)
 def test_a_normal_posterior_is_found(name):
     """Every weight of an exact fit is the evidence; the wide component has 5 % of the draws."""
-    system = SYSTEMS[name]
-    posterior, found = explored(system.build())
+    system = SYSTEMS[name] if name else gaussian()
+    posterior, found = explored(system.build() if name else system.path.target.model)
     assert found.complete and found.n_peaks == 1
     assert found.n_evaluations < 4 * posterior.target.n_dim + 100
     (density,) = found.components
@@ -56,13 +65,13 @@ def test_a_normal_posterior_is_found(name):
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("normal_inverse_gamma", 0.9),
-        ("radiata_pine_like", 0.9),
-        ("eight_schools_half_cauchy_centred", 0.9),
-        ("eight_schools_half_normal_noncentred", 0.9),
         ("one_way_centred", 0.6),
         ("funnel", 0.85),
-        ("banana", 0.85),
+        pytest.param("normal_inverse_gamma", 0.9, marks=SLOW),
+        pytest.param("radiata_pine_like", 0.9, marks=SLOW),
+        pytest.param("eight_schools_half_cauchy_centred", 0.9, marks=SLOW),
+        pytest.param("eight_schools_half_normal_noncentred", 0.9, marks=SLOW),
+        pytest.param("banana", 0.85, marks=SLOW),
     ],
 )
 def test_normal_conditional_densities(name, least):
@@ -75,6 +84,7 @@ def test_normal_conditional_densities(name, least):
     assert value == pytest.approx(system.log_evidence, abs=4 * np.sqrt((1 / share - 1) / 2000))
 
 
+@SLOW
 def test_the_form_of_the_model_does_not_matter():
     """Given the scale, centred and non-centred coordinates differ by a linear map."""
     centred, non_centred = (
@@ -97,22 +107,11 @@ def test_two_peaks_of_the_hyperparameters():
     spread = np.sqrt(np.exp(2 * grid) + 0.25)
     log_density = log_prior + stats.norm.logpdf(y[:, None], 0, spread).sum(axis=0)
     exact = logsumexp(log_density) + np.log(grid[1] - grid[0])
-    for seed in range(5):
+    for seed in range(2):
         posterior, found = explored(model, seed=seed)
         share, value = share_and_value(posterior, found)
         assert found.n_peaks == 2 and share > 0.8
         assert value == pytest.approx(exact, abs=4 * np.sqrt((1 / share - 1) / 2000))
-
-
-def periodic(frequency):
-    """A sine of unknown frequency and phase in noise: given the frequency, all is normal."""
-    t = np.linspace(0.0, 10.0, 25)
-    y = np.sin(frequency * t) + np.random.default_rng(1).normal(size=t.size)
-    with pm.Model() as model:
-        w, c = pm.HalfNormal("w", 4), pm.Normal("c", 0, 1, shape=2)
-        mean = c[0] * pm.math.sin(w * t) + c[1] * pm.math.cos(w * t)
-        pm.Normal("y", mean, 1, observed=y)
-    return model
 
 
 def one_value_for_each_group():
@@ -180,6 +179,7 @@ def test_even_more_dimensions_are_not_measured(monkeypatch):
     assert found.n_peaks == 0 and found.n_evaluations == 0
 
 
+@SLOW
 def test_more_dimensions_are_not_explored_where_most_are_not_zero():
     """The covariance would have to be stored at every point."""
     x = np.random.default_rng(1).normal(size=(350, 310))
@@ -191,6 +191,7 @@ def test_more_dimensions_are_not_explored_where_most_are_not_zero():
     assert found.n_peaks == 0 and found.n_evaluations < 3 * posterior.target.n_dim
 
 
+@SLOW
 def test_all_approximations_are_skewed_or_none_is(monkeypatch):
     """They are interpolated together. Far from a peak, a gradient may not be finite."""
     skewed, calls = ConditionalFits.skewed, iter(range(10_000))

@@ -17,7 +17,7 @@ from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, posterior_of
 
 ERRORS = 4.0  # beyond these once in 16,000 draws of the seed
-CASE = deceptive._MODES["two_widths_6"]
+CASE = deceptive._MODES["two_widths_4"]
 # Two equal modes, 80 of their standard deviations apart.
 FAR = replace(CASE, centres=(-4.0, 4.0), sds=(0.25, 0.25), weights=(0.5, 0.5), prior_sd=4.0)
 

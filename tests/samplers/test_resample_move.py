@@ -87,14 +87,6 @@ def test_same_numbers_on_any_number_of_cores():
     assert pe.log_evidence(one) == pe.log_evidence(two)
 
 
-def test_wrong_options_are_refused():
-    """A misspelt option would be taken for its default."""
-    with pytest.raises(ValueError, match="allocation must be one of"):
-        pe.ResampleMove(allocation="best")
-    with pytest.raises(ValueError, match="resample_below must"):
-        pe.ResampleMove(resample_below=1.5)
-
-
 def test_particles_of_weight_zero():
     """A few dead particles are kept with weight zero, not with a weight of NaN or a warning."""
     with pm.Model() as model:

@@ -24,6 +24,15 @@ SAMPLERS = [SMC(), SMC(chain_length=1), SMC(chain_length=4, resampling="ssp"), A
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS)
 
 
+class Mixes(Step):
+    """Thirty steps, so that chains forget their starts."""
+
+    def advance(self, path, state, beta, streams):
+        for _ in range(30):
+            state, info = super().advance(path, state, beta, streams)
+        return state, info
+
+
 # --- blocks ---
 
 
@@ -104,12 +113,6 @@ def test_ess_is_that_of_one_step_in_all_samplers(direction):
     """
     path, beta = TablePath(), np.array(SHORT)
 
-    class Mixes(Step):
-        def advance(self, path, state, beta, streams):
-            for _ in range(30):
-                state, info = super().advance(path, state, beta, streams)
-            return state, info
-
     plan = plan_of(beta, Mixes())
     if direction == "reverse":
         p = np.exp(path.log_density(1.0) - path.log_density(1.0).max())
@@ -136,12 +139,6 @@ def test_single_run_variance(chain_length):
     Over 400 islands the variance of their Z is known to 7 % or so; the bounds are 4 times that.
     """
     path, sampler = TablePath(), SMC(chain_length=chain_length, resampling="multinomial")
-
-    class Mixes(Step):
-        def advance(self, path, state, beta, streams):
-            for _ in range(30):
-                state, info = super().advance(path, state, beta, streams)
-            return state, info
 
     plan = plan_of(SHORT, Mixes())
     records = [sampler.run_block(path, plan, block, 200, seed=9) for block in range(400)]
@@ -289,28 +286,6 @@ def test_kernel_settings_by_stage():
     settings = kernel_settings(plan)
     assert settings.keys() == {"scale"}
     assert np.array_equal(settings["scale"], [1.0, 0.25])
-
-
-# --- options ---
-
-
-@pytest.mark.parametrize(
-    ("sampler", "options"),
-    [
-        (SMC, {"islands": 1}),
-        (SMC, {"chain_length": 0}),
-        (SMC, {"n_stages": 0}),
-        (SMC, {"ess": 1.0}),
-        (SMC, {"ess": 0}),
-        (SMC, {"resampling": "bootstrap"}),
-        (AIS, {"n_stages": 0}),
-        (AIS, {"ess": -0.5}),
-    ],
-)
-def test_mistakes_are_named(sampler, options):
-    ((name, _),) = options.items()
-    with pytest.raises(ValueError, match=name):
-        sampler(**options)
 
 
 # --- pilot ---

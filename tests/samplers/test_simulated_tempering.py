@@ -145,31 +145,6 @@ def test_chains_start_at_all_temperatures():
         assert max(sizes) - min(sizes) <= 1 and len(kept) == n_temperatures
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_temperatures": 1}, r"^n_temperatures must be a whole number of at least 2, got 1;"),
-        ({"n_temperatures": 32_768}, r"^n_temperatures must be at most 32,767, got 32768"),
-        ({"chains": 1}, r"^chains must be a whole number of at least 2, got 1; pass chains=2"),
-        ({"chains": 1.5}, r"^chains must be a whole number"),
-        ({"start": "cold"}, r"^start must be one of 'annealing', 'equal', 'wang_landau', got 'c"),
-        ({"start": None}, r"^start must be one of"),
-        ({"sweeps": 0}, r"^sweeps must be a whole number of at least 1, got 0"),
-        ({"sweeps": 10**7}, r"^sweeps must be at most 1,000,000"),
-        ({"rounds": 0}, r"^rounds must be a whole number of at least 1, got 0"),
-        ({"rounds": True}, r"^rounds must be a whole number"),
-        ({"prior": "normal"}, r"^prior must be one of 'uniform', 'exponential', got 'normal'"),
-        ({"prior": [1.0, -1.0]}, r"^prior must be positive and finite, got prior\[1\]=-1.0"),
-        ({"prior": [1.0, np.nan]}, r"^prior must be positive and finite, got prior\[1\]=nan"),
-        ({"prior": 2.0}, r"^prior must be 'uniform', 'exponential' or a row of at least two"),
-        ({"prior": [1, 1, 1], "n_temperatures": 4}, r"^prior must have one weight for each of the"),
-    ],
-)
-def test_options_that_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        pe.SimulatedTempering(**options)
-
-
 def test_schedules_that_do_not_fit_the_prior():
     """Before anything is planned or compiled."""
     method = pe.SimulatedTempering(prior=[1.0, 2.0])

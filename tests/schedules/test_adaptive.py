@@ -21,15 +21,6 @@ class Tempered:
 LOG_LIKELIHOOD = 30.0 * np.random.default_rng(4).normal(size=500)
 
 
-@pytest.mark.parametrize("ess", [0.1, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize("beta", [0.0, 0.3])
-def test_effective_size_is_met(ess, beta):
-    """Too long a step loses the population, too short a one wastes time."""
-    stop = next_beta(Tempered(), LOG_LIKELIHOOD, beta, ess)
-    assert beta < stop < 1.0
-    assert ess_share((stop - beta) * LOG_LIKELIHOOD) == pytest.approx(ess, abs=1e-8)
-
-
 def test_two_values_in_closed_form():
     """With log likelihoods 0 and L the share is (1 + w)^2 / (2 (1 + w^2)), w = exp(step L)."""
     gap, ess = 100.0, 0.8

@@ -21,24 +21,15 @@ def test_rates_of_two_states_at_each_temperature():
     np.testing.assert_allclose(swapped, [0.0, 1.0 - np.exp(-0.75)], atol=1e-15)
 
 
-def test_states_without_a_partner_are_left_out():
-    energy = np.array([2.0, 1.0, 1.0, 50.0, 90.0])
-    rung = np.array([0, 1, 2, 1, 1], np.int16)
-    np.testing.assert_allclose(
-        rejection_rates(BETA, energy, rung), [1.0 - np.exp(-0.25), 0.0], atol=1e-15
-    )
-
-
-def test_states_without_likelihood_are_never_exchanged():
-    found = rejection_rates(
-        BETA, np.array([np.inf, 1.0, 1.0, 3.0, 3.0, 3.0]), np.array([0, 1, 2] * 2, np.int16)
-    )
-    assert found.tolist() == [0.5, 0.0]
-
-
-def test_rates_of_temperatures_without_states_are_not_known():
-    found = rejection_rates(BETA, np.array([1.0, 1.0, 1.0]), np.array([0, 1, 1], np.int16))
-    assert found[0] == 0.0 and np.isnan(found[1])
+def test_rates_of_other_states():
+    """Those without a partner are left out, and those without likelihood are never exchanged."""
+    for energy, rung, expected in [
+        ([2.0, 1.0, 1.0, 50.0, 90.0], [0, 1, 2, 1, 1], [1.0 - np.exp(-0.25), 0.0]),
+        ([np.inf, 1.0, 1.0, 3.0, 3.0, 3.0], [0, 1, 2] * 2, [0.5, 0.0]),
+        ([1.0, 1.0, 1.0], [0, 1, 1], [0.0, np.nan]),  # a temperature without states
+    ]:
+        found = rejection_rates(BETA, np.array(energy), np.array(rung, np.int16))
+        np.testing.assert_allclose(found, expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 10])

@@ -7,6 +7,7 @@ from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.schedules.fixed import linear
 from pm_evidence.schedules.prediction import predicted_variance_of_many
 from pm_evidence.schedules.varopt import check_smoothing, smoothed, varopt, varopt_by_iteration
+from tests.estimators.refusals import check_refused
 
 TRIAL = np.linspace(0.0, 1.0, 401)
 MIDDLE = 0.5 * (TRIAL[1:] + TRIAL[:-1])
@@ -127,21 +128,18 @@ def test_an_iteration_that_does_not_converge_says_so():
 # --- bad input ---
 
 
-@pytest.mark.parametrize("solve", [varopt, varopt_by_iteration])
-@pytest.mark.parametrize(
-    ("beta", "variance", "n_stages", "message"),
-    [
+def test_bad_trial_runs_are_refused():
+    cases = [
         ([0.0, 0.5, 1.0], [1.0], 5, r"variance must have one entry less than beta, 2, got shape"),
         ([0.0, 0.5, 1.0], [1.0, np.nan], 5, r"variance must be finite, got variance\[1\]=nan"),
         ([0.0, 0.5, 1.0], [np.inf, 1.0], 5, r"variance must be finite, got variance\[0\]=inf"),
         ([0.0, 0.5], [1.0], 5, r"beta must rise strictly from 0 to 1"),
         ([0.0, 0.5, 0.5, 1.0], [1.0, 1.0, 1.0], 5, r"beta must rise strictly from 0 to 1"),
         ([0.0, 0.5, 1.0], [1.0, 1.0], 0, r"n_stages must be a whole number of at least 1, got 0"),
-    ],
-)
-def test_bad_trial_runs_are_refused(solve, beta, variance, n_stages, message):
-    with pytest.raises(ValueError, match=message):
-        solve(np.array(beta), np.array(variance), n_stages)
+    ]
+    given = [((np.array(beta), np.array(each), n), text) for beta, each, n, text in cases]
+    check_refused(varopt, given)
+    check_refused(varopt_by_iteration, given)
 
 
 def test_bad_options_are_refused():
