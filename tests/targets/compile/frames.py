@@ -1,4 +1,4 @@
-"""Draws of a distribution by a function that is called with a frame."""
+"""Draws of distributions by a function that is called with a frame."""
 
 import numba as nb
 import numpy as np
@@ -17,20 +17,28 @@ def call(address, frame):
     return call_frame(address, frame)
 
 
-def draws_of(distribution, n=40_000, seed=1, fast=True):
-    """Draw ``n`` of a distribution of one particle."""
-    size = pt.lscalar("n")
-    many = over_particles(distribution, {}, size)
-    many = pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))
-    outputs = with_fast_normals([many]) if fast else [many]
-    outputs, generator, last = on_one_generator(outputs)
+def sampler_of(make):
+    """Return a function of ``n`` and a seed that draws distributions of ``n`` particles.
+
+    ``make`` is called with the parity of a particle's number, as a float.
+    """
+    size, parity = pt.lscalar("n"), pt.dscalar("parity")
+    parities = pt.cast(pt.arange(size) % 2, "float64")
+    many = [over_particles(one, {parity: parities}, size) for one in make(parity)]
+    many = [pt.specify_shape(pt.cast(v, "float64"), (None, *v.type.shape[1:])) for v in many]
+    outputs, generator, last = on_one_generator(with_fast_normals(many))
     compiled = compile_call([size], outputs, generator, last)
-    out, stream = np.empty((n, *many.type.shape[1:])), np.empty(4, np.uint64)
-    seed_stream(stream, seed, 0)
-    frame = compiled.frame()
-    frame[0] = stream.ctypes.data
-    frame[1:GENERATOR_SLOTS] = generator_functions()
-    frame[GENERATOR_SLOTS] = n
-    frame[GENERATOR_SLOTS + 1] = out.ctypes.data
-    assert call(compiled.address, frame) == 0
-    return out
+
+    def draw(n=40_000, seed=1):
+        out, stream = [np.empty((n, *v.type.shape[1:])) for v in many], np.empty(4, np.uint64)
+        seed_stream(stream, seed, 0)
+        frame = compiled.frame()
+        frame[0] = stream.ctypes.data
+        frame[1:GENERATOR_SLOTS] = generator_functions()
+        frame[GENERATOR_SLOTS] = n
+        first = GENERATOR_SLOTS + 1
+        frame[first : first + len(out)] = [array.ctypes.data for array in out]
+        assert call(compiled.address, frame) == 0
+        return out
+
+    return draw

@@ -1,5 +1,6 @@
 """Particle filters: an evidence is right only if their likelihood is unbiased."""
 
+import logging
 from dataclasses import replace
 from functools import cache
 
@@ -19,7 +20,7 @@ from pm_evidence.targets.estimated.variable import estimators_of
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 PHI, Q, R, OFFSET = 0.8, 0.7, 0.5, 0.3
-RUNS, RUNS_SLOW = 2000, 10_000
+RUNS = 2000
 # Each of the checks of a mean is two-sided at so many standard errors: 0.3% false alarms each, with
 # seeds that are fixed.
 STANDARD_ERRORS = 3.0
@@ -59,7 +60,8 @@ def scalar_kalman(y, a=OFFSET, offset=None):
     )
 
 
-DATA = np.array([0.9, -0.4, 1.8, 0.2, -1.5])
+# A time without data moves particles and weighs nothing.
+DATA = np.array([0.9, -0.4, 1.8, np.nan, -1.5])
 
 
 def scalar_model(y=DATA, **options):
@@ -71,7 +73,7 @@ def scalar_model(y=DATA, **options):
             transition=lambda h, t: pm.Normal.dist(a + PHI * (h - a), Q),
             emission=lambda h, t: pm.Normal.dist(h, R),
             observed=y,
-            **{"n_particles": 10, **options},
+            **options,
         )
     return model
 
@@ -101,7 +103,12 @@ FILTERS = {
 def estimator(name):
     (result,) = estimators_of(scalar_model(**FILTERS[name]))
     assert isinstance(result, ParticleFilter)
-    return result
+    return result.with_particles(10)
+
+
+def with_data(one, y):
+    """The same filter on other data, all of which count."""
+    return replace(one, observed=np.asarray(y, float), kinds=np.zeros(len(y), np.int64))
 
 
 def words(n, n_seeds=1, seed=0):
@@ -122,28 +129,33 @@ def check_unbiased(one, x, truth, runs=RUNS, seed=0):
     check_mean_one(one.estimate(rows, words(runs, one.n_seeds, seed)) - truth)
 
 
-def runs_of(request_slow):
-    return RUNS_SLOW if request_slow else RUNS
-
-
-AMOUNTS = [pytest.param(RUNS, id="fast"), pytest.param(RUNS_SLOW, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("runs", AMOUNTS)
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("runs", [RUNS, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FILTERS)
-def test_unbiased_for_every_filter_and_scheme(name, scheme, runs):
+def test_unbiased_for_every_filter_and_scheme(name, runs):
     """A filter that is biased makes every evidence wrong, and no error bar shows it."""
-    one = replace(estimator(name), resampling=scheme)
-    check_unbiased(one, [OFFSET], scalar_kalman(DATA), runs)
+    for scheme in SCHEMES:
+        one = replace(estimator(name), resampling=scheme)
+        check_unbiased(one, [OFFSET], scalar_kalman(DATA), runs)
 
 
-@pytest.mark.parametrize("ess", [1e-9, 1.0])
+def test_unbiased_where_data_begin_later():
+    """The first states are then drawn from the model, not from the proposal for data."""
+    y = DATA.copy()
+    y[0] = np.nan
+    (one,) = estimators_of(scalar_model(y, n_particles=10, **FILTERS["guided_from_start"]))
+    assert not one.auto and one.n_particles == 10
+    check_unbiased(one, [OFFSET], scalar_kalman(y))
+
+
 @pytest.mark.parametrize("name", ["bootstrap", "auxiliary"])
-def test_unbiased_whenever_it_resamples(name, ess):
-    """Resampling never, or at every time, must not change what is estimated."""
-    one = replace(estimator(name), ess=ess)
-    check_unbiased(one, [OFFSET], scalar_kalman(DATA), seed=1)
+def test_unbiased_whenever_it_resamples(name):
+    """Resampling never, or at every time, or in blocks, must not change what is estimated."""
+    one, truth = estimator(name), scalar_kalman(DATA)
+    for ess in (1e-9, 1.0):
+        check_unbiased(replace(one, ess=ess), [OFFSET], truth, seed=1)
+    blocks = one.with_seeds(3)  # particles are sorted before they are resampled
+    assert blocks.n_seeds == 3
+    check_unbiased(blocks, [OFFSET], truth, seed=2)
 
 
 def test_planted_bias_is_caught():
@@ -171,8 +183,6 @@ def test_same_words_same_bits():
     np.testing.assert_array_equal(first, one.estimate(rows, seeds))
     assert first[0] == first[2]
     np.testing.assert_array_equal(first[1:2], one.estimate(rows[1:2], seeds[1:2]))
-    (again,) = estimators_of(scalar_model())
-    np.testing.assert_array_equal(first, again.estimate(rows, seeds))
 
 
 def test_neighbouring_words_are_independent():
@@ -181,17 +191,6 @@ def test_neighbouring_words_are_independent():
     seeds = np.arange(2000, dtype=np.uint64)[:, None]
     values = one.estimate(np.full((2000, 1), OFFSET), seeds)
     assert abs(np.corrcoef(values[1:], values[:-1])[0, 1]) < 4 / np.sqrt(2000)
-
-
-# --- blocks ---
-
-
-@pytest.mark.parametrize("name", ["bootstrap", "auxiliary"])
-def test_blocks_are_unbiased(name):
-    """Cut into blocks, with particles sorted before they are resampled."""
-    one = estimator(name).with_seeds(3)
-    assert one.n_seeds == 3
-    check_unbiased(one, [OFFSET], scalar_kalman(DATA), seed=2)
 
 
 def long_series(n_times=100, seed=3):
@@ -205,8 +204,7 @@ def long_series(n_times=100, seed=3):
 
 def test_blocks_correlate():
     """Moves that renew one block rest on the others keeping what they estimate."""
-    (one,) = estimators_of(scalar_model(long_series(), n_particles=50))
-    one = one.with_seeds(20)
+    one = with_data(estimator("bootstrap"), long_series()).with_particles(50).with_seeds(20)
     seeds = words(300, 20)
     renewed = seeds.copy()
     renewed[np.arange(300), np.arange(300) % 20] = words(300, seed=9)[:, 0]
@@ -219,37 +217,32 @@ def test_blocks_correlate():
     assert abs(np.corrcoef(first, other)[0, 1]) < 0.3
 
 
-# --- data that are missing ---
-
-
-def test_missing_rows():
-    """A time without data moves particles and weighs nothing."""
-    y = DATA.copy()
-    y[[0, 3]] = np.nan
-    for name in FILTERS:
-        (one,) = estimators_of(scalar_model(y, **FILTERS[name]))
-        check_unbiased(one, [OFFSET], scalar_kalman(y))
-
-
 # --- vectors ---
 
 A2 = np.array([[0.7, 0.2], [-0.1, 0.6]])
 Q2 = np.array([[0.5, 0.2], [0.2, 0.4]])
 C2 = np.array([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
 S2 = np.array([0.5, 0.6, 0.7])
-Y2 = np.random.default_rng(5).normal(size=(4, 3))
-Y2_MISSING = Y2.copy()
-Y2_MISSING[1] = np.nan
-Y2_MISSING[2, 0] = Y2_MISSING[3, 1:] = np.nan
+COMPLETE = np.random.default_rng(5).normal(size=(5, 3))
+GAPS = COMPLETE.copy()  # a row is missing, and others in part
+GAPS[1] = GAPS[2, 0] = GAPS[3, 1:] = np.nan
 
 
-def vector_model(y, **options):
+def vector_model(y, filter, joint):
+    """Two components, whose noise has a joint distribution or is independent."""
+
+    def noisy(mean):
+        return pm.MvNormal.dist(mean, Q2) if joint else pm.Normal.dist(mean, np.sqrt(np.diag(Q2)))
+
+    options = {"filter": filter}
+    if filter == "guided":
+        options["proposal"] = lambda h, t, y: noisy(A2 @ h + 0.3 * pt.stack([y[0], y[1]]))
     with pm.Model() as model:
         m = pm.Normal("m", shape=2)
         StateSpace(
             "y",
-            init=lambda: pm.MvNormal.dist(m, Q2),
-            transition=lambda h, t: pm.MvNormal.dist(A2 @ h, Q2),
+            init=lambda: noisy(m),
+            transition=lambda h, t: noisy(A2 @ h),
             emission=lambda h, t: pm.Normal.dist(C2 @ h, S2),
             observed=y,
             n_particles=60,
@@ -258,22 +251,26 @@ def vector_model(y, **options):
     return model
 
 
-@pytest.mark.parametrize("y", [Y2, Y2_MISSING], ids=["complete", "missing"])
-@pytest.mark.parametrize("filter", ["bootstrap", "guided", "auxiliary"])
-def test_vector_states(filter, y):
+@pytest.mark.parametrize(
+    ("filter", "joint", "y"),
+    [
+        ("auxiliary", True, GAPS),
+        ("guided", False, COMPLETE),
+        pytest.param("bootstrap", True, GAPS, marks=pytest.mark.slow),
+        pytest.param("guided", True, GAPS, marks=pytest.mark.slow),
+    ],
+)
+def test_vector_states(filter, joint, y):
     """Components must not get mixed up, nor missing ones counted."""
-    options = {"filter": filter}
-    if filter == "guided":
-        options["proposal"] = lambda h, t, y: pm.MvNormal.dist(
-            A2 @ h + 0.3 * pt.stack([y[0], y[1]]), Q2
-        )
-    (one,) = estimators_of(vector_model(y, **options))
+    (one,) = estimators_of(vector_model(y, filter, joint))
     m = np.array([0.4, -0.2])
-    truth = kalman(y, A2, Q2, C2, np.diag(S2**2), m, Q2)
+    q = Q2 if joint else np.diag(np.diag(Q2))
+    truth = kalman(y, A2, q, C2, np.diag(S2**2), m, q)
     check_unbiased(one, m, truth)
     check_unbiased(one.with_seeds(2), m, truth, seed=1)
 
 
+@pytest.mark.slow
 def test_states_with_noise_of_their_own():
     """A covariance that depends on the state is decomposed for each particle."""
     with pm.Model() as model:
@@ -329,7 +326,8 @@ def hidden_markov(**options):
 
 
 @pytest.mark.parametrize(
-    "filter", ["bootstrap", "auxiliary", pytest.param("guided", marks=pytest.mark.slow)]
+    "filter",
+    ["bootstrap", *(pytest.param(f, marks=pytest.mark.slow) for f in ("auxiliary", "guided"))],
 )
 def test_discrete_states(filter):
     """States that index a table: the likelihood is that of the forward algorithm."""
@@ -342,6 +340,7 @@ def test_discrete_states(filter):
     check_unbiased(one, [0.2], forward(COUNTS, 0.2))
 
 
+@pytest.mark.slow
 def test_counts_as_states():
     """A Poisson state: many draws per particle, of a length that is not fixed."""
     with pm.Model() as model:
@@ -362,6 +361,7 @@ def test_counts_as_states():
     check_unbiased(one, [np.log(2.0)], truth)
 
 
+@pytest.mark.slow
 def test_mixtures_are_drawn_anew_for_every_particle():
     """A component that is drawn once for all particles would bias what follows."""
     with pm.Model() as model:
@@ -404,8 +404,8 @@ def test_a_parameter_out_of_range_concerns_one_particle():
     check_unbiased(one, [0.0], truth)
 
 
-def test_draws_that_run_in_python():
-    """Without compiled code for it a distribution is slow, and right."""
+def test_draws_that_run_in_python(caplog):
+    """Without compiled code for it a distribution is slow, which is told, and right."""
     with pm.Model() as model:
         pm.Normal("m")
         StateSpace(
@@ -416,7 +416,9 @@ def test_draws_that_run_in_python():
             observed=[0.5, 1.0],
             n_particles=10,
         )
-    (one,) = estimators_of(model)
+    with caplog.at_level(logging.WARNING, logger="pymc.pm_evidence"):
+        (one,) = estimators_of(model)
+    assert "truncated_normal" in caplog.text and "correct but slow" in caplog.text
     h = np.linspace(0.0, 12.0, 20_001)
     first = 2 * stats.norm.pdf(h) * stats.norm(h, 1).pdf(0.5)
     truth = np.log(np.trapezoid(first * stats.norm(h, np.sqrt(2)).pdf(1.0), h))
@@ -428,43 +430,31 @@ def test_draws_that_run_in_python():
 # --- data of the model ---
 
 
-def test_covariates_by_time():
-    """Covariates are read at the time that is moved to, and can be replaced."""
+def test_parameters_and_covariates_of_the_model():
+    """Parameters are in the order and on the scale of PyMCTarget.
+
+    Covariates are read at the time that is moved to, and can be replaced.
+    """
     x = np.array([0.0, 0.5, -1.0, 2.0, 0.3])
     with pm.Model() as model:
+        q = pm.HalfNormal("q")
+        phi = pm.Uniform("phi", 0, 1)
         b = pm.Normal("b")
         covariate = pm.Data("covariate", x)
         StateSpace(
             "y",
-            init=lambda: pm.Normal.dist(0, Q / np.sqrt(1 - PHI**2)),
-            transition=lambda h, t: pm.Normal.dist(PHI * h + b * covariate[t], Q),
+            init=lambda: pm.Normal.dist(0, q / pt.sqrt(1 - phi**2)),
+            transition=lambda h, t: pm.Normal.dist(phi * h + b * covariate[t], q),
             emission=lambda h, t: pm.Normal.dist(h, R),
             observed=DATA,
             n_particles=20,
         )
+    at = [np.log(Q), np.log(PHI / (1 - PHI)), 0.7]
     for values in (x, x[::-1].copy()):
         with model:
             pm.set_data({"covariate": values})
         (one,) = estimators_of(model)
-        check_unbiased(one, [0.7], scalar_kalman(DATA, 0.0, 0.7 * values))
-
-
-def test_constrained_parameters_come_from_the_flat_vector():
-    """Parameters in the order and on the scale of PyMCTarget."""
-    with pm.Model() as model:
-        q = pm.HalfNormal("q")
-        phi = pm.Uniform("phi", 0, 1)
-        StateSpace(
-            "y",
-            init=lambda: pm.Normal.dist(0, q / pt.sqrt(1 - phi**2)),
-            transition=lambda h, t: pm.Normal.dist(phi * h, q),
-            emission=lambda h, t: pm.Normal.dist(h, R),
-            observed=DATA,
-            n_particles=20,
-        )
-    (one,) = estimators_of(model)
-    x = [np.log(Q), np.log(PHI / (1 - PHI))]
-    check_unbiased(one, x, scalar_kalman(DATA, 0.0))
+        check_unbiased(one, at, scalar_kalman(DATA, 0.0, 0.7 * values))
 
 
 # --- what a run tells ---
@@ -499,52 +489,30 @@ def test_paths_are_draws_given_all_data():
     assert paths.shape == (400, 5)
     times = np.arange(5)
     prior = Q**2 / (1 - PHI**2) * PHI ** np.abs(times[:, None] - times)
-    gain = prior @ np.linalg.inv(prior + R**2 * np.eye(5))
-    mean = OFFSET + gain @ (DATA - OFFSET)
-    spread = np.sqrt(np.diag(prior - gain @ prior))
+    seen = np.isfinite(DATA)
+    gain = prior[:, seen] @ np.linalg.inv(prior[seen][:, seen] + R**2 * np.eye(seen.sum()))
+    mean = OFFSET + gain @ (DATA[seen] - OFFSET)
+    spread = np.sqrt(np.diag(prior - gain @ prior[seen]))
     z = (paths.mean(axis=0) - mean) / (spread / np.sqrt(400))
     assert np.abs(z).max() < 4.0
     np.testing.assert_allclose(paths.std(axis=0), spread, rtol=0.15)
 
 
-def test_impossible_data_say_where():
-    """A zero likelihood names time, data and parameters."""
-    with pm.Model() as model:
-        m = pm.Normal("m")
-        StateSpace(
-            "y",
-            init=lambda: pm.Normal.dist(m, 0.1),
-            transition=lambda h, t: pm.Normal.dist(h, 0.1),
-            emission=lambda h, t: pm.Uniform.dist(h - 1, h + 1),
-            observed=[0.1, 0.2, 9.0, 0.1],
-            n_particles=50,
-        )
-    (one,) = estimators_of(model)
-    assert one.estimate([[0.0]], [[1]])[0] == -np.inf
-    message = one.why_impossible([0.0], 1, "{m=0}")
-    assert "time 2" in message and "9.0" in message and "{m=0}" in message
+def test_a_likelihood_that_is_zero_or_no_number_says_where():
+    """Time, data and parameters are named; a weight that is not a number is not silent."""
+    one = estimator("bootstrap")
+    zero = with_data(one, [0.1, 0.2, 1e200, 0.1])  # the square of its distance is infinite
+    assert zero.estimate([[0.0]], [[1]])[0] == -np.inf
+    message = zero.why_impossible([0.0], 1, "{a=0}")
+    assert "time 2" in message and "1e+200" in message and "{a=0}" in message
     assert "nan" not in message.lower()
-    possible = one.with_particles(50)
-    assert possible.why_impossible([0.0], 1).startswith("the likelihood of 'y' is zero at x=")
-    assert estimator("bootstrap").why_impossible([0.0], 1) == ""
-
-
-def test_nan_is_not_silent():
-    """A weight that is not a number makes the estimate one that is not a number."""
-    with pm.Model() as model:
-        m = pm.Normal("m")
-        StateSpace(
-            "y",
-            init=lambda: pm.Normal.dist(0, 1),
-            transition=lambda h, t: pm.Normal.dist(h, 1),
-            emission=lambda h, t: pm.Normal.dist(h + pt.sqrt(m - t), 1),
-            observed=[0.0, 0.0, 0.0],
-            n_particles=10,
-        )
-    (one,) = estimators_of(model)
-    assert np.isnan(one.estimate([[1.5]], [[1]])[0])
-    assert "time 2" in one.why_impossible([1.5], 1)
-    assert np.isfinite(one.estimate([[2.0]], [[1]])[0])
+    assert zero.why_impossible([0.0], 1).startswith("the likelihood of 'y' is zero at x=")
+    undefined = with_data(one, [0.1, 0.2, np.nan, 0.1])
+    assert np.isnan(undefined.estimate([[0.0]], [[1]])[0])
+    assert "not a number" in undefined.why_impossible([0.0], 1)
+    assert "time 2" in undefined.why_impossible([0.0], 1)
+    assert np.isnan(one.estimate([[np.nan]], [[1]])[0])
+    assert one.why_impossible([0.0], 1) == ""
 
 
 # --- the estimator ---
@@ -553,48 +521,14 @@ def test_nan_is_not_silent():
 def test_estimator_keeps_its_contract():
     """What the sampler changes: particles and blocks."""
     one = estimator("bootstrap")
-    assert one.name == "y" and one.n_particles == 10 and one.n_seeds == 1 and not one.auto
+    assert one.name == "y" and one.n_particles == 10 and one.n_seeds == 1
+    assert one.auto and estimators_of(scalar_model())[0].n_particles >= 2
     assert one.with_particles(7).n_particles == 7
     assert one.with_seeds(100).n_seeds == len(DATA)
     fixed, each = one.cost()
     assert fixed > 0 and each == 1.0
-    (auto,) = estimators_of(scalar_model(n_particles="auto"))
-    assert auto.auto and auto.n_particles >= 2
+    assert one.code.n_precomputed > 0  # what depends on parameters only is computed once
     with pytest.raises(ValueError, match="n_particles must be a whole number of at least 2"):
         one.with_particles(1)
     with pytest.raises(ValueError, match="seeds must have shape"):
         one.estimate(np.zeros((2, 1)), words(2, 2))
-
-
-def test_no_observation_at_the_only_time_that_matters():
-    """One time, and states that do not depend on the last one."""
-    with pm.Model() as model:
-        m = pm.Normal("m")
-        StateSpace(
-            "y",
-            init=lambda: pm.Normal.dist(m, 1),
-            transition=lambda h, t: pm.Normal.dist(m, 1),
-            emission=lambda h, t: pm.Normal.dist(h, 1),
-            observed=[0.3, np.nan, -0.5],
-            n_particles=10,
-        )
-    (one,) = estimators_of(model)
-    truth = stats.norm(0.2, np.sqrt(2)).logpdf([0.3, -0.5]).sum()
-    check_unbiased(one, [0.2], truth)
-
-
-def test_time_that_the_state_plays_no_part_in():
-    """An emission that ignores the state is exact."""
-    with pm.Model() as model:
-        m = pm.Normal("m")
-        StateSpace(
-            "y",
-            init=lambda: pm.Normal.dist(0, 1),
-            transition=lambda h, t: pm.Normal.dist(h, 1),
-            emission=lambda h, t: pm.Normal.dist(m, 1),
-            observed=[0.3, -0.5],
-            n_particles=10,
-        )
-    (one,) = estimators_of(model)
-    truth = stats.norm(0.2, 1).logpdf([0.3, -0.5]).sum()
-    np.testing.assert_allclose(one.estimate([[0.2]], [[3]]), truth, rtol=1e-12)

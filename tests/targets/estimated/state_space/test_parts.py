@@ -1,6 +1,8 @@
-"""The steps of a particle filter: weights, look-ahead and ancestors."""
+"""The parts of a particle filter: graphs of particles, weights, look-ahead and ancestors."""
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pm_evidence.core.random import seed_stream
@@ -12,6 +14,56 @@ from pm_evidence.targets.estimated.state_space.filter_loop import (
     Options,
     Weights,
 )
+from pm_evidence.targets.estimated.state_space.graphs import (
+    COMPLETE,
+    MISSING,
+    PARTIAL,
+    FilterGraphs,
+    StateSpaceGraphs,
+    row_kinds,
+)
+
+# --- graphs ---
+
+
+def test_kinds_of_rows():
+    assert row_kinds(np.array([1.0, np.nan])).tolist() == [COMPLETE, MISSING]
+    rows = np.array([[1.0, 2.0], [np.nan, 2.0], [np.nan, np.nan]])
+    assert row_kinds(rows).tolist() == [COMPLETE, PARTIAL, MISSING]
+
+
+def graphs_of(transition, emission=lambda h: pm.Normal.dist(h, 0.5)):
+    h, t, y = pt.dscalar("h"), pt.lscalar("t"), pt.dscalar("y")
+    return StateSpaceGraphs(h, t, y, pm.Normal.dist(0, 1), transition(h), emission(h))
+
+
+def test_graphs_given_values_are_functions_of_these():
+    scale, other = pt.dscalar("scale"), pt.dscalar("other")
+    graphs = graphs_of(lambda h: pm.Normal.dist(h, scale)).given({scale: other})
+    assert set(graphs.named()) == {"init", "transition", "emission"}
+    assert graphs.transition.owner.op.dist_params(graphs.transition.owner)[1] is other
+
+
+def test_weights_of_many_particles():
+    """Log densities of the observation, one for every particle; zero where it is missing."""
+    many = FilterGraphs(graphs_of(lambda h: pm.Normal.dist(h, 1.0)))
+    states = np.array([-1.0, 0.0, 2.0])
+    weights = many.look_ahead()[0].eval({many.h: states, many.y: 0.7})
+    expected = pm.logp(pm.Normal.dist(states, 0.5), 0.7).eval()
+    np.testing.assert_allclose(weights, expected)
+    assert not many.move(MISSING)[1].eval({many.n: 3}).any()
+
+
+def test_states_that_depend_on_nothing_and_data_that_depend_on_no_state():
+    """Every particle is drawn for itself all the same, and has the one weight that there is."""
+    many = FilterGraphs(graphs_of(lambda h: pm.Normal.dist(5.0, 1.0), lambda h: pm.Normal.dist()))
+    states, weights = many.move(COMPLETE)
+    assert len(np.unique(states.eval({many.n: 4}))) == 4
+    found = weights.eval({many.n: 4, many.y: 0.7})
+    np.testing.assert_allclose(found, np.full(4, pm.logp(pm.Normal.dist(), 0.7).eval()))
+
+
+# --- steps ---
 
 N = 6
 
@@ -29,15 +81,9 @@ def test_new_weights_are_normalised():
     assert increment == pytest.approx(np.log(expected.sum()), rel=1e-12)
     np.testing.assert_allclose(w.normalised, expected / expected.sum(), rtol=1e-12)
     assert ess == pytest.approx(1 / (w.normalised**2).sum(), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(-np.inf, -np.inf), (np.nan, np.nan), (np.inf, np.nan)]
-)
-def test_weights_that_are_no_numbers(value, expected):
-    w = weights()
-    w.log_weight[:] = value
-    np.testing.assert_equal(filter_loop._weigh(w)[0], expected)
+    for value, total in ((-np.inf, -np.inf), (np.nan, np.nan), (np.inf, np.nan)):
+        w.log_weight[:] = value
+        np.testing.assert_equal(filter_loop._weigh(w)[0], total)
 
 
 def test_a_look_ahead_leaves_every_particle_a_share():
