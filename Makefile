@@ -1,6 +1,7 @@
 # `make demo` and `make test` need a Python >= 3.12 with pip, and nothing else.
-# Settings: PYTHON (interpreter to build .venv with), WORKERS (test processes),
-# PM_EVIDENCE_DATA (folder of real data; ../shared/data is taken when it is there).
+# Settings: PYTHON (interpreter to build .venv with), WORKERS (test processes), TESTS (files of
+# tests/, instead of all), PM_EVIDENCE_DATA (folder of real data; ../shared/data is taken when it is
+# there).
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -8,6 +9,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := .venv/installed
 WORKERS ?= 2
+TESTS ?=
 
 ifndef PM_EVIDENCE_DATA
   ifneq ($(wildcard ../shared/data/.),)
@@ -19,17 +21,22 @@ ifdef PM_EVIDENCE_DATA
 endif
 
 # Each test process has one core, so BLAS must not start threads of its own.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
+ONE_CORE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST := $(ONE_CORE) MPLBACKEND=Agg $(BIN)/python -m pytest
+# With the instructions that all processors have, the fast tests see the same numbers everywhere.
+SAME_NUMBERS = env $$($(BIN)/python tests/processor.py)
 # loadfile keeps the tests of a file, which share its compiled models, in one process.
-PARALLEL := -n $(WORKERS) --dist loadfile
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-slow test-processors lint docs notebooks package bench clean
+.PHONY: help demo test test-slow test-docs test-processors golden lint docs notebooks package bench clean
 
 help:
 	@echo "make demo       run the examples"
-	@echo "make test       run the fast tests"
-	@echo "make test-slow  run the slow tests"
+	@echo "make test       run the fast tests, or those of TESTS=FILE"
+	@echo "make test-slow  run the slow tests, or a part of them: PART=$(subst $() ,|,$(PARTS))"
+	@echo "make test-docs  run the pages, the notebooks, and the examples of docstrings"
 	@echo "make test-processors  run tests of numbers as other processors would"
+	@echo "make golden     compare the golden numbers with those stored, or of BASE=COMMIT; WRITE=1 stores them"
 	@echo "make lint       check style, types and layers"
 	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make notebooks  run the notebooks of examples/ and store their outputs"
@@ -46,20 +53,42 @@ else
 endif
 
 test: $(STAMP)
-	$(PYTEST) $(PARALLEL)
+	$(SAME_NUMBERS) $(PYTEST) $(PARALLEL) $(TESTS)
+
+# Slow tests are statistical. A part takes at most 30 minutes on two cores.
+PARTS := coverage routes priors bridge tempering runs models samplers families examples rest
+PART_coverage := tests/test_coverage.py
+PART_routes := tests/test_coverage_routes.py
+PART_priors := tests/test_coverage_priors.py
+PART_bridge := tests/test_coverage_bridge.py tests/test_coverage_pairs.py
+PART_tempering := tests/test_coverage_tempering.py
+PART_runs := tests/runs
+PART_models := tests/targets
+PART_samplers := tests/samplers tests/estimators tests/references tests/kernels
+PART_families := tests/families tests/testing
+PART_examples := tests/examples tests/benchmarks
+PART_rest := tests $(foreach part,$(filter-out rest,$(PARTS)),$(addprefix --ignore=,$(PART_$(part))))
 
 test-slow: $(STAMP)
-	$(PYTEST) $(PARALLEL) -m slow
+	$(if $(PART),$(if $(PART_$(PART)),,$(error PART must be one of $(PARTS), got $(PART))))
+	$(PYTEST) $(PARALLEL) -m "slow and not docs" $(if $(PART),$(PART_$(PART)),$(TESTS))
+
+# QUICK=1 leaves out what takes long.
+test-docs: $(STAMP)
+	$(SAME_NUMBERS) $(PYTEST) $(PARALLEL) -m "docs$(if $(QUICK), and not slow)" $(TESTS)
 
 # Before a release: numbers may differ in the last digits between processors, outcomes may not. Each
 # processor has a folder of its own for compiled code; one that this machine lacks cannot be run.
-PROCESSORS ?= generic haswell skylake-avx512
-PROCESSOR_TESTS ?= tests/core tests/estimators tests/kernels
+PROCESSORS ?= haswell skylake-avx512
+PROCESSOR_TESTS ?= tests/core tests/estimators tests/kernels tests/families
 
 test-processors: $(STAMP)
 	@set -e; for name in $(PROCESSORS); do echo "$$name"; \
-	  NUMBA_CPU_NAME=$$name NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=.numba_cache/$$name \
+	  env $$($(BIN)/python tests/processor.py $$name) NUMBA_CACHE_DIR=.numba_cache/$$name \
 	    $(PYTEST) $(PARALLEL) $(PROCESSOR_TESTS); done
+
+golden: $(STAMP)
+	$(BIN)/python -m tests.golden.compute $(if $(WRITE),--write) $(if $(BASE),--base $(BASE))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

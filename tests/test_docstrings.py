@@ -39,6 +39,7 @@ def failures(module):
     return printed
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     "name", [pytest.param(m, marks=pytest.mark.slow if m in SLOW else []) for m in MODULES]
 )

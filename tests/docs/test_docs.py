@@ -107,6 +107,7 @@ def run(block, namespace, page):
         assert like(block.text, str(caught.value)), str(caught.value)
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=pytest.mark.slow if p in SLOW else []) for p in PAGES]
 )
@@ -123,18 +124,22 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
             run(block, namespace, page)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        check_links(page)
+
+
+def check_links(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for target, anchor in LINK.findall(text):
         file = (ROOT / page).parent / target
-        assert file.exists(), target
+        assert file.exists(), f"{page}: {target}"
         if anchor:
             linked = file.read_text(encoding="utf-8")
             titles = re.findall(r"^#+ (.*)$", linked, re.MULTILINE)
             anchors = {"#" + re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
             anchors |= {"#" + name for name in re.findall(r'<a id="(\w+)"></a>', linked)}
-            assert anchor in anchors, f"{target}{anchor}"
+            assert anchor in anchors, f"{page}: {target}{anchor}"
 
 
 def test_blocks_are_found_with_what_they_announce():

@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 
-import pytest
 from numpydoc.validate import validate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,11 +51,10 @@ def test_the_page_has_all_public_names():
     assert names_on_the_page() == expected - {("pm_evidence.testing", "TAGS")}
 
 
-@pytest.mark.parametrize(
-    "name", [f"{module}.{name}" for module, name in public_names() if name not in OTHERS]
-)
-def test_a_public_name_has_a_numpydoc_docstring(name):
-    assert not wrong_docstring(name)
+def test_public_names_have_numpydoc_docstrings():
+    names = [f"{module}.{name}" for module, name in public_names() if name not in OTHERS]
+    wrong = {name: found for name in names if (found := wrong_docstring(name))}
+    assert not wrong
 
 
 def test_a_docstring_without_parameters_is_noticed(monkeypatch):
