@@ -12,7 +12,8 @@ which is what the second route does. Of these at least 90 % have to be "ok". Of 
 
 Half of the systems have several modes, a funnel or a bent ridge. Others of which
 ``tests/test_coverage.py`` makes the same default runs are left out of the first route. Seeds are
-fixed, and a right program that passed once passes again. All runs take about 15 minutes of one core.
+fixed, and a right program that passed once passes again. All runs take about 15 minutes of one
+core.
 """
 
 from dataclasses import replace
