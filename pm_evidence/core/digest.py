@@ -1,20 +1,36 @@
-"""Digests of values that are the same in every process, to tell whether two calls are the same."""
+"""Descriptions of values as digests that are the same in every process.
 
+They tell whether two calls are the same. What cannot be described is different from everything.
+"""
+
+import copyreg
+import dis
 import hashlib
-import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
-from types import CodeType, FunctionType
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
-__all__ = ["Digest", "digest_of", "digest_of_bytes"]
+__all__ = ["Digest", "digest_of", "digest_of_bytes", "is_of_library"]
 
-_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, np.ndarray, np.generic)
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# Of a class, what is no part of what its instances do.
+_OF_CLASSES = {"__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
 
 
 def digest_of(value: Any, special: Callable[[Any], Any] = lambda value: value) -> str:
@@ -31,23 +47,32 @@ def digest_of_bytes(value: bytes) -> str:
 
 
 class Digest:
-    """A SHA-256 digest of numbers, texts, arrays, containers, functions and objects.
+    """A SHA-256 digest of values of any kind, by their content.
 
-    Objects are described by their class and their public attributes, without those that a
-    ``cached_property`` has computed; functions by their code, defaults and closures, and by the
-    numbers, texts, arrays and functions of their module that they use.
+    A function is its code, defaults, closure, and the global names that it uses; of a module among
+    these, the attributes that it uses. An object is its class and all that pickle would keep of it,
+    private attributes included, without what a ``cached_property`` has computed. A class of the
+    user's own is its code. Functions and classes of libraries are their names, and the content of
+    their files. What has none of these, such as an open file, has a digest that never comes again.
 
     Parameters
     ----------
     special : callable
         Called with every value first; returns what takes its place, or the value itself.
+
+    Attributes
+    ----------
+    undescribed : list of str
+        The classes of the objects that could not be described.
     """
 
     def __init__(self, special: Callable[[Any], Any] = lambda value: value) -> None:
         self._special, self._hash = special, hashlib.sha256()
-        self._open: list[
-            int
-        ] = []  # objects that are being described, which may refer to themselves
+        # objects that are being described, which may refer to themselves
+        self._open: list[int] = []
+        # functions, classes and modules that have been described
+        self._known: dict[int, tuple[int, Any]] = {}
+        self.undescribed: list[str] = []
 
     def hexdigest(self) -> str:
         """Return the digest of all values so far."""
@@ -56,62 +81,161 @@ class Digest:
     def add(self, value: Any) -> None:
         """Add a value."""
         value = self._special(value)
-        if isinstance(value, Enum):
-            self._text("enum", f"{type(value).__qualname__}.{value.name}")
-        elif value is None or isinstance(value, bool | int | float | complex | str):
-            self._text(type(value).__name__, repr(value))
-        elif isinstance(value, bytes):
-            self._bytes("bytes", value)
+        if value is None or isinstance(value, bool | int | float | complex | str | Enum):
+            kind = type(value)
+            shown = value.name if isinstance(value, Enum) else repr(value)
+            self._text(kind.__name__ if kind.__module__ == "builtins" else str(kind), shown)
+        elif isinstance(value, bytes | bytearray):
+            self._bytes("bytes", bytes(value))
         elif isinstance(value, np.ndarray | np.generic):
             self._array(value)
-        elif isinstance(value, type):
-            self._text("class", f"{value.__module__}.{value.__qualname__}")
         elif id(value) in self._open:
             self._text("again", str(self._open.index(id(value))))
+        elif id(value) in self._known:
+            self._text("known", str(self._known[id(value)][0]))
         else:
+            if isinstance(value, FunctionType | type | ModuleType):
+                self._known[id(value)] = len(self._known), value
             self._open.append(id(value))
             self._composite(value)
             self._open.pop()
 
     def _composite(self, value: Any) -> None:
-        if isinstance(value, list | tuple):
-            self._text("sequence", str(len(value)))
-            for each in value:
-                self.add(each)
-        elif isinstance(value, set | frozenset):
-            self.add(sorted(digest_of(each, self._special) for each in value))
-        elif isinstance(value, Mapping):
-            self._text("mapping", str(len(value)))
-            for key in sorted(value, key=repr):
-                self.add(key)
-                self.add(value[key])
-        elif isinstance(value, FunctionType):
-            self._function(value)
-        elif isinstance(value, CodeType):
-            self.add((value.co_name, value.co_code, value.co_names, value.co_consts))
-        else:
-            self._object(value)
+        match value:
+            case list() | tuple():
+                self._text(_kind_of(value, (list, tuple), "sequence"), str(len(value)))
+                for each in value:
+                    self.add(each)
+            case set() | frozenset():
+                self._text("set", str(len(value)))
+                self._unordered(value)
+            case Mapping():
+                self._text(_kind_of(value, (dict,), "mapping"), str(len(value)))
+                self._unordered(value.items())
+            case FunctionType():
+                self._function(value)
+            case CodeType():
+                self.add((value.co_name, value.co_code, value.co_names, value.co_consts))
+            case CellType():
+                self.add([value.cell_contents] if _is_filled(value) else [])
+            case MethodType():
+                self.add(("method", value.__self__, value.__func__))
+            case BuiltinFunctionType():
+                owner = value.__self__
+                self.add(("builtin", value.__qualname__))
+                self.add(value.__module__ if isinstance(owner, ModuleType) else owner)
+            case type():
+                self._class(value)
+            case ModuleType():
+                self._module(value, None)
+            case property():
+                self.add(("property", value.fget, value.fset))
+            case staticmethod() | classmethod() | cached_property():
+                inner = value.func if isinstance(value, cached_property) else value.__func__
+                self.add((type(value).__name__, inner))
+            case _:
+                self._object(value)
+
+    def _unordered(self, values: Any) -> None:
+        """Add what is the same in any order."""
+        parts = []
+        for each in values:
+            part = Digest(self._special)
+            part._open, part._known = [*self._open], {**self._known}
+            part.add(each)
+            parts.append(part.hexdigest())
+            self.undescribed += part.undescribed
+        for digest in sorted(parts):
+            self._text("part", digest)
 
     def _function(self, function: FunctionType) -> None:
-        cells = [cell.cell_contents for cell in function.__closure__ or ()]
-        self._text("function", function.__qualname__)
-        self.add((function.__code__, function.__defaults__, function.__kwdefaults__, cells))
-        self.add({name: _global(function, name) for name in _names(function.__code__)})
+        self._text("function", f"{function.__qualname__}")
+        self.add((function.__defaults__, function.__kwdefaults__))
+        self.add([*(function.__closure__ or ())])
+        library = _library_of(function.__module__)
+        if library is not None:
+            self._text("library", f"{function.__module__} {library}")
+            return
+        self.add(function.__code__)
+        attributes = _attributes(function.__code__)
+        for name in sorted(_globals(function.__code__)):
+            if name not in function.__globals__:
+                continue
+            value = function.__globals__[name]
+            self._text("global", name)
+            if isinstance(value, ModuleType):
+                self._module(value, attributes)
+            else:
+                self.add(value)
+        for cell in function.__closure__ or ():
+            if _is_filled(cell) and isinstance(cell.cell_contents, ModuleType):
+                self._module(cell.cell_contents, attributes)
+
+    def _module(self, module: ModuleType, attributes: set[str] | None) -> None:
+        """Add a module of the user's own: the attributes of these names, or all."""
+        library = _library_of(module.__name__)
+        self._text("module", module.__name__)
+        if library is not None:
+            self._text("library", library)
+        elif attributes is None:
+            self.add(_public(vars(module)))
+        else:
+            for name in sorted(attributes & vars(module).keys()):
+                value = vars(module)[name]
+                self._text("attribute", name)
+                if isinstance(value, ModuleType):
+                    self._module(value, attributes)
+                else:
+                    self.add(value)
+
+    def _class(self, kind: type) -> None:
+        self._text("class", f"{kind.__module__}.{kind.__qualname__}")
+        if is_of_library(kind):
+            self._text("library", str(_library_of(kind.__module__)))
+            return
+        self.add(kind.__bases__)
+        self.add(_public(vars(kind)))
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        self._text("object", f"{kind.__module__}.{kind.__qualname__}")
-        if is_dataclass(value):
+        inner = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)
+        if isinstance(
+            inner, FunctionType
+        ):  # functions that are compiled, or whose results are kept
+            self.add((f"{kind.__module__}.{kind.__qualname__}", inner))
+        elif is_dataclass(value) and is_of_library(kind):
             held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+            self.add((kind, held))
         else:
-            held = {
-                name: each
-                for name, each in getattr(value, "__dict__", {}).items()
-                if not name.startswith("_")
-                and not isinstance(getattr(kind, name, None), cached_property)
-            }
-            self._text("shown", "" if held else _ADDRESS.sub("", repr(value)))
-        self.add(held)
+            reduce = copyreg.dispatch_table.get(kind)
+            try:
+                reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+            except Exception:  # whatever an object raises that pickle cannot keep
+                self._unknown(kind)
+                return
+            self._reduced(value, reduced)
+
+    def _reduced(self, value: Any, reduced: Any) -> None:
+        kind = type(value)
+        if isinstance(reduced, str):  # the name of a global object, such as a compiled function
+            names = (getattr(value, "__module__", None), kind.__module__, "scipy.special")
+            homes = (sys.modules.get(name or "") for name in names)
+            home = next((each for each in homes if getattr(each, reduced, None) is value), None)
+            if home is None:  # such as a function of the user's that NumPy calls
+                self._unknown(kind)
+            else:
+                self.add(("global", home.__name__, reduced, _library_of(home.__name__)))
+            return
+        make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        if isinstance(state, dict):
+            state = _without_cached(kind, state)
+        elif isinstance(state, tuple) and len(state) == 2 and isinstance(state[0], dict):
+            state = _without_cached(kind, state[0]), state[1]
+        self.add((kind, make, arguments, state, list(items or ()), list(pairs or ())))
+
+    def _unknown(self, kind: type) -> None:
+        self.undescribed.append(f"{kind.__module__}.{kind.__qualname__}")
+        self._text("unknown", str(uuid4()))
 
     def _array(self, value: Any) -> None:
         array = np.asarray(value)
@@ -128,16 +252,89 @@ class Digest:
         self._hash.update(f"{kind}:{len(values)}:".encode() + values)
 
 
-def _names(code: CodeType) -> set[str]:
-    """Return the names that code, and the code of functions inside it, looks up."""
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+def _kind_of(value: Any, plain: tuple[type, ...], name: str) -> str:
+    """Return a name for a container, which is that of its class if it is no plain one."""
+    kind = type(value)
+    return name if kind in plain else f"{name} {kind.__module__}.{kind.__qualname__}"
 
 
-def _global(function: FunctionType, name: str) -> Any:
-    """Return a global variable of a function if it is a plain value; else what kind it is of."""
-    value = function.__globals__.get(name)
-    if isinstance(value, FunctionType) and value.__module__ == function.__module__:
-        return value
-    plain = isinstance(value, _PLAIN)
-    return value if plain else type(value).__qualname__
+def _is_filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:  # of a function that is not yet defined
+        return False
+    return True
+
+
+def _public(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a class or module without what Python adds to it."""
+
+    def is_own(name: str, value: Any) -> bool:
+        if isinstance(value, GetSetDescriptorType | MemberDescriptorType):
+            return False  # slots and the like, whose values belong to instances
+        if not name.startswith("__"):
+            return name != "_abc_impl"
+        return name not in _OF_CLASSES and isinstance(value, FunctionType)
+
+    return {name: value for name, value in names.items() if is_own(name, value)}
+
+
+def _without_cached(kind: type, state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in state.items()
+        if not isinstance(getattr(kind, str(name), None), cached_property)
+    }
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield code, and that of functions inside it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+def _globals(code: CodeType) -> set[str]:
+    """Return the global names that code looks up."""
+    instructions = (each for part in _codes(code) for each in dis.get_instructions(part))
+    return {
+        str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+
+
+def _attributes(code: CodeType) -> set[str]:
+    """Return all names that code looks up, those of attributes included."""
+    return set().union(*(part.co_names for part in _codes(code)))
+
+
+def is_of_library(kind: type) -> bool:
+    """Return whether a class is one of a library, and not one that a library made for the user."""
+    if _library_of(kind.__module__) is None:
+        return False
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    # extension types need not be found under their names
+    return found is kind or not any(isinstance(v, FunctionType) for v in vars(kind).values())
+
+
+@cache
+def _library_of(module: str | None) -> str | None:
+    """Return the version of a library, and a digest of a file of it; None for the user's own code.
+
+    What is neither a part of Python nor installed with other packages is the user's own.
+    """
+    if module is None or module == "__main__":
+        return None
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or top in sys.builtin_module_names:
+        return f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    found = sys.modules.get(module)
+    file = Path(getattr(found, "__file__", None) or "")
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    if not installed and top != __name__.partition(".")[0]:
+        return None
+    version = str(getattr(sys.modules.get(top), "__version__", ""))
+    content = file.read_bytes() if file.suffix == ".py" and file.exists() else b""
+    return f"{version} {hashlib.sha256(content).hexdigest()}"

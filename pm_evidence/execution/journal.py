@@ -29,16 +29,12 @@ class Journal:
     ----------
     archive : Archive, optional
         Where results are stored; without it everything is computed.
-    classes : sequence of type
-        Dataclasses that can be stored; see ``execution.packing``.
     run : str
         What entries must be marked with; others belong to another run.
     """
 
-    def __init__(
-        self, archive: Archive | None = None, classes: Sequence[type] = (), run: str = ""
-    ) -> None:
-        self._archive, self._classes, self._run = archive, tuple(classes), run
+    def __init__(self, archive: Archive | None = None, run: str = "") -> None:
+        self._archive, self._run = archive, run
         self._number = self._n_times = 0
         self._earlier, self._started = 0.0, time.perf_counter()
 
@@ -156,7 +152,7 @@ class Journal:
         return f"{self._number:05d}-{name}"
 
     def _packing(self, given: Mapping[str, Any]) -> Packing:
-        return Packing({*self._classes, *classes_in([*given.values()])}, given)
+        return Packing(classes_in([*given.values()]), given)
 
     def _read(self, name: str, mark: str, given: Mapping[str, Any]) -> Any:
         """Return what is stored under a name, or ``_MISSING``; raise the error that is stored."""
@@ -170,14 +166,15 @@ class Journal:
                 raise Damaged(f"it holds {entry.attributes['what']} and not {mark}")
             value = self._packing(given).unpack(entry.attributes["value"], entry.arrays)
             seconds, error = float(entry.attributes["seconds"]), entry.attributes["error"]
-        except (Damaged, Unpackable, KeyError, TypeError, ValueError) as reason:
+            if error is not None:
+                failed = NumericalError(str(error["message"]))
+                failed.n_evaluations = int(error["n_evaluations"])
+        except (Damaged, Unpackable, LookupError, TypeError, ValueError) as reason:
             path = self._archive.path(name)
             _log.warning("%s is damaged, and is computed again: %s", path, reason)
             return _MISSING
         self._earlier += max(seconds - self.now(), 0.0)
         if error is not None:
-            failed = NumericalError(error["message"])
-            failed.n_evaluations = error["n_evaluations"]
             raise failed
         return value
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from math import isfinite
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = ["Packing", "Unpackable", "Unstorable", "classes_in"]
 _SHORT = 100
 _LARGEST_INT = 2**53
 _SEPARATOR = "."
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class Unstorable(Exception):
@@ -27,20 +29,22 @@ class Unpackable(Exception):
 class Packing:
     """Turns values into trees of JSON with arrays beside them, and back.
 
-    Only classes that are named here are ever made from a file, by their constructors. (Pickle would
-    be shorter, and would run whatever code somebody has put into a file.) An object that occurs
-    twice is stored once, and is one object again afterwards.
+    Only dataclasses of this package, and those that are named here, are ever made from a file, by
+    their constructors. (Pickle would be shorter, and would run whatever code somebody has put into
+    a file.) An object that occurs twice is stored once, and is one object again afterwards.
 
     Parameters
     ----------
     classes : iterable of type
-        Dataclasses that are stored by name.
+        Further dataclasses that are stored by name.
     given : mapping of str to object
         Objects that the reader has as well: only their names are stored.
     """
 
-    def __init__(self, classes: Iterable[type], given: Mapping[str, Any] | None = None) -> None:
-        self._classes = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in classes}
+    def __init__(
+        self, classes: Iterable[type] = (), given: Mapping[str, Any] | None = None
+    ) -> None:
+        self._classes = {_name(kind): kind for kind in classes}
         self._given = dict(given or {})
 
     def pack(self, value: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
@@ -64,15 +68,37 @@ class Packing:
         """
         try:
             return _Reader(self._classes, self._given, arrays).value(tree)
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (
+            *(LookupError, TypeError, ValueError, AttributeError, RecursionError),
+            ImportError,
+        ) as error:
             raise Unpackable(str(error)) from error
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_own(kind: Any) -> bool:
+    """Return whether a class is a dataclass of this package."""
+    return isinstance(kind, type) and is_dataclass(kind) and kind.__module__.startswith(_PACKAGE)
+
+
+def _class_of(name: str) -> type:
+    """Return the dataclass of this package that has a name; raise LookupError for any other."""
+    module, _, last = name.rpartition(".")
+    found: Any = getattr(import_module(module), last, None) if name.startswith(_PACKAGE) else None
+    if not _is_own(found) or _name(found) != name:
+        raise LookupError(f"{name} is no class that is stored")
+    kind: type = found
+    return kind
 
 
 class _Writer:
     """Writes one value."""
 
     def __init__(self, classes: Mapping[str, type], given: Mapping[str, Any]) -> None:
-        self._names = {kind: name for name, kind in classes.items()}
+        self._names = {*classes.values()}
         self._given = {id(value): name for name, value in given.items()}
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []  # alive, so that no other object gets the same id
@@ -110,13 +136,13 @@ class _Writer:
             tree = self._array(np.asarray(value), name or "value")
             if isinstance(value, np.generic):
                 tree["scalar"] = True
-        elif type(value) in self._names:
+        elif type(value) in self._names or _is_own(type(value)):
             held = {
                 each.name: self._part(getattr(value, each.name), name, each.name)
                 for each in fields(value)
                 if each.init
             }
-            tree = {"class": self._names[type(value)], "fields": held}
+            tree = {"class": _name(type(value)), "fields": held}
         else:
             raise Unstorable(type(value).__name__)
         self._seen[id(value)] = len(self._kept)
@@ -176,7 +202,8 @@ class _Reader:
         return found
 
     def _instance(self, tree: dict[str, Any]) -> Any:
-        kind = self._classes[tree["class"]]
+        name = tree["class"]
+        kind = self._classes[name] if name in self._classes else _class_of(name)
         return kind(**{name: self.value(each) for name, each in tree["fields"].items()})
 
     def _array(self, tree: dict[str, Any]) -> Any:

@@ -10,63 +10,22 @@ from typing import Any
 import xarray as xr
 
 from pm_evidence.core.checks import described
-from pm_evidence.core.contracts import Plan
-from pm_evidence.core.digest import digest_of
+from pm_evidence.core.digest import Digest, digest_of
+from pm_evidence.core.exceptions import warn
 from pm_evidence.core.random import resolve_seed
-from pm_evidence.core.records import BlockRecord, StageTrace, TemperedChains
-from pm_evidence.core.schedule import PathVariance, UsedSchedule
-from pm_evidence.core.shape import Shape
-from pm_evidence.core.sparse_shape import SparseShape
-from pm_evidence.core.triangular import Pattern
 from pm_evidence.core.version import VERSION
 from pm_evidence.execution.archive import Archive, Damaged, Entry
 from pm_evidence.execution.journal import Journal
 from pm_evidence.families.native import is_native
-from pm_evidence.families.rbm.knots import Machine
-from pm_evidence.families.rbm.setup import Trial
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.references.nested import NestedNormal
-from pm_evidence.references.stretched import Stretch, StretchedFit
-from pm_evidence.references.surfaces import MovingLeastSquares, QuadraticSurface
 from pm_evidence.runs.rounds import Run
-from pm_evidence.samplers.findings import Survey
-from pm_evidence.samplers.initial_iterations import LearntWeights
-from pm_evidence.samplers.n_particles import Precision
 from pm_evidence.targets.estimated.target import EstimatedTarget
-from pm_evidence.targets.model.coordinates import Centring
-from pm_evidence.targets.model.identity import identity_of
+from pm_evidence.targets.model.identity import description_of
 from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["with_journal"]
 
 _log = logging.getLogger("pymc.pm_evidence")
 
-# What a run stores; kernels are known from the run itself.
-_CLASSES = (
-    BlockRecord,
-    Centring,
-    LearntWeights,
-    Machine,
-    MovingLeastSquares,
-    NestedNormal,
-    PathVariance,
-    Pattern,
-    Plan,
-    Precision,
-    QuadraticSurface,
-    Shape,
-    SparseShape,
-    StageTrace,
-    Stretch,
-    StretchedFit,
-    StudentFit,
-    StudentMixture,
-    Survey,
-    TemperedChains,
-    Trial,
-    UsedSchedule,
-)
 # Arguments on which the numbers of a run depend, beside model, data and seed. The others say where
 # it runs, what is shown, how long it may go on, and which groups the result has.
 _OF_NUMBERS = {
@@ -85,11 +44,59 @@ class _Part:
     digest: str
     shown: str
 
-    @classmethod
-    def of(cls, value: Any) -> "_Part":
+
+class _Description:
+    """What a call consists of: version, model, data, and arguments but for the seed.
+
+    Attributes
+    ----------
+    parts : dict of str to _Part
+        The parts by name.
+    undescribed : list of str
+        The classes of what could not be described, so that no call is the same.
+    """
+
+    def __init__(self, target: Any, arguments: Mapping[str, Any]) -> None:
+        self.undescribed: list[str] = []
+        self.parts = {"version": self._part(VERSION)}
+        if is_native(target):
+            # a dataclass says all there is in its fields
+            constants = {} if is_dataclass(target) else target.constant_data()
+            of_target = {"model": (target, constants), "data": target.observed_data()}
+        else:
+            of_target = self._identity(target)
+        self.parts |= {name: _Part(self._digest(each), "") for name, each in of_target.items()}
+        numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
+        self.parts |= {name: self._part(value) for name, value in numbers.items()}
+
+    def _part(self, value: Any) -> _Part:
         text = repr(value)
         shown = text if len(text) <= _LONGEST_SHOWN and " at 0x" not in text else ""
-        return cls(digest_of(value, _plain), shown)
+        return _Part(self._digest(value), shown)
+
+    def _digest(self, value: Any) -> str:
+        found = Digest(self._plain)
+        found.add(value)
+        self.undescribed += found.undescribed
+        return found.hexdigest()
+
+    def _identity(self, model: Any) -> dict[str, Any]:
+        digests, undescribed = description_of(model)
+        self.undescribed += undescribed
+        return digests
+
+    def _plain(self, value: Any) -> Any:
+        """Return what describes a compiled model or a DataTree; any other value as it is."""
+        if isinstance(value, EstimatedTarget):
+            value = value.evaluated
+        if isinstance(value, PyMCTarget):
+            return "target", self._identity(value.model)
+        if isinstance(value, xr.DataTree):
+            return {
+                str(group): {str(name): each.values for name, each in node.data_vars.items()}
+                for group, node in value.children.items()
+            }
+        return value
 
 
 def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
@@ -118,7 +125,15 @@ def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
     path, random_seed = arguments["checkpoint"], arguments["random_seed"]
     if path is None:
         return replace(run, seed=resolve_seed(random_seed))
-    archive, parts = Archive(_folder(path)), _parts_of(target, arguments)
+    archive, call = Archive(_folder(path)), _Description(target, arguments)
+    if call.undescribed:
+        warn(
+            f"checkpoint must be of a call that can be compared with later ones, got one that uses "
+            f"{' and '.join(dict.fromkeys(call.undescribed))}, whose content cannot be: nothing is "
+            "stored or read. Keep such objects out of the densities of the model."
+        )
+        return replace(run, seed=resolve_seed(random_seed))
+    parts = call.parts
     stored, n_finished = _stored(archive), len(archive) - 1
     if stored is not None and n_finished:
         seed = int(stored["seed"]) if random_seed is None else resolve_seed(random_seed)
@@ -129,7 +144,7 @@ def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
         facts = {name: asdict(part) for name, part in parts.items()}
         archive.write(_CALL, Entry({"format": _FORMAT, "seed": str(seed), "parts": facts}, {}))
     mark = digest_of((seed, [part.digest for part in parts.values()]))
-    return replace(run, seed=seed, journal=Journal(archive, _CLASSES, mark))
+    return replace(run, seed=seed, journal=Journal(archive, mark))
 
 
 def _folder(path: Any) -> Path:
@@ -139,7 +154,7 @@ def _folder(path: Any) -> Path:
             f"checkpoint must be the path of a folder, got {described(path)}; pass for example "
             "'my_run'."
         )
-    folder = Path(path)
+    folder = Path(path).absolute()  # the working folder may change during the run
     if folder.exists() and not folder.is_dir():
         raise ValueError(
             f"checkpoint must be the path of a folder, got that of a file, {str(path)!r}; pass "
@@ -154,14 +169,7 @@ def _stored(archive: Archive) -> dict[str, Any] | None:
     try:
         entry = archive.read(_CALL)
         if entry is not None:
-            attributes = dict(entry.attributes)
-            if attributes["format"] != _FORMAT:
-                raise ValueError(
-                    f"checkpoint must be of format {_FORMAT}, got {str(archive.folder)!r} of "
-                    f"format {attributes['format']}, by another version of pm_evidence; pass "
-                    "another path."
-                )
-            return attributes
+            return _checked(dict(entry.attributes), archive.folder)
     except Damaged as reason:
         path = archive.path(_CALL)
         _log.warning("%s is damaged, and is written again for this call: %s", path, reason)
@@ -173,6 +181,25 @@ def _stored(archive: Archive) -> dict[str, Any] | None:
             f"with other files, such as {others[0]!r}; pass another path."
         )
     return None
+
+
+def _checked(attributes: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the description of a call as it is stored, or raise ValueError if it is none."""
+    if attributes.get("format") != _FORMAT:
+        raise ValueError(
+            f"checkpoint must be of format {_FORMAT}, got {str(folder)!r} of format "
+            f"{attributes.get('format')}, by another version of pm_evidence; pass another path."
+        )
+    parts, keys = attributes.get("parts"), {"digest", "shown"}
+    is_whole = isinstance(parts, dict) and all(
+        isinstance(part, dict) and part.keys() == keys for part in parts.values()
+    )
+    if not is_whole or not str(attributes.get("seed")).isdigit():
+        raise ValueError(
+            f"checkpoint must be a checkpoint of pm_evidence, got {str(folder)!r} whose file "
+            f"{_CALL!r} describes no call; pass another path."
+        )
+    return attributes
 
 
 def _check_same(
@@ -206,34 +233,3 @@ def _difference(name: str, before: _Part, now: _Part) -> str:
     if before.shown and now.shown and before.shown != now.shown:
         return f"{name}={before.shown} (now {now.shown})"
     return f"another {name}"
-
-
-def _parts_of(target: Any, arguments: Mapping[str, Any]) -> dict[str, _Part]:
-    """Return what a call consists of: version, model, data, and arguments but for the seed."""
-    if is_native(target):
-        # a dataclass says all there is in its fields
-        constants = {} if is_dataclass(target) else target.constant_data()
-        model = digest_of((target, constants), _plain)
-        of_target = {"model": model, "data": digest_of(target.observed_data())}
-    else:
-        of_target = identity_of(target)
-    numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
-    return {
-        "version": _Part.of(VERSION),
-        **{name: _Part(digest, "") for name, digest in of_target.items()},
-        **{name: _Part.of(value) for name, value in numbers.items()},
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Return what describes a compiled model or a DataTree; any other value as it is."""
-    if isinstance(value, EstimatedTarget):
-        value = value.evaluated
-    if isinstance(value, PyMCTarget):
-        return "target", identity_of(value.model)
-    if isinstance(value, xr.DataTree):
-        return {
-            str(group): {str(name): each.values for name, each in node.data_vars.items()}
-            for group, node in value.children.items()
-        }
-    return value

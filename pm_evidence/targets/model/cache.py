@@ -1,43 +1,35 @@
 """The targets of models: compiled once in each process, and rebuilt in workers."""
 
 import copyreg
-import hashlib
+import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import cloudpickle
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
-from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
-from pymc.distributions.distribution import _support_point
-from pymc.distributions.shape_utils import _change_dist_size
-from pymc.logprob.abstract import _logcdf, _logprob
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.digest import digest_of_bytes
 from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.checks import check_model
+from pm_evidence.targets.model.identity import (
+    DISPATCHERS,
+    description_of,
+    registered_functions,
+)
 from pm_evidence.targets.model.reparameterised import (
     ReparameterisedTarget,
     has_better_coordinates,
 )
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = [
-    "checked_data",
-    "find_model",
-    "is_model",
-    "model_in",
-    "registered_functions",
-    "target_of",
-]
+__all__ = ["checked_data", "find_model", "is_model", "model_in", "target_of"]
+
+_log = logging.getLogger("pymc.pm_evidence")
 
 
 def is_model(target: Any) -> bool:
@@ -102,6 +94,7 @@ def checked_data(model: pm.Model) -> dict[str, Any]:
 # its blocks. The targets that were used last are kept.
 _KEPT: "OrderedDict[Any, tuple[Any, CompiledTarget]]" = OrderedDict()
 _MAX_KEPT = 8
+_SAID: set[str] = set()
 
 
 def target_of(
@@ -133,31 +126,21 @@ def target_of(
     return _keep(key, content, kept[1])
 
 
-def _content(model: pm.Model) -> tuple[Any, ...]:
-    """Return all that a target depends on: the ids of the graphs, and a digest of the data."""
+def _content(model: pm.Model) -> Any:
+    """Return all that a target depends on; what cannot be described is equal to nothing."""
+    digests, undescribed = description_of(model)
+    if not _SAID.issuperset(undescribed):
+        _SAID.update(undescribed)
+        _log.warning(
+            "The model is compiled in every call, because it uses %s, whose content cannot be "
+            "compared. Keep such objects out of its densities to compile it once.",
+            " and ".join(undescribed),
+        )
     rvs = model.basic_RVs
     graphs = (*rvs, *model.potentials, *model.deterministics)
-    values = tuple(model.rvs_to_values[rv] for rv in rvs)
-    transforms = tuple(model.rvs_to_transforms[rv] for rv in model.free_RVs)
-    digest = hashlib.sha256()
-    for variable in _with_inner([*graphs, *values]):
-        if isinstance(variable, SharedVariable) and isinstance(variable.type, pt.TensorType):
-            array = np.asarray(variable.get_value(borrow=True))
-        elif isinstance(variable, Constant) and isinstance(variable.data, np.ndarray):
-            array = variable.data  # which a user can change in place
-        else:
-            continue
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return (*map(id, (*graphs, *values, *transforms)), digest.hexdigest())
-
-
-def _with_inner(graphs: Sequence[Variable]) -> Iterator[Variable]:
-    """Yield all variables of graphs, including those of graphs inside operations."""
-    for variable in ancestors(graphs):
-        yield variable
-        inner = getattr(variable.owner and variable.owner.op, "fgraph", None)
-        if inner is not None:
-            yield from _with_inner(inner.outputs)
+    values = (model.rvs_to_values[rv] for rv in rvs)
+    transforms = (model.rvs_to_transforms[rv] for rv in model.free_RVs)
+    return (*map(id, (*graphs, *values, *transforms)), *digests.values())
 
 
 def _keep(key: Any, content: Any, target: CompiledTarget) -> CompiledTarget:
@@ -216,7 +199,7 @@ def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
     else:
         model, options, registered = cloudpickle.loads(pickled)
         for position, kind, function in registered:
-            _DISPATCHERS[position].register(kind, function)
+            DISPATCHERS[position].register(kind, function)
         target = _keep(key, None, _build(model, **options))
     if isinstance(target, ReparameterisedTarget):
         return target.with_settings(settings)
@@ -227,20 +210,3 @@ def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
 
 for _kind in (PyMCTarget, ReparameterisedTarget, EstimatedTarget):
     copyreg.pickle(_kind, _reduce)
-
-
-# Functions of pm.CustomDist are registered here by class; pickle includes the class but not these.
-_DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
-
-
-def registered_functions(model: pm.Model) -> list[tuple[int, type, Any]]:
-    """Return the functions that are registered for the custom distributions of a model."""
-    nodes = (v.owner for v in ancestors([*model.basic_RVs, *model.potentials]))
-    kinds = dict.fromkeys(type(node.op) for node in nodes if node is not None)
-    return [
-        (position, kind, dispatcher.registry[kind])
-        for kind in kinds
-        if issubclass(kind, CustomDistRV | CustomSymbolicDistRV)
-        for position, dispatcher in enumerate(_DISPATCHERS)
-        if kind in dispatcher.registry
-    ]
