@@ -1,0 +1,272 @@
+"""What a density of the user's own uses is a part of the model: for kept models and checkpoints.
+
+Each kind of model is built twice with the same value, and once with another one.
+"""
+
+import dataclasses
+import functools
+import logging
+import threading
+import types
+from collections import OrderedDict
+
+import numba
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.ops import wrap_py
+from pytensor.graph.op import Op
+
+from pm_evidence.targets.model import cache
+from pm_evidence.targets.model.identity import description_of, identity_of
+
+Y = np.array([0.3, 1.1, 0.8])
+
+
+def custom(logp):
+    """A density of the user's own for the data."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.CustomDist("y", x, logp=logp, observed=Y)
+    return model
+
+
+def potential(op):
+    """The log likelihood as an operation."""
+    with pm.Model() as model:
+        pm.Potential("y", op(pm.Normal("x", 0, 1)))
+    return model
+
+
+module = types.ModuleType("module_of_a_user")
+module.inner = types.ModuleType("module_of_a_user.inner")
+TABLE = {"k": 0.0}
+
+
+def module_constant(k):
+    module.k = k
+    return custom(lambda v, mu: -0.5 * module.k * (v - mu) ** 2)
+
+
+def module_function(k):
+    module.f = lambda v, mu: -0.5 * k * (v - mu) ** 2
+    return custom(lambda v, mu: module.f(v, mu))
+
+
+def module_in_a_module(k):
+    module.inner.k = k
+    return custom(lambda v, mu: -0.5 * module.inner.k * (v - mu) ** 2)
+
+
+def module_in_a_closure(k):
+    here = module
+    here.k = k
+    return custom(lambda v, mu: -0.5 * here.k * (v - mu) ** 2)
+
+
+def global_table(k):
+    TABLE["k"] = k
+    return custom(lambda v, mu: -0.5 * TABLE["k"] * (v - mu) ** 2)
+
+
+def frame(k):
+    table = pd.DataFrame({"k": [k, 2.0]})
+    return custom(lambda v, mu: -0.5 * table["k"].iloc[0] * (v - mu) ** 2)
+
+
+def default(k):
+    def logp(v, mu, k=k):
+        return -0.5 * k * (v - mu) ** 2
+
+    return custom(logp)
+
+
+@dataclasses.dataclass
+class Settings:
+    k: float
+
+
+def dataclass(k):
+    settings = Settings(k)
+    return custom(lambda v, mu: -0.5 * settings.k * (v - mu) ** 2)
+
+
+class Private:
+    """A callable with private state in slots."""
+
+    __slots__ = ("_k",)
+
+    def __init__(self, k):
+        self._k = k
+
+    def logp(self, v, mu):
+        return -0.5 * self._k * (v - mu) ** 2
+
+    def __call__(self, v, mu):
+        return self.logp(v, mu)
+
+
+def bound_method(k):
+    return custom(Private(k).logp)
+
+
+def callable_object(k):
+    return custom(Private(k))
+
+
+def changed_method(k):
+    """The code of a class is another one, as where a cell of a notebook is run again."""
+
+    class Here:
+        def __call__(self, v, mu):
+            return self.scaled(v - mu)
+
+        if k == 1.0:
+
+            def scaled(self, error):
+                return -0.5 * error**2
+        else:
+
+            def scaled(self, error):
+                return -4.5 * error**2
+
+    return custom(Here())
+
+
+def class_attribute(k):
+    class Here:
+        _k = k
+
+        def __call__(self, v, mu):
+            return -0.5 * self._k * (v - mu) ** 2
+
+    return custom(Here())
+
+
+def base(v, mu, k):
+    return -0.5 * k * (v - mu) ** 2
+
+
+def partial(k):
+    return custom(functools.partial(base, k=k))
+
+
+def kept_results(k):
+    @functools.lru_cache
+    def factor():
+        return k
+
+    return custom(lambda v, mu: -0.5 * factor() * (v - mu) ** 2)
+
+
+class NoProps(Op):
+    """PyMC's classic black box: no ``__props__``."""
+
+    itypes, otypes = [pt.dscalar], [pt.dscalar]
+
+    def __init__(self, k):
+        self._k = k
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(-0.5 * self._k * ((Y - inputs[0]) ** 2).sum())
+
+
+def operation(k):
+    return potential(NoProps(k))
+
+
+def edited_operation(k):
+    class Edited(NoProps):
+        __props__ = ()
+
+        if k == 1.0:
+
+            def perform(self, node, inputs, outputs):
+                outputs[0][0] = np.asarray(-0.5 * ((Y - inputs[0]) ** 2).sum())
+        else:
+
+            def perform(self, node, inputs, outputs):
+                outputs[0][0] = np.asarray(-4.5 * ((Y - inputs[0]) ** 2).sum())
+
+    return potential(Edited(1.0))
+
+
+def wrapped(k):
+    density = wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    return potential(density(lambda v: np.asarray(-0.5 * k * ((Y - v) ** 2).sum())))
+
+
+def compiled(k):
+    """An operation that calls a function that numba compiles."""
+
+    @numba.njit
+    def density(v):
+        return -0.5 * k * ((Y - v) ** 2).sum()
+
+    wrapper = wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    return potential(wrapper(lambda v: np.asarray(density(v))))
+
+
+def drawn(k):
+    """A prior whose draws, and not its density, depend on the value."""
+    with pm.Model() as model:
+        x = pm.CustomDist(
+            "x",
+            logp=lambda v: -0.5 * v**2,
+            random=lambda rng, size=None: k * rng.normal(size=size),
+        )
+        pm.Normal("y", x, 1, observed=Y)
+    return model
+
+
+KINDS = [
+    *(module_constant, module_function, module_in_a_module, module_in_a_closure, global_table),
+    *(frame, default, dataclass, bound_method, callable_object, changed_method, class_attribute),
+    *(partial, kept_results, operation, edited_operation, wrapped, compiled, drawn),
+]
+
+
+@pytest.mark.parametrize("build", KINDS)
+def test_what_a_density_uses_is_a_part_of_the_model(build):
+    """A likelihood that was corrected between two calls must not get the result of the first."""
+    first, unknown = description_of(build(1.0))
+    assert not unknown
+    assert identity_of(build(9.0)) != first
+    assert identity_of(build(1.0)) == first
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The models of which a target is made; nothing is compiled."""
+    models = []
+
+    def build(model, **options):
+        models.append(model)
+        return types.SimpleNamespace(model=model)
+
+    monkeypatch.setattr(cache, "_build", build)
+    monkeypatch.setattr(cache, "_KEPT", OrderedDict())
+    monkeypatch.setattr(cache, "_SAID", set())
+    return models
+
+
+def test_a_model_is_compiled_again_when_what_it_uses_has_changed(built):
+    """The same model object, in a notebook where a cell with a constant is run again."""
+    model = global_table(1.0)
+    one, same = cache.target_of(model), cache.target_of(model)
+    assert one is same and len(built) == 1
+    TABLE["k"] = 9.0
+    assert cache.target_of(model) is not one and len(built) == 2
+
+
+def test_what_cannot_be_described_is_different_and_is_said_once(built, caplog):
+    """A lock has no content that can be compared; the density may depend on it."""
+    lock = threading.Lock()
+    model = custom(lambda v, mu: -0.5 * (v - mu) ** 2 if lock else -((v - mu) ** 2))
+    assert description_of(model)[1] == ("_thread.lock",)
+    with caplog.at_level(logging.WARNING, "pymc.pm_evidence"):
+        assert cache.target_of(model) is not cache.target_of(model)
+    assert len(built) == 2 and [r.message for r in caplog.records if "_thread.lock" in r.message]
+    assert len(caplog.records) == 1
