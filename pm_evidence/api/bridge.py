@@ -10,11 +10,13 @@ import numpy as np
 from pm_evidence.api.arguments import TARGET_MCSE
 from pm_evidence.api.sample import sample_evidence
 from pm_evidence.core.contracts import Kernel
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.samplers.bridge import Bridge
 
 __all__ = ["bridge_sampling"]
 
 
+@usual_floats()
 def bridge_sampling(
     idata: Any,
     model: Any = None,

@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from pm_evidence.api.arguments import checked_cores
 from pm_evidence.core.checks import check_count, check_positive, described
-from pm_evidence.core.exceptions import ModelError, NumericalError, exceptions_of_users, warn
+from pm_evidence.core.exceptions import (
+    ModelError,
+    NumericalError,
+    exceptions_of_users,
+    usual_floats,
+    warn,
+)
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, generator, resolve_seed
 from pm_evidence.core.records import LogEvidence
@@ -32,6 +38,7 @@ _TARGET_MCSE = 0.1
 
 @interruptible()
 @exceptions_of_users()
+@usual_floats()
 def calibrate(
     models: Mapping[str, Any],
     n: int = 200,

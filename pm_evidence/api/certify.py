@@ -14,7 +14,7 @@ from pm_evidence.api.arguments import (
 )
 from pm_evidence.core.checks import check_count
 from pm_evidence.core.contracts import Kernel
-from pm_evidence.core.exceptions import ModelError, exceptions_of_users
+from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.execution.display import Display
@@ -32,6 +32,7 @@ __all__ = ["simulate_and_certify"]
 
 @interruptible()
 @exceptions_of_users()
+@usual_floats()
 def simulate_and_certify(
     target: Any = None,
     *,

@@ -14,7 +14,7 @@ import xarray as xr
 from pm_evidence.api.arguments import TARGET_MCSE
 from pm_evidence.api.sample import sample_evidence
 from pm_evidence.core.checks import check_positive, check_text, described
-from pm_evidence.core.exceptions import ModelError, NumericalError, warn
+from pm_evidence.core.exceptions import ModelError, NumericalError, usual_floats, warn
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
@@ -38,6 +38,7 @@ _ODDS, _ERRORS, _LEAST_ERROR = 1e-3, 5.0, 0.1
 _OWN = ("target", "model", "target_mcse", "random_seed", "progressbar")
 
 
+@usual_floats()
 def compare_models(
     models: Mapping[str, Any],
     *,

@@ -15,7 +15,7 @@ from pm_evidence.api.arguments import (
     limits,
 )
 from pm_evidence.core.checks import described
-from pm_evidence.core.exceptions import ModelError, exceptions_of_users, warn
+from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats, warn
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.core.statuses import Status, with_pointer
@@ -38,6 +38,7 @@ _NAMES = ("dt1", "dt2")
 
 @interruptible()
 @exceptions_of_users()
+@usual_floats()
 def bayes_factor(
     dt1: Any,
     dt2: Any,

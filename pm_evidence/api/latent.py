@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, described
-from pm_evidence.core.exceptions import exceptions_of_users
+from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results import schema
@@ -26,6 +26,7 @@ _MOST_DRAWS = 10_000_000
 
 @interruptible()
 @exceptions_of_users()
+@usual_floats()
 def sample_latent(
     dt: xr.DataTree,
     model: Any = None,

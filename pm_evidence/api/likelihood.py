@@ -15,7 +15,7 @@ from pm_evidence.api.arguments import (
 )
 from pm_evidence.core.checks import check_count, check_flag, check_kind
 from pm_evidence.core.contracts import Kernel, Path
-from pm_evidence.core.exceptions import exceptions_of_users
+from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.progress import silent
 from pm_evidence.core.random import resolve_seed
@@ -36,6 +36,7 @@ _MOST_PATHS = 1_000_000
 
 @interruptible()
 @exceptions_of_users()
+@usual_floats()
 def raise_log_likelihood(
     machine: RBM,
     visible: ArrayLike,

@@ -26,7 +26,7 @@ from pm_evidence.api.arguments import (
 from pm_evidence.api.backend import check_backend, check_gradient
 from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
-from pm_evidence.core.exceptions import ModelError, exceptions_of_users
+from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.kept import keeping
 from pm_evidence.core.records import LogEvidence, RunRecord
@@ -59,6 +59,7 @@ Floats = NDArray[np.float64]
 
 @interruptible()
 @exceptions_of_users()
+@usual_floats()
 def sample_evidence(
     target: Any = None,
     *,

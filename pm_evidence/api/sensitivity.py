@@ -10,6 +10,7 @@ from pm_evidence.api.prior_rows import PriorRun, Study, seed_of
 from pm_evidence.api.priors import sample_options, variants_of
 from pm_evidence.api.sample import sample_evidence
 from pm_evidence.core.checks import check_choice, check_flag, check_positive, described
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results.sensitivity import SensitivityTable, sensitivity_table
 from pm_evidence.targets.model.cache import is_model
@@ -19,6 +20,7 @@ __all__ = ["prior_sensitivity"]
 _POLICIES = ("auto", "always", "never")
 
 
+@usual_floats()
 def prior_sensitivity(
     model: Any,
     priors: Mapping[str, Any],

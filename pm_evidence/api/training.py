@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_count, check_flag, check_kind, described
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.execution.counter import counting
 from pm_evidence.families.rbm.target import RBM
@@ -17,6 +18,7 @@ __all__ = ["train_rbm"]
 _MOST_HIDDEN = 100_000
 
 
+@usual_floats()
 def train_rbm(
     data: ArrayLike,
     n_hidden: int,

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["EvidenceWarning", "ModelError", "NumericalError", "exceptions_of_users", "warn"]
+import numpy as np
+
+__all__ = [
+    "EvidenceWarning",
+    "ModelError",
+    "NumericalError",
+    "exceptions_of_users",
+    "usual_floats",
+    "warn",
+]
 
 # A warning names the line of the user's code that caused it, because files with these prefixes are
 # skipped. Python does not accept the complete name of a file as a prefix.
@@ -40,6 +49,17 @@ class EvidenceWarning(UserWarning):
 def warn(message: str) -> None:
     """Issue an `EvidenceWarning` at the line of the user's code that called the package."""
     warnings.warn(message, EvidenceWarning, skip_file_prefixes=_PASSED_OVER)
+
+
+@contextmanager
+def usual_floats() -> Iterator[None]:
+    """Let NumPy treat errors of floating point as usual, whatever the user's session says.
+
+    Weights underflow to zero on purpose. After ``np.seterr(all="raise")`` each of them would be an
+    error. Use as a context, or as a decorator.
+    """
+    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        yield
 
 
 @contextmanager

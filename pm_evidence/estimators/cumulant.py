@@ -113,7 +113,8 @@ def cumulant_forward(work: ArrayLike, *, blocks: ArrayLike | None = None) -> Log
 
     Notes
     -----
-    Hummer (2001); Habeck (2017), Eq. 12. Exact for normally distributed work and biased otherwise:
+    Hummer (2001); Habeck (2017), Eq. 12, with the sample variance. Unbiased for normally
+    distributed work and biased otherwise:
     the status is ``"not_normal"`` if the third cumulant could change the estimate by more than a
     quarter of its error.
     """
@@ -189,10 +190,9 @@ def cumulant(
         (forward, forward_blocks, "forward_blocks", 1.0),
         (reverse, reverse_blocks, "reverse_blocks", -1.0),
     ):
-        residual = work - work.mean()
-        variance = float(np.mean(residual**2))
+        residual, variance = _residual(work), _variance(work)
         values.append(-0.5 * float(work.mean()) + sign * variance / 12.0)
-        terms = -0.5 * residual + sign * (residual**2 - variance) / 12.0
+        terms = -0.5 * residual + sign * (residual**2 - np.mean(residual**2)) / 12.0
         parts.append((terms / work.size, checked_blocks(name, blocks, work)))
         cut += sign * (float(np.mean(residual**4)) - 3.0 * variance**2) / 720.0
         noise += 24.0 * variance**4 / work.size / 720.0**2
@@ -200,11 +200,20 @@ def cumulant(
     return _expanded(sum(values), spread(*parts), cut, np.sqrt(noise), fewest, "cumulant")
 
 
+def _residual(work: Floats) -> Floats:
+    deviation: Floats = work - work.mean()
+    return deviation
+
+
+def _variance(work: Floats) -> float:
+    """Return the sample variance, which is unbiased; zero for a single path."""
+    return float(np.sum(_residual(work) ** 2)) / max(work.size - 1, 1)
+
+
 def _one_sided(work: Floats, blocks: ArrayLike | None, sign: float, name: str) -> LogEvidence:
-    residual = work - work.mean()
-    variance = float(np.mean(residual**2))
+    residual, variance = _residual(work), _variance(work)
     value = -float(work.mean()) + sign * 0.5 * variance
-    terms = -residual + sign * 0.5 * (residual**2 - variance)
+    terms = -residual + sign * 0.5 * (residual**2 - np.mean(residual**2))
     found = spread((terms / work.size, checked_blocks("blocks", blocks, work)))
     cut = float(np.mean(residual**3)) / 6.0
     noise = np.sqrt(6.0 * variance**3 / work.size) / 6.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pm_evidence.core.blas import one_blas_thread
-from pm_evidence.core.exceptions import exceptions_of_users
+from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import abandonable, check_interrupt, interrupt_answered
 from pm_evidence.core.progress import Progress, Report, silent
 from pm_evidence.execution.parcels import NOT_PICKLED, Lacking, Parcel, parcels
@@ -243,7 +243,7 @@ def _guarded(task: Task | Parcel, n_losses: int) -> Any:
     """
     try:
         # in the worker, because a pickled exception loses its cause
-        with exceptions_of_users(), one_blas_thread():
+        with exceptions_of_users(), usual_floats(), one_blas_thread():
             block: Task = task.opened() if isinstance(task, Parcel) else task
             return block(silent)
     except Exception as error:

@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_kind
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.estimators.calibration import reliability
 from pm_evidence.plots import layout
 from pm_evidence.results.calibration import Calibration
@@ -24,6 +25,7 @@ _BINS = 10
 _PAIR = 2  # of two models, one tells all
 
 
+@usual_floats()
 def plot_calibration(
     calibration: Calibration,
     *,

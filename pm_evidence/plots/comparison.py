@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
 from pm_evidence.plots import layout
@@ -41,6 +42,7 @@ _VISUALS = (
 )
 
 
+@usual_floats()
 def plot_compare(
     models: pd.DataFrame | Mapping[str, xr.DataTree | LogEvidence],
     *,

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import Role
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
@@ -38,6 +39,7 @@ _LEAST_COMMON_PATHS, _LARGEST_VARIANCE = 10.0, 400.0
 _BETA_TICKS = (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
+@usual_floats()
 def plot_energy(
     dt: xr.DataTree,
     *,

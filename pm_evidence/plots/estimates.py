@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.statuses import Status
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
@@ -62,6 +63,7 @@ _INTERVAL = ["value", "lower", "upper"]
 _REACH = 2.0
 
 
+@usual_floats()
 def plot_estimates(
     dt: xr.DataTree,
     *,

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_count, described, plain_array
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.plots import layout
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _GAP_SHARE = 14  # pixels of an image for each pixel of a gap
 _IMAGE_SIZE, _SMALLEST, _LARGEST = 0.7, 2.0, 10.0
 
 
+@usual_floats()
 def plot_samples(
     samples: ArrayLike | xr.DataTree,
     *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import Role
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
@@ -34,6 +35,7 @@ _FEW_STAGES = 40  # up to here each stage gets a point
 _WIDE_RANGE = 100.0  # largest over smallest energy above which the axis is logarithmic
 
 
+@usual_floats()
 def plot_schedule(
     dt: xr.DataTree | Mapping[str, xr.DataTree],
     *,

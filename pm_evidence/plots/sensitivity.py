@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_kind
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.statuses import Status
 from pm_evidence.plots import layout
 
@@ -34,6 +35,7 @@ _GAP = 0.7  # between two variables, in rows
 _ROOM = 0.15  # beside the outermost intervals, as a share of what they span
 
 
+@usual_floats()
 def plot_sensitivity(
     table: pd.DataFrame,
     *,

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_kind, described
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import RunRecord, TemperedChains
 from pm_evidence.plots import layout
 from pm_evidence.results.record import to_record
@@ -35,6 +36,7 @@ _MOST_ITERATIONS = 1000  # that the trace of a chain shows
 _MOST_BINS = 30  # of the histogram of round trips
 
 
+@usual_floats()
 def plot_temperatures(
     dt: xr.DataTree,
     *,

@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.estimators.intervals import half_width
 from pm_evidence.estimators.standard_errors import Spread
@@ -44,6 +45,7 @@ _GRID = 2048  # points of a density, enough if one density is much narrower than
 _MOST_BINS = 200
 
 
+@usual_floats()
 def plot_work(
     dt: xr.DataTree,
     *,

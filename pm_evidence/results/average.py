@@ -8,7 +8,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_evidence.core.checks import check_kind, described
-from pm_evidence.core.exceptions import warn
+from pm_evidence.core.exceptions import usual_floats, warn
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.statuses import Status
 from pm_evidence.results import arviz_groups, schema
@@ -21,6 +21,7 @@ _MIXED = (schema.POSTERIOR, "posterior_predictive", "predictions")
 _PROBABILITIES = "model_probabilities"
 
 
+@usual_floats()
 def average_models(
     models: Mapping[str, xr.DataTree],
     prior_probs: Mapping[str, float] | Sequence[float] | None = None,

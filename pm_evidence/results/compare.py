@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_flag, described, float_array
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import with_pointer
 from pm_evidence.estimators.intervals import half_width
@@ -33,6 +34,7 @@ class Entry:
     doubt: str
 
 
+@usual_floats()
 def compare(
     models: Mapping[str, Source],
     prior_probs: Mapping[str, float] | Sequence[float] | None = None,

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import (
     BlockRecord,
     LogEvidence,
@@ -31,6 +32,7 @@ _ENDS = ("energy_mean", "energy_var")  # of populations at the end of the path
 _LADDERS, _OF_TEMPERATURES = "ladders", ("tempering_log_z", "tempering_prior")
 
 
+@usual_floats()
 def estimate(
     dt: xr.DataTree | RunRecord, estimators: str | Sequence[str] | None = None
 ) -> dict[str, LogEvidence]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_share, described
 from pm_evidence.core.concise import decimals
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.estimators.standard_errors import spread
 from pm_evidence.results import schema
 from pm_evidence.results.origins import drawn_with_origin
@@ -24,6 +25,7 @@ _STATISTIC = "summary"  # dimension of the statistics in the output of ArviZ
 _MOST_DECIMALS = 300  # of a float
 
 
+@usual_floats()
 def summary(
     dt: xr.DataTree,
     var_names: str | Sequence[str] | None = None,

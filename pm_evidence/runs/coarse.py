@@ -31,6 +31,7 @@ from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.coarse_start import start_of
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.interruption import stopped
+from pm_evidence.runs.limits import growth_for
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
@@ -394,4 +395,4 @@ def _n_draws(blocks: Sequence[BlockRecord]) -> int:
 
 def _growth(excess: float) -> float:
     """Return by which multiple of the draws so far an error this much too large needs more."""
-    return 1.3 * excess**2 - 1.0
+    return growth_for(excess, 1.0, 1.3)

@@ -33,7 +33,7 @@ from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_dive
 from pm_evidence.runs.coarse import better, is_good
 from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.interruption import stopped
-from pm_evidence.runs.limits import Limits
+from pm_evidence.runs.limits import Limits, growth_for
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.runs.starts import groups_of, rows_and_variables
@@ -300,7 +300,7 @@ def _further(
         return 0, GIVEN_DRAWS
     done, growth = _drawn(blocks), _LARGEST_GROWTH
     if target_mcse:
-        growth = min(1.3 * (best.mcse / target_mcse) ** 2 - 1.0, growth)
+        growth = min(growth_for(best.mcse, target_mcse, 1.3), growth)
     if elapsed > limits.max_time:
         return 0, Status.MAX_TIME
     left = _most(limits, len(blocks)) - done

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ONE_ROUND", "Limits"]
+__all__ = ["ONE_ROUND", "Limits", "growth_for"]
+
+# An error that is further from its target than this is no error.
+_FURTHEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,12 @@ class Limits:
 
 
 ONE_ROUND = Limits()
+
+
+def growth_for(error: float, target: float, reserve: float) -> float:
+    """Return by which multiple of the draws so far an error needs more, with a factor of reserve.
+
+    Infinite where there is no error that could be reduced.
+    """
+    excess = error / target
+    return reserve * excess**2 - 1.0 if excess < _FURTHEST else np.inf

@@ -25,6 +25,7 @@ from pm_evidence.paths.pair import PairPath
 from pm_evidence.references.alignment import ALIGNMENTS, Alignment
 from pm_evidence.references.linking import LinkingDensity
 from pm_evidence.references.pair import PairTarget
+from pm_evidence.runs.limits import growth_for
 from pm_evidence.runs.pair_draws import ModelDraws
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.ais import AIS
@@ -269,7 +270,7 @@ def _annealed(
             return record, found
         if error > hoped or number == _ROUNDS - 1:
             break
-        growth = min(1.2 * (error / target_mcse) ** 2 - 1.0, _LARGEST_GROWTH)
+        growth = min(growth_for(error, target_mcse, 1.2), _LARGEST_GROWTH)
         n = max(int(growth * done), _PATHS)
         hoped = error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + n)) ** 0.5))
     if not run.limits.asked:

@@ -23,7 +23,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.execution.journal import Journal
 from pm_evidence.execution.rows import run_divided
 from pm_evidence.runs.interruption import best_of, stopped
-from pm_evidence.runs.limits import ONE_ROUND, Limits
+from pm_evidence.runs.limits import ONE_ROUND, Limits, growth_for
 from pm_evidence.samplers.bridging import Bridging, Costs
 from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
 from pm_evidence.samplers.reverse_starts import ReverseStarts
@@ -257,7 +257,7 @@ class Run:
             return 0, Status.OK
         wanted = _LARGEST_GROWTH
         if good:
-            wanted = 1.1 * (found.mcse / limits.target_mcse) ** 2 - 1.0
+            wanted = growth_for(found.mcse, limits.target_mcse, 1.1)
         growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
         if elapsed * (1.0 + growth) > limits.max_time:
             return 0, Status.MAX_TIME

@@ -11,9 +11,11 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.transforms import Ordered
+from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.rebuild import rebuild_collect_shared
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
@@ -33,6 +35,8 @@ Floats = NDArray[np.float64]
 
 # The largest value of a coordinate in either direction; sums of its square do not overflow.
 _LARGEST = 1e100
+# So many draws show that a prior has impossible parameters.
+_LOOKED_AT = 100
 # Exceptions that NumPy and PyTensor raise if a distribution cannot be drawn from.
 _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
@@ -163,7 +167,9 @@ def prior_sampler(
         outputs = with_asserted_indices(fgraph.outputs[: len(unconstrained)])
         values = model.value_vars
         names = [model.values_to_rvs[value].name for value in values]
-        return PriorSampler(outputs, log_order_mass, names, [value.dtype for value in values])
+        sampler = PriorSampler(outputs, log_order_mass, names, [value.dtype for value in values])
+        _refuse_extremes(model, sampler)
+        return sampler
     except ModelError:  # a ModelError is a ValueError as well
         raise
     except _UNDRAWABLE as error:
@@ -173,6 +179,47 @@ def prior_sampler(
             f"failed: {reason}. Look for parameters out of range, give a pm.CustomDist its random= "
             "function, or use a distribution that can be drawn."
         ) from error
+
+
+def _refuse_extremes(model: pm.Model, sampler: PriorSampler) -> None:
+    """Refuse priors of fixed parameters whose draws are not finite, or are of an extreme size.
+
+    Raises
+    ------
+    ModelError
+        The message names the variable, and what is wrong with its parameters.
+    """
+    drawn = sampler.draw(_LOOKED_AT, np.random.SeedSequence(_LOOKED_AT))
+    for variable in sampler.layout.variables:
+        rv, values = model[variable.name], np.abs(drawn[:, variable.positions])
+        if any(other in model.free_RVs for other in ancestors(rv.owner.inputs)):
+            continue
+        if not np.isfinite(values).any(axis=0).all():
+            raise ModelError(
+                f"the prior of {variable.name!r} must have finite draws, but none is: "
+                f"{_wrong_parameters(rv)}. Look for NaN, infinity and values out of range in what "
+                "its parameters are computed from."
+            )
+        size = np.quantile(np.nan_to_num(values), [0.5, 0.95], axis=0)
+        if (size[1] > _LARGEST).any() or ((size[1] > 0.0) & (size[1] < 1.0 / _LARGEST)).any():
+            raise ModelError(
+                f"the prior of {variable.name!r} must have draws of a size between "
+                f"{1.0 / _LARGEST:g} and {_LARGEST:g}, of which squares can be computed, got "
+                f"{size[0].max():.1g} as their median; measure the variable in other units."
+            )
+
+
+def _wrong_parameters(rv: Variable) -> str:
+    """Return in words what is wrong with the parameters of a variable that cannot be drawn."""
+    try:
+        with quietly():
+            pm.logp(rv, pt.ones_like(rv)).eval(mode="FAST_COMPILE")
+    except (ParameterValueError, AssertionError) as error:
+        return f"its parameters must satisfy {' '.join(str(error).split())}"
+    parameters = [
+        np.round(each.eval(mode="FAST_COMPILE"), 4) for each in rv.owner.op.dist_params(rv.owner)
+    ]
+    return f"its parameters are {', '.join(str(each) for each in parameters)}"
 
 
 def without_overflow(x: Floats, kept: NDArray[np.bool_]) -> Floats:
