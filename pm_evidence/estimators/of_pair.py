@@ -13,7 +13,7 @@ from pm_evidence.estimators.difference import difference
 from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse
 from pm_evidence.estimators.verdicts import apart as contradict
-from pm_evidence.estimators.verdicts import times
+from pm_evidence.estimators.verdicts import short_of_target, times
 
 __all__ = ["of_pair", "two_evidences"]
 
@@ -46,6 +46,8 @@ def of_pair(record: RunRecord) -> list[LogEvidence]:
     if both.status == Status.INCONSISTENT and apart.status == Status.OK:
         apart = replace(apart, status=both.status, message=both.message)
     found = [both, apart] if _is_better(both, apart) else [apart, both]
+    if "short_of" in record.info:
+        found[0] = short_of_target(found[0], record.info["short_of"])
     if "stopped_by" in record.info:
         found[0] = _unfinished(found[0], record.info["target_mcse"])
     others = [histogram(forward, reverse, forward_blocks=there, reverse_blocks=back)]

@@ -25,6 +25,7 @@ from pm_evidence.estimators.of_tempering import of_tempering, others_of_temperin
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
     of_noise,
+    short_of_target,
     short_of_trial,
     unbounded,
     unfinished,
@@ -113,6 +114,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         kind = info.get("trial", info.get("reference", "base rates"))
         trial = info["trial_log_z"], info["trial_mcse"], kind
         found = [short_of_trial(estimate, *trial) for estimate in found]
+    if "short_of" in info:
+        found[0] = short_of_target(found[0], info["short_of"])
     if "stopped_by" in info:
         found[0] = unfinished(found[0], info["stopped_by"], info["target_mcse"])
     return [_of_noise(estimate, record) for estimate in found]

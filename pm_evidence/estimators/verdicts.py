@@ -25,6 +25,7 @@ __all__ = [
     "of_uncovered",
     "of_unmixed",
     "short_of",
+    "short_of_target",
     "short_of_trial",
     "times",
     "unbounded",
@@ -252,6 +253,17 @@ def unbounded(estimate: LogEvidence) -> LogEvidence:
         "can go to zero where data coincide, and give it a prior that excludes zero."
     )
     return replace(estimate, status=Status.UNBOUNDED, message=message)
+
+
+def short_of_target(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
+    """Return an estimate of a default run, which says if its error is larger than the default."""
+    if estimate.status != Status.OK or estimate.message or estimate.mcse <= target_mcse:
+        return estimate
+    message = (
+        f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}: by default a run ends "
+        f"after some rounds. Pass target_mcse={1.01 * target_mcse:.3g} or max_time to go on."
+    )
+    return replace(estimate, message=message)
 
 
 def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvidence:

@@ -383,6 +383,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "'max_time', 'max_draws', 'given_draws' or 'interrupted'",
     ),
     "target_mcse": (_is_number, "a number"),
+    "short_of": (_is_number, "a number"),
     "log_likelihood_variance": (_is_number, "a number"),
     "noise_acceptance": (_is_number, "a number"),
     "n_particles": (_are_counts, "a list of whole numbers"),

@@ -283,7 +283,7 @@ def _refined(
             if not additions or best.mcse > hoped:
                 n, reason = 0, GIVEN_DRAWS
             if not n:
-                missed = limits.asked and limits.target_mcse is not None
+                missed = limits.target_mcse is not None
                 return _ended(record, limits, reason) if missed else (record, found)
             additions, hoped = additions - 1, _hoped(best.mcse, _drawn(blocks), n)
             blocks = bridging.drawn_further(blocks, n, run.execute)
@@ -319,6 +319,5 @@ def _hoped(mcse: float, done: int, further: int) -> float:
 
 def _ended(record: RunRecord, limits: Limits, reason: str) -> tuple[RunRecord, list[LogEvidence]]:
     """Return record and estimates, which say why the error is larger than asked for."""
-    ended = {"stopped_by": str(reason), "target_mcse": limits.target_mcse}
-    record = replace(record, info={**record.info, **ended})
+    record = replace(record, info={**record.info, **limits.missed(reason)})
     return record, estimates(record)

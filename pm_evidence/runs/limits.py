@@ -1,6 +1,7 @@
 """When a run ends."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +25,19 @@ class Limits:
         Largest number of draws that further rounds may add up to.
     asked : bool
         Whether the user set any of these limits. The status then tells if the run ended before it
-        reached ``target_mcse``.
+        reached ``target_mcse``; otherwise the message does.
     """
 
     target_mcse: float | None = None
     max_time: float = np.inf
     max_draws: float = np.inf
     asked: bool = True
+
+    def missed(self, reason: str) -> dict[str, Any]:
+        """Return the facts by which estimates say that the target was not reached, and why."""
+        if not self.asked:
+            return {"short_of": self.target_mcse}
+        return {"stopped_by": str(reason), "target_mcse": self.target_mcse}
 
 
 ONE_ROUND = Limits()

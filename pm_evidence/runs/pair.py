@@ -273,10 +273,7 @@ def _annealed(
         growth = min(growth_for(error, target_mcse, 1.2), _LARGEST_GROWTH)
         n = max(int(growth * done), _PATHS)
         hoped = error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + n)) ** 0.5))
-    if not run.limits.asked:
-        return record, found
-    ended = {"stopped_by": GIVEN_DRAWS, "target_mcse": target_mcse}
-    record = replace(record, info={**record.info, **ended})
+    record = replace(record, info={**record.info, **run.limits.missed(GIVEN_DRAWS)})
     return record, estimates(record)
 
 

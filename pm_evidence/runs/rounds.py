@@ -141,9 +141,9 @@ class Run:
             record = best_of(whole, getattr(error, "record", None) or record)
             record, found = stopped(self.journal, record, self.limits.target_mcse, error)
             reason = Status.OK
-        if reason != Status.OK and self.limits.asked:
-            ended = {"stopped_by": reason.value, "target_mcse": self.limits.target_mcse}
-            record = replace(record, info={**record.info, **ended})
+        if reason != Status.OK:
+            info = {**record.info, **self.limits.missed(reason)}
+            record = replace(record, info=info)
             found = estimates(record)
         display.round(number, self.limits.target_mcse, found[0])
         return record, found
