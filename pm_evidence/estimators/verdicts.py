@@ -125,6 +125,8 @@ def short_of_trial(
         from: ``"base rates"`` of a machine, whose trial began with units of
         rate 1/2, or the name of a reference of a model, whose trial began with the prior.
     """
+    if estimate.status == Status.BOUND:  # a bound may lie below
+        return estimate
     excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
     if estimate.status in _BROKEN or not excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
         return estimate

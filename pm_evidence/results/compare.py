@@ -157,7 +157,10 @@ def check_same_data(fingerprints: Mapping[str, str]) -> None:
         raise ValueError(
             f"models must have the same observed data, but these differ: {parts}; give every "
             "model the same observations (same values, shapes and units, no rows dropped, no "
-            "transformation of the data in one of them) and sample its evidence again."
+            "transformation of the data in one of them) and sample its evidence again. For a "
+            "distribution that counts from 1, such as pm.Geometric, shift the distribution instead "
+            "of the data: pm.CustomDist('y', p, dist=lambda p, size: pm.Geometric.dist(p, "
+            "size=size) - 1, observed=y)."
         )
 
 

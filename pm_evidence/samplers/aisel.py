@@ -44,7 +44,8 @@ class AISEL:
     ess : float
         Effective sample size at every stage, as a share of the particles.
     n_stages : int, optional
-        Number of stages, if the pilot does not choose it.
+        Least number of stages, into which those of the pilot are divided; the pilot chooses it by
+        default.
     renewal : float
         Share of its seeds that a move renews, at most 1. With a smaller share, old and new
         estimates are correlated. This helps if the estimates are noisy and there are many data.
@@ -96,7 +97,7 @@ class AISEL:
             ess=self.ess,
             resampling=self.resampling,
             resample_below=self.resample_below,
-            n_stages=self.n_stages or SMC.n_stages,
+            n_stages=self.n_stages,
         )
 
     @property

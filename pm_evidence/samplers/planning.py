@@ -231,7 +231,8 @@ def within_steps(schedule: Schedule, setup: AnnealingSetup) -> Schedule:
 
 def stages_of(setup: AnnealingSetup, sampler: Sampler) -> int:
     """Return the number of stages of a named schedule: of the sampler, the target, or 200."""
-    return sampler.n_stages or setup.n_stages or _NAMED_STAGES
+    usual = getattr(sampler, "named_stages", None) or setup.n_stages or _NAMED_STAGES
+    return sampler.n_stages or usual
 
 
 def piloted(

@@ -19,6 +19,7 @@ from pm_evidence.samplers.moves import grow_chains
 from pm_evidence.samplers.sampler import Annealer, RunContext
 from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.trace import Tracer
+from pm_evidence.schedules.fixed import refine
 
 __all__ = ["SMC", "island", "some_of"]
 
@@ -54,8 +55,9 @@ class SMC(Annealer):
     resample_below : float
         With ``chain_length=1``, resample only if the effective sample size falls below this
         share, and at the end; in between, particles carry their weights.
-    n_stages : int
-        Number of stages of a named schedule, such as ``"linear"``.
+    n_stages : int, optional
+        Least number of stages, into which those of the pilot are divided. By default the pilot
+        chooses it, and a named schedule, such as ``"linear"``, has 50.
 
     Notes
     -----
@@ -71,15 +73,17 @@ class SMC(Annealer):
     ess: float = 0.7
     resampling: str = "systematic"
     resample_below: float = 1.0
-    n_stages: int = 50
+    n_stages: int | None = None
     name = "smc"
     default_draws = 3200
     uses_pilot = True
+    named_stages = 50
 
     def __post_init__(self) -> None:
         check_count("islands", self.islands, 2, MOST_ISLANDS)
         check_count("chain_length", self.chain_length, 1, MOST_MOVES)
-        check_count("n_stages", self.n_stages, 1, MOST_STAGES)
+        if self.n_stages is not None:
+            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
         check_share("ess", self.ess, 0.5)
         check_choice("resampling", self.resampling, SCHEMES)
         if real_number(self.resample_below) != 1.0:
@@ -105,6 +109,15 @@ class SMC(Annealer):
     def units(self, record: RunRecord, size: int) -> int:
         """Return the number of particles so far."""
         return len(record.of(Role.FORWARD)) * size
+
+    def follow(self, plan: Plan) -> Plan:
+        """Return the plan of the pilot, with its stages divided into so many as are asked for."""
+        if self.n_stages is None:
+            return plan
+        beta = refine(plan.beta, self.n_stages)
+        parts = (len(beta) - 1) // plan.n_stages
+        kernels = tuple(kernel for kernel in plan.kernels for _ in range(parts))
+        return replace(plan, beta=beta, kernels=kernels)
 
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with more islands, ``draws`` particles in all."""
