@@ -163,7 +163,10 @@ IN_RANDOM_EFFECTS = [
         "groups must be whole numbers or labels, got dtype complex128",
     ),
     ({"groups": [0, 0.5, 1, 1, 2, 2]}, "groups must be whole numbers or labels"),
-    ({"groups": ["a", None, "b", "b", "b", "b"]}, "every observation needs a group"),
+    (
+        {"groups": ["a", None, "b", "b", "b", "b"]},
+        "groups must be .* every observation needs a group",
+    ),
     ({"observed": [*Y[:4], np.nan, np.nan]}, ".*1 of 3 have none, the first 2"),
     ({"observed": [[1.0, np.nan], *np.ones((5, 2))]}, ".*missing as a whole"),
     ({"n_particles": 5, "draws": "antithetic"}, "n_particles must be even .*n_particles=6"),

@@ -62,18 +62,42 @@ def bernoulli():
 
 @cache
 def gaussian():
-    """Two independent effects, normal data: a closed form."""
-    with pm.Model() as model:
+    """Two independent effects, normal data: a closed form. Names are of all kinds."""
+    with pm.Model(coords={"plant": np.arange(N_OBS)}) as model:
         b = pm.Normal("b", 0, 2, shape=2)
         s = pm.HalfNormal("s", 1)
+        half = pm.Deterministic("half", s / 2)
         RandomEffects(
             "height",
-            effects=lambda: pm.Normal.dist(b[1], s, shape=2),
+            effects=lambda: pm.Normal.dist(b[1], 2 * half, shape=2),
             emission=lambda u, i: pm.Normal.dist(b[0] + u[:, 0] + u[:, 1] * X[i], 0.8),
-            groups=GROUPS,
+            groups=GROUPS + 7,
             observed=REAL,
+            dims="plant",
         )
     return model
+
+
+@cache
+def small():
+    """Two groups of counts whose rate may be negative, and data that can be replaced."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 3, 1)
+        x = pm.Data("x", np.ones(4))
+        RandomEffects(
+            "y",
+            effects=lambda: pm.Normal.dist(0, 1),
+            emission=lambda u, i: pm.Poisson.dist(b * x[i] + u),
+            groups=[0, 0, 1, 1],
+            observed=pm.Data("counts", [0, 1, 4, 6]),
+        )
+    return model
+
+
+def exact_small(b, x, counts):
+    u = np.linspace(-b * x + 1e-9, 12, 200_001)
+    each = stats.poisson.logpmf(np.reshape(counts, (2, 2, 1)), b * x + u).sum(1)
+    return logsumexp(each + stats.norm.logpdf(u), axis=1) + np.log(u[1] - u[0])
 
 
 def exact_poisson(x):
@@ -126,6 +150,3 @@ def seeds_of(n, n_seeds=1, seed=1):
 
 def at_point(n, point=POINT):
     return np.repeat(point[None], n, axis=0)
-
-
-# the estimate ---------------------------------------------------------------------------------
