@@ -12,7 +12,6 @@ from tests.plots.drawing import (
     drawn,
     horizontal_lines,
     legend_texts,
-    need_backend,
 )
 
 MODELS = {
@@ -340,11 +339,3 @@ def test_schedule_refuses_what_it_cannot_draw():
         plot_schedule({}, backend="none")
     with pytest.raises(ValueError, match=r"got \['lines'\]; rename"):
         plot_schedule(make_tree(), backend="none", visuals={"lines": False})
-
-
-@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
-def test_other_backends_draw_both(backend):
-    need_backend(backend)
-    runs = {"a": make_tree(), "b": make_tree(8)}
-    for collection in (plot_compare(MODELS, backend=backend), plot_schedule(runs, backend=backend)):
-        assert collection.backend == backend

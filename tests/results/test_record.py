@@ -15,7 +15,7 @@ from pm_evidence.core.records import BlockRecord, Role, StageTrace
 from pm_evidence.estimators.of_run import applicable
 from pm_evidence.results import to_datatree
 from tests.api.refusals import check_refusals
-from tests.models import shared
+from tests.models import LEVELS, shared
 from tests.results.test_datatree import OBSERVED, make_block, make_idata, make_record, make_tree
 from tests.results.test_stored import without
 
@@ -25,16 +25,16 @@ def normal():
 
 
 def few_particles():
-    """A random walk seen with little noise, by a filter that loses it."""
+    """The shared model of states, with a filter that loses them."""
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)
         pe.StateSpace(
             "y",
             init=lambda: pm.Normal.dist(mu, 1),
             transition=lambda h, t: pm.Normal.dist(h, 1),
-            emission=lambda h, t: pm.Normal.dist(h, 0.1),
-            observed=np.cumsum(np.random.default_rng(1).normal(size=30)),
-            n_particles=8,
+            emission=lambda h, t: pm.Normal.dist(h, 1),
+            observed=LEVELS,
+            n_particles=2,
         )
     return model
 
@@ -83,6 +83,7 @@ RUNS = {
     "potentials in the prior": lambda: run(shared("potential").model, potentials="prior"),
 }
 STOPPED = {"smc until max_draws", "ais until max_draws", "tempering in rounds"}
+IN_FILES = {"ais both ways", "smc in rounds", "aisel with noise", "tempering in rounds"}
 
 
 @cache
@@ -117,7 +118,7 @@ def test_a_stored_run_gives_its_estimates_again(name, tmp_path):
     dt = result(name)
     names = [str(each) for each in dt["log_evidence"]["estimator"].values]
     there = applicable(pe.to_record(dt))
-    for kind in ("memory", "netcdf", "zarr"):
+    for kind in ("memory", "netcdf", "zarr") if name in IN_FILES else ("memory",):
         back = stored_as(kind, dt, tmp_path)
         found = pe.estimate(back)
         assert list(found) == names
@@ -141,8 +142,7 @@ def test_what_these_runs_cover():
     assert "a strict bound" in upper.message
 
 
-@pytest.mark.parametrize("kind", ["memory", "netcdf", "zarr"])
-def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
+def test_a_stored_run_says_how_its_schedule_was_found(tmp_path):
     """Name, options (also None) and predicted variance (also NaN), besides inverse temperatures."""
     options = {"largest_step": None, "pilot_stages": 40, "pilot_paths": 256, "smoothing": 0.025}
     facts = {
@@ -150,6 +150,7 @@ def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
         "learnt": ("varopt", options),
         "linear": ("linear", {}),
     }
+    kinds = {"gaussian": "memory", "learnt": "zarr", "linear": "netcdf"}
     method = pe.AIS(n_stages=20, direction="forward")
     made = {
         "gaussian": result("gaussian"),
@@ -157,7 +158,7 @@ def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
         "linear": run(pe.Gaussian(), method=method, schedule="linear"),
     }
     for each, (name, wanted) in facts.items():
-        back = stored_as(kind, made[each], tmp_path / each)
+        back = stored_as(kinds[each], made[each], tmp_path / each)
         found = pe.to_record(back).schedule
         assert (found.name, found.options) == (name, wanted)
         np.testing.assert_array_equal(found.beta, made[each]["annealing"]["beta"])
@@ -215,7 +216,7 @@ def equal(one, other):
     return np.array_equal(one, other, equal_nan=True) if one is not None else other is None
 
 
-@pytest.mark.parametrize("kind", ["memory", "netcdf", "zarr"])
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
 def test_every_field_of_a_record(kind, tmp_path):
     """Blocks of unequal length, without a bridge, without support, or with a bridge on one side."""
     nothing = StageTrace(*np.full((4, 4), np.nan))
