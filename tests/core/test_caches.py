@@ -101,6 +101,7 @@ def test_a_change_of_a_called_function_is_not_overlooked(tmp_path):
     (package / "core").mkdir(parents=True)
     for name in ("__init__.py", "caches.py", "version.py"):
         shutil.copy(SOURCE / "core" / name, package / "core")
+    (package / "__init__.py").touch()
     for name, text in TWO_FILES.items():
         (package / name).write_text(text)
 

@@ -1,13 +1,13 @@
 """The live display: what it shows, and that it keeps quiet when told to."""
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.progress import Progress
 from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.execution.display import Display, titled
+from tests.models import shared
 
 COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")
 BRIDGE = LogEvidence(-5.2882, 0.0333, "bridge")
@@ -124,26 +124,21 @@ def test_a_second_pilot_has_a_clock_of_its_own(wide, capsys, monkeypatch):
     assert "0:01:00" in smc
 
 
-def test_an_error_while_compiling_is_passed_on(capsys):
-    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
-        raise KeyboardInterrupt
-
-
 def test_disabled_display_is_silent(capfd):
     show(Display(False))
     assert capfd.readouterr() == ("", "")
 
 
-def test_error_inside_is_passed_on(capsys):
+def test_an_error_inside_is_passed_on(capsys):
     with pytest.raises(KeyboardInterrupt), Display(True):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("method", ["smc", pe.AIS(n_stages=10)])
 def test_run(method, wide, capfd):
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    model = shared("normal").model
     options = {"method": method, "draws": 128, "random_seed": 1}
     shown_dt = pe.sample_evidence(model, **options)
     out, err = capfd.readouterr()
