@@ -84,15 +84,6 @@ def test_paths_of_weight_zero_have_their_share():
     assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_density_of_gaussian_work():
-    """Mean and spread of the forward work, which reverse paths help to know. Seed 4."""
-    forward, reverse = gaussian_pair(np.random.default_rng(4), 1.5, 20_000)
-    work, log_p = work_density(forward, reverse)
-    mean = np.sum(np.exp(log_p) * work)
-    assert mean == pytest.approx(-LOG_Z + 0.5 * 1.5**2, abs=4.5 * 1.5 / np.sqrt(20_000))
-    assert np.sqrt(np.sum(np.exp(log_p) * (work - mean) ** 2)) == pytest.approx(1.5, rel=0.02)
-
-
 def test_histogram_is_bennetts_ratio():
     """The same root, error, interval and status; under its own name. Seed 6."""
     forward, reverse = annealed_pair(np.random.default_rng(6), 300)

@@ -15,7 +15,6 @@ from tests.estimators.ladders import (
     draws,
     in_proportion,
     log_z,
-    tempering,
 )
 from tests.estimators.refusals import check_refused
 
@@ -171,16 +170,6 @@ def test_coverage_of_ladders(n, m):
         plain.append(mbar(BETA, energy.ravel(), rung.ravel()))
     assert 0.90 <= coverage(found, LOG_Z) <= 0.99
     assert coverage(plain, LOG_Z) < 0.85
-
-
-@pytest.mark.slow
-def test_coverage_of_simulated_tempering():
-    """Random numbers of states at each temperature, 300 repetitions, seed 7."""
-    rng, found = np.random.default_rng(7), []
-    for _ in range(300):
-        energy, rung = tempering(rng, 150, 12, log_z(), np.full(6, 1 / 6))
-        found.append(mbar(BETA, energy, rung))
-    assert 0.90 <= coverage(found, LOG_Z) <= 0.99
 
 
 # --- what it cannot do ---

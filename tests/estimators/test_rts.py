@@ -168,22 +168,17 @@ def test_chains_that_hardly_reach_an_end():
     assert found.status == "dominated" and "of beta=1 among all states" in found.message
 
 
-def test_temperatures_that_were_never_visited():
-    found = ts([0, 0, 1, 1, 0, 1], [0.0, -1.0, -2.0])
-    assert found.status == "no_overlap" and "temperature 2 was never visited" in found.message
-
-
 def test_likelihood_zero_everywhere():
     found = rts(HALVES, [INF, INF], np.zeros(3))
     assert found.value == -INF and found.status == "no_support"
     with pytest.raises(ValueError, match=r"^energy must be finite at one state or more"):
         rts_curve(HALVES, [INF, INF], np.zeros(3))
-
-
-def test_one_state_has_no_error():
+    # one state has no error, and a temperature that was never visited no share
     found = rts(HALVES, [1.0], np.zeros(3))
     assert found.value == pytest.approx(-1.0) and found.status == "no_error"
     assert np.isnan(rts_curve(HALVES, [1.0], np.zeros(3)).mcse).all()
+    found = ts([0, 0, 1, 1, 0, 1], [0.0, -1.0, -2.0])
+    assert found.status == "no_overlap" and "temperature 2 was never visited" in found.message
 
 
 def test_arguments():
