@@ -40,7 +40,7 @@ class Perfect:
         return population, MoveInfo(1.0, len(state))
 
 
-def ess_of_paths(found, beta, n=100_000):
+def ess_of_paths(found, beta, n=50_000):
     """Effective number of paths with perfect moves, as a share of them."""
     plan = Plan(beta, (Perfect(found),) * (len(beta) - 1))
     log_weight = -AIS().run_block(found.path, plan, 0, n, seed=4).work

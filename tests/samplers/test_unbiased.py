@@ -19,7 +19,7 @@ from tests.kernels.exact import gaussian, mixed
 from tests.samplers.table import LOG_LIKELIHOOD, Step, TablePath, plan_of
 
 SHORT = [0.0, 0.2, 0.6, 1.0]
-N_BLOCKS = 2000
+N_BLOCKS = 1000
 
 
 def relative_weights(sampler, path, plan, draws, n_seeds, log_evidence, seed=1):
@@ -124,7 +124,7 @@ def test_surplus_draws_are_dropped_at_random():
     p = np.exp(path.log_density(1.0) - path.log_evidence)[[0, 1, 5]].sum()
     error = np.std(rows, ddof=1) / N_BLOCKS**0.5
     assert abs(np.mean(rows) - p) < 4 * error
-    assert error < 0.005
+    assert error < 0.007
 
 
 # --- planted errors ---
@@ -162,7 +162,7 @@ WRONG = [
 LARGER = [
     (SMC(chain_length=1), 200, 400),
     (SMC(chain_length=5), 200, 400),
-    (AIS(n_stages=21), 64 * 100, 40),
+    (AIS(n_stages=21), 64 * 100, 20),
 ]
 
 
