@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -863,20 +863,32 @@ def _with_extremes() -> Iterator[Call]:
 
 
 def _with_broken_trees() -> Iterator[Call]:
-    for what, dt in broken_trees(result()).items():
+    """Trees are made when a call is: there are thousands of them, of which a test makes some."""
+
+    def call(name, function, good, parameter, what, make):
+        def made(**arguments):
+            return function(**arguments, **{parameter: make()})
+
+        return Call(name, made, good, {parameter: what})
+
+    for what, make in broken_trees(result()).items():
         for name, parameter in _READERS.items():
             function, good = GOOD[name]
-            arguments = {key: _made(value) for key, value in good.items()}
-            yield Call(name, function, {**arguments, parameter: dt}, {parameter: what})
-        yield Call("compare", pe.compare, {"models": {"a": dt}}, {"models": what})
-        arguments = {"target": pe.Gaussian(), "reverse_start": dt}
-        yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
-    for what, dt in broken_trees(posterior()[1]).items():
-        arguments = {"idata": dt, "draws": 320, "progressbar": False}
-        yield Call("bridge_sampling", bridge_sampling, arguments, {"idata": what})
-    for what, dt in broken_trees(of_model()).items():
-        yield Call("prior_sensitivity", sensitivity, {"result": dt}, {"result": what})
-        models = {"a": of_model(), "b": dt}
-        yield Call("average_models", pe.average_models, {"models": models}, {"models": what})
-    for what, dt in broken_trees(estimated()[1]).items():
-        yield Call("sample_latent", latent, {"dt": dt, "draws": 3}, {"dt": what})
+            others = {key: _made(value) for key, value in good.items() if key != parameter}
+            yield call(name, function, others, parameter, what, make)
+        yield call("compare", pe.compare, {}, "models", what, lambda make=make: {"a": make()})
+        target = {"target": pe.Gaussian()}
+        yield call("sample_evidence", sample_from, target, "reverse_start", what, make)
+    few = {"draws": 320, "progressbar": False}
+    for what, make in broken_trees(posterior()[1]).items():
+        yield call("bridge_sampling", bridge_sampling, few, "idata", what, make)
+    for what, make in broken_trees(of_model()).items():
+        yield call("prior_sensitivity", sensitivity, {}, "result", what, make)
+        both = partial(_beside, make)
+        yield call("average_models", pe.average_models, {}, "models", what, both)
+    for what, make in broken_trees(estimated()[1]).items():
+        yield call("sample_latent", latent, {"draws": 3}, "dt", what, make)
+
+
+def _beside(make):
+    return {"a": of_model(), "b": make()}
