@@ -213,6 +213,7 @@ def assert_same(one, other):
         assert one == other or (one != one and other != other)
 
 
+@settings(max_examples=20)
 @given(run=run_records())
 def test_records_come_back_from_other_processes_as_they_were(run):
     assert_same(pickle.loads(pickle.dumps(run)), run)
@@ -230,6 +231,7 @@ def test_estimates_come_back_from_other_processes_as_they_were(value, mcse, half
     assert_same(pickle.loads(pickle.dumps(found)), found)
 
 
+@settings(max_examples=20)
 @given(run=run_records("both"))
 def test_work_and_origins_are_those_of_the_blocks_in_their_order(run):
     ends = np.cumsum([block.work.size for block in run.of(Role.REVERSE)])[:-1]

@@ -9,9 +9,6 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 import pm_evidence as pe
@@ -30,29 +27,7 @@ on_dask = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def continuous():
-    """A mean and a scale."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 2)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Normal("y", mu, sigma, observed=np.array([1.2, 0.4, 2.1, 1.7]))
-    return model
-
-
-@pytest.fixture(scope="module")
-def mixed():
-    """A label, a count and a mean."""
-    with pm.Model() as model:
-        label = pm.Categorical("label", p=[0.5, 0.3, 0.2])
-        count = pm.Poisson("count", 3)
-        mu = pm.Normal("mu", 0, 2)
-        offset = pt.as_tensor(np.array([-2.0, 0.0, 1.5]))[label]
-        pm.Normal("y", mu + offset + 0.5 * count, 1, observed=np.array([1.9, 3.0, 2.4]))
-    return model
-
-
-@pytest.fixture(scope="module", params=["continuous", "mixed"])
-def model(request):
-    return request.getfixturevalue(request.param)
+    return shared("schools").model
 
 
 def process():
@@ -102,52 +77,44 @@ def assert_same_bits(one, other):
         )
 
 
-def test_threads(model):
+@pytest.mark.parametrize("name", [pytest.param("schools", marks=pytest.mark.slow), "mixed"])
+def test_threads(name):
+    model = shared(name).model
     reference = run(model, cores=1)
     assert_same_bits(run(model, cores=3), reference)
     assert pe.log_evidence(run(model, random_seed=12)).value != pe.log_evidence(reference).value
 
 
-def test_threads_of_ais(mixed):
-    method = pe.AIS(n_stages=20)
-    reference = run(mixed, method=method, draws=480, cores=1)
-    assert_same_bits(run(mixed, method=method, draws=480, cores=2), reference)
+def test_threads_of_ais():
+    options = {"method": pe.AIS(n_stages=20), "draws": 480}
+    reference = run(shared("mixed").model, cores=1, **options)
+    assert_same_bits(run(shared("mixed").model, cores=2, **options), reference)
 
 
-def test_processes(mixed, pool):
+def test_processes(pool):
     """Of an estimated likelihood, n_particles goes along, which the pilot chose."""
-    for model in (mixed, shared("states").model):
+    for name in ("mixed", "states"):
+        model = shared(name).model
         assert_same_bits(run(model, executor=pool), run(model, cores=1))
 
 
 @pytest.mark.slow
 @on_dask
-def test_dask(model, cluster):
+def test_dask(cluster):
     """The executor that ``Client.get_executor`` gives."""
+    model = shared("mixed").model
     assert_same_bits(run(model, executor=cluster.get_executor()), run(model, cores=1))
 
 
 ANY_PROCESS = """
 import hashlib, warnings
 warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
-import numpy as np, pymc as pm, pm_evidence as pe
+import numpy as np, pm_evidence as pe
+from tests.models import shared
 
-rng = np.random.default_rng(3)
-with pm.Model() as continuous:
-    mu, sigma = pm.Normal("mu", 0, 2), pm.HalfNormal("sigma", 1)
-    pm.Normal("y", mu, sigma, observed=rng.normal(size=300))
-with pm.Model() as estimated:
-    mu = pm.Normal("mu", 0, 1)
-    pe.StateSpace(
-        "y",
-        init=lambda: pm.Normal.dist(mu, 1.0),
-        transition=lambda h, t: pm.Normal.dist(0.8 * h, 0.6),
-        emission=lambda h, t: pm.Normal.dist(h, 0.5),
-        observed=rng.normal(size=10),
-        n_particles=40,
-    )
+estimated = shared("states").model
 digest = hashlib.sha256()
-for model in (continuous, estimated, pe.Ising(8)):
+for model in (shared("schools").model, estimated, pe.Ising(8)):
     method = pe.AIS(n_stages=30) if model is not estimated else pe.AISEL()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
@@ -167,6 +134,7 @@ def test_process_that_compiles(tmp_path):
     environ = os.environ | {
         "NUMBA_CACHE_DIR": str(tmp_path / "ours"),
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
+        "PYTHONPATH": str(ROOT),
     }
     runs = [
         subprocess.run(
@@ -253,18 +221,15 @@ def _allow_failures(n, dask_scheduler):
 
 SCRIPT = """
 import multiprocessing, sys, threading
-import numpy as np, pymc as pm, pm_evidence as pe
+import pm_evidence as pe
 from tests.execution import tasks
+from tests.models import shared
 
 if __name__ == "__main__":
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 2)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Normal("y", mu, sigma, observed=np.array([1.2, 0.4, 2.1, 1.7]))
     kernel = tasks.Announces(pe.HMC(), sys.argv[1])
     try:
         options = {"draws": 6400, "target_mcse": None, "progressbar": False}
-        pe.sample_evidence(model, kernel=kernel, cores=2, **options)
+        pe.sample_evidence(shared("schools").model, kernel=kernel, cores=2, **options)
     except KeyboardInterrupt:
         left = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
         print("interrupted", left, multiprocessing.active_children(), flush=True)
