@@ -1,8 +1,11 @@
-"""Steps and distances in whitened coordinates, against plain products of matrices."""
+"""Small steps of kernels: decisions, and moves in whitened coordinates."""
 
+import numba as nb
 import numpy as np
 import pytest
 
+from pm_evidence.core.random import streams
+from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
 
 SIZES = [(1, 1), (3, 3), (2, 5), (1, 4), (6, 6)]  # free coordinates, and all
@@ -43,3 +46,38 @@ def test_steps_and_forces_and_distances(n_free, n_all, dense):
     white = np.linalg.solve(matrix, position[free] - mean)
     found = squared_distance(position, free, mean, factor, np.empty(n_free))
     assert found == pytest.approx(white @ white, rel=1e-12)
+
+
+# --- the Metropolis decision that every proposal passes ---
+
+
+@nb.njit
+def share_accepted(log_ratio, stream, n):
+    count = 0
+    for _ in range(n):
+        count += accepts(log_ratio, stream)
+    return count / n
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "expected"),
+    [
+        (0.0, 1.0),
+        (3.0, 1.0),
+        (np.inf, 1.0),
+        (-np.log(2.0), 0.5),
+        (-700.0, np.exp(-700.0)),
+        (-800.0, 0.0),
+        (-np.inf, 0.0),
+        (np.nan, 0.0),
+    ],
+)
+def test_probability_and_decision(log_ratio, expected):
+    """100,000 decisions, seed 1: a share that is off by five errors fails, 6e-7 by chance.
+
+    A proposal whose density is not a number is refused, or the population would be lost to it.
+    """
+    assert acceptance_probability(log_ratio) == pytest.approx(expected, rel=1e-14)
+    stream, n = streams(np.random.SeedSequence(1), 1)[0], 100_000
+    share = share_accepted(log_ratio, stream, n)
+    assert abs(share - expected) <= 5.0 * np.sqrt(expected * (1.0 - expected) / n)

@@ -250,9 +250,9 @@ def test_the_first_estimate_is_exact_within_its_error():
 # --- arguments ---
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_settings_are_named():
+    assert TrackLogZ(alpha=1).alpha == 1 and TrackLogZ(keep=range(0, 30, 10)).keep == (0, 10, 20)
+    for options, message in (
         ({"n_temperatures": 1}, "n_temperatures must be a whole number of at least 2, got 1"),
         ({"n_chains": 1}, "n_chains must be a whole number of at least 2, got 1"),
         ({"n_sweeps": 0}, "n_sweeps must be a whole number of at least 1, got 0"),
@@ -267,12 +267,6 @@ def test_the_first_estimate_is_exact_within_its_error():
         ({"keep": (-10,)}, "keep must hold multiples of every=10"),
         ({"keep": [0.5]}, "keep must hold whole numbers"),
         ({"keep": 10}, "keep must hold multiples of every=10, got 10"),
-    ],
-)
-def test_wrong_settings_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        TrackLogZ(**options)
-
-
-def test_alpha_may_be_one():
-    assert TrackLogZ(alpha=1).alpha == 1 and TrackLogZ(keep=range(0, 30, 10)).keep == (0, 10, 20)
+    ):
+        with pytest.raises(ValueError, match=message):
+            TrackLogZ(**options)
