@@ -41,9 +41,9 @@ def slow(*names):
 @pytest.mark.parametrize("reference", ["laplace", "fit"])
 @pytest.mark.parametrize(
     "name",
-    ["positive", "schools", *slow(
-        "eight_schools_pooled", "beta_binomial", "half_cauchy_scale", "student_t_likelihood",
-        "ordered_two", "von_mises", "gaussian_10", "potential_and_data",
+    ["positive", *slow(
+        "schools", "eight_schools_pooled", "beta_binomial", "half_cauchy_scale",
+        "student_t_likelihood", "ordered_two", "von_mises", "gaussian_10", "potential_and_data",
         "correlated_gaussian_50", "lkj_covariance", "zero_sum",
     )],
 )  # fmt: skip

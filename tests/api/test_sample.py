@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -355,23 +356,27 @@ def test_no_free_variable():
         assert "posterior" not in dt.children and "observed_data" in dt.children
 
 
+COUNTED = np.array([6.2, 5.1])
+
+
+@cache
+def counts():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Binomial("count", n=12, p=0.4), 0.5, observed=COUNTED)
+    return model
+
+
 def test_discrete_variables_only():
     """A sum of 13 terms."""
-    y = np.array([6.2, 5.1])
-    with pm.Model() as model:
-        count = pm.Binomial("count", n=12, p=0.4)
-        pm.Normal("y", count, 0.5, observed=y)
-    dt = sample(model, draws=4800)
+    dt = sample(counts(), draws=4800)
     count = np.arange(13)
-    terms = stats.binom(12, 0.4).logpmf(count) + stats.norm.logpdf(y[:, None], count, 0.5).sum(
-        axis=0
-    )
+    terms = stats.binom(12, 0.4).logpmf(count)
+    terms += stats.norm.logpdf(COUNTED[:, None], count, 0.5).sum(axis=0)
     check_value(dt, logsumexp(terms))
     draws = dt["posterior"]["count"].values
     assert draws.dtype.kind == "i"
-    np.testing.assert_allclose(
-        [(draws == k).mean() for k in count], np.exp(terms - logsumexp(terms)), atol=0.05
-    )
+    shares = [(draws == k).mean() for k in count]
+    np.testing.assert_allclose(shares, np.exp(terms - logsumexp(terms)), atol=0.05)
 
 
 def test_potentials_as_likelihood_or_as_prior():
@@ -663,7 +668,7 @@ def test_hmc_without_a_gradient():
     with pytest.raises(
         ValueError, match=r"kernel='hmc' needs a gradient.* use kernel='random_walk'"
     ):
-        sample(shared("discrete").model, kernel="hmc")
+        sample(counts(), kernel="hmc")
 
 
 # --- importing ---
