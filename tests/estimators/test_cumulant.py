@@ -101,22 +101,13 @@ def test_normal_work_is_not_accused(sd, n):
     assert np.mean([cumulant(*pair).status == "ok" for pair in works]) > 0.95
 
 
-def test_bounds_of_normal_work():
-    """They lie half a variance from log Z on either side, and enclose it. Seed 4; 1e-5."""
-    forward, reverse = gaussian_pair(np.random.default_rng(4), 2.0, 10_000)
-    low, high = lower_bound(forward), upper_bound(reverse)
-    assert low.upper < LOG_Z < high.lower
-    assert abs(low.value - (LOG_Z - 2.0)) < 4.4 * 2.0 / 100
-    assert abs(high.value - (LOG_Z + 2.0)) < 4.4 * 2.0 / 100
-    assert "below" in low.message and "above" in high.message
-
-
 @pytest.mark.parametrize(("shape", "rate"), [(2.0, 1.0), (1.0, 3.0)])
 def test_bounds_of_skew_work(shape, rate):
     """The sandwich holds whatever the work looks like: means a / b and a / (b + 1). Seed 5."""
     forward, reverse = gamma_pair(np.random.default_rng(5), shape, rate, 10_000)
     low, high = lower_bound(forward), upper_bound(reverse)
     assert low.upper < gamma_log_z(shape, rate) < high.lower
+    assert "below" in low.message and "above" in high.message
     assert low.value == pytest.approx(-shape / rate, abs=4.4 * low.mcse)
     assert high.value == pytest.approx(-shape / (rate + 1.0), abs=4.4 * high.mcse)
 

@@ -66,15 +66,6 @@ def test_probabilities_sum_to_one_in_both_directions(shift):
     assert np.exp(log_p - work - log_z).sum() == pytest.approx(1.0, abs=1e-9)
 
 
-def test_exact_shares():
-    """Work 0 and log 2 at 1/2 each forward, 2/3 and 1/3 in reverse: the density is 1/2 each."""
-    forward, reverse = [0.0, np.log(2.0)], [0.0, 0.0, np.log(2.0)]
-    work, log_p = work_density(forward, reverse)
-    p = np.exp(log_p)
-    assert p[work == 0.0].sum() == pytest.approx(0.5)
-    assert p[work > 0.0].sum() == pytest.approx(0.5)
-
-
 def test_paths_of_weight_zero_have_their_share():
     """A forward path of infinite work is met by no reverse one: its share is 1 / n_forward."""
     forward, reverse = gaussian_pair(np.random.default_rng(3), 1.0, 30, 40)

@@ -140,16 +140,6 @@ def test_a_constant_shifts_log_z(shift):
 # --- errors ---
 
 
-def test_coverage_of_independent_states():
-    """200 repetitions of 100 states at each temperature, seed 5."""
-    rng, rung = np.random.default_rng(5), np.tile(np.arange(6), 100)
-    found = [mbar(BETA, draws(rng, rung), rung) for _ in range(200)]
-    assert 0.90 <= coverage(found, LOG_Z) <= 0.99
-    assert np.mean([e.mcse for e in found]) == pytest.approx(
-        np.std([e.value for e in found]), rel=0.15
-    )
-
-
 @pytest.mark.parametrize(
     ("n", "m"),
     [

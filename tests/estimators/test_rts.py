@@ -54,17 +54,6 @@ def test_exact_shares_with_zero_likelihood():
     np.testing.assert_allclose(curve.log_z, DEAD_Z, atol=1e-13)
 
 
-def test_the_prior_matters():
-    """With another prior than the sampler's the same states give another value, without a sign."""
-    assumed, prior, energy = IN_SHARES["prior"]
-    wrong = rts(HALVES, np.tile(energy, 100), assumed)
-    right = rts(HALVES, np.tile(energy, 100), assumed, prior=prior)
-    assert abs(right.value - HALVES_Z[-1]) < 1e-12
-    assert wrong.status == "ok" and abs(wrong.value - HALVES_Z[-1]) > 3.0 * wrong.mcse
-    scaled = rts(HALVES, np.tile(energy, 100), assumed, prior=np.multiply(prior, 8.0))
-    assert scaled.value == pytest.approx(right.value, abs=1e-13)
-
-
 def test_visits():
     """Carlson et al. (2016), Eq. 8, by hand, and their pseudo-count of 0.1."""
     rung = np.repeat([0, 1, 2], [30, 20, 10])

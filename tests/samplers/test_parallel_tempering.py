@@ -154,7 +154,7 @@ def test_runs_without_a_reject_step_are_found(monkeypatch):
 # --- temperatures ---
 
 
-def exact_rates(beta, n=100_000):
+def exact_rates(beta, n=30_000):
     """Rejection rates between neighbours, from independent draws of a Gaussian."""
     rng, path = np.random.default_rng(0), GeometricGaussian(pe.Gaussian())
     rung = np.tile(np.arange(len(beta)), n)
@@ -182,7 +182,7 @@ def test_tuning_equalises_the_rejection_rates():
     rates = exact_rates(beta)
     assert np.ptp(rates) < 0.06  # in 4 runs at most 0.03
     schedule = pe.to_record(dt).schedule
-    barrier = exact_rates(np.linspace(0.0, 1.0, 300) ** 3, 20_000).sum()
+    barrier = exact_rates(np.linspace(0.0, 1.0, 150) ** 3, 10_000).sum()
     assert schedule.name == "equal_rejection"
     assert schedule.options["barrier"] == pytest.approx(barrier, rel=0.1)
 

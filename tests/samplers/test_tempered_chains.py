@@ -202,7 +202,7 @@ def test_no_support_at_all_is_an_error():
         MomentAveragedGaussian(pe.Gaussian()),
         DetouredPath(pe.Ising(4, 0.4), 0.5),
         DetouredPath(pe.Potts(4, q=3), 0.5),
-        MomentAveragedPath(pe.RBM(*sine_rbm(8, 6))),
+        pytest.param(MomentAveragedPath(pe.RBM(*sine_rbm(8, 6))), marks=pytest.mark.slow),
     ],
     ids=lambda path: type(path).__name__,
 )

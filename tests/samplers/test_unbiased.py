@@ -50,18 +50,6 @@ def test_smc_on_a_table(sampler, draws):
     )
 
 
-def test_ais_on_a_table():
-    path = TablePath()
-    plan = AIS(n_stages=12).follow(plan_of(SHORT))
-    assert plan.n_stages == 12
-    sampler = AIS()
-    weights = [
-        np.exp(-sampler.run_block(path, plan, block, 64 * 64, seed=1).work - path.log_evidence)
-        for block in range(64)
-    ]
-    check_unbiased(np.concatenate(weights))
-
-
 @pytest.mark.parametrize("sampler", [SMC(chain_length=4), AIS()])
 def test_states_without_likelihood_count_as_zero(sampler):
     """Dropping them and dividing by the number of the others would bias Z upwards."""
@@ -177,11 +165,3 @@ def test_planted_errors_are_caught(sampler, draws, n_seeds):
                 check_unbiased(weights)
         else:
             check_unbiased(weights)
-
-
-def test_average_on_the_log_scale_is_caught():
-    """Jensen: the mean of log Z over islands is biased downwards."""
-    path = TablePath()
-    weights = relative_weights(SMC(), path, plan_of(SHORT), 10, N_BLOCKS, path.log_evidence)
-    logs = np.log(weights[weights > 0])
-    assert np.exp(logs.mean()) < 1.0 - 4 * logs.std() / len(logs) ** 0.5
