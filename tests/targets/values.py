@@ -14,7 +14,7 @@ from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.model.vectorised import RowFunction
 
-__all__ = ["in_python", "without_gradients"]
+__all__ = ["evaluated_in_python", "in_python", "without_gradients"]
 
 
 def without_gradients(target: PyMCTarget) -> PyMCTarget:
@@ -45,9 +45,14 @@ def in_python(
     Targets in other coordinates, which share compiled code with this one, are no such targets.
     """
     with mock.patch.object(prior, "compile_draws", return_value=None):
-        target = without_gradients(make(model, **options))
+        target = make(model, **options)
+    return evaluated_in_python(target, rewritten=rewritten)
+
+
+def evaluated_in_python(target: PyMCTarget, *, rewritten: bool = False) -> PyMCTarget:
+    """Return the target, whose draws are left as they are; see ``in_python``."""
     vars(target)["density"] = _PythonDensity(target, rewritten)
-    return target
+    return without_gradients(target)
 
 
 class _PythonDensity:
