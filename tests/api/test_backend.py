@@ -66,22 +66,18 @@ def test_the_same_run_as_with_numba():
     np.testing.assert_allclose(runs[1].sample_stats["lp"], runs[0].sample_stats["lp"], rtol=1e-6)
 
 
-SLOW = [
-    {"method": "smc"},
-    {"method": "parallel_tempering", "draws": 640},
-    {"kernel": pe.HMC(target_accept=0.7)},
-    {"reference": "laplace"},
-    {"reference": "fit"},
-    {"reference": pe.references.StudentT([0.0], [[4.0]], dof=5)},
-    {"reparameterise": False},
-]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "ais", "draws": 100, "reference": "laplace"},
-        *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW),
+        {"method": "smc"},
+        {"method": "ais", "draws": 100},
+        {"method": "parallel_tempering", "draws": 640},
+        {"kernel": pe.HMC(target_accept=0.7)},
+        {"reference": "laplace"},
+        {"reference": "fit"},
+        {"reference": pe.references.StudentT([0.0], [[4.0]], dof=5)},
+        {"reparameterise": False},
     ],
     ids=str,
 )

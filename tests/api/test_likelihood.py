@@ -61,7 +61,7 @@ def test_schedule_kernel_and_path_reach_the_paths():
         {"schedule": "linear"},
         {"schedule": [0.0, 0.5, 1.0]},
         {"kernel": BlockGibbs(n_sweeps=2)},
-        {"path": "moment_average"},
+        {"path": pe.MomentAveragedPath(MACHINE, n_knots=3, n_updates=50)},
         {"n_stages": 101},
         {"random_seed": 2},
     ):

@@ -95,6 +95,7 @@ def test_the_result_says_what_it_was_annealed_from():
     dt = run(model, "fit")
     attrs = dt["log_evidence"].attrs
     assert attrs["reference"] == "fit" and attrs["trial_mcse"] > 0.0
+    assert attrs["log_prior_mass"] == 0.0
     assert run(model, "prior")["log_evidence"].attrs["reference"] == "prior"
     found = pe.log_evidence(dt)
     again = pe.estimate(dt)[found.estimator]

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.plots import (
-    plot_calibration,
-    plot_compare,
-    plot_energy,
-    plot_estimates,
-    plot_schedule,
-    plot_sensitivity,
-    plot_work,
-)
+import pm_evidence as pe
 from pm_evidence.plots.layout import (
     MINUS,
     backend_name,
@@ -119,14 +111,14 @@ def test_half_the_lengths_of_intervals():
 
 RUN = make_run(energy=((5000.0, 60.0, -20.0), (900.0, 30.0, -40.0)))
 PLOTS = {
-    "work": partial(plot_work, RUN),
-    "histogram of work": partial(plot_work, RUN, kind="hist"),
-    "energy": partial(plot_energy, RUN, visuals={"band": True}),
-    "estimates": partial(plot_estimates, RUN, reference=-31.0),
-    "schedule": partial(plot_schedule, {"a": RUN, "b": RUN}),
-    "models": partial(plot_compare, {"a": RUN, "b": RUN}),
-    "calibration": partial(plot_calibration, calibration.found(calibration.runs(40))),
-    "sensitivity": partial(plot_sensitivity, sensitivity_table(ROWS)),
+    "work": partial(pe.plot_work, RUN),
+    "histogram of work": partial(pe.plot_work, RUN, kind="hist"),
+    "energy": partial(pe.plot_energy, RUN, visuals={"band": True}),
+    "estimates": partial(pe.plot_estimates, RUN, reference=-31.0),
+    "schedule": partial(pe.plot_schedule, {"a": RUN, "b": RUN}),
+    "models": partial(pe.plot_compare, {"a": RUN, "b": RUN}),
+    "calibration": partial(pe.plot_calibration, calibration.found(calibration.runs(40))),
+    "sensitivity": partial(pe.plot_sensitivity, sensitivity_table(ROWS)),
 }
 
 

@@ -13,17 +13,8 @@ from pm_evidence.results.comparison import ModelComparison
 from tests.api.refusals import check_refusals
 
 COLUMNS = [
-    "rank",
-    "log_evidence",
-    "mcse",
-    "log_bf",
-    "log_bf_mcse",
-    "bf",
-    "prob",
-    "prob_mcse",
-    "estimator",
-    "status",
-    "warning",
+    *("rank", "log_evidence", "mcse", "log_bf", "log_bf_mcse", "bf", "prob", "prob_mcse"),
+    *("estimator", "status", "warning"),
 ]
 DATA = {"y": np.array([1.0, 2.0, 3.0])}
 

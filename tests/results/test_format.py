@@ -58,15 +58,8 @@ def test_columns_are_those_that_are_asked_for(table):
 
 
 def test_tables_of_other_functions_have_their_errors():
-    summary = pd.DataFrame(
-        {
-            "mean": [1.2345],
-            "sd": [0.51],
-            "ess_mean": [3987.4],
-            "mcse_mean": [0.011],
-            "mcse_sd": [0.02],
-        }
-    )
+    numbers = {"mean": 1.2345, "sd": 0.51, "ess_mean": 3987.4, "mcse_mean": 0.011, "mcse_sd": 0.02}
+    summary = pd.DataFrame(numbers, index=[0])
     assert format_table(summary).splitlines()[1].split() == ["0", "1.234(11)", "0.510(20)", "3987"]
     rows = [
         Row(

@@ -7,10 +7,9 @@ import pytest
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.results import schema
-from pm_evidence.results.stored import estimate_of, evidence_of, group_of, not_a_tree
+from pm_evidence.results.stored import evidence_of, not_a_tree
 from tests.api.refusals import check_refusals
-from tests.results.test_datatree import BAR, JARZYNSKI, OBSERVED, make_idata, make_tree
+from tests.results.test_datatree import OBSERVED, make_idata, make_tree
 
 
 def without(dt, group, name):
@@ -159,29 +158,6 @@ def test_options_of_functions_and_plots():
         partial(pe.plot_compare, {"a": make_tree()}),
         [({"backend": "none", **o}, (ValueError, TypeError), said) for o, said in cases],
     )
-
-
-# --- readers of groups ---
-
-
-def test_a_group_is_read_with_all_that_is_in_it():
-    dt = make_tree()
-    for name in schema.EVIDENCE_GROUPS:
-        xr.testing.assert_identical(group_of(dt, name), dt[name].to_dataset())
-
-
-def test_estimates_come_back_as_they_were():
-    """To the last bit, the recommended one first asked for; NaN is not equal to itself."""
-    dt = make_tree()
-    assert estimate_of(dt, "dt") == estimate_of(dt, "dt", "bar") == BAR
-    for name in ("value", "status", "message", "estimator"):
-        assert getattr(estimate_of(dt, "dt", "jarzynski"), name) == getattr(JARZYNSKI, name)
-    assert np.isnan(estimate_of(dt, "dt", "jarzynski").mcse)
-    older = dt.copy(deep=True)
-    older["log_evidence"] = xr.DataTree(older["log_evidence"].to_dataset().drop_vars("dof"))
-    assert estimate_of(older, "dt").dof == np.inf
-    with pytest.raises(ValueError, match=r"estimator must be one of 'bar', 'jarzynski', got 'smc'"):
-        estimate_of(dt, "dt", "smc")
 
 
 def test_errors_name_the_argument():
