@@ -49,7 +49,9 @@ def test_a_step_is_undone():
     assert path.reached(one, 1.0 / 12.0, chains) is one
     two = path.extended(one, chains)
     assert np.array_equal(path.shrunk(two).to_draws(), one.to_draws())
-    assert np.array_equal(path.log_ratio(one, 1 / 12, 2 / 12), -path.log_ratio(one, 2 / 12, 1 / 12))
+    ratio = path.log_ratio(one, 1 / 12, 2 / 12)
+    assert np.array_equal(ratio, -path.log_ratio(one, 2 / 12, 1 / 12))
+    np.testing.assert_allclose(path.energy(one, 1 / 12), -12.0 * ratio)  # minus the slope
 
 
 def test_steps_cannot_be_left_out():
