@@ -135,6 +135,7 @@ def test_the_estimators_of_figure_2_agree_on_many_temperatures():
         assert abs(value - log_z[-1]) < 0.1, name
 
 
+@pytest.mark.slow
 def test_figure_3_in_its_quick_mode(tmp_path, data_folder, capsys):
     """AIS, RAISE and RTS agree on a machine that is hardly trained; runs are made once."""
     arguments = [str(tmp_path), "--quick", "--data", str(data_folder)]
@@ -148,6 +149,7 @@ def test_figure_3_in_its_quick_mode(tmp_path, data_folder, capsys):
     assert again == [line for line in printed if not line.startswith("figure3_")]
 
 
+@pytest.mark.slow
 def test_figure_4_in_its_quick_mode(tmp_path, data_folder):
     figure4.main([str(tmp_path), "--quick", "--data", str(data_folder)])
     table = pd.read_csv(tmp_path / "carlson2016_figure4.csv")
@@ -220,6 +222,7 @@ def test_rows_are_divided_without_overlap(data_folder):
     np.testing.assert_array_equal(both[order], given[original])
 
 
+@pytest.mark.slow
 def test_script_compares_and_the_page_draws(data_folder, tmp_path, capsys):
     """Quick: tracked log Z is within 0.3 nats of annealing, and a second run trains no more."""
     script.main([str(tmp_path), "--quick"])

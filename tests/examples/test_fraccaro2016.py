@@ -46,6 +46,7 @@ def small(monkeypatch):
     return exact_log_z(*parameters)
 
 
+@pytest.mark.slow
 def test_all_methods_find_log_z(small, tmp_path):
     """Runs would be mixed up, or their weights averaged on the log scale."""
     figure4.main([str(tmp_path), "--particles", "100", "--runs", "10", "--quick"])

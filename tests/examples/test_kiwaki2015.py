@@ -44,6 +44,7 @@ def test_exact_figures_are_for_small_machines_only():
     assert np.isnan(training.exact_figures(large, np.zeros((1, 30)))).all()
 
 
+@pytest.mark.slow
 def test_script_saves_what_it_prints(data_folder, tmp_path, capsys):
     """Quick, and with one machine: the others take the same way."""
     table = training.main(tmp_path / "rbms", quick=True, names=("cd1_20",), folder=data_folder)

@@ -113,6 +113,8 @@ def test_starts_of_the_user_must_be_its_states():
     target = pe.Ising(4, coupling=0.4)
     earlier = sample(target, method=pe.AIS(n_stages=20), draws=64)
 
+    other = xr.Dataset({"mu": (("chain", "draw"), np.zeros((1, 20)))})
+
     def without(group, name):
         broken = earlier.copy()
         broken[group] = xr.DataTree(broken[group].to_dataset().drop_vars(name))
@@ -126,7 +128,12 @@ def test_starts_of_the_user_must_be_its_states():
         (target, without("constant_data", "coupling"), ValueError, "got draws with coupling=None"),
         (target, without("posterior", "x"), ValueError, "must hold draws"),
         # both have no observed data, so that their fingerprints agree
-        (pe.Gaussian(), without("posterior", "x"), ValueError, r"states of Gaussian\(.*as 'x'"),
+        (
+            pe.Gaussian(),
+            xr.DataTree.from_dict({"posterior": other}),
+            ValueError,
+            r"states of Gaussian\(.*as 'x'",
+        ),
     ):
         with pytest.raises(error, match=message):
             sample(wanted, method=pe.AIS(reverse_start=start))
