@@ -1,10 +1,6 @@
 """The contracts are what the package's own objects do, and what samplers ask of others'."""
 
 import inspect
-from dataclasses import FrozenInstanceError
-
-import numpy as np
-import pytest
 
 from pm_evidence.core import contracts
 from pm_evidence.core.growing import FindsSteps, Growing, Reseedable
@@ -79,15 +75,3 @@ def test_paths_on_which_something_is_added_say_what_they_can_do():
         assert found == expected, path
     assert hasattr(UnitByUnitPath, "reseeded")
     assert hasattr(UnitByUnitPath, "can_reseed")
-
-
-def test_a_plan_has_as_many_stages_as_kernels():
-    plan = contracts.Plan(np.array([0.0, 0.5, 1.0]), (HMC(), HMC()))
-    assert plan.n_stages == 2 and plan.fit is None and plan.n_evaluations == 0
-
-
-def test_what_is_reported_cannot_be_changed():
-    info = contracts.MoveInfo(0.5, 10)
-    assert (info.n_nan, info.reach, info.parts) == (0, 0.0, ())
-    with pytest.raises(FrozenInstanceError):
-        info.acceptance = 1.0

@@ -12,7 +12,6 @@ from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import annealing_setup, default_method, effort_of
 from pm_evidence.runs.estimated import kernel_of_prior, with_particles
-from pm_evidence.runs.limits import ONE_ROUND, Limits
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.starts import starts_from
 from pm_evidence.targets.model.cache import target_of
@@ -109,7 +108,3 @@ def test_warnings_of_doubt_and_of_nan():
     nan = RunRecord("smc", empty.beta, {}, info={"n_nan": 5, "n_evaluations": 100})
     with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
         warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)
-
-
-def test_limits_of_one_round():
-    assert Limits() == ONE_ROUND and ONE_ROUND.target_mcse is None

@@ -1,4 +1,4 @@
-"""The small annealing from the prior: cheap, near the posterior, and the same on any workers."""
+"""Runs within others: the small annealing from the prior, and the evidence of a compiled target."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,10 +7,12 @@ import numpy as np
 import pm_evidence as pe
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.execution.display import Display
+from pm_evidence.runs.repeated import evidence_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.trial import Trial, small_annealing
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
+from tests.models import shared
 
 SYSTEMS = exact_systems()
 
@@ -46,3 +48,11 @@ def test_an_unknown_error_is_no_fact():
     assert known.facts() == {"trial_log_z": -1.0, "trial_mcse": 0.1}
     unknown = Trial(np.zeros((1, 1)), LogEvidence(-1.0, float("nan"), "smc"), 1)
     assert unknown.facts() == {}
+
+
+def test_one_call_gives_the_exact_evidence_and_the_seed_counts():
+    model, exact = shared("normal").model, shared("normal").log_evidence
+    target = target_of(model, reparameterise=True)
+    found = [evidence_of(target, 0.1, 1, seed) for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+    assert all(abs(each.value - exact) < 4 * each.mcse and each.status == "ok" for each in found)
