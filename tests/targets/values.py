@@ -12,7 +12,7 @@ from pytensor.compile.mode import Mode, get_mode
 from pm_evidence.targets.model import prior
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.model.vectorised import RowFunction
+from pm_evidence.targets.model.vectorised import vectorised
 
 __all__ = ["evaluated_in_python", "in_python", "without_gradients"]
 
@@ -66,18 +66,25 @@ class _PythonDensity:
     @cached_property
     def _function(self) -> Callable[..., Any]:
         graphs = self._target.graphs()
-        if not self._rewritten:
-            return RowFunction(graphs.parts, graphs.log_density, ())
-        mode = Mode("py", get_mode("NUMBA").provided_optimizer)
+        with quietly():
+            together = None if self._rewritten else vectorised(graphs.parts, graphs.log_density)
+        if together is not None:
+            return lambda parts: together(*parts)
+        mode = (
+            Mode("py", get_mode("NUMBA").provided_optimizer) if self._rewritten else "FAST_COMPILE"
+        )
         with quietly():
             one = pm.compile(graphs.parts, graphs.log_density, mode=mode, on_unused_input="ignore")
-        return lambda parts, _: np.array([one(*row) for row in zip(*parts, strict=True)]).T
+        return lambda parts: np.array([one(*row) for row in zip(*parts, strict=True)]).T
 
     def values(self, x: np.ndarray) -> np.ndarray:
+        if not len(x):
+            return np.empty((0, 2))
         variables = self._target.model.value_vars
         parts = zip(self._target.layout.split(x), variables, strict=True)
-        found = self._function([part.astype(value.dtype) for part, value in parts], ())
-        return np.stack(found, axis=-1).astype(float)
+        with quietly():
+            found = self._function([part.astype(value.dtype) for part, value in parts])
+        return np.stack([np.broadcast_to(term, len(x)) for term in found], axis=1).astype(float)
 
     def write(self, x: np.ndarray, log_density: np.ndarray) -> None:
         log_density[:] = self.values(x)
