@@ -8,8 +8,10 @@ import pytensor.tensor as pt
 from scipy import stats
 from scipy.special import expit, gammaln, logsumexp
 
+from pm_evidence.targets.compile.calls import GENERATOR_SLOTS
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.variable import estimators_of
+from tests.targets.compile.frames import call
 
 KINDS = ("random", "antithetic", "quasi")
 RNG = np.random.default_rng(20250711)
@@ -150,3 +152,19 @@ def seeds_of(n, n_seeds=1, seed=1):
 
 def at_point(n, point=POINT):
     return np.repeat(point[None], n, axis=0)
+
+
+def derivatives(density, point, at):
+    """Start of Newton's method at a point; values, gradients and Hessians of all groups there."""
+    n_groups, n_dim = at.shape
+    parameters, start = np.empty(density.n_parameters), np.empty((n_groups, n_dim))
+    value, gradient = np.empty(n_groups), np.empty((n_groups, n_dim))
+    hessian = np.empty((n_dim, n_groups, n_dim))
+    for number, arrays in enumerate(
+        [(point, parameters, start), (at, parameters, value, gradient, hessian)]
+    ):
+        frame = density.frames()[number]
+        slots = slice(GENERATOR_SLOTS, GENERATOR_SLOTS + len(arrays))
+        frame[slots] = [a.ctypes.data for a in arrays]
+        assert call(density.addresses[number], frame) == 0
+    return start, value, gradient, hessian.transpose(1, 0, 2)

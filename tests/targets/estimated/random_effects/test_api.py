@@ -135,6 +135,7 @@ class Doubled(Op):
         outputs[0][0] = np.asarray(2.0 * inputs[0])
 
 
+@pytest.mark.slow
 def test_slow_operations_are_named(caplog):
     model = call(lambda u, b: Doubled()(b) + u)
     with caplog.at_level(logging.WARNING, logger="pymc.pm_evidence"):
