@@ -102,6 +102,7 @@ def test_the_form_of_the_model_does_not_matter():
     assert centred.log_mass[0] == pytest.approx(non_centred.log_mass[0], abs=1e-3)
 
 
+@SLOW
 def test_two_peaks_of_the_hyperparameters():
     """The scale is near 0.05 or near 3: the prior of its logarithm has two narrow modes."""
     log_scale, sd = np.log([0.05, 3.0]), 0.15
