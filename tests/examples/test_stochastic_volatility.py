@@ -94,7 +94,9 @@ def off_by(log_likelihoods, exact):
     return abs(ratio.mean() - 1) / (ratio.std(ddof=1) / np.sqrt(ratio.size))
 
 
-@pytest.mark.parametrize("name", EXTRA)
+@pytest.mark.parametrize(
+    "name", ["SV-leverage", *(pytest.param(k, marks=pytest.mark.slow) for k in ("SV", "SV-t"))]
+)
 def test_the_filter_integrates_the_model_that_is_meant(returns, name):
     values = VALUES | EXTRA[name]
     estimates = filtered(example.MODELS[name](returns), values)
@@ -131,6 +133,7 @@ def test_garch_is_the_loop_over_days(returns, name):
     assert compiled(values) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_paths_of_volatility_are_those_of_the_smoother(returns):
     target = EstimatedTarget.of_model(example.gaussian_sv(returns))
     estimator = target.estimators[0].with_particles(400)

@@ -27,6 +27,8 @@ def test_log_ratios_are_those_of_the_density(target, height):
     """In order all but one colour are negligible, and in between and near the ends none is."""
     rng = np.random.default_rng(1)
     path = DetouredPath(target, height)
+    assert path.field(0.0) == path.field(1.0) == 0.0  # ends are the reference and the target
+    assert path.field(0.5) == pytest.approx(height)
     draws = path.draw(70, np.random.SeedSequence(2)).to_draws()
     for k in range(len(draws)):  # from order to disorder
         some = rng.uniform(size=target.sizes) < k / len(draws)
