@@ -65,7 +65,10 @@ def log_joint(model, rows):
 
 
 def test_models_of_the_demo_are_the_systems_of_these_values():
-    """Their joint densities are equal, so that their evidences are."""
+    """Their joint densities are equal, so that their evidences are.
+
+    Up to the rounding of logs of literals, which PyTensor takes in single precision.
+    """
     systems, rows = exact_systems(), np.random.default_rng(1).normal(size=(5, 10))
     for name, system in (
         ("complete pooling", "pooled"),
@@ -74,11 +77,11 @@ def test_models_of_the_demo_are_the_systems_of_these_values():
     ):
         found = log_joint(eight_schools.MODELS[name](), rows)
         same = log_joint(systems[f"eight_schools_{system}"].build(), rows)
-        np.testing.assert_allclose(found, same, rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(found, same, rtol=0, atol=1e-6, err_msg=name)
     theta = rows[:, :8]
     expected = norm.logpdf(theta, 0, 25) + norm.logpdf(eight_schools.Y, theta, eight_schools.SIGMA)
     found = log_joint(eight_schools.no_pooling(), theta)
-    np.testing.assert_allclose(found, expected.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found, expected.sum(axis=1), rtol=0, atol=1e-6)
 
 
 def test_a_run_of_the_demo_tells_its_models_apart():
@@ -110,7 +113,7 @@ def test_the_regression_is_that_of_the_closed_form(data_folder):
         prior = gamma.logpdf(tau, radiata_pine.SHAPE, scale=1.0 / radiata_pine.RATE)
         expected.append(prior + coefficients + norm.logpdf(y, alpha + beta * x, sd[2]).sum())
     found = log_joint(radiata_pine.regression(pine["y"], pine["x"]), rows)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow

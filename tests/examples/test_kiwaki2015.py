@@ -125,6 +125,7 @@ def test_tables_hold_every_schedule_with_right_figures(machines, data_folder, tm
     assert (last > 0.9 * table.set_index("schedule").ess).all()
 
 
+@pytest.mark.slow
 def test_a_second_machine_does_not_remove_the_first(machines, data_folder, tmp_path):
     options = {"runs": 32, "stages": (40,), "data": data_folder}
     script.main(machines, tmp_path / "out", names=("pcd20",), **options)
@@ -134,6 +135,7 @@ def test_a_second_machine_does_not_remove_the_first(machines, data_folder, tmp_p
     assert len(again) == len(table)
 
 
+@pytest.mark.slow
 def test_a_bound_that_no_step_exceeds_is_not_run_again(machines, data_folder, monkeypatch):
     calls = []
     original = script.annealed
