@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 
 from pm_evidence.samplers.profiles import beyond
 from tests.samplers.test_regions import model_with, of, squares
@@ -27,6 +28,7 @@ def test_a_peak_where_there_are_no_prior_draws():
         assert any(abs(fit.values[0] - other) < 1.0 for fit in found)
 
 
+@pytest.mark.slow
 def test_the_other_hyperparameters_follow():
     """Two scales explain the same data: one peak has the one large, the other one the other."""
 

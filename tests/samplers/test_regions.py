@@ -79,7 +79,7 @@ def exact_mass(at, width, k, log_mass=1.0):
     ("k", "at", "width"),
     [
         (1, 0.3, 0.01),
-        (1, 2.0, 0.01),
+        pytest.param(1, 2.0, 0.01, marks=pytest.mark.slow),
         pytest.param(2, 0.5, 0.05, marks=pytest.mark.slow),
         (3, 0.5, 0.2),
     ],

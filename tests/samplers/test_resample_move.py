@@ -81,6 +81,7 @@ def test_sizes_follow_the_shares_of_a_plan():
     assert block.draws.shape == (40, 4)
 
 
+@pytest.mark.slow
 def test_particles_of_weight_zero():
     """A few dead particles are kept with weight zero, not with a weight of NaN or a warning."""
     with pm.Model() as model:

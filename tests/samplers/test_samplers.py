@@ -297,7 +297,12 @@ def test_pilot_learns_adjusts_and_freezes():
 
 
 @pytest.mark.parametrize(
-    ("system", "name"), [(gaussian, "hmc"), (gaussian, "random_walk"), (mixed, "random_walk")]
+    ("system", "name"),
+    [
+        (gaussian, "hmc"),
+        (gaussian, "random_walk"),
+        pytest.param(mixed, "random_walk", marks=pytest.mark.slow),
+    ],
 )
 def test_real_kernels_are_frozen_and_tuned(system, name):
     exact = system()
