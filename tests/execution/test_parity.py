@@ -27,7 +27,7 @@ on_dask = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def continuous():
-    return shared("schools").model
+    return shared("positive").model
 
 
 def process():
