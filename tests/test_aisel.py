@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from real_data import load_csv
@@ -23,7 +22,7 @@ from pm_evidence.testing.random_effects import (
     poisson_glmm,
 )
 from tests.execution.test_parity import assert_same_bits
-from tests.models import shared
+from tests.models import GROUPS, shared
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -184,40 +183,32 @@ def test_other_methods_are_the_same_thing_by_another_name(method):
 
 
 def test_parameters_of_two_estimated_variables():
-    """One parameter is discrete, so that there is no bridge, and one has data of its own.
+    """One parameter is discrete, so that there is no bridge, and known data depend on both.
 
-    The likelihoods multiply: a sum over one parameter, and an integral over the other.
+    The likelihoods multiply. All is normal given the discrete parameter, over which is summed.
     """
-    z = np.array([0.4, -0.3])
+    data = {"z": [0.4, -0.3], "one": GROUPS, "two": GROUPS[::-1]}
     with pm.Model() as model:
-        high, m = pm.Bernoulli("high", 0.3), pm.Normal("m", 0, 1)
-        pm.Normal("z", m, 1, observed=z)
-        for name, group in (("one", Y[:6]), ("two", Y[6:12])):
+        high, mu = pm.Bernoulli("high", 0.3), pm.Normal("mu", 0, 1)
+        pm.Normal("z", mu + high, 1, observed=data["z"])
+        for name in ("one", "two"):
             pe.RandomEffects(
                 name,
-                effects=lambda: pm.Normal.dist(m, 1.0 + high),
-                emission=lambda u, i: pm.Normal.dist(pt.tanh(u), 0.7),
-                groups=np.arange(6) // 2,
-                observed=group,
+                effects=lambda: pm.Normal.dist(0, 1),
+                emission=lambda u, i: pm.Normal.dist(mu + u, 1),
+                groups=np.arange(3),
+                observed=data[name],
             )
-    u, log_w = np.linspace(-14, 14, 2001), np.log(28 / 2000)
-
-    def log_density(m, sd):
-        total = stats.norm.logpdf(m) + stats.norm.logpdf(z[:, None], m).sum(axis=0)
-        prior = stats.norm.logpdf(u, m[:, None], sd) + log_w
-        for pair in Y[:12].reshape(6, 2):
-            each = stats.norm.logpdf(pair[:, None], np.tanh(u), 0.7).sum(axis=0)
-            total = total + np.logaddexp.reduce(prior + each, axis=1)
-        return total
-
-    of_value = [
-        log_integral(lambda m, sd=sd: log_density(m, sd), (-9.0, 9.0), tolerance=1e-8)
-        for sd in (1.0, 2.0)
+    y = np.concatenate([*data.values()])
+    covariance = np.diag([1.0] * 2 + [2.0] * 6) + 1.0
+    parts = [
+        np.log(p) + stats.multivariate_normal([shift] * 2 + [0.0] * 6, covariance).logpdf(y)
+        for p, shift in ((0.7, 0.0), (0.3, 1.0))
     ]
     dt = sample(model, draws=2000)
     assert len(numbers(dt)) == 2
     assert "bridge" not in dt["log_evidence"]["estimator"].values
-    check(dt, np.logaddexp(np.log(0.7) + of_value[0], np.log(0.3) + of_value[1]))
+    check(dt, np.logaddexp(*parts))
     assert set(np.unique(dt["posterior"]["high"])) == {0, 1}
 
 

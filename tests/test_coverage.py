@@ -274,16 +274,3 @@ def test_list_of_systems():
         "multimodal",
         "potential",
     }
-
-
-if __name__ == "__main__":
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("systems", nargs="*", default=SYSTEMS)
-    parser.add_argument("--seeds", type=int)
-    options = parser.parse_args()
-    print(HEADER)
-    for chosen in options.systems:
-        number = options.seeds or n_seeds(chosen)
-        print(repeat(chosen, range(number)).row(chosen), flush=True)

@@ -117,11 +117,3 @@ def test_draws_that_are_not_good_enough(name, options, seed):
     with pytest.warns(pe.EvidenceWarning):
         dt = bridged(sampled(model, seed=seed, **options), model)
     assert pe.log_evidence(dt).status != "ok"
-
-
-if __name__ == "__main__":
-    import sys
-
-    print(HEADER)
-    for each in sys.argv[1:] or COVERED:
-        print(repeated(each).row(each), flush=True)

@@ -49,10 +49,3 @@ def test_coverage(name):
     assert ok.mean() >= LEAST_OK
     assert LOWEST <= covers.mean() <= HIGHEST
     assert z.std() >= LEAST_SPREAD and (np.abs(z) < FAR).all()
-
-
-if __name__ == "__main__":
-    import sys
-
-    for each in sys.argv[1:] or PAIRS:
-        repeated(each)

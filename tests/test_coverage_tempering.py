@@ -113,17 +113,3 @@ def test_list_of_systems():
     assert len(DRAWS) == 8 and {"funnel", "gaussian_shells", "bimodal_10"} <= DRAWS.keys()
     kinds = set.union(*(set(systems[name].tags) for name in DRAWS))
     assert kinds >= {"conjugate", "constrained", "heavy-tailed", "hierarchical", "mixed"}
-
-
-if __name__ == "__main__":
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("systems", nargs="*", default=list(DRAWS))
-    parser.add_argument("--seeds", type=int, default=N_SEEDS)
-    options = parser.parse_args()
-    print(HEADER)
-    for chosen in options.systems:
-        for each in OWN:
-            found = repeat(chosen, each, options.seeds)
-            print(found.row(f"{chosen}, {each.partition('_')[0]}"), flush=True)

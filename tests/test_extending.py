@@ -1,7 +1,11 @@
-"""The public names for objects of users."""
+"""The public names for objects of users, and the version, which stored results carry."""
+
+import importlib
+from importlib import metadata
 
 import pm_evidence as pe
 from pm_evidence import extending
+from pm_evidence.core import version
 
 
 def test_every_name_is_there_and_documented():
@@ -11,3 +15,18 @@ def test_every_name_is_there_and_documented():
 
 def test_native_targets_are_at_the_top_too():
     assert pe.NativeTarget is extending.NativeTarget
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert version.VERSION == metadata.version("pm-evidence") == pe.__version__
+
+
+def test_a_source_tree_that_is_not_installed_can_be_imported(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "version", missing)
+        assert importlib.reload(version).VERSION == "0"
+    importlib.reload(version)
+    assert pe.__version__ == version.VERSION

@@ -1,22 +1,16 @@
 """``sample_evidence(path=...)``: paths by name and as objects, and what is refused."""
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pm_evidence as pe
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.runs.defaults import along, annealing_setup
 from pm_evidence.testing.lattices import kaufman
+from tests.api.refusals import check_refusals
+from tests.models import shared
 
 ISING = pe.Ising(6)
-
-
-def model():
-    with pm.Model() as made:
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
-    return made
 
 
 def sample(target, path, **kwargs):
@@ -43,27 +37,28 @@ def test_the_height_of_a_detour_changes_the_work():
 
 
 def test_the_path_of_a_model_is_geometric():
-    one, other = (sample(model(), path) for path in ("auto", "geometric"))
+    one, other = (sample(shared("normal").model, path) for path in ("auto", "geometric"))
     np.testing.assert_array_equal(one["work"]["forward"], other["work"]["forward"])
 
 
-@pytest.mark.parametrize(
-    ("target", "path", "error", "message"),
-    [
-        (model(), "detour", ValueError, "path must be one of .* got 'detour'"),
-        (model(), LatticePath(ISING), ValueError, r"path must be .* pe\.extending\.ModelTarget"),
-        (model(), None, ValueError, "path must be 'auto', 'geometric', 'data_points' or"),
+def test_paths_that_cannot_be_used():
+    model, gaussian = shared("normal").model, pe.Gaussian()
+    names = "path must be 'auto', 'geometric', 'data_points' or"
+    other = LatticePath(pe.Ising(4))
+    cases = [
+        (model, "detour", ValueError, "path must be one of .* got 'detour'"),
+        (model, LatticePath(ISING), ValueError, r"path must be .* pe\.extending\.ModelTarget"),
+        (model, None, ValueError, names),
         (ISING, "moment_average", ValueError, "path must be one of"),
         (ISING, 3, TypeError, "path must be a name or a path object, got 3;"),
         (ISING, LatticePath, TypeError, "got the class LatticePath; leave it out"),
-        (ISING, LatticePath(pe.Ising(4)), ValueError, "path must belong to the target"),
-        (pe.Gaussian(), "detour", ValueError, "path must be one of"),
-        (pe.Gaussian(), LatticePath(ISING), ValueError, "path must belong to the target"),
-    ],
-)
-def test_paths_that_cannot_be_used(target, path, error, message):
-    with pytest.raises(error, match=message):
-        sample(target, path)
+        (ISING, other, ValueError, "path must belong to the target"),
+        (gaussian, "detour", ValueError, "path must be one of"),
+        (gaussian, LatticePath(ISING), ValueError, "path must belong to the target"),
+    ]
+    check_refusals(
+        sample, [({"target": target, "path": path}, *said) for target, path, *said in cases]
+    )
 
 
 def test_clusters_cannot_be_moved_in_a_field():

@@ -7,6 +7,7 @@ import pm_evidence as pe
 from pm_evidence.api.training import train_rbm
 from pm_evidence.families.rbm.training import Training, binary_rows, train
 from pm_evidence.testing import exact_log_z
+from tests.api.refusals import check_refusals
 
 DATA = np.random.default_rng(1).integers(0, 2, size=(40, 6))
 
@@ -56,11 +57,6 @@ def test_tracking_start_and_validation_reach_the_training():
     )
 
 
-def test_start_must_be_a_machine():
-    with pytest.raises(TypeError, match="start must be of type RBM, got 3"):
-        train_rbm(DATA, 3, start=3, n_updates=1, progressbar=False)
-
-
 def test_a_generator_is_a_seed():
     one, again = (
         train_rbm(DATA, 3, n_updates=5, random_seed=np.random.default_rng(3), progressbar=False)
@@ -77,9 +73,10 @@ def test_progress_is_shown_unless_it_is_switched_off(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_arguments_are_named_before_anything_is_shown(capsys):
+    track = {"track": pe.TrackLogZ()}
+    machine = pe.RBM(np.zeros((6, 2)), np.zeros(6), np.zeros(2))
+    cases = [
         ({"n_hidden": 0}, "n_hidden must be a whole number of at least 1, got 0"),
         ({"data": DATA * 255}, "data must hold 0 and 1 only, got values from 0 to 255"),
         ({"batch_size": 41}, "batch_size must be at most the number of rows of data, 40, got 41"),
@@ -88,21 +85,18 @@ def test_progress_is_shown_unless_it_is_switched_off(capsys):
         ({"steps": 0}, "steps must be a whole number"),
         ({"validation": DATA}, "validation needs track, got an array of shape .* pass track=pe"),
         (
-            {"validation": DATA[:, :5], "track": pe.TrackLogZ()},
+            {"validation": DATA[:, :5], **track},
             r"validation must have the 6 columns of data, got shape \(40, 5\)",
         ),
         (
-            {"validation": 255 * DATA, "track": pe.TrackLogZ()},
+            {"validation": 255 * DATA, **track},
             "validation must hold 0 and 1 only, .* binarise them, validation > 127",
         ),
-        (
-            {"start": pe.RBM(np.zeros((6, 2)), np.zeros(6), np.zeros(2))},
-            r"start must have 6 visible and 3 hidden units, .* got \(6, 2\)",
-        ),
+        ({"start": machine}, r"start must have 6 visible and 3 hidden units, .* got \(6, 2\)"),
         ({"algorithm": "tempering"}, "track must be given if algorithm is 'tempering'"),
-    ],
-)
-def test_wrong_arguments_are_named_before_anything_is_shown(arguments, message, capsys):
-    with pytest.raises(ValueError, match=message):
-        train_rbm(**{"data": DATA, "n_hidden": 3, **arguments})
+    ]
+    good = {"data": DATA, "n_hidden": 3}
+    check_refusals(train_rbm, [({**good, **given}, ValueError, said) for given, said in cases])
+    said = "start must be of type RBM, got 3"
+    check_refusals(train_rbm, [({**good, "start": 3}, TypeError, said)])
     assert capsys.readouterr().out == ""

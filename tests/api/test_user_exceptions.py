@@ -69,9 +69,11 @@ def test_in_an_island():
     sample(in_a_thread, cores=2)
 
 
+@pytest.mark.slow
 def test_in_a_worker():
     """The same where another process runs it, whose exceptions come back without their causes."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor:
+    context = multiprocessing.get_context("spawn")  # a fork might copy a lock that is held
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
         sample(in_a_worker, executor=executor)
 
 

@@ -14,28 +14,20 @@ def test_good_values_come_back_plain():
     assert check_choice("method", "ais", ["smc", "ais"]) == "ais"
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.0, 2.5, "3", None, True, np.nan, np.array([3]), 1 + 0j])
-def test_counts(value):
-    """A rounded or a negative count would run something else than was asked for."""
-    with pytest.raises(ValueError, match=r"draws must be a whole number of at least 1, got .*pass"):
-        check_count("draws", value, 1)
-
-
-@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.1, 1.5, np.nan, np.inf, "0.5", None, True])
-def test_shares(value):
-    """At 0 and 1 schedules have no step or no end."""
-    with pytest.raises(ValueError, match=r"ess must lie between 0 and 1, got .*; try 0.5"):
-        check_share("ess", value, 0.5)
-
-
-@pytest.mark.parametrize("value", ["SMC", "", None, 1, ["smc"], b"smc"])
-def test_choices(value):
-    """The message lists what there is, whatever was passed."""
-    with pytest.raises(ValueError, match=r"method must be one of 'smc', 'ais', got "):
-        check_choice("method", value, iter(["smc", "ais"]))
-
-
-def test_a_single_choice():
-    """ "One of prior" reads as if there were more."""
+def test_values_that_are_refused():
+    """A rounded count runs something else than was asked for; at shares of 0 and 1 schedules have
+    no step or no end; the message of a choice lists what there is, whatever was passed."""
+    for value in (0, -1, 1.0, 2.5, "3", None, True, np.nan, np.array([3]), 1 + 0j):
+        with pytest.raises(
+            ValueError, match=r"draws must be a whole number of at least 1, got .*pass"
+        ):
+            check_count("draws", value, 1)
+    for value in (0, 1, 0.0, 1.0, -0.1, 1.5, np.nan, np.inf, "0.5", None, True):
+        with pytest.raises(ValueError, match=r"ess must lie between 0 and 1, got .*; try 0.5"):
+            check_share("ess", value, 0.5)
+    for value in ("SMC", "", None, 1, ["smc"], b"smc"):
+        with pytest.raises(ValueError, match=r"method must be one of 'smc', 'ais', got "):
+            check_choice("method", value, iter(["smc", "ais"]))
+    # "one of prior" reads as if there were more
     with pytest.raises(ValueError, match=r"reference must be 'prior', got 'laplace'"):
         check_choice("reference", "laplace", ["prior"])

@@ -1,16 +1,14 @@
-"""Numbers as people read them: the value ends where its error does."""
+"""Numbers and tables as people read them: a value ends where its error does; text is no markup."""
 
 import math
-
-import numpy as np
-import pytest
+import xml.etree.ElementTree as ET
 
 from pm_evidence.core.concise import concise, decimals
+from pm_evidence.core.html import facts
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "shown"),
-    [
+def test_the_digits_follow_the_error():
+    for value, error, shown in (
         (-31.0364, 0.0081, "-31.036(8)"),
         (-31.0364, 0.0123, "-31.036(12)"),
         (-31.0364, 0.354, "-31.04(35)"),
@@ -39,29 +37,30 @@ from pm_evidence.core.concise import concise, decimals
         (2e-5, 5e-3, "0.000(5)"),
         (-1e-4, 0.01, "0.000(10)"),
         (0.0, 0.0, "0.0000(0)"),
-    ],
-)
-def test_the_digits_follow_the_error(value, error, shown):
-    assert concise(value, error) == shown
-
-
-def test_value_and_error_can_be_read_back():
-    """A digit too few or in the wrong place would give another number; seed 1, 2,000 pairs."""
-    rng = np.random.default_rng(1)
-    for _ in range(2000):
-        value, error = rng.normal() * 10 ** rng.uniform(-3, 5), 10 ** rng.uniform(-6, 4)
-        text = concise(value, error)
-        number, digits = text.rstrip(")").split("(") if "e" not in text else ("", "")
-        if not number:
-            continue
-        unit = 1.0
-        if "." in number and "." not in digits:
-            unit = 10.0 ** -len(number.split(".")[1])
-        assert abs(float(number) - value) <= 0.51 * error
-        assert float(digits) * unit == pytest.approx(error, rel=0.15)
+    ):
+        assert concise(value, error) == shown
 
 
 def test_decimals_of_what_has_no_error():
     assert [decimals(error) for error in (math.nan, math.inf, 0.0, -1.0)] == [2, 2, 2, 2]
     assert decimals(1e-300) == 12
     assert decimals(500.0) == -2
+
+
+def test_rows_are_named_facts_in_their_order():
+    table = ET.fromstring(facts("Run", [("log Z", "-31.0(1)"), ("status", "ok")]))
+    assert table.findtext("caption") == "Run"
+    cells = [[cell.text for cell in row] for row in table.iter("tr")]
+    assert cells == [["log Z", "-31.0(1)"], ["status", "ok"]]
+
+
+def test_markup_in_a_fact_is_text():
+    """Names of models and messages are the user's: a notebook must not run them."""
+    text = '<script>alert("1")</script> & more'
+    table = ET.fromstring(facts(text, [(text, text)]))
+    assert [e.text for e in table.iter() if e.text] == [text, text, text]
+
+
+def test_empty_facts_are_left_out():
+    table = ET.fromstring(facts("Run", [("message", ""), ("status", "ok")]))
+    assert [row.findtext("th") for row in table.iter("tr")] == ["status"]

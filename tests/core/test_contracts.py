@@ -1,12 +1,9 @@
 """The contracts are what the package's own objects do, and what samplers ask of others'."""
 
 import inspect
-from dataclasses import FrozenInstanceError
-
-import numpy as np
-import pytest
 
 from pm_evidence.core import contracts
+from pm_evidence.core.growing import FindsSteps, Growing, Reseedable
 from pm_evidence.families.gaussian.kernel import Autoregression
 from pm_evidence.families.gaussian.path import MovingGaussian
 from pm_evidence.families.gaussian.target import Gaussian
@@ -18,14 +15,17 @@ from pm_evidence.families.lattice.potts_state import Colours
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.metropolis import UnitMetropolis
+from pm_evidence.families.rbm.unit_path import UnitByUnitPath
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
+from pm_evidence.paths.data_points import DataPointsPath
 from pm_evidence.paths.estimated import EstimatedPath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.points import Particles
+from tests.paths.chain import ChainPath, chain
 
 TUNED = (HMC, RandomWalk, Cycle, PseudoMarginal)
 OURS = {
@@ -42,42 +42,36 @@ OURS = {
 PAIRS = [(contract, kind) for contract, kinds in OURS.items() for kind in kinds]
 
 
-@pytest.mark.parametrize(("contract", "kind"), PAIRS, ids=lambda part: part.__name__)
-def test_our_own_objects_have_every_method_with_its_parameters(contract, kind):
+def test_our_own_objects_have_every_method_with_its_parameters():
     """Samplers call by the contract: a parameter of another name fails in the middle of a run."""
-    for name, method in vars(contract).items():
-        if not inspect.isfunction(method) or name in ("__init__", "__subclasshook__"):
-            continue
-        assert callable(getattr(kind, name, None)), f"{kind.__name__} lacks {name}"
-        wanted = list(inspect.signature(method).parameters)
-        found = list(inspect.signature(getattr(kind, name)).parameters)
-        assert found[: len(wanted)] == wanted, f"{kind.__name__}.{name}"
+    for contract, kind in PAIRS:
+        for name, method in vars(contract).items():
+            if not inspect.isfunction(method) or name in ("__init__", "__subclasshook__"):
+                continue
+            assert callable(getattr(kind, name, None)), f"{kind.__name__} lacks {name}"
+            wanted = list(inspect.signature(method).parameters)
+            found = list(inspect.signature(getattr(kind, name)).parameters)
+            assert found[: len(wanted)] == wanted, f"{kind.__name__}.{name}"
 
 
-def test_kernels_of_many_stages_are_told_by_their_method():
+def test_kernels_are_told_by_their_methods():
+    """Tempering refuses some, and a pilot tunes those that learn."""
     assert isinstance(SpinHeatBath(), contracts.BatchedKernel)
     assert not isinstance(HMC(), contracts.BatchedKernel)
-
-
-def test_kernels_of_many_temperatures_are_told_by_their_method():
-    """Tempering refuses the others."""
     assert isinstance(BlockGibbs(), contracts.PerMemberKernel)
     assert not isinstance(SpinHeatBath(), contracts.PerMemberKernel)
-
-
-def test_kernels_that_learn_are_told_by_their_methods():
-    """A pilot tunes these, and takes the others as they are."""
     assert isinstance(HMC(), contracts.Tunable)
     assert not isinstance(SpinHeatBath(), contracts.Tunable)
 
 
-def test_a_plan_has_as_many_stages_as_kernels():
-    plan = contracts.Plan(np.array([0.0, 0.5, 1.0]), (HMC(), HMC()))
-    assert plan.n_stages == 2 and plan.fit is None and plan.n_evaluations == 0
-
-
-def test_what_is_reported_cannot_be_changed():
-    info = contracts.MoveInfo(0.5, 10)
-    assert (info.n_nan, info.reach, info.parts) == (0, 0.0, ())
-    with pytest.raises(FrozenInstanceError):
-        info.acceptance = 1.0
+def test_paths_on_which_something_is_added_say_what_they_can_do():
+    """Samplers ask by these contracts: a path that lacks a method would be treated as another."""
+    for path, expected in (
+        (GeometricPath(None), ()),
+        (DataPointsPath(None), (FindsSteps, Growing)),
+        (ChainPath(chain()), (Growing,)),
+    ):
+        found = tuple(kind for kind in (FindsSteps, Growing, Reseedable) if isinstance(path, kind))
+        assert found == expected, path
+    assert hasattr(UnitByUnitPath, "reseeded")
+    assert hasattr(UnitByUnitPath, "can_reseed")

@@ -25,7 +25,6 @@ from pm_evidence.core.interrupts import (
 # While PyTensor's table of implementations is filled, while it rewrites a graph, between passes of
 # numba, and where LLVM calls back.
 MOMENTS = [["IMPORT", 1], ["REWRITE", 30], ["PASS", 10], ["PASS", 100], ["LLVM", 1], ["LLVM", 5]]
-LONGEST_SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +48,7 @@ def run(moments: list[Any], **environment: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_interrupted_compilation_stops_and_the_next_run_is_that_of_a_fresh_process(tmp_path):
     """An interrupt was lost in LLVM's callback, or left PyTensor without implementations.
 
@@ -56,9 +56,9 @@ def test_interrupted_compilation_stops_and_the_next_run_is_that_of_a_fresh_proce
     """
     fresh = run([])
     found = run(MOMENTS, PYTENSOR_FLAGS=f"base_compiledir={tmp_path}")
-    seconds = found.pop("seconds")
-    assert all(0.0 <= s < LONGEST_SECONDS for s in seconds), seconds
-    del fresh["seconds"]
+    passes = found.pop("passes")
+    assert all(0 <= n <= 2 for n in passes), passes
+    del fresh["passes"]
     assert fresh["slow_ops"] == [] and fresh["handler"]
     assert found == fresh
 

@@ -37,19 +37,24 @@ def test_a_run_without_jax_does_not_load_it():
     """PyTensor's part of it takes a second, and settles the precision of the process.
 
     That JAX itself is not imported is a contract of import-linter: ArviZ imports it where it is.
+    Later on, the precision is that of PyTensor, which sets it only once: PyMC's own JAX samplers
+    rely on it.
     """
-    assert run("""
-        import sys, pymc as pm, pm_evidence as pe
-        with pm.Model() as model:
-            x = pm.Normal("x")
-            pm.Normal("y", x, 1, observed=[1.0])
-        pe.sample_evidence(model, draws=40, target_mcse=None, progressbar=False, random_seed=1)
-        print("pytensor.link.jax.dispatch" in sys.modules)
-        from pm_evidence.core.jax import load_jax, uses_single_precision
-        print(uses_single_precision(), load_jax().config.jax_enable_x64)
-    """) == ["False", "False", "False"]
+    assert run(f"""
+    import sys, pymc as pm, pm_evidence as pe
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", x, 1, observed=[1.0])
+    pe.sample_evidence(model, draws=40, target_mcse=None, progressbar=False, random_seed=1)
+    print("pytensor.link.jax.dispatch" in sys.modules)
+    from pm_evidence.core.jax import load_jax, uses_single_precision
+    print(uses_single_precision(), load_jax().config.jax_enable_x64)
+    {MODEL}
+    print(load_jax().config.jax_enable_x64, len(heard))
+    """) == ["False", "False", "False", "True", "0"]
 
 
+@pytest.mark.slow
 def test_single_precision_of_the_user_is_kept():
     """The results of the user's own JAX code must not change; PyTensor would change them."""
     answer = run(f"""
@@ -61,12 +66,12 @@ def test_single_precision_of_the_user_is_kept():
     assert answer == ["False", "float32", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "first",
-    ["", "import jax", "import jax; jax.config.update('jax_enable_x64', True); jax.numpy.ones(2)"],
+    "first", ["", "import jax; jax.config.update('jax_enable_x64', True); jax.numpy.ones(2)"]
 )
 def test_double_precision_of_pytensor_is_kept(first):
-    """PyMC's own JAX samplers rely on it, and PyTensor sets it only once."""
+    """Also if JAX is first imported here, or was used in this precision before."""
     answer = run(f"""
     {first}
     {MODEL}

@@ -1,12 +1,10 @@
 """Records: what a run leaves behind is read again by every estimator."""
 
-import pickle
-from dataclasses import FrozenInstanceError
-
 import numpy as np
 import pytest
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
+from pm_evidence.core.schedule import UsedSchedule
 
 TRACE = StageTrace(*np.zeros((4, 2)))
 
@@ -49,21 +47,6 @@ def test_work_is_joined_in_the_order_of_the_blocks():
     np.testing.assert_array_equal(both.work(Role.REVERSE), [3.0])
 
 
-def test_records_cannot_be_changed():
-    """What was recorded is what happened."""
-    record = block(0, [1.0])
-    for frozen, name in ((record, "n_nan"), (LogEvidence(0.0, 0.0, "x"), "value"), (TRACE, "ess")):
-        with pytest.raises(FrozenInstanceError):
-            setattr(frozen, name, 1)
-
-
-def test_records_pickle():
-    """Process pools and Dask send them home."""
-    again = pickle.loads(pickle.dumps(block(3, [1.0, np.inf])))
-    assert again.block == 3 and again.draws is None
-    np.testing.assert_array_equal(again.work, [1.0, np.inf])
-
-
 @pytest.mark.parametrize(
     ("evidence", "shown"),
     [
@@ -90,9 +73,9 @@ def test_notebooks_show_what_is_known_and_no_markup_of_a_message():
     assert "See docs/statuses.md#odd." in html
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
+def test_an_estimate_that_is_none():
+    """A negative error would go into tables, and squared into those of differences."""
+    for fields, message in (
         ({"mcse": -1.0}, r"mcse must not be negative, got -1\.0; pass the standard error"),
         ({"value": "5"}, r"value must be a number of nats, got '5'"),
         ({"value": None}, r"value must be a number of nats, got None"),
@@ -102,12 +85,9 @@ def test_notebooks_show_what_is_known_and_no_markup_of_a_message():
         ({"dof": np.nan}, r"dof must be a positive number, got nan"),
         ({"estimator": None}, r"estimator must be a string, got None"),
         ({"status": True}, r"status must be a string, got True"),
-    ],
-)
-def test_an_estimate_that_is_none(fields, message):
-    """A negative error would go into tables, and squared into those of differences."""
-    with pytest.raises((ValueError, TypeError), match=message):
-        LogEvidence(**{"value": -1.0, "mcse": 0.1, "estimator": "bar", **fields})
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            LogEvidence(**{"value": -1.0, "mcse": 0.1, "estimator": "bar", **fields})
 
 
 def test_what_is_not_known_is_legal():
@@ -115,3 +95,23 @@ def test_what_is_not_known_is_legal():
     unknown = LogEvidence(-np.inf, np.nan, "smc", "no_support")
     assert np.isnan(unknown.lower)
     assert LogEvidence(np.float32(1.0), np.inf, "smc").mcse == np.inf
+
+
+# --- schedules ---
+
+BETA = np.array([0.0, 0.3, 1.0])
+
+
+def test_facts_are_read_back():
+    """Without them a stored run could not say how it found its inverse temperatures."""
+    used = UsedSchedule(BETA, "varopt", {"largest_step": None, "smoothing": 0.1}, 0.25)
+    record = RunRecord("ais", BETA, {Role.FORWARD: ()}, info=used.facts())
+    assert record.schedule == used
+    assert record.schedule.beta is BETA
+
+
+def test_a_record_without_facts_does_not_know():
+    found = UsedSchedule.of(BETA, {})
+    assert (found.name, found.options) == ("unknown", {})
+    assert np.isnan(found.predicted_variance)
+    assert UsedSchedule(BETA).name == "given"

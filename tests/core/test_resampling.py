@@ -1,4 +1,7 @@
-"""Resampling: an evidence is unbiased only if every scheme returns each member m * w times."""
+"""Resampling: an evidence is unbiased only if every scheme returns each member m * w times.
+
+What holds of all weights is in ``test_properties.py``.
+"""
 
 import numpy as np
 import pytest
@@ -6,6 +9,7 @@ from scipy import stats
 
 from pm_evidence.core import resampling
 from pm_evidence.core.resampling import SCHEMES, resample
+from tests.core.test_properties import Constant
 
 REPEATS = 4000
 N, M = 12, 17
@@ -59,29 +63,6 @@ def test_expected_counts(scheme, weights):
     check_unbiased(counts, M * weight)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_weight_zero_is_never_drawn(scheme):
-    """A particle outside the support has no successor."""
-    weight = WEIGHTS["uneven"]
-    assert not counts_of(SCHEMES[scheme], weight, M)[:, weight == 0].any()
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_counts_stay_near_their_expectation(weights):
-    """The low noise that these schemes promise: SSP and systematic within one, the rest looser."""
-    weight = WEIGHTS[weights]
-    expected = M * weight
-    rounding = 1e-9
-    for scheme in ("systematic", "ssp"):
-        counts = counts_of(SCHEMES[scheme], weight, M, 500)
-        assert (counts >= np.floor(expected + rounding) - (expected % 1 < rounding)).all()
-        assert (counts <= np.ceil(expected - rounding) + (expected % 1 < rounding)).all()
-        assert (np.abs(counts - expected) < 1 + rounding).all()
-    assert (np.abs(counts_of(SCHEMES["stratified"], weight, M, 500) - expected) < 2).all()
-    residual = counts_of(SCHEMES["residual"], weight, M, 500)
-    assert (residual >= np.floor(expected - rounding)).all()
-
-
 def planted_midpoint(weight, m, rng):
     """Systematic resampling without its random start."""
     return resampling._invert(weight, (np.arange(m) + 0.5) / m)
@@ -120,37 +101,14 @@ def test_ssp_compiled_equals_python(n):
         np.testing.assert_array_equal(compiled, resampling._ssp_counts.py_func(expected, draws))
 
 
-@pytest.mark.parametrize("m", [1, 2, 1000])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_number_and_order_of_indices(scheme, m):
-    """Chains rely on m indices, in rising order, whatever rounding does."""
-    rng = np.random.default_rng(2)
-    for n in (1, 2, 3, 7, 1000):
-        for weight in (rng.dirichlet(np.full(n, 0.05)), np.full(n, 1 / n)):
-            chosen = resample(weight, m, rng, scheme)
-            assert chosen.shape == (m,) and chosen.dtype == np.int64
-            assert (np.diff(chosen) >= 0).all()
-            assert chosen[0] >= 0 and chosen[-1] < n
-
-
-class _Edge:
-    """A generator whose every draw is the same."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def random(self, size=None):
-        return self.value if size is None else np.full(size, self.value)
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0 - 2.0**-53])
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_draws_at_the_edges(scheme, value):
+def test_draws_at_the_edges(scheme):
     """The least and the greatest draw: (m - 1 + u) / m rounds to 1, which is no member's."""
     weight = np.array([0.0, 0.1, 0.0, 0.3, 0.6, 0.0])
-    chosen = SCHEMES[scheme](weight, 1000, _Edge(value))
-    assert chosen.shape == (1000,)
-    assert set(chosen.tolist()) <= {1, 3, 4}
+    for value in (0.0, 1.0 - 2.0**-53):
+        chosen = SCHEMES[scheme](weight, 1000, Constant(value))
+        assert chosen.shape == (1000,)
+        assert set(chosen.tolist()) <= {1, 3, 4}
 
 
 def test_integer_expectations_are_met_exactly():

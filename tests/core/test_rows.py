@@ -1,9 +1,10 @@
-"""Work on rows: once on all of them, or in the parts that a run divides it into."""
+"""What a run does for the code in it: it divides work on rows, and keeps what is learnt."""
 
 import threading
 
 import numpy as np
 
+from pm_evidence.core.kept import keeping, kept
 from pm_evidence.core.rows import divided_by, over_rows
 
 
@@ -61,3 +62,11 @@ def test_another_thread_does_its_work_alone():
         thread.start()
         thread.join()
     assert halves.sizes == []
+
+
+def test_without_a_run_everything_is_computed():
+    """With one it is asked for in one place, and kept by the run."""
+    assert kept("trial", lambda: 3) == 3
+    with keeping(lambda name, compute: (name, compute() + 1)):
+        assert kept("trial", lambda: 3) == ("trial", 4)
+    assert kept("trial", lambda: 3) == 3

@@ -5,7 +5,7 @@ import pytest
 from pymbar.other_estimators import bar as pymbar_bar
 from scipy import stats
 
-from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse
+from pm_evidence.estimators import bar
 from pm_evidence.estimators.bar import bar_log_evidence, overlap
 from tests.estimators.refusals import check_refused
 from tests.estimators.work import (
@@ -112,18 +112,6 @@ def test_bad_size():
         [((s,), "reverse_size must be a number above zero") for s in (0.0, -1.0, INF, np.nan, "3")],
     )
     assert bar([1.0], [1.0], name="bridge").estimator == "bridge"
-
-
-def test_smaller_variance_than_either_direction_alone():
-    """What Bennett's weights are for: its error is below both exponential averages'. Seed 4."""
-    rng = np.random.default_rng(4)
-    both, there, back = [], [], []
-    for _ in range(60):
-        forward, reverse = gaussian_pair(rng, 1.0, 200)
-        both.append(bar(forward, reverse).value)
-        there.append(jarzynski(forward).value)
-        back.append(jarzynski_reverse(reverse).value)
-    assert np.std(both) < 0.8 * min(np.std(there), np.std(back))
 
 
 # --- annealing runs ---

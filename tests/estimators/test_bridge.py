@@ -95,14 +95,6 @@ def test_draws_that_miss_the_tail():
     assert abs(errors[0]) < 0.5 * abs(errors[1])
 
 
-def test_intervals_cover():
-    """200 repetitions, seed 3; a true coverage of 95 % passes with probability 0.998."""
-    rng = np.random.default_rng(3)
-    found = [bridge(works_of(rng, 16, 100, 1.5)) for _ in range(200)]
-    assert {estimate.status for estimate in found} == {"ok"}
-    assert 0.90 <= np.mean([covers(estimate, LOG_Z) for estimate in found]) <= 0.995
-
-
 @pytest.mark.parametrize("sticky", [0, 10])
 def test_intervals_cover_for_a_fitted_density(sticky):
     """Densities and draws, not made-up work; target draws may be copies of each other. Seed 4."""

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from pm_evidence.estimators import (
-    bar,
     cumulant,
     cumulant_forward,
     cumulant_reverse,
@@ -102,22 +101,13 @@ def test_normal_work_is_not_accused(sd, n):
     assert np.mean([cumulant(*pair).status == "ok" for pair in works]) > 0.95
 
 
-def test_bounds_of_normal_work():
-    """They lie half a variance from log Z on either side, and enclose it. Seed 4; 1e-5."""
-    forward, reverse = gaussian_pair(np.random.default_rng(4), 2.0, 10_000)
-    low, high = lower_bound(forward), upper_bound(reverse)
-    assert low.upper < LOG_Z < high.lower
-    assert abs(low.value - (LOG_Z - 2.0)) < 4.4 * 2.0 / 100
-    assert abs(high.value - (LOG_Z + 2.0)) < 4.4 * 2.0 / 100
-    assert "below" in low.message and "above" in high.message
-
-
 @pytest.mark.parametrize(("shape", "rate"), [(2.0, 1.0), (1.0, 3.0)])
 def test_bounds_of_skew_work(shape, rate):
     """The sandwich holds whatever the work looks like: means a / b and a / (b + 1). Seed 5."""
     forward, reverse = gamma_pair(np.random.default_rng(5), shape, rate, 10_000)
     low, high = lower_bound(forward), upper_bound(reverse)
     assert low.upper < gamma_log_z(shape, rate) < high.lower
+    assert "below" in low.message and "above" in high.message
     assert low.value == pytest.approx(-shape / rate, abs=4.4 * low.mcse)
     assert high.value == pytest.approx(-shape / (rate + 1.0), abs=4.4 * high.mcse)
 
@@ -179,11 +169,3 @@ def test_infinite_forward_work_leaves_no_bound():
         cumulant([1.0, INF], [1.0, 2.0])
     one = lower_bound([2.0])
     assert one.value == -2.0 and np.isnan(one.mcse) and one.status == "bound"
-
-
-def test_two_sided_is_better_than_one_sided():
-    """What the second direction buys: half the error and more. Seed 9."""
-    forward, reverse = gaussian_pair(np.random.default_rng(9), 2.0, 1000)
-    both = cumulant(forward, reverse)
-    assert both.mcse < 0.55 * cumulant_forward(forward).mcse
-    assert both.value == pytest.approx(bar(forward, reverse).value, abs=4 * both.mcse)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators import difference, jarzynski
+from pm_evidence.estimators import difference
 
 
 def estimate(value, mcse, half, status="ok", message="", name="smc"):
@@ -51,14 +51,3 @@ def test_without_support():
     assert result.value == -np.inf and np.isnan(result.mcse)
     assert result.status == "no_support"
     assert np.isnan(result.lower) and np.isnan(result.upper)
-
-
-def test_coverage():
-    """Differences of two Gaussian works: 90 to 99 % of 500 intervals hold the truth. Seed 11."""
-    rng = np.random.default_rng(11)
-    inside = 0
-    for _ in range(500):
-        one, two = rng.normal(1.0, 0.6, 60), rng.normal(4.0, 0.3, 30)
-        result = difference(jarzynski(one), jarzynski(two))
-        inside += result.lower <= (-1.0 + 0.18) - (-4.0 + 0.045) <= result.upper
-    assert 0.90 <= inside / 500 <= 0.99

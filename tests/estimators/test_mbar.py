@@ -15,7 +15,6 @@ from tests.estimators.ladders import (
     draws,
     in_proportion,
     log_z,
-    tempering,
 )
 from tests.estimators.refusals import check_refused
 
@@ -141,16 +140,6 @@ def test_a_constant_shifts_log_z(shift):
 # --- errors ---
 
 
-def test_coverage_of_independent_states():
-    """200 repetitions of 100 states at each temperature, seed 5."""
-    rng, rung = np.random.default_rng(5), np.tile(np.arange(6), 100)
-    found = [mbar(BETA, draws(rng, rung), rung) for _ in range(200)]
-    assert 0.90 <= coverage(found, LOG_Z) <= 0.99
-    assert np.mean([e.mcse for e in found]) == pytest.approx(
-        np.std([e.value for e in found]), rel=0.15
-    )
-
-
 @pytest.mark.parametrize(
     ("n", "m"),
     [
@@ -171,16 +160,6 @@ def test_coverage_of_ladders(n, m):
         plain.append(mbar(BETA, energy.ravel(), rung.ravel()))
     assert 0.90 <= coverage(found, LOG_Z) <= 0.99
     assert coverage(plain, LOG_Z) < 0.85
-
-
-@pytest.mark.slow
-def test_coverage_of_simulated_tempering():
-    """Random numbers of states at each temperature, 300 repetitions, seed 7."""
-    rng, found = np.random.default_rng(7), []
-    for _ in range(300):
-        energy, rung = tempering(rng, 150, 12, log_z(), np.full(6, 1 / 6))
-        found.append(mbar(BETA, energy, rung))
-    assert 0.90 <= coverage(found, LOG_Z) <= 0.99
 
 
 # --- what it cannot do ---

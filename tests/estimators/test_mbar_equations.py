@@ -53,19 +53,6 @@ def test_influence_is_the_effect_of_one_more_sample(counts):
             assert change == pytest.approx(influence[i], rel=0.02, abs=2e-6)
 
 
-@pytest.mark.parametrize("counts", [[60, 50, 40, 30, 70, 50], [50, 0, 60, 70, 0, 40]])
-def test_asymptotic_and_clustered_covariance(counts):
-    """For many independent samples both are the same, within 10 % (error 3 %). Seed 3."""
-    energy, rung = states(np.multiply(counts, 20), 3)
-    found = solved(energy, rung)
-    asymptotic = found.covariance()
-    clustered, dof = found.clustered_covariance(clusters(energy.shape, np.arange(energy.size)))
-    assert dof == 1023.0
-    errors = np.sqrt(np.diag(asymptotic)), np.sqrt(np.diag(clustered))
-    np.testing.assert_allclose(errors[1][1:], errors[0][1:], rtol=0.1)
-    assert asymptotic[0, 0] == clustered[0, 0] == 0.0
-
-
 def test_clustered_covariance_is_that_of_the_influence():
     """Matrix and vector are made in two ways. Seed 4."""
     energy, rung = states([30] * 6, 4)

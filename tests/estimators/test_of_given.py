@@ -48,6 +48,9 @@ def test_good_draws():
     assert [each.estimator for each in found] == ["bridge", "importance", "smc"]
     assert {each.status for each in found} == {"ok"}
     assert abs(found[0].value - LOG_Z) < 4.0 * found[0].mcse
+    run = record()  # islands enter by their work alone
+    islands = [replace(block, n_evaluations=7) for block in run.of(Role.FORWARD)]
+    assert of_given(run.updated(Role.FORWARD, islands)) == found
 
 
 def test_annealing_that_finds_more():
@@ -55,10 +58,7 @@ def test_annealing_that_finds_more():
     found = of_given(record(annealed=LOG_Z + 1.5))
     assert [each.status for each in found] == ["missed_mass", "missed_mass", "ok"]
     assert "a small annealing from the prior gives -1." in found[0].message
-
-
-def test_annealing_that_finds_less():
-    """It is coarse, and its own shortcomings are none of the draws."""
+    # one that finds less is coarse, and its own shortcomings are none of the draws
     assert of_given(record(annealed=LOG_Z - 2.0))[0].status == "ok"
 
 
@@ -96,10 +96,3 @@ def test_the_reason_of_an_estimate_is_kept():
     both = of_given(record(spread=5.0, doubt="a single chain"))
     found = next(each for each in both if each.estimator == poor.estimator)
     assert poor.message in found.message and "a single chain" in found.message
-
-
-def test_other_blocks_do_not_matter():
-    """Islands enter by their work alone."""
-    run = record()
-    islands = [replace(block, n_evaluations=7) for block in run.of(Role.FORWARD)]
-    assert of_given(run.updated(Role.FORWARD, islands)) == of_given(run)

@@ -86,12 +86,9 @@ def test_chains_that_hardly_came_to_the_target(restarts, message):
     assert "Use more draws, more temperatures, or a kernel that mixes faster." in first.message
     assert of_tempering(record(block(restarts=40)))[0].status == "ok"
     assert np.isfinite([each.value for each in others]).all()
-
-
-def test_every_ladder_needs_a_restart_on_average():
-    blocks = [block(i, restarts=19) for i in range(4)]  # 76 of 80 ladders
-    first = of_tempering(record(*blocks))[0]
-    assert first.status == "not_mixed" and "at least 80 times" in first.message
+    if restarts == 39:  # and every ladder needs one on average
+        first = of_tempering(record(*(block(i, restarts=19) for i in range(4))))[0]
+        assert first.status == "not_mixed" and "at least 80 times" in first.message
 
 
 def test_chains_that_never_left_a_part_of_the_temperatures():
@@ -129,12 +126,8 @@ def test_the_populations_that_chains_start_from(shift, wrong):
     assert status[{"smc": "mbar", "mbar": "smc"}[wrong]] == "ok"
     part = "too small to find all modes" if wrong == "smc" else "left out a part of the target"
     assert part in found[wrong].message
-
-
-def test_populations_without_support_give_no_estimate_beside():
-    work = np.full(N_LADDERS, np.inf)
-    found = by_name(of_tempering(record(block(restarts=100, work=work))))
-    assert found["mbar"].status == "ok" and found["smc"].status == "no_support"
+    without = by_name(of_tempering(record(block(restarts=100, work=np.full(N_LADDERS, np.inf)))))
+    assert without["mbar"].status == "ok" and without["smc"].status == "no_support"
 
 
 def test_estimates_that_need_closer_temperatures():

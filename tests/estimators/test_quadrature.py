@@ -3,19 +3,9 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.quadrature import RULES, correction, riemann, trapezoid, weights
+from pm_evidence.estimators.quadrature import RULES, correction, trapezoid, weights
 
 BETA = np.array([0.0, 0.1, 0.4, 1.0])
-
-
-def test_riemann():
-    """The value at the upper end of each step."""
-    assert riemann(BETA) @ (3.0 + 0.0 * BETA) == pytest.approx(3.0)
-    assert riemann(BETA) @ BETA == pytest.approx(0.1 * 0.1 + 0.3 * 0.4 + 0.6 * 1.0)
-
-
-def test_trapezoid():
-    assert trapezoid(BETA) @ (3.0 + 2.0 * BETA) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("power", range(4))

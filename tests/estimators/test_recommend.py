@@ -24,16 +24,11 @@ def test_the_order_is_fixed_beforehand():
     found = recommend(three(importance=0.010, bridge=0.019, smc=0.010))
     assert names(found) == ["bridge", "importance", "smc"]
     assert found[0].message == ""
-
-
-def test_a_gross_difference_counts_and_is_told():
+    # a gross difference counts and is told
     found = recommend(three(importance=0.020, bridge=0.024, smc=0.0097))
     assert names(found) == ["smc", "bridge", "importance"]
     assert "its error is 0.0097 nats, and that of bridge is 0.024 nats" in found[0].message
-
-
-def test_importance_is_not_preferred_to_the_bridge_for_its_error():
-    """Where large weights are rare, an error without any of them is too small."""
+    # but where large weights are rare, an error without any of them is too small
     assert names(recommend(three(importance=0.001)))[0] == "bridge"
     assert names(recommend(three(importance=0.001, smc=0.002)))[0] == "smc"
 
@@ -44,9 +39,7 @@ def test_what_is_not_ok_is_passed_over_and_told():
     found = recommend(broken)
     assert names(found) == ["importance", "bridge", "smc"]
     assert "the status of bridge is inconsistent" in found[0].message
-
-
-def test_where_nothing_is_ok_the_first_with_an_error_is_named():
+    # where nothing is ok, the first with an error is named
     found = [replace(e, status="no_overlap") for e in three(bridge=float("nan"))]
     assert names(recommend(found)) == ["importance", "bridge", "smc"]
 

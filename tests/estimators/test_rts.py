@@ -54,17 +54,6 @@ def test_exact_shares_with_zero_likelihood():
     np.testing.assert_allclose(curve.log_z, DEAD_Z, atol=1e-13)
 
 
-def test_the_prior_matters():
-    """With another prior than the sampler's the same states give another value, without a sign."""
-    assumed, prior, energy = IN_SHARES["prior"]
-    wrong = rts(HALVES, np.tile(energy, 100), assumed)
-    right = rts(HALVES, np.tile(energy, 100), assumed, prior=prior)
-    assert abs(right.value - HALVES_Z[-1]) < 1e-12
-    assert wrong.status == "ok" and abs(wrong.value - HALVES_Z[-1]) > 3.0 * wrong.mcse
-    scaled = rts(HALVES, np.tile(energy, 100), assumed, prior=np.multiply(prior, 8.0))
-    assert scaled.value == pytest.approx(right.value, abs=1e-13)
-
-
 def test_visits():
     """Carlson et al. (2016), Eq. 8, by hand, and their pseudo-count of 0.1."""
     rung = np.repeat([0, 1, 2], [30, 20, 10])
@@ -168,22 +157,17 @@ def test_chains_that_hardly_reach_an_end():
     assert found.status == "dominated" and "of beta=1 among all states" in found.message
 
 
-def test_temperatures_that_were_never_visited():
-    found = ts([0, 0, 1, 1, 0, 1], [0.0, -1.0, -2.0])
-    assert found.status == "no_overlap" and "temperature 2 was never visited" in found.message
-
-
 def test_likelihood_zero_everywhere():
     found = rts(HALVES, [INF, INF], np.zeros(3))
     assert found.value == -INF and found.status == "no_support"
     with pytest.raises(ValueError, match=r"^energy must be finite at one state or more"):
         rts_curve(HALVES, [INF, INF], np.zeros(3))
-
-
-def test_one_state_has_no_error():
+    # one state has no error, and a temperature that was never visited no share
     found = rts(HALVES, [1.0], np.zeros(3))
     assert found.value == pytest.approx(-1.0) and found.status == "no_error"
     assert np.isnan(rts_curve(HALVES, [1.0], np.zeros(3)).mcse).all()
+    found = ts([0, 0, 1, 1, 0, 1], [0.0, -1.0, -2.0])
+    assert found.status == "no_overlap" and "temperature 2 was never visited" in found.message
 
 
 def test_arguments():

@@ -15,8 +15,6 @@ from tests.estimators.ladders import (
     coverage,
     draws,
     in_proportion,
-    log_z,
-    tempering,
 )
 
 INF = np.inf
@@ -90,14 +88,6 @@ def test_influence_is_the_effect_of_one_more_state(estimator):
 
 
 @every
-def test_coverage_of_independent_states(estimator):
-    """200 repetitions of 100 states at each temperature, seed 5."""
-    rng, rung = np.random.default_rng(5), np.tile(np.arange(6), 100)
-    found = [estimator(BETA, draws(rng, rung), rung) for _ in range(200)]
-    assert 0.90 <= coverage(found, LOG_Z) <= 0.99
-
-
-@every
 @pytest.mark.parametrize(("n", "m"), [(100, 10), pytest.param(1200, 1, marks=pytest.mark.slow)])
 def test_coverage_of_ladders(estimator, n, m):
     """Correlated chains, 200 repetitions, seed 6."""
@@ -107,29 +97,6 @@ def test_coverage_of_ladders(estimator, n, m):
         found.append(estimator(BETA, energy, rung, groups=groups))
     assert 0.88 <= coverage(found, LOG_Z) <= 0.99
     assert np.mean([e.status == "inconsistent" for e in found]) < 0.01
-
-
-@pytest.mark.slow
-@every
-def test_coverage_of_simulated_tempering(estimator):
-    """Random numbers of states at each temperature, 300 repetitions, seed 7."""
-    rng, found = np.random.default_rng(7), []
-    for _ in range(300):
-        energy, rung = tempering(rng, 150, 12, log_z(), np.full(6, 1 / 6))
-        found.append(estimator(BETA, energy, rung))
-    assert 0.88 <= coverage(found, LOG_Z) <= 0.99
-
-
-def test_bias_has_the_sign_of_the_direction():
-    """Half the sum of the relative variances, downwards or upwards: 400 repetitions, seed 8.
-
-    The mean of 400 estimates is known to 0.009 (forward) and 0.015 (reverse).
-    """
-    rng, rung = np.random.default_rng(8), np.tile(np.arange(6), 20)
-    energy = [draws(rng, rung) for _ in range(400)]
-    up, down = (np.mean([f(BETA, e, rung).value for e in energy]) for f in (forward, reverse))
-    assert up - LOG_Z < 0.02 and down - LOG_Z > 0.03
-    assert down > up
 
 
 # --- what they cannot do ---

@@ -1,5 +1,7 @@
 """Thermodynamic integration: rules, gaps, errors of the rule, and intervals that hold."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -57,15 +59,6 @@ def test_zero_likelihood(rule):
     assert drawn.value == pytest.approx(exact, abs=1e-5)
     found = ti_rb(HALVES, DEAD_IN_SHARES, np.zeros(3), rule=rule)
     assert found.value == pytest.approx(exact, abs=1e-12)
-
-
-def test_rules_on_a_coarse_ladder():
-    """The correction is better than the trapezoid, and that than the Riemann sum. Seed 1."""
-    beta = np.linspace(0.0, 1.0, 9) ** 2
-    rung = np.tile(np.arange(9), 20_000)
-    energy = draws(np.random.default_rng(1), rung, beta)
-    errors = [abs(ti(beta, energy, rung, rule=rule).value - LOG_Z) for rule in RULES]
-    assert errors[0] > 5.0 * errors[1] > 15.0 * errors[2]
 
 
 @every_rule
@@ -149,18 +142,6 @@ def test_coverage_of_chains(n, m):
     assert 0.90 <= coverage(shared, LOG_Z) <= 0.99
 
 
-def test_all_states_together_have_a_smaller_error():
-    """Independent states of simulated tempering, 100 repetitions, seed 8: 0.13 against 0.08."""
-    rng, beta = np.random.default_rng(8), np.linspace(0.0, 1.0, 6) ** 2
-    guess, found, shared = log_z(beta), [], []
-    for _ in range(100):
-        rung = rng.integers(0, 6, 600)
-        energy = draws(rng, rung, beta)
-        found.append(ti(beta, energy, rung).value)
-        shared.append(ti_rb(beta, energy, guess).value)
-    assert np.std(shared) < 0.8 * np.std(found)
-
-
 # --- what it cannot do ---
 
 
@@ -169,15 +150,9 @@ def test_likelihood_zero_everywhere():
         found = ti(HALVES, energy, rung)
         assert found.value == -INF and found.status == "no_support"
     assert ti_rb(HALVES, [INF, INF], np.zeros(3)).status == "no_support"
-
-
-def test_states_that_do_not_reach_an_end():
+    # nor states that do not reach an end, or another rule
     far = ti_rb([0.0, 1.0], np.linspace(500.0, 600.0, 40), [0.0, -300.0])
     assert far.status == "dominated"
-
-
-def test_wrong_rule():
-    with pytest.raises(ValueError, match=r"^rule must be one of 'riemann', 'trapezoid'"):
-        ti(HALVES, [1.0], [0], rule="simpson")
-    with pytest.raises(ValueError, match=r"^rule must be one of 'riemann', 'trapezoid'"):
-        ti_rb(HALVES, [1.0], np.zeros(3), rule=None)
+    for call in (partial(ti, HALVES, [1.0], [0]), partial(ti_rb, HALVES, [1.0], np.zeros(3))):
+        with pytest.raises(ValueError, match=r"^rule must be one of 'riemann', 'trapezoid'"):
+            call(rule="simpson")

@@ -50,16 +50,11 @@ def test_five_combined_errors_exclude(distance, excluded):
         assert found[0].message.endswith("use more draws.")
     else:
         assert found == (one, other)
-
-
-def test_an_unknown_error_excludes_nothing():
+    # an unknown error excludes nothing, and estimates with another status keep it
     assert not apart(estimate(-10.0), estimate(-99.0, np.nan))
-    assert short_of(estimate(-10.0), estimate(0.0, np.nan)) == estimate(-10.0)
-
-
-def test_estimates_with_another_status_keep_it():
-    one, other = estimate(-10.0, status="dominated"), estimate(-50.0)
-    assert agreeing(one, other, "a", "b", "c") == (one, other)
+    worse = estimate(-10.0, status="dominated"), estimate(-50.0)
+    assert agreeing(*worse, "a", "b", "c") == worse
+    assert times(1.0, 0.4) == "2.5" and times(1.0, 0.0) == "infinitely many"
 
 
 def test_importance_sampling_that_finds_more_tells_of_missed_mass():
@@ -70,6 +65,7 @@ def test_importance_sampling_that_finds_more_tells_of_missed_mass():
     assert "gives -7.000, and smc only -10.000" in found.message
     assert short_of(estimate(-4.0), drawn) == estimate(-4.0)
     assert short_of(estimate(-8.0), drawn) == estimate(-8.0)
+    assert short_of(estimate(-10.0), estimate(0.0, np.nan)) == estimate(-10.0)
     for status in ("unbounded", "missed_mass"):
         assert short_of(estimate(-10.0, status=status), drawn).message == ""
 
@@ -104,11 +100,6 @@ def test_draws_beyond_the_fitted_density(share, status):
     assert (f"{share:.1%} of the islands' draws" in found.message) == (status != "ok")
 
 
-def test_how_many_errors_a_distance_is():
-    assert times(1.0, 0.4) == "2.5"
-    assert times(1.0, 0.0) == "infinitely many"
-
-
 # --- facts of the run ---
 
 GOOD = LogEvidence(-1.0, 0.1, "bridge")
@@ -122,18 +113,16 @@ def facts(variance, *n_particles):
     }
 
 
-@pytest.mark.parametrize(
-    ("variance", "status"), [(0.5, "ok"), (7.9, "ok"), (8.1, "noisy_likelihood")]
-)
-def test_noise_is_judged(variance, status):
-    judged = of_noise(GOOD, facts(variance))
-    assert (judged.status, judged.value, judged.mcse) == (status, -1.0, 0.1)
-
-
-def test_verdict_names_a_number_of_particles():
+def test_noise_is_judged():
+    """Its message names a number of particles that would be enough, where there is one."""
+    for variance, status in ((0.5, "ok"), (7.9, "ok"), (8.1, "noisy_likelihood")):
+        judged = of_noise(GOOD, facts(variance))
+        assert (judged.status, judged.value, judged.mcse) == (status, -1.0, 0.1)
     judged = of_noise(GOOD, facts(20.0, 50, 4))
-    assert "n_particles=50, 4" in judged.message
-    assert "about 1000 particles" in judged.message
+    assert "n_particles=50, 4" in judged.message and "about 1000 particles" in judged.message
+    judged = of_noise(GOOD, facts(np.inf))
+    assert judged.status == "noisy_likelihood"
+    assert "many more particles, or n_particles='auto'" in judged.message
 
 
 def test_worse_verdicts_stay():
@@ -147,12 +136,6 @@ def test_worse_verdicts_stay():
     assert of_noise(bad, facts(1.0)) is bad
 
 
-def test_variance_without_bounds_is_judged():
-    judged = of_noise(GOOD, facts(np.inf))
-    assert judged.status == "noisy_likelihood"
-    assert "many more particles, or n_particles='auto'" in judged.message
-
-
 def test_a_limit_that_ended_the_run_is_named():
     judged = unfinished(GOOD, "max_draws", 0.05)
     assert (judged.status, judged.value) == ("max_draws", -1.0)
@@ -162,7 +145,4 @@ def test_a_limit_that_ended_the_run_is_named():
     )
     bad = replace(GOOD, status="dominated")
     assert unfinished(bad, "max_draws", 0.05) is bad
-
-
-def test_no_status_outlives_an_evidence_without_bound():
-    assert unbounded(replace(GOOD, status="dominated")).status == "unbounded"
+    assert unbounded(bad).status == "unbounded"  # which no other status outlives

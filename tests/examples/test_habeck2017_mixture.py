@@ -17,7 +17,7 @@ def test_the_data_are_those_of_mass(data_folder):
     assert y.mean() == pytest.approx(20.82817, abs=1e-5)
 
 
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("k", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_both_models_are_the_same(k, data_folder):
     """Joint log densities differ by the components of the points alone, which are summed out."""
     y = mixture.galaxies(data_folder)[:9]
@@ -33,6 +33,7 @@ def test_both_models_are_the_same(k, data_folder):
     assert path.n_steps == 9
 
 
+@pytest.mark.slow
 def test_it_runs(tmp_path, data_folder):
     """A table of all ways, two figures, and runs that are not made again."""
     arguments = [str(tmp_path), "--components", "1", "3", "--pymc", "--quick"]

@@ -1,45 +1,53 @@
-"""The machines of Kiwaki (2015): the script trains and saves them, and what it prints is right."""
+"""Kiwaki (2015): machines that are trained and saved, and schedules on them."""
+
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pm_evidence as pe
-from examples.papers.kiwaki2015 import train as script
+from examples.papers.kiwaki2015 import page
+from examples.papers.kiwaki2015 import schedules as script
+from examples.papers.kiwaki2015 import train as training
 from pm_evidence.testing import exact_log_z, sine_rbm
 
+# --- machines ---
 
-def test_settings_are_those_of_the_paper():
+
+def test_machines_are_those_of_the_paper():
     """Two sizes, each trained in three ways; 250,000 updates of CD1 and PCD with 20 units."""
     kinds = {
         (n_hidden, options.get("algorithm", "cd"), options.get("steps", 1))
-        for n_hidden, options in script.SETTINGS.values()
+        for n_hidden, options in training.SETTINGS.values()
     }
     trainings = (("pcd", 1), ("cd", 1), ("cd", 25))
-    assert kinds == {(n, *training) for n in (20, 500) for training in trainings}
+    assert kinds == {(n, *each) for n in (20, 500) for each in trainings}
     for name in ("pcd20", "cd1_20"):
-        assert script.SETTINGS[name][1]["n_updates"] == 250_000
-        assert "linear_decay" not in script.SETTINGS[name][1]
+        assert training.SETTINGS[name][1]["n_updates"] == 250_000
+        assert "linear_decay" not in training.SETTINGS[name][1]
 
 
 def test_base_rate_is_the_likelihood_of_independent_pixels():
     train = np.array([[0, 1], [0, 1], [1, 1]], np.uint8)
     p = np.array([1.5, 3.5]) / 4.0
     wanted = np.log([1 - p[0], p[0]]).mean() + np.log(p[1])
-    assert script.base_rate(train, np.array([[0, 1], [1, 1]])) == pytest.approx(wanted)
+    assert training.base_rate(train, np.array([[0, 1], [1, 1]])) == pytest.approx(wanted)
 
 
 def test_exact_figures_are_for_small_machines_only():
     rbm = pe.train_rbm([[0, 1], [1, 0]], 2, n_updates=1, random_seed=1, progressbar=False)
-    log_z, mean = script.exact_figures(rbm, np.array([[0, 1], [0, 0], [1, 1], [1, 0]]))
+    log_z, mean = training.exact_figures(rbm, np.array([[0, 1], [0, 0], [1, 1], [1, 0]]))
     assert log_z == pytest.approx(exact_log_z(rbm.W, rbm.visible_bias, rbm.hidden_bias))
     assert mean == pytest.approx(-2.0 * np.log(2.0), abs=1e-3)
     large = type(rbm)(*sine_rbm(30, 30))
-    assert np.isnan(script.exact_figures(large, np.zeros((1, 30)))).all()
+    assert np.isnan(training.exact_figures(large, np.zeros((1, 30)))).all()
 
 
+@pytest.mark.slow
 def test_script_saves_what_it_prints(data_folder, tmp_path, capsys):
     """Quick, and with one machine: the others take the same way."""
-    table = script.main(tmp_path / "rbms", quick=True, names=("cd1_20",), folder=data_folder)
+    table = training.main(tmp_path / "rbms", quick=True, names=("cd1_20",), folder=data_folder)
     assert list(table.index) == ["cd1_20"]
     with np.load(tmp_path / "rbms" / "cd1_20.npz") as saved:
         parameters = [saved[name] for name in ("W", "visible_bias", "hidden_bias")]
@@ -54,7 +62,7 @@ def test_script_saves_what_it_prints(data_folder, tmp_path, capsys):
 @pytest.mark.slow
 def test_persistent_chains_learn_mnist(data_folder):
     """20 units reach -140 nats per test digit; a wrong gradient stays at -206, or falls below."""
-    train, test = script.mnist(data_folder)
+    train, test = training.mnist(data_folder)
     rbm = pe.train_rbm(
         train,
         20,
@@ -64,4 +72,87 @@ def test_persistent_chains_learn_mnist(data_folder):
         random_seed=1,
         progressbar=False,
     )
-    assert script.exact_figures(rbm, test)[1] > -142.0
+    assert training.exact_figures(rbm, test)[1] > -142.0
+
+
+# --- schedules ---
+
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = 150
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """Files of two small machines with as many visible units as MNIST has pixels."""
+    for k, name in enumerate(("pcd20", "cd1_20")):
+        w, a, b = sine_rbm(784, 4)
+        np.savez(tmp_path / f"{name}.npz", W=w * 0.1 * (k + 1), visible_bias=a, hidden_bias=b)
+    return tmp_path
+
+
+def test_sample_size_is_that_of_the_paper():
+    """Eq. 5 by hand: equal weights give all paths, and one path of two gives 1 / (1 + 2)."""
+    assert script.sample_size(np.full(10, 300.0)) == pytest.approx(1.0)
+    assert script.sample_size(np.array([0.0, -800.0])) == pytest.approx(1.0 / 3.0)
+
+
+def test_the_settings_are_those_of_the_paper():
+    bounds = [s.largest_step for name, s in script.SCHEDULES.items() if name.startswith("VAROPT ")]
+    assert bounds == [0.009, 0.006, 0.003]
+    assert script.SCHEDULES["GMS13"].n_knots == 10
+    assert {"LINEAR", "SM08", "GMS13", "VAROPT"} < set(script.SCHEDULES)
+
+
+def test_tables_hold_every_schedule_with_right_figures(machines, data_folder, tmp_path):
+    """Log Z within 5 standard errors of the exact one: a false alarm in 1e5 runs, at fixed seed."""
+    out = tmp_path / "results"
+    table = script.main(
+        machines, out, names=("pcd20",), runs=64, stages=(STAGES,), data=data_folder
+    )
+    with np.load(machines / "pcd20.npz") as found:
+        exact = exact_log_z(found["W"], found["visible_bias"], found["hidden_bias"])
+    # a bound of 0.003 does not reach 1 in so few stages, and 0.006 does not either
+    assert set(table.schedule) == set(script.SCHEDULES) - {"VAROPT 0.003", "VAROPT 0.006"}
+    assert table.exact.to_numpy() == pytest.approx(exact, rel=1e-4)
+    plain = table[table.schedule != "SM08"]
+    assert (abs(plain.log_z - plain.exact) < 5.0 * plain.mcse).all()
+    assert (table.ess.between(1.0 / 65.0, 1.0)).all()
+    assert table.set_index("schedule").largest_step["VAROPT 0.009"] <= 0.009 * (1.0 + 1e-4)
+    shares = pd.read_csv(out / "kiwaki2015_path_ess.csv")
+    last = shares[shares.beta == 1.0].set_index("schedule").share
+    # a share of ESS without Eq. 5's one more path
+    assert (last > 0.9 * table.set_index("schedule").ess).all()
+
+
+@pytest.mark.slow
+def test_a_second_machine_does_not_remove_the_first(machines, data_folder, tmp_path):
+    options = {"runs": 32, "stages": (40,), "data": data_folder}
+    script.main(machines, tmp_path / "out", names=("pcd20",), **options)
+    table = script.main(machines, tmp_path / "out", names=("cd1_20",), **options)
+    assert set(table.machine) == {"pcd20", "cd1_20"}
+    again = script.main(machines, tmp_path / "out", names=("cd1_20",), **options)
+    assert len(again) == len(table)
+
+
+@pytest.mark.slow
+def test_a_bound_that_no_step_exceeds_is_not_run_again(machines, data_folder, monkeypatch):
+    calls = []
+    original = script.annealed
+    monkeypatch.setattr(script, "annealed", lambda *a: (calls.append(a[1]), original(*a))[1])
+    train, _ = script.mnist(data_folder)
+    rbm = script.machine(machines / "pcd20.npz", train)
+    found = {name: figures for name, figures, _ in script.schedules_of(rbm, 2000, 16)}
+    assert len(calls) == 4  # steps are shorter than 0.003 throughout
+    assert found["VAROPT"] == found["VAROPT 0.003"]
+
+
+def test_the_page_shows_the_stored_tables(tmp_path):
+    """Tables in docs/kiwaki2015.md are those of the files beside its figure, for all machines."""
+    runs, shares = page.tables()
+    counts = runs.groupby("machine").schedule.nunique()
+    assert counts.to_dict() == dict.fromkeys(script.MACHINES, len(script.SCHEDULES))
+    text = (ROOT / "docs" / "kiwaki2015.md").read_text(encoding="utf-8")
+    assert page.sample_sizes(runs) in text
+    assert page.log_z(runs) in text
+    assert page.draw(runs, shares, tmp_path / "figure.png").stat().st_size > 10_000

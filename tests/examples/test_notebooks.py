@@ -10,15 +10,17 @@ import pytest
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-# stochastic_volatility.ipynb has tests of its own.
 NAMES = [
     "counts",
     "dask_cluster",
     "ising_and_rbm",
     "model_comparison",
     "posterior_to_bayes_factor",
+    "stochastic_volatility",
 ]
-MOST_BYTES = 300_000
+SHORTER = {"stochastic_volatility": ("ERROR = 0.05", "ERROR = 0.3")}  # else it runs for an hour
+END = {"stochastic_volatility": "## Make it yours"}
+MOST_BYTES = {"stochastic_volatility": 500_000}
 
 
 def read(name):
@@ -26,7 +28,7 @@ def read(name):
 
 
 def test_every_notebook_is_tested():
-    assert {path.stem for path in FOLDER.glob("*.ipynb")} == {*NAMES, "stochastic_volatility"}
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,8 +40,11 @@ def test_a_notebook_is_stored_as_it_ran(name):
     outputs = [output for cell in code for output in cell.outputs]
     assert not any(output.output_type == "error" for output in outputs)
     assert any("image/png" in output.get("data", {}) for output in outputs)
-    assert cells[0].source.startswith("# ") and "## What to remember" in cells[-1].source
-    assert (FOLDER / f"{name}.ipynb").stat().st_size < MOST_BYTES
+    assert (
+        cells[0].source.startswith("# ")
+        and END.get(name, "## What to remember") in cells[-1].source
+    )
+    assert (FOLDER / f"{name}.ipynb").stat().st_size < MOST_BYTES.get(name, 300_000)
 
 
 @pytest.mark.slow
@@ -47,4 +52,10 @@ def test_a_notebook_is_stored_as_it_ran(name):
 def test_a_notebook_runs_from_top_to_bottom(name, data_folder, monkeypatch):
     monkeypatch.setenv("PM_EVIDENCE_DATA", str(data_folder))
     where = {"metadata": {"path": str(FOLDER)}}
-    NotebookClient(read(name), timeout=3600, kernel_name="python3", resources=where).execute()
+    notebook = read(name)
+    if name in SHORTER:
+        setting, shorter = SHORTER[name]
+        assert any(setting in cell.source for cell in notebook.cells)
+        for cell in notebook.cells:
+            cell.source = cell.source.replace(setting, shorter)
+    NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=where).execute()

@@ -28,71 +28,50 @@ def pine_rows(ninth=(3670.0, 32.3, 29.0)):
 
 
 def test_the_folder_is_the_argument_before_the_environment(folder, monkeypatch, tmp_path):
-    other = tmp_path / "other"
+    other, missing = tmp_path / "other", tmp_path / "nowhere"
     other.mkdir()
     monkeypatch.setenv("PM_EVIDENCE_DATA", str(other))
     assert real_data.data_folder() == other
-    assert real_data.data_folder(folder) == folder
-    assert real_data.data_folder(str(folder)) == folder
-
-
-@pytest.mark.parametrize("value", [None, ""])
-def test_no_folder_at_all_names_both_ways_to_give_one(value, monkeypatch):
-    monkeypatch.delenv("PM_EVIDENCE_DATA", raising=False)
-    if value is not None:
-        monkeypatch.setenv("PM_EVIDENCE_DATA", value)
-    with pytest.raises(FileNotFoundError, match=r"PM_EVIDENCE_DATA is not set.*pass folder="):
-        real_data.data_folder()
-
-
-def test_a_folder_that_is_not_there_is_named_with_its_origin(tmp_path, monkeypatch):
-    missing = tmp_path / "nowhere"
+    assert real_data.data_folder(folder) == real_data.data_folder(str(folder)) == folder
     with pytest.raises(FileNotFoundError, match=r"^folder must name a folder.*nowhere"):
         real_data.data_folder(missing)
     monkeypatch.setenv("PM_EVIDENCE_DATA", str(missing))
     with pytest.raises(FileNotFoundError, match=r"^PM_EVIDENCE_DATA must name.*nowhere"):
         real_data.data_folder()
+    for unset in (
+        lambda: monkeypatch.delenv("PM_EVIDENCE_DATA"),
+        lambda: monkeypatch.setenv("PM_EVIDENCE_DATA", ""),
+    ):
+        unset()
+        with pytest.raises(FileNotFoundError, match=r"PM_EVIDENCE_DATA is not set.*pass folder="):
+            real_data.data_folder()
 
 
-@pytest.mark.parametrize("name", ["nile", "nile.csv"])
-def test_load_csv_reads_a_file_of_the_small_folder(folder, name):
-    data = real_data.load_csv(name, folder)
-    assert list(data.columns) == ["time", "value"]
-    np.testing.assert_array_equal(data["value"], [1120, 1160])
-
-
-def test_a_missing_file_says_where_and_what_is_there(folder):
+def test_load_csv_reads_a_file_of_the_small_folder_or_says_what_is_there(folder, tmp_path):
+    for name in ("nile", "nile.csv"):
+        data = real_data.load_csv(name, folder)
+        assert list(data.columns) == ["time", "value"]
+        np.testing.assert_array_equal(data["value"], [1120, 1160])
     with pytest.raises(FileNotFoundError, match="must be one of nile, got 'galaxies'") as error:
         real_data.load_csv("galaxies", folder)
     assert str(folder / "small" / "galaxies.csv") in str(error.value)
     assert "PROVENANCE.txt" in str(error.value)
-
-
-def test_an_empty_folder_is_told_apart(tmp_path):
+    (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="no file at all"):
-        real_data.load_csv("nile", tmp_path)
-
-
-@pytest.mark.parametrize("name", ["../nile", "small/nile", "", ".csv"])
-def test_a_name_cannot_leave_the_folder(folder, name):
-    with pytest.raises(ValueError, match="name must be the name of a file without folders"):
-        real_data.load_csv(name, folder)
-
-
-def test_missing_radiata_pine_says_where_to_get_it(folder):
-    with pytest.raises(FileNotFoundError, match="astro-informatics/harmonic"):
-        real_data.radiata_pine(folder)
+        real_data.load_csv("nile", tmp_path / "empty")
+    for name in ("../nile", "small/nile", "", ".csv"):  # a name cannot leave the folder
+        with pytest.raises(ValueError, match="name must be the name of a file without folders"):
+            real_data.load_csv(name, folder)
 
 
 def test_radiata_pine_accepts_only_the_version_of_friel_and_wyse(folder):
+    with pytest.raises(FileNotFoundError, match="astro-informatics/harmonic"):
+        real_data.radiata_pine(folder)
     write_pine(folder, pine_rows())
     assert real_data.radiata_pine(folder).shape == (42, 3)
     write_pine(folder, pine_rows(ninth=(3160.0, 27.1, 26.3)))
     with pytest.raises(ValueError, match=r"row 9.*another version"):
         real_data.radiata_pine(folder)
-
-
-def test_radiata_pine_refuses_other_columns_and_lengths(folder):
     write_pine(folder, pine_rows(), header="x,y,z")
     with pytest.raises(ValueError, match="must have the columns y, x, z"):
         real_data.radiata_pine(folder)
@@ -117,12 +96,9 @@ def like_pound():
     return [first, *(mean + spread * (-1) ** np.arange(n))]
 
 
-def test_missing_pound_dollar_says_where_to_get_it(folder):
+def test_pound_dollar_refuses_other_columns_lengths_and_units(folder):
     with pytest.raises(FileNotFoundError, match=r"hold svpdx/svpdx.csv.*kaskr/adcomp"):
         real_data.pound_dollar(folder)
-
-
-def test_pound_dollar_refuses_other_columns_lengths_and_units(folder):
     write_pound(folder, like_pound())
     assert real_data.pound_dollar(folder).shape == (945, 5)
     write_pound(folder, like_pound(), header="t,raw,ret_raw,ret_dk_floored,")
@@ -136,7 +112,7 @@ def test_pound_dollar_refuses_other_columns_lengths_and_units(folder):
         real_data.pound_dollar(folder)
 
 
-def test_the_real_returns_are_the_published_ones(data_folder):
+def test_the_real_tables_are_the_published_ones(data_folder):
     data = real_data.pound_dollar(data_folder)
     returns = data["ret_demeaned"]
     assert returns.mean() == pytest.approx(0, abs=1e-12)
@@ -147,26 +123,22 @@ def test_the_real_returns_are_the_published_ones(data_folder):
     changed = abs(raw - data["ret_dk_floored"]) > 1e-9  # the two differ by rounding elsewhere
     assert changed.sum() == 14
     assert (abs(raw[~changed]) >= 0.01).all()
-
-
-def test_the_real_file_is_the_published_one(data_folder):
-    data = real_data.radiata_pine(data_folder)
-    assert data.shape == (42, 3)
-    assert data.dtypes.eq("float64").all()
-    assert tuple(data.iloc[0]) == (3040.0, 29.2, 25.4)
-    assert tuple(data.iloc[41]) == (3030.0, 28.2, 28.2)
+    pine = real_data.radiata_pine(data_folder)
+    assert pine.shape == (42, 3)
+    assert pine.dtypes.eq("float64").all()
+    assert tuple(pine.iloc[0]) == (3040.0, 29.2, 25.4)
+    assert tuple(pine.iloc[41]) == (3030.0, 28.2, 28.2)
 
 
 # --- NumPy archives ---
 
-ARCHIVES = {
-    "mnist/mnist_bits.npz": real_data.mnist,
-    "mnist/mnist_uint8.npz": real_data.mnist_pixels,
-    "rbm_cd25/mnistvh_CD25.npz": real_data.published_rbm,
-    "dna/dna.npz": real_data.dna,
-    "usps_3v5/usps_3v5.npz": real_data.usps,
+ARCHIVES = {  # by file: the function that reads it, and its first array
+    "mnist/mnist_bits.npz": (real_data.mnist, "train_bits"),
+    "mnist/mnist_uint8.npz": (real_data.mnist_pixels, "train_images"),
+    "rbm_cd25/mnistvh_CD25.npz": (real_data.published_rbm, "vishid"),
+    "dna/dna.npz": (real_data.dna, "x_train"),
+    "usps_3v5/usps_3v5.npz": (real_data.usps, "x_train"),
 }
-archives = pytest.mark.parametrize("name", ARCHIVES)
 
 
 def write_archive(folder, name, **arrays):
@@ -175,42 +147,28 @@ def write_archive(folder, name, **arrays):
     np.savez(path, **arrays)
 
 
-@archives
-def test_a_missing_archive_says_where_to_get_it(folder, name):
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_archives_that_are_missing_damaged_or_others_are_refused(folder, name):
+    read, first = ARCHIVES[name]
     with pytest.raises(FileNotFoundError, match=rf"folder must hold {name}.*It holds ") as error:
-        ARCHIVES[name](folder)
+        read(folder)
     assert str(folder / name) in str(error.value)
-
-
-@archives
-def test_a_damaged_archive_is_refused(folder, name):
     (folder / name).parent.mkdir()
     array = BytesIO()
     np.save(array, np.zeros(3))
     for content in (b"", b"PK\x03\x04 cut off", b"no archive", array.getvalue()):
         (folder / name).write_bytes(content)
         with pytest.raises(ValueError, match=rf"{name} must be a NumPy archive.*replace the file"):
-            ARCHIVES[name](folder)
-
-
-@archives
-def test_an_archive_with_other_arrays_is_refused(folder, name):
+            read(folder)
     write_archive(folder, name, other=np.zeros(3))
     with pytest.raises(ValueError, match=rf"{name} must have the array .* got none"):
-        ARCHIVES[name](folder)
-    first = {
-        "mnist/mnist_bits.npz": "train_bits",
-        "mnist/mnist_uint8.npz": "train_images",
-        "rbm_cd25/mnistvh_CD25.npz": "vishid",
-        "dna/dna.npz": "x_train",
-        "usps_3v5/usps_3v5.npz": "x_train",
-    }[name]
+        read(folder)
     write_archive(folder, name, **{first: np.zeros((3, 4))})
     with pytest.raises(ValueError, match=r"got shape \(3, 4\) and dtype float64"):
-        ARCHIVES[name](folder)
+        read(folder)
 
 
-def test_other_images_are_refused(folder):
+def test_other_images_and_digits_are_refused(folder):
     """Bits of another threshold have the right shape; a machine trained on them differs."""
     bits = {
         "train_bits": np.zeros((60_000, 98), np.uint8),
@@ -224,15 +182,16 @@ def test_other_images_are_refused(folder):
     )
     with pytest.raises(ValueError, match="got 360,000 and 213,480 other than zero"):
         real_data.dna(folder)
-
-
-def test_other_digits_are_refused(folder):
-    """Labels of 0 and 1 instead of -1 and 1 are those of another file."""
+    # labels of 0 and 1 instead of -1 and 1 are those of another file
     arrays = {"x_train": np.zeros((767, 256), "f4"), "x_test": np.zeros((773, 256), "f4")}
     labels = {"y_train": np.zeros(767, "i1"), "y_test": np.ones(773, "i1")}
     write_archive(folder, "usps_3v5/usps_3v5.npz", **arrays, **labels)
     with pytest.raises(ValueError, match=r"must hold 406 and 418 labels of 1.*got 0 and 773"):
         real_data.usps(folder)
+    W, a, b = np.zeros((784, 500)), np.zeros(784), np.full(500, np.nan)
+    write_archive(folder, "rbm_cd25/mnistvh_CD25.npz", vishid=W, visbiases=a, hidbiases=b)
+    with pytest.raises(ValueError, match="must hold finite parameters, got others in hidbiases"):
+        real_data.published_rbm(folder)
 
 
 def test_threes_and_fives_are_sorted_by_class(data_folder):
@@ -243,14 +202,7 @@ def test_threes_and_fives_are_sorted_by_class(data_folder):
     assert train.min() >= -1.0 and train.max() <= 1.0
 
 
-def test_parameters_that_are_not_finite_are_refused(folder):
-    W, a, b = np.zeros((784, 500)), np.zeros(784), np.full(500, np.nan)
-    write_archive(folder, "rbm_cd25/mnistvh_CD25.npz", vishid=W, visbiases=a, hidbiases=b)
-    with pytest.raises(ValueError, match="must hold finite parameters, got others in hidbiases"):
-        real_data.published_rbm(folder)
-
-
-def test_bits_are_the_pixels_above_127(data_folder):
+def test_bits_are_the_pixels_above_127_and_dna_has_one_base_at_each_place(data_folder):
     """The images of both files are the same, and whole: 60,000 and 10,000 digits."""
     for bits, pixels in zip(
         real_data.mnist(data_folder), real_data.mnist_pixels(data_folder), strict=True
@@ -262,11 +214,7 @@ def test_bits_are_the_pixels_above_127(data_folder):
     train = real_data.mnist_pixels(data_folder)[0]
     assert train.shape == (60_000, 784)
     assert train.mean() / 255 == pytest.approx(0.13066, abs=5e-6)
-
-
-def test_dna_has_one_base_at_each_place(data_folder):
-    """Three features for one base: at most one of them is 1."""
-    for rows in real_data.dna(data_folder):
+    for rows in real_data.dna(data_folder):  # three features for one base: at most one is 1
         assert rows.reshape(len(rows), 60, 3).sum(axis=2).max() == 1
 
 

@@ -1,11 +1,9 @@
-"""The example of stochastic volatility: its models are what it says, and script and notebook run.
+"""The example of stochastic volatility: its models are what it says, and its script runs.
 
 Likelihoods are held against sums over a grid of log volatilities, which knows the models by their
 joint densities. Estimates are held to 4 standard errors at fixed seeds; over seeds that would fail
 a right estimate in about one of 16,000 cases, of 8 islands' in one of 200.
 """
-
-from pathlib import Path
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,7 +15,6 @@ import pm_evidence as pe
 from examples import stochastic_volatility as example
 from pm_evidence.targets.estimated.target import EstimatedTarget
 
-NOTEBOOK = Path(example.__file__).with_suffix(".ipynb")
 MCSES = 4.0
 SEED = 1
 
@@ -97,7 +94,9 @@ def off_by(log_likelihoods, exact):
     return abs(ratio.mean() - 1) / (ratio.std(ddof=1) / np.sqrt(ratio.size))
 
 
-@pytest.mark.parametrize("name", EXTRA)
+@pytest.mark.parametrize(
+    "name", ["SV-leverage", *(pytest.param(k, marks=pytest.mark.slow) for k in ("SV", "SV-t"))]
+)
 def test_the_filter_integrates_the_model_that_is_meant(returns, name):
     values = VALUES | EXTRA[name]
     estimates = filtered(example.MODELS[name](returns), values)
@@ -134,6 +133,7 @@ def test_garch_is_the_loop_over_days(returns, name):
     assert compiled(values) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_paths_of_volatility_are_those_of_the_smoother(returns):
     target = EstimatedTarget.of_model(example.gaussian_sv(returns))
     estimator = target.estimators[0].with_particles(400)
@@ -240,27 +240,3 @@ def test_the_script_compares_and_plots(tmp_path, monkeypatch, capsys):
     assert max(map(len, printed.splitlines())) <= 100
     for figure in ("volatility", "filter", "prior"):
         assert (tmp_path / f"sv_{figure}_sp500.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_notebook_is_stored_with_its_outputs():
-    nbformat = pytest.importorskip("nbformat")
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    code = [cell for cell in cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
-    outputs = [output for cell in code for output in cell.outputs]
-    assert not any(output.output_type == "error" for output in outputs)
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 5
-
-
-@pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom():
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    assert "ERROR = 0.05" in text
-    for cell in notebook.cells:
-        cell.source = cell.source.replace("ERROR = 0.05", "ERROR = 0.3")
-    where = {"metadata": {"path": str(NOTEBOOK.parent)}}
-    nbclient.NotebookClient(
-        notebook, timeout=3600, kernel_name="python3", resources=where
-    ).execute()

@@ -52,6 +52,7 @@ def test_normal_problem_is_drawn_exactly(beta):
         np.testing.assert_allclose([problem.mean[0], problem.sd[0]], [0.5 / 1.01, 1.01**-0.5 / 10])
 
 
+@pytest.mark.slow
 def test_nile_problem_has_its_exact_moments(data_folder):
     """The same recursion and prior give the published evidence; moments by another rule."""
     problem = efficiency.nile_problem(data_folder)

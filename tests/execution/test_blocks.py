@@ -169,15 +169,6 @@ def test_worker_killed_in_mid_run(tmp_path, log):
     assert "run in this process" in log.text
 
 
-def test_error_that_cannot_be_sent_back(log):
-    """It breaks the pool, so that it comes out here after all; a broken pool is not needed."""
-    with process() as executor:
-        with pytest.raises(tasks.TwoArguments, match="block="):
-            run_blocks(numbered(tasks.broken_and_unpicklable, 2), cores=1, executor=executor)
-        assert run_blocks(numbered(tasks.square, 7), cores=2, executor=executor) == SQUARES
-    assert "the remaining 7 blocks run in this process" in log.text
-
-
 # --- executors that lose blocks, but not themselves ---
 
 
@@ -265,3 +256,14 @@ def test_exceptions_of_a_script_come_back_as_they_are(tmp_path):
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
     )
     assert found.stdout == "caught as planned\n", found.stderr
+
+
+def test_error_that_cannot_be_sent_back(pool, log):
+    """It breaks the pool, so that it comes out here after all; a broken pool is not needed.
+
+    So this is the last of the tests with this pool.
+    """
+    with pytest.raises(tasks.TwoArguments, match="block="):
+        run_blocks(numbered(tasks.broken_and_unpicklable, 2), cores=1, executor=pool)
+    assert run_blocks(numbered(tasks.square, 7), cores=2, executor=pool) == SQUARES
+    assert "the remaining 7 blocks run in this process" in log.text

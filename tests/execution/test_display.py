@@ -1,13 +1,18 @@
-"""The live display: what it shows, and that it keeps quiet when told to."""
+"""The live display, and the bar of a loop: what they show, and that they can be quiet."""
+
+import sys
+from types import SimpleNamespace
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.progress import Progress
 from pm_evidence.core.records import BlockRecord, LogEvidence
+from pm_evidence.execution import counter
+from pm_evidence.execution.counter import counting
 from pm_evidence.execution.display import Display, titled
+from tests.models import shared
 
 COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")
 BRIDGE = LogEvidence(-5.2882, 0.0333, "bridge")
@@ -124,26 +129,21 @@ def test_a_second_pilot_has_a_clock_of_its_own(wide, capsys, monkeypatch):
     assert "0:01:00" in smc
 
 
-def test_an_error_while_compiling_is_passed_on(capsys):
-    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
-        raise KeyboardInterrupt
-
-
 def test_disabled_display_is_silent(capfd):
     show(Display(False))
     assert capfd.readouterr() == ("", "")
 
 
-def test_error_inside_is_passed_on(capsys):
+def test_an_error_inside_is_passed_on(capsys):
     with pytest.raises(KeyboardInterrupt), Display(True):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("method", ["smc", pe.AIS(n_stages=10)])
 def test_run(method, wide, capfd):
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    model = shared("normal").model
     options = {"method": method, "draws": 128, "random_seed": 1}
     shown_dt = pe.sample_evidence(model, **options)
     out, err = capfd.readouterr()
@@ -165,3 +165,45 @@ def test_what_does_not_apply_is_left_blank(wide, capsys):
         display.block(Progress(0, 3, float("nan"), float("nan"), 0.83, float("nan")))
     (_, run) = shown_lines(capsys)
     assert "0.83" in run and "nan" not in run
+
+
+# --- loops ---
+
+
+def test_finished_steps_of_a_loop_are_shown(capsys):
+    with counting("Training", 40, True) as report:
+        report(10)
+        report(30)
+    out = capsys.readouterr().out
+    assert "Training" in out and "30/40" in out
+
+
+def test_nothing_of_a_loop_is_shown_when_switched_off(capsys):
+    with counting("Training", 40, False) as report:
+        report(40)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_error_ends_the_bar_of_a_loop(capsys):
+    """A bar that goes on would draw over the message of the error."""
+    with pytest.raises(KeyError), counting("Training", 40, True) as report:
+        report(5)
+        raise KeyError("x")
+    assert "5/40" in capsys.readouterr().out
+
+
+def test_a_notebook_shows_the_last_step(monkeypatch):
+    """In a notebook the output is redrawn in place, and the last picture stays."""
+    pictures = []
+    place = SimpleNamespace(update=pictures.append)
+
+    def display(picture, display_id):
+        pictures.append(picture)
+        return place
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(counter, "in_notebook", lambda: True)
+    with counting("Training", 40, True) as report:
+        report(40)
+    assert len(pictures) >= 2
+    assert pictures[-1].row_count == 1

@@ -1,4 +1,4 @@
-"""Targets that are no PyMC model: what a new one has to say, and what it need not."""
+"""Targets that are no PyMC model: what a new one has to say, and settings that kernels share."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.sweep_settings import SweepSettings
 
 
 class Bare(NativeTarget):
@@ -46,3 +47,19 @@ def test_ours_describe_the_variables_that_they_return(target):
         sizes = [len(coords[dim]) for dim in dims.get(name, [])]
         assert sizes == list(values.shape[1 : 1 + len(sizes)])
     assert all(values.shape == (5,) for values in target.sample_stats(draws).values())
+
+
+# --- settings of kernels that visit the parts of a state in an order ---
+
+
+def test_a_reversal_reverses_the_order_only():
+    settings = SweepSettings(3)
+    assert settings.reversed() == SweepSettings(3, backwards=True)
+    assert settings.reversed().reversed() == settings
+    assert settings.settings() == {"n_sweeps": 3.0}
+
+
+@pytest.mark.parametrize("wrong", [{"n_sweeps": 0}, {"n_sweeps": 2.5}, {"backwards": "no"}])
+def test_settings_that_cannot_be_used(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        SweepSettings(**wrong)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -268,416 +268,179 @@ def plot_samples(**options):
 MACHINE = pe.RBM(np.ones((3, 2)), np.zeros(3), np.zeros(2), base="uniform")
 
 # What is called, and good arguments for all that may be wrong.
+# fmt: off
 GOOD = {
-    "AIS": (
-        pe.AIS,
-        {"direction": "both", "n_stages": 10, "ess": 0.5, "reverse_start": None, "islands": 2},
-    ),
-    "AISEL": (
-        pe.AISEL,
-        {
-            "resampling": "systematic",
-            "islands": 2,
-            "chain_length": 1,
-            "resample_below": 1.0,
-            "burn_in": 0,
-            "ess": 0.5,
-            "n_stages": None,
-            "renewal": 1.0,
-        },
-    ),
+    "AIS": (pe.AIS, {
+        "direction": "both", "n_stages": 10, "ess": 0.5, "reverse_start": None, "islands": 2,
+    }),
+    "AISEL": (pe.AISEL, {
+        "resampling": "systematic", "islands": 2, "chain_length": 1, "resample_below": 1.0,
+        "burn_in": 0, "ess": 0.5, "n_stages": None, "renewal": 1.0,
+    }),
     "GMS13": (pe.GMS13, {"n_knots": 3, "pilot_stages": 3, "pilot_paths": 4}),
-    "VarOpt": (
-        pe.VarOpt,
-        {"largest_step": 0.5, "pilot_stages": 3, "pilot_paths": 4, "smoothing": 0.1},
-    ),
+    "VarOpt": (pe.VarOpt, {
+        "largest_step": 0.5, "pilot_stages": 3, "pilot_paths": 4, "smoothing": 0.1,
+    }),
     "ParallelTempering": (pe.ParallelTempering, {"n_temperatures": 4, "ladders": 4}),
-    "SimulatedTempering": (
-        pe.SimulatedTempering,
-        {
-            "n_temperatures": 4,
-            "chains": 4,
-            "prior": np.ones(4),
-            "start": "annealing",
-            "sweeps": 2,
-            "rounds": 2,
-        },
-    ),
-    "SMC": (
-        pe.SMC,
-        {
-            "islands": 2,
-            "chain_length": 1,
-            "ess": 0.5,
-            "resampling": "systematic",
-            "resample_below": 1.0,
-            "n_stages": 10,
-        },
-    ),
-    "ResampleMove": (
-        pe.ResampleMove,
-        {
-            "islands": 2,
-            "chain_length": 1,
-            "ess": 0.5,
-            "resampling": "residual",
-            "resample_below": 0.9,
-            "allocation": "optimal",
-            "n_stages": 10,
-        },
-    ),
-    "ARM": (
-        pe.ARM,
-        {
-            "islands": 2,
-            "generate": "copy",
-            "decide": "first_pass",
-            "ess_threshold": 0.7,
-            "max_rounds": 2,
-            "reseed_moves": 2,
-            "resampling": "residual",
-            "resample_below": 0.9,
-            "allocation": "equal",
-            "ess": 0.5,
-            "n_stages": 10,
-            "chain_length": 1,
-        },
-    ),
+    "SimulatedTempering": (pe.SimulatedTempering, {
+        "n_temperatures": 4, "chains": 4, "prior": np.ones(4), "start": "annealing", "sweeps": 2,
+        "rounds": 2,
+    }),
+    "SMC": (pe.SMC, {
+        "islands": 2, "chain_length": 1, "ess": 0.5, "resampling": "systematic",
+        "resample_below": 1.0, "n_stages": 10,
+    }),
+    "ResampleMove": (pe.ResampleMove, {
+        "islands": 2, "chain_length": 1, "ess": 0.5, "resampling": "residual",
+        "resample_below": 0.9, "allocation": "optimal", "n_stages": 10,
+    }),
+    "ARM": (pe.ARM, {
+        "islands": 2, "generate": "copy", "decide": "first_pass", "ess_threshold": 0.7,
+        "max_rounds": 2, "reseed_moves": 2, "resampling": "residual", "resample_below": 0.9,
+        "allocation": "equal", "ess": 0.5, "n_stages": 10, "chain_length": 1,
+    }),
     "DataPoints": (pe.DataPoints, {"order": "random", "seed": 0, "batches": None}),
-    "HMC": (
-        pe.HMC,
-        {"step_size": 0.5, "path_length": 1.0, "shape": None, "dense": None, "exploring": False},
-    ),
+    "HMC": (pe.HMC, {
+        "step_size": 0.5, "path_length": 1.0, "shape": None, "dense": None, "exploring": False,
+    }),
     "RandomWalk": (pe.RandomWalk, {"scale": 1.0, "n_steps": 2, "shape": None, "dense": None}),
-    "PseudoMarginal": (
-        pe.PseudoMarginal,
-        {"scale": 1.0, "n_steps": 1, "renewal": 1.0, "shape": None, "spread": None},
-    ),
+    "PseudoMarginal": (pe.PseudoMarginal, {
+        "scale": 1.0, "n_steps": 1, "renewal": 1.0, "shape": None, "spread": None,
+    }),
     "Cycle": (pe.Cycle, {"parts": (pe.HMC(),)}),
     "DiscreteGibbs": (pe.DiscreteGibbs, {"coordinates": [0], "lower": [0], "upper": [1]}),
     "IntegerWalk": (pe.IntegerWalk, {"coordinates": [0], "spread": [1.0], "scale": 1.0}),
-    "Gaussian": (
-        pe.Gaussian,
-        {"start_mean": 1.0, "start_sd": 1.0, "mean": 0.0, "sd": 1.0, "tau": 0.5},
-    ),
-    "GPClassification": (
-        pe.GPClassification,
-        {
-            "inputs": np.array([0.0, 1.0, 3.0]),
-            "labels": np.array([0, 1, 1]),
-            "length_scale": 1.0,
-            "amplitude": 1.0,
-            "covariance": "squared_exponential",
-            "representation": "sequence",
-            "order": "informative",
-            "order_seed": 0,
-            "reference": "prior",
-            "jitter": 0.0,
-        },
-    ),
-    "GaussianMixture": (
-        pe.GaussianMixture,
-        {
-            "y": np.array([1.0, 2.0, 4.0]),
-            "n_components": 2,
-            "mean_mu": 0.0,
-            "mean_sigma": 1.0,
-            "variance_alpha": 2.0,
-            "variance_beta": 1.0,
-            "weights_a": 1.0,
-            "variances": "unequal",
-            "order": "random",
-            "order_seed": 0,
-        },
-    ),
+    "Gaussian": (pe.Gaussian, {
+        "start_mean": 1.0, "start_sd": 1.0, "mean": 0.0, "sd": 1.0, "tau": 0.5,
+    }),
+    "GPClassification": (pe.GPClassification, {
+        "inputs": np.array([0.0, 1.0, 3.0]), "labels": np.array([0, 1, 1]), "length_scale": 1.0,
+        "amplitude": 1.0, "covariance": "squared_exponential", "representation": "sequence",
+        "order": "informative", "order_seed": 0, "reference": "prior", "jitter": 0.0,
+    }),
+    "GaussianMixture": (pe.GaussianMixture, {
+        "y": np.array([1.0, 2.0, 4.0]), "n_components": 2, "mean_mu": 0.0, "mean_sigma": 1.0,
+        "variance_alpha": 2.0, "variance_beta": 1.0, "weights_a": 1.0, "variances": "unequal",
+        "order": "random", "order_seed": 0,
+    }),
     "Ising": (pe.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
     "Potts": (pe.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
     "DetouredPath": (pe.DetouredPath, {"target": pe.Ising(4), "height": 1.0}),
-    "RBM": (
-        pe.RBM,
-        {
-            "W": np.ones((3, 2)),
-            "visible_bias": np.zeros(3),
-            "hidden_bias": np.zeros(2),
-            "base": "uniform",
-            "data": np.eye(3),
-            "latent": "full",
-        },
-    ),
-    "MomentAveragedPath": (
-        pe.MomentAveragedPath,
-        {"target": MACHINE, "n_knots": 2, "n_updates": 3},
-    ),
-    "UnitByUnitPath": (
-        pe.UnitByUnitPath,
-        {"target": MACHINE, "unit_order": "variable", "n_sweeps": 2},
-    ),
+    "RBM": (pe.RBM, {
+        "W": np.ones((3, 2)), "visible_bias": np.zeros(3), "hidden_bias": np.zeros(2),
+        "base": "uniform", "data": np.eye(3), "latent": "full",
+    }),
+    "MomentAveragedPath": (pe.MomentAveragedPath, {
+        "target": MACHINE, "n_knots": 2, "n_updates": 3,
+    }),
+    "UnitByUnitPath": (pe.UnitByUnitPath, {
+        "target": MACHINE, "unit_order": "variable", "n_sweeps": 2,
+    }),
     "RBM.free_energy": (MACHINE.free_energy, {"visible": np.eye(3)}),
     "RBM.hidden_probabilities": (MACHINE.hidden_probabilities, {"visible": np.eye(3)}),
     "RBM.visible_probabilities": (MACHINE.visible_probabilities, {"hidden": np.eye(2)}),
-    "RBM.log_likelihood": (
-        MACHINE.log_likelihood,
-        {"visible": np.eye(3), "log_z": pe.LogEvidence(1.0, 0.1, "bar")},
-    ),
+    "RBM.log_likelihood": (MACHINE.log_likelihood, {
+        "visible": np.eye(3), "log_z": pe.LogEvidence(1.0, 0.1, "bar"),
+    }),
     "Gaussian.check": (pe.Gaussian().check, {"draws": WORK}),
     "Ising.energy": (pe.Ising(4).energy, {"draws": np.ones((2, 4, 4))}),
     "Potts.energy": (pe.Potts(4, q=3).energy, {"draws": np.ones((2, 4, 4))}),
-    "LogEvidence": (
-        pe.LogEvidence,
-        {
-            "value": -1.0,
-            "mcse": 0.1,
-            "estimator": "bar",
-            "status": "ok",
-            "lower": -1.2,
-            "upper": -0.8,
-            "message": "",
-        },
-    ),
-    "StateSpace": (
-        state_space,
-        {
-            "name": "y",
-            "init": lambda: pm.Normal.dist(0.0, 1.0),
-            "transition": lambda h, t: pm.Normal.dist(h, 1.0),
-            "emission": lambda h, t: pm.Normal.dist(h, 1.0),
-            "observed": np.linspace(-1.0, 1.0, 5),
-            "n_particles": 10,
-            "filter": "bootstrap",
-            "proposal": None,
-            "init_proposal": None,
-            "look_ahead": None,
-            "resampling": "systematic",
-            "ess": 0.5,
-            "dims": None,
-            "model": None,
-        },
-    ),
-    "RandomEffects": (
-        random_effects,
-        {
-            "name": "y",
-            "effects": lambda: pm.Normal.dist(0.0, 1.0),
-            "emission": lambda u, i: pm.Normal.dist(u, 1.0),
-            "groups": [0, 0, 1, 1, 1],
-            "observed": np.linspace(-1.0, 1.0, 5),
-            "n_particles": 10,
-            "draws": "quasi",
-            "dims": None,
-            "model": None,
-        },
-    ),
-    "sample_evidence": (
-        sample,
-        {
-            "target": None,
-            "method": "auto",
-            "draws": 40,
-            "schedule": "adaptive",
-            "kernel": "auto",
-            "reference": "prior",
-            "potentials": "likelihood",
-            "cores": 1,
-            "executor": None,
-            "checkpoint": None,
-            "target_mcse": None,
-            "max_time": None,
-            "max_draws": None,
-            "random_seed": 1,
-            "idata_kwargs": None,
-            "compile_kwargs": None,
-        },
-    ),
-    "simulate_and_certify": (
-        certify,
-        {
-            "target": None,
-            "draws": 20,
-            "n_stages": 3,
-            "kernel": "auto",
-            "cores": 1,
-            "executor": None,
-            "random_seed": 1,
-        },
-    ),
-    "compare": (
-        pe.compare,
-        {"models": {"a": EVIDENCE, "b": EVIDENCE}, "prior_probs": None, "loo": False},
-    ),
-    "average_models": (
-        pe.average_models,
-        {"models": of_models, "prior_probs": None, "draws": 8, "random_seed": 1},
-    ),
-    "prior_sensitivity": (
-        sensitivity,
-        {
-            "model": None,
-            "priors": None,
-            "result": None,
-            "new_runs": "never",
-            "target_mcse": 0.1,
-            "random_seed": 1,
-            "progressbar": False,
-            "sample_kwargs": None,
-        },
-    ),
-    "calibrate": (
-        calibrate,
-        {
-            "models": None,
-            "n": 20,
-            "prior_probs": None,
-            "simulators": None,
-            "target_mcse": 0.1,
-            "cores": 1,
-            "random_seed": 1,
-            "progressbar": False,
-        },
-    ),
-    "format_table": (
-        pe.format_table,
-        {
-            "table": pe.compare({"a": EVIDENCE, "b": EVIDENCE}),
-            "style": "text",
-            "numbers": "parentheses",
-            "columns": None,
-            "caption": None,
-        },
-    ),
+    "LogEvidence": (pe.LogEvidence, {
+        "value": -1.0, "mcse": 0.1, "estimator": "bar", "status": "ok", "lower": -1.2,
+        "upper": -0.8, "message": "",
+    }),
+    "StateSpace": (state_space, {
+        "name": "y", "init": lambda: pm.Normal.dist(0.0, 1.0),
+        "transition": lambda h, t: pm.Normal.dist(h, 1.0),
+        "emission": lambda h, t: pm.Normal.dist(h, 1.0), "observed": np.linspace(-1.0, 1.0, 5),
+        "n_particles": 10, "filter": "bootstrap", "proposal": None, "init_proposal": None,
+        "look_ahead": None, "resampling": "systematic", "ess": 0.5, "dims": None, "model": None,
+    }),
+    "RandomEffects": (random_effects, {
+        "name": "y", "effects": lambda: pm.Normal.dist(0.0, 1.0),
+        "emission": lambda u, i: pm.Normal.dist(u, 1.0), "groups": [0, 0, 1, 1, 1],
+        "observed": np.linspace(-1.0, 1.0, 5), "n_particles": 10, "draws": "quasi", "dims": None,
+        "model": None,
+    }),
+    "sample_evidence": (sample, {
+        "target": None, "method": "auto", "draws": 40, "schedule": "adaptive", "kernel": "auto",
+        "reference": "prior", "potentials": "likelihood", "cores": 1, "executor": None,
+        "checkpoint": None, "target_mcse": None, "max_time": None, "max_draws": None,
+        "random_seed": 1, "idata_kwargs": None, "compile_kwargs": None,
+    }),
+    "simulate_and_certify": (certify, {
+        "target": None, "draws": 20, "n_stages": 3, "kernel": "auto", "cores": 1,
+        "executor": None, "random_seed": 1,
+    }),
+    "compare": (pe.compare, {
+        "models": {"a": EVIDENCE, "b": EVIDENCE}, "prior_probs": None, "loo": False,
+    }),
+    "average_models": (pe.average_models, {
+        "models": of_models, "prior_probs": None, "draws": 8, "random_seed": 1,
+    }),
+    "prior_sensitivity": (sensitivity, {
+        "model": None, "priors": None, "result": None, "new_runs": "never", "target_mcse": 0.1,
+        "random_seed": 1, "progressbar": False, "sample_kwargs": None,
+    }),
+    "calibrate": (calibrate, {
+        "models": None, "n": 20, "prior_probs": None, "simulators": None, "target_mcse": 0.1,
+        "cores": 1, "random_seed": 1, "progressbar": False,
+    }),
+    "format_table": (pe.format_table, {
+        "table": pe.compare({"a": EVIDENCE, "b": EVIDENCE}), "style": "text",
+        "numbers": "parentheses", "columns": None, "caption": None,
+    }),
     "bayes_factor": (pe.bayes_factor, {"dt1": EVIDENCE, "dt2": EVIDENCE}),
-    "bayes_factor.models": (
-        factor_of_models,
-        {
-            "idata": None,
-            "target_mcse": 0.1,
-            "cores": 1,
-            "executor": None,
-            "random_seed": 1,
-            "progressbar": False,
-            "compile_kwargs": None,
-        },
-    ),
-    "compare_models": (
-        pe.compare_models,
-        {
-            "models": both_results,
-            "prior_probs": None,
-            "target_mcse": 0.1,
-            "random_seed": 1,
-            "progressbar": False,
-        },
-    ),
+    "bayes_factor.models": (factor_of_models, {
+        "idata": None, "target_mcse": 0.1, "cores": 1, "executor": None, "random_seed": 1,
+        "progressbar": False, "compile_kwargs": None,
+    }),
+    "compare_models": (pe.compare_models, {
+        "models": both_results, "prior_probs": None, "target_mcse": 0.1, "random_seed": 1,
+        "progressbar": False,
+    }),
     "attach_evidence": (pe.attach_evidence, {"idata": result, "evidence": result}),
     "log_evidence": (pe.log_evidence, {"dt": result, "estimator": None}),
     "to_record": (pe.to_record, {"dt": result}),
     "estimate": (pe.estimate, {"dt": result, "estimators": None}),
-    "summary": (
-        pe.summary,
-        {
-            "dt": result,
-            "var_names": None,
-            "funcs": None,
-            "filter_vars": None,
-            "coords": None,
-            "ci_prob": None,
-            "ci_kind": None,
-            "round_to": "auto",
-        },
-    ),
+    "summary": (pe.summary, {
+        "dt": result, "var_names": None, "funcs": None, "filter_vars": None, "coords": None,
+        "ci_prob": None, "ci_kind": None, "round_to": "auto",
+    }),
     "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
     "Bridge": (pe.Bridge, {"idata": result}),
-    "bridge_sampling": (
-        bridge_sampling,
-        {
-            "idata": None,
-            "model": None,
-            "target_mcse": None,
-            "max_time": None,
-            "max_draws": None,
-            "draws": 320,
-            "kernel": "auto",
-            "potentials": "likelihood",
-            "reparameterise": True,
-            "backend": "numba",
-            "cores": 1,
-            "executor": None,
-            "checkpoint": None,
-            "random_seed": 1,
-            "progressbar": False,
-            "compile_kwargs": None,
-        },
-    ),
-    "train_rbm": (
-        train_rbm,
-        {
-            "data": np.eye(4),
-            "n_hidden": 2,
-            "algorithm": "pcd",
-            "steps": 1,
-            "n_updates": 2,
-            "batch_size": 2,
-            "learning_rate": 0.1,
-            "linear_decay": False,
-            "weight_decay": 0.0,
-            "n_chains": 3,
-            "random_seed": 1,
-        },
-    ),
-    "train_rbm.track": (
-        tracked,
-        {
-            "data": np.eye(4),
-            "n_hidden": 2,
-            "algorithm": "tempering",
-            "track": pe.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1),
-            "validation": np.eye(4),
-            "start": pe.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
-        },
-    ),
-    "TrackLogZ": (
-        pe.TrackLogZ,
-        {
-            "n_temperatures": 3,
-            "n_chains": 5,
-            "n_sweeps": 1,
-            "alpha": 0.5,
-            "slope": 1.0,
-            "predict": True,
-            "every": 1,
-            "patience": 2,
-            "keep": (1, 2),
-        },
-    ),
-    "raise_log_likelihood": (
-        raise_log_likelihood,
-        {
-            "machine": MACHINE,
-            "visible": np.eye(3),
-            "n_stages": 5,
-            "n_paths": 1,
-            "schedule": "linear",
-            "kernel": "auto",
-            "path": "auto",
-            "cores": 1,
-            "executor": None,
-            "random_seed": 1,
-        },
-    ),
-    "plot_samples": (
-        plot_samples,
-        {
-            "samples": np.eye(4),
-            "shape": (2, 2),
-            "n_columns": 2,
-            "backend": None,
-            "visuals": None,
-            "figure_kwargs": None,
-        },
-    ),
-    "plot_compare": (
-        pe.plot_compare,
-        {"models": {"a": EVIDENCE, "b": EVIDENCE}, "quantity": "evidence", **PLOT},
-    ),
+    "bridge_sampling": (bridge_sampling, {
+        "idata": None, "model": None, "target_mcse": None, "max_time": None, "max_draws": None,
+        "draws": 320, "kernel": "auto", "potentials": "likelihood", "reparameterise": True,
+        "backend": "numba", "cores": 1, "executor": None, "checkpoint": None, "random_seed": 1,
+        "progressbar": False, "compile_kwargs": None,
+    }),
+    "train_rbm": (train_rbm, {
+        "data": np.eye(4), "n_hidden": 2, "algorithm": "pcd", "steps": 1, "n_updates": 2,
+        "batch_size": 2, "learning_rate": 0.1, "linear_decay": False, "weight_decay": 0.0,
+        "n_chains": 3, "random_seed": 1,
+    }),
+    "train_rbm.track": (tracked, {
+        "data": np.eye(4), "n_hidden": 2, "algorithm": "tempering",
+        "track": pe.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1), "validation": np.eye(4),
+        "start": pe.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
+    }),
+    "TrackLogZ": (pe.TrackLogZ, {
+        "n_temperatures": 3, "n_chains": 5, "n_sweeps": 1, "alpha": 0.5, "slope": 1.0,
+        "predict": True, "every": 1, "patience": 2, "keep": (1, 2),
+    }),
+    "raise_log_likelihood": (raise_log_likelihood, {
+        "machine": MACHINE, "visible": np.eye(3), "n_stages": 5, "n_paths": 1,
+        "schedule": "linear", "kernel": "auto", "path": "auto", "cores": 1, "executor": None,
+        "random_seed": 1,
+    }),
+    "plot_samples": (plot_samples, {
+        "samples": np.eye(4), "shape": (2, 2), "n_columns": 2, "backend": None, "visuals": None,
+        "figure_kwargs": None,
+    }),
+    "plot_compare": (pe.plot_compare, {
+        "models": {"a": EVIDENCE, "b": EVIDENCE}, "quantity": "evidence", **PLOT,
+    }),
     "plot_sensitivity": (pe.plot_sensitivity, {"table": priors_table, **PLOT}),
     "plot_calibration": (pe.plot_calibration, {"calibration": calibration, "bins": 5, **PLOT}),
     "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
@@ -690,46 +453,35 @@ GOOD = {
     "estimators.cumulant": (estimators.cumulant, {**BOTH, **BLOCKS}),
     "estimators.cumulant_forward": (estimators.cumulant_forward, {"work": WORK, "blocks": None}),
     "estimators.cumulant_reverse": (estimators.cumulant_reverse, {"work": WORK, "blocks": None}),
-    "estimators.difference": (
-        estimators.difference,
-        {"minuend": EVIDENCE, "subtrahend": EVIDENCE},
-    ),
+    "estimators.difference": (estimators.difference, {"minuend": EVIDENCE, "subtrahend": EVIDENCE}),
     "estimators.histogram": (estimators.histogram, {**BOTH, **BLOCKS}),
-    "estimators.histogram_draws": (
-        estimators.histogram_draws,
-        {**BOTH, "draws": 5, "random_seed": 1},
-    ),
-    "estimators.histogram_posterior": (
-        estimators.histogram_posterior,
-        {**BOTH, "draws": 5, "random_seed": 1},
-    ),
+    "estimators.histogram_draws": (estimators.histogram_draws, {
+        **BOTH, "draws": 5, "random_seed": 1,
+    }),
+    "estimators.histogram_posterior": (estimators.histogram_posterior, {
+        **BOTH, "draws": 5, "random_seed": 1,
+    }),
     "estimators.importance": (estimators.importance, {"work": WORK}),
-    "estimators.jarzynski": (
-        estimators.jarzynski,
-        {"work": WORK, "blocks": None, "name": "jarzynski"},
-    ),
+    "estimators.jarzynski": (estimators.jarzynski, {
+        "work": WORK, "blocks": None, "name": "jarzynski",
+    }),
     "estimators.jarzynski_reverse": (estimators.jarzynski_reverse, {"work": WORK, "blocks": None}),
-    "estimators.optimal_allocation": (
-        estimators.optimal_allocation,
-        {"variance": np.array([0.1, 0.4]), "n_particles": 100.0},
-    ),
+    "estimators.optimal_allocation": (estimators.optimal_allocation, {
+        "variance": np.array([0.1, 0.4]), "n_particles": 100.0,
+    }),
     "estimators.lower_bound": (estimators.lower_bound, {"work": WORK, "blocks": None}),
-    "estimators.upper_bound": (
-        estimators.upper_bound,
-        {"work": WORK, "blocks": None, "exact": False},
-    ),
-    "estimators.power_posterior": (
-        estimators.power_posterior,
-        {"beta": np.linspace(0.0, 1.0, 3), "energy": np.ones((2, 3)), "variance": None},
-    ),
-    "estimators.recommend": (
-        estimators.recommend,
-        {"found": [pe.LogEvidence(-1.0, 0.1, "bridge"), pe.LogEvidence(-1.0, 0.2, "smc")]},
-    ),
-    "estimators.single_run": (
-        estimators.single_run,
-        {"work": WORK, "relative_variance": np.ones(20)},
-    ),
+    "estimators.upper_bound": (estimators.upper_bound, {
+        "work": WORK, "blocks": None, "exact": False,
+    }),
+    "estimators.power_posterior": (estimators.power_posterior, {
+        "beta": np.linspace(0.0, 1.0, 3), "energy": np.ones((2, 3)), "variance": None,
+    }),
+    "estimators.recommend": (estimators.recommend, {
+        "found": [pe.LogEvidence(-1.0, 0.1, "bridge"), pe.LogEvidence(-1.0, 0.2, "smc")],
+    }),
+    "estimators.single_run": (estimators.single_run, {
+        "work": WORK, "relative_variance": np.ones(20),
+    }),
     "estimators.work_density": (estimators.work_density, BOTH),
     "estimators.chained_bar": (estimators.chained_bar, ON_LADDER),
     "estimators.mbar": (estimators.mbar, ON_LADDER),
@@ -740,23 +492,15 @@ GOOD = {
     "estimators.rts_combined": (estimators.rts_combined, ROUNDS),
     "estimators.rts_combined_curve": (estimators.rts_combined_curve, ROUNDS),
     "estimators.rts_curve": (estimators.rts_curve, WEIGHTED),
-    "estimators.stepping_stone": (
-        estimators.stepping_stone,
-        {**ON_LADDER, "direction": "reverse"},
-    ),
+    "estimators.stepping_stone": (estimators.stepping_stone, {**ON_LADDER, "direction": "reverse"}),
     "estimators.ti": (estimators.ti, {**ON_LADDER, "rule": "trapezoid"}),
     "estimators.ti_rb": (estimators.ti_rb, {**WEIGHTED, "rule": "trapezoid"}),
-    "estimators.ts": (
-        estimators.ts,
-        {
-            "rung": ON_LADDER["rung"],
-            "log_z": np.zeros(3),
-            "prior": None,
-            "groups": None,
-            "pseudocount": 0.1,
-        },
-    ),
+    "estimators.ts": (estimators.ts, {
+        "rung": ON_LADDER["rung"], "log_z": np.zeros(3), "prior": None, "groups": None,
+        "pseudocount": 0.1,
+    }),
 }
+# fmt: on
 # Which of them read a stored result, and as which argument.
 _READERS = {
     "attach_evidence": "evidence",
@@ -863,20 +607,32 @@ def _with_extremes() -> Iterator[Call]:
 
 
 def _with_broken_trees() -> Iterator[Call]:
-    for what, dt in broken_trees(result()).items():
+    """Trees are made when a call is: there are thousands of them, of which a test makes some."""
+
+    def call(name, function, good, parameter, what, make):
+        def made(**arguments):
+            return function(**arguments, **{parameter: make()})
+
+        return Call(name, made, good, {parameter: what})
+
+    for what, make in broken_trees(result()).items():
         for name, parameter in _READERS.items():
             function, good = GOOD[name]
-            arguments = {key: _made(value) for key, value in good.items()}
-            yield Call(name, function, {**arguments, parameter: dt}, {parameter: what})
-        yield Call("compare", pe.compare, {"models": {"a": dt}}, {"models": what})
-        arguments = {"target": pe.Gaussian(), "reverse_start": dt}
-        yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
-    for what, dt in broken_trees(posterior()[1]).items():
-        arguments = {"idata": dt, "draws": 320, "progressbar": False}
-        yield Call("bridge_sampling", bridge_sampling, arguments, {"idata": what})
-    for what, dt in broken_trees(of_model()).items():
-        yield Call("prior_sensitivity", sensitivity, {"result": dt}, {"result": what})
-        models = {"a": of_model(), "b": dt}
-        yield Call("average_models", pe.average_models, {"models": models}, {"models": what})
-    for what, dt in broken_trees(estimated()[1]).items():
-        yield Call("sample_latent", latent, {"dt": dt, "draws": 3}, {"dt": what})
+            others = {key: _made(value) for key, value in good.items() if key != parameter}
+            yield call(name, function, others, parameter, what, make)
+        yield call("compare", pe.compare, {}, "models", what, lambda make=make: {"a": make()})
+        target = {"target": pe.Gaussian()}
+        yield call("sample_evidence", sample_from, target, "reverse_start", what, make)
+    few = {"draws": 320, "progressbar": False}
+    for what, make in broken_trees(posterior()[1]).items():
+        yield call("bridge_sampling", bridge_sampling, few, "idata", what, make)
+    for what, make in broken_trees(of_model()).items():
+        yield call("prior_sensitivity", sensitivity, {}, "result", what, make)
+        both = partial(_beside, make)
+        yield call("average_models", pe.average_models, {}, "models", what, both)
+    for what, make in broken_trees(estimated()[1]).items():
+        yield call("sample_latent", latent, {"draws": 3}, "dt", what, make)
+
+
+def _beside(make):
+    return {"a": of_model(), "b": make()}

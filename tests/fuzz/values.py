@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -115,44 +116,49 @@ def kernels():
 
 
 def broken_trees(dt):
-    """Return copies of a result in which a part is missing, or is something else."""
-    broken = {f"without {name}": dt.drop_nodes(name) for name in dt.children}
+    """Return what makes copies of a result in which a part is missing, or is something else."""
+    broken = {f"without {name}": partial(dt.drop_nodes, name) for name in dt.children}
+
+    def add(what, change, group):
+        broken[f"{group} {what}"] = partial(_changed, dt, group, change)
+
     for group in dt.children:
         data = dt[group].to_dataset()
         for name in data.variables:
-            broken[f"{group} without {name}"] = _with(dt, group, data.drop_vars(name))
+            add(f"without {name}", lambda data, n=name: data.drop_vars(n), group)
         for name in data.attrs:
-            left = {key: value for key, value in data.attrs.items() if key != name}
-            broken[f"{group} without the attribute {name}"] = _with(
-                dt, group, data.drop_attrs().assign_attrs(left)
-            )
-            for what, value in (("x", "x"), ("9", "9"), ("[]", "[]"), ("-1", -1)):
-                broken[f"{group} with {name}={what}"] = _with(
-                    dt, group, data.assign_attrs({name: value})
-                )
+            add(f"without the attribute {name}", partial(_without_attribute, name=name), group)
+            for value in ("x", "9", "[]", -1):
+                attrs = {name: value}
+                add(f"with {name}={value}", lambda data, a=attrs: data.assign_attrs(a), group)
         for name, variable in data.data_vars.items():
-            for what, values in (
-                ("texts", np.full(variable.shape, "a")),
-                ("nan", np.full(variable.shape, np.nan)),
-                ("-1", np.full(variable.shape, -1.0)),
-                ("large", np.full(variable.shape, 10**13)),
-                ("objects", np.full(variable.shape, None)),
+            add(f"with a number as {name}", lambda data, n=name: data.assign({n: 1.0}), group)
+            for what, value in (
+                *(("texts", "a"), ("nan", np.nan), ("-1", -1.0)),
+                *(("large", 10**13), ("objects", None)),
             ):
-                changed = data.assign({name: (variable.dims, values)})
-                broken[f"{group} with {what} as {name}"] = _with(dt, group, changed)
-            number = data.assign({name: 1.0})
-            broken[f"{group} with a number as {name}"] = _with(dt, group, number)
+                values = (variable.dims, np.full(variable.shape, value))
+                add(
+                    f"with {what} as {name}",
+                    lambda data, n=name, v=values: data.assign({n: v}),
+                    group,
+                )
         for dim in data.dims:
             for what, part in (
                 ("one", slice(1)),
                 ("none of", slice(0)),
                 ("less of", slice(1, None)),
             ):
-                broken[f"{group} with {what} {dim}"] = _with(dt, group, data.isel({dim: part}))
+                add(f"with {what} {dim}", lambda data, d=dim, p=part: data.isel({d: p}), group)
     return broken
 
 
-def _with(dt, group, data):
+def _changed(dt, group, change):
     changed = dt.copy()
-    changed[group] = xr.DataTree(data)
+    changed[group] = xr.DataTree(change(dt[group].to_dataset()))
     return changed
+
+
+def _without_attribute(data, name):
+    left = {key: value for key, value in data.attrs.items() if key != name}
+    return data.drop_attrs().assign_attrs(left)

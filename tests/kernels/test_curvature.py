@@ -69,7 +69,7 @@ def test_steps_that_are_long_enough_cost_nothing(precise):
         assert learnt.with_curvature(path, state, 1.0) == (learnt, 0)
 
 
-@pytest.mark.parametrize("name", ["banana", "separated"])
+@pytest.mark.parametrize("name", ["banana", pytest.param("separated", marks=pytest.mark.slow)])
 def test_bent_and_separate_regions_keep_their_own_scales(name):
     """The curvature inside a region says nothing on how far it reaches."""
     model = deceptive_systems()[name].build()
@@ -103,7 +103,7 @@ def test_members_that_are_copies_of_one_another():
 
 def test_the_metric_leaves_the_density_invariant(precise):
     path, prior = precise
-    state, _ = population(path, prior, 0.5, 4000, seed=6)
+    state, _ = population(path, prior, 0.5, 1000, seed=6)
     small, _ = population(path, prior, 0.5, 100, seed=7)
     kernel, spent = HMC(step_size=0.1).learn(path, small).with_curvature(path, small, 0.5)
     assert spent

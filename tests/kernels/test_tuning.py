@@ -70,32 +70,23 @@ def test_extreme_tails_do_not_overflow():
     assert (np.diag(shape.factor) > 0).all()
 
 
-@pytest.mark.parametrize("dense", [True, False, None])
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_tiny_populations(n, d, dense):
-    """Singular covariances: fewer members than dimensions."""
-    shape = learn_shape(np.random.default_rng(5).normal(size=(n, d)), dense)
-    assert np.isfinite(shape.factor).all()
-    assert (np.diag(np.atleast_2d(shape.factor)) > 0).all()
-
-
-@pytest.mark.parametrize("dense", [True, False])
-def test_constant_coordinate_has_some_scale(dense):
-    x = np.random.default_rng(5).normal(size=(100, 3))
-    x[:, 1] = 7.0
-    shape = learn_shape(x, dense)
-    scale = np.sqrt((shape.factor**2).sum(axis=1))
-    np.testing.assert_allclose(scale[1], 1.0)
-    assert (scale > 0.5).all()
-
-
-@pytest.mark.parametrize("dense", [True, False])
-def test_collinear_coordinates_have_a_factor(dense):
-    x = np.random.default_rng(5).normal(size=(1000, 1)) * np.ones(3)
-    shape = learn_shape(x, dense)
-    assert np.isfinite(shape.factor).all()
-    assert (np.diag(np.atleast_2d(shape.factor)) > 0).all()
+def test_singular_covariances_have_a_factor():
+    """Fewer members than dimensions, collinear coordinates, and one that is constant."""
+    rng = np.random.default_rng(5)
+    cases = [rng.normal(size=(n, d)) for n in (1, 2, 3) for d in (1, 2, 5)]
+    cases.append(rng.normal(size=(1000, 1)) * np.ones(3))
+    constant = rng.normal(size=(100, 3))
+    constant[:, 1] = 7.0
+    for x in [*cases, constant]:
+        for dense in (True, False, None):
+            shape = learn_shape(x, dense)
+            assert np.isfinite(shape.factor).all(), (x.shape, dense)
+            assert (np.diag(np.atleast_2d(shape.factor)) > 0).all(), (x.shape, dense)
+    for dense in (True, False):
+        shape = learn_shape(constant, dense)
+        scale = np.sqrt((shape.factor**2).sum(axis=1))
+        np.testing.assert_allclose(scale[1], 1.0)
+        assert (scale > 0.5).all()
 
 
 @pytest.mark.parametrize("dense", [True, False])

@@ -11,6 +11,7 @@ from pm_evidence.paths.data_points import DataPointsPath
 from pm_evidence.targets.model.data_points import data_points_target
 from pm_evidence.targets.model.target import PyMCTarget
 
+SLOW = pytest.mark.slow
 Y = np.random.default_rng(0).normal(0.7, 1.0, size=30)
 
 
@@ -80,7 +81,7 @@ def test_undefined_likelihoods_are_errors():
         pe.sample_evidence(model, path="data_points", random_seed=1, progressbar=False)
 
 
-@pytest.mark.parametrize("method", ["resample_move", "arm", "smc", "ais"])
+@pytest.mark.parametrize("method", ["resample_move", "ais", pytest.param("arm", marks=SLOW)])
 def test_evidence_is_exact(model, method):
     """A stage would be weighted with other data than it adds."""
     dt = pe.sample_evidence(

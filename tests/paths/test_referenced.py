@@ -1,5 +1,7 @@
 """The path from a reference: kernels leave it invariant, and its end is the posterior."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -12,12 +14,16 @@ from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import check_kernel, exact_systems
 from tests.references.densities import InPython
 
-SYSTEMS = exact_systems()
 WIDE = pe.references.StudentT([0.5, 0.5], [3.0, 3.0], dof=6)
 
 
+@cache
+def compiled(name):
+    return target_of(exact_systems()[name].build())
+
+
 def path_of(reference, name="gaussian_2", **kwargs):
-    return ReferencedPath(ReferencedTarget(target_of(SYSTEMS[name].build()), reference, **kwargs))
+    return ReferencedPath(ReferencedTarget(compiled(name), reference, **kwargs))
 
 
 @pytest.mark.parametrize("kernel", ["hmc", "random_walk"])

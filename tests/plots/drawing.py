@@ -9,6 +9,19 @@ from pm_evidence.results import to_datatree
 BAR = LogEvidence(-31.3, 0.1, "bar", lower=-31.5, upper=-31.1)
 
 
+def stored(record, evidence=(BAR,), recommended=None):
+    """A stored run without draws."""
+    return to_datatree(
+        record,
+        evidence,
+        recommended=recommended or evidence[0].estimator,
+        posterior={},
+        fingerprint="",
+        random_seed=1,
+        versions={},
+    )
+
+
 def make_run(
     *,
     forward=(31.0, 32.0),
@@ -28,22 +41,11 @@ def make_run(
         trace = StageTrace(mean, sd**2 * ones, ones, ones)
         return [BlockRecord(index, np.asarray(work, dtype=float), trace)]
 
-    return to_datatree(
-        RunRecord(
-            "ais",
-            np.asarray(beta),
-            {
-                Role.FORWARD: blocks(0, forward),
-                Role.REVERSE: () if reverse is None else blocks(1, reverse),
-            },
-        ),
-        evidence,
-        recommended=recommended or evidence[0].estimator,
-        posterior={},
-        fingerprint="",
-        random_seed=1,
-        versions={},
-    )
+    both = {
+        Role.FORWARD: blocks(0, forward),
+        Role.REVERSE: () if reverse is None else blocks(1, reverse),
+    }
+    return stored(RunRecord("ais", np.asarray(beta), both), evidence, recommended)
 
 
 def drawn(target, function):

@@ -1,5 +1,7 @@
 """Plots of other priors and of calibration: what is drawn is what was computed."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,8 @@ from scipy.stats import t
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.plots import plot_calibration, plot_sensitivity
 from pm_evidence.results.sensitivity import AS_WRITTEN, Row, sensitivity_table
-from tests.plots.drawing import drawn, legend_texts, need_backend
+from tests.api.refusals import check_refusals
+from tests.plots.drawing import drawn, legend_texts
 from tests.results.test_calibration import found, runs
 
 GOOD = LogEvidence(-31.0, 0.01, "bridge")
@@ -73,18 +76,6 @@ def test_three_models_have_three_plots():
     assert list(collection.data) == ["narrow", "wide", "third"]
 
 
-@pytest.mark.parametrize("backend", ["none", "matplotlib", "bokeh", "plotly"])
-def test_every_backend_draws_both(backend):
-    if backend not in ("none", "matplotlib"):
-        need_backend(backend)
-    table, calibration = sensitivity_table([*ROWS, DOUBTFUL]), found(runs(40))
-    for collection in (
-        plot_sensitivity(table, backend=backend),
-        plot_calibration(calibration, backend=backend),
-    ):
-        assert collection.backend == backend
-
-
 def test_parts_can_be_left_out():
     off = dict.fromkeys(["error_bar", "number", "ref_line", "ticklabels"], False)
     target = plot_of(plot_sensitivity(sensitivity_table(ROWS), backend="none", visuals=off))
@@ -94,16 +85,16 @@ def test_parts_can_be_left_out():
     assert not drawn(target, "line")
 
 
-@pytest.mark.parametrize(
-    ("function", "argument", "error", "message"),
-    [
-        (plot_sensitivity, None, TypeError, "table must be of type DataFrame"),
-        (plot_sensitivity, pd.DataFrame({"log_bf": [1.0]}), ValueError, "prior_sensitivity, got 1"),
-        (plot_calibration, None, TypeError, "calibration must be of type Calibration"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(function, argument, error, message):
-    with pytest.raises(error, match=message):
-        function(argument, backend="none")
-    with pytest.raises(ValueError, match="bins must be"):
-        plot_calibration(found(runs(40)), bins=0, backend="none")
+def test_what_cannot_be_drawn_is_refused():
+    other = pd.DataFrame({"log_bf": [1.0]})
+    cases = [
+        ({"table": None}, TypeError, "table must be of type DataFrame"),
+        ({"table": other}, ValueError, "prior_sensitivity, got 1"),
+    ]
+    check_refusals(partial(plot_sensitivity, backend="none"), cases)
+    bins = {"calibration": found(runs(40)), "bins": 0}
+    cases = [
+        ({"calibration": None}, TypeError, "calibration must be of type Calibration"),
+        (bins, ValueError, "bins must be"),
+    ]
+    check_refusals(partial(plot_calibration, backend="none"), cases)

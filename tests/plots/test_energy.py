@@ -1,5 +1,7 @@
 """plot_energy: each mean stands at the temperature that its population was moved at."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -7,13 +9,13 @@ import xarray as xr
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import plot_energy
 from pm_evidence.plots.energy import _largest_variance
+from tests.api.refusals import check_refusals
 from tests.plots.drawing import (
     assert_readable,
     drawn,
     horizontal_lines,
     legend_texts,
     make_run,
-    need_backend,
     only_plot,
 )
 
@@ -186,27 +188,15 @@ def test_parts_can_be_switched_off():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match=r"dt must have the group 'annealing', got the groups"):
-        plot_energy(xr.DataTree(), backend="none")
-    with pytest.raises(TypeError, match=r"dt must be an xarray\.DataTree, got dict"):
-        plot_energy({"a": make_run()}, backend="none")
-    with pytest.raises(ValueError, match=r"dt must hold a finite mean energy, got none"):
-        plot_energy(make_run(energy=2 * (3 * (np.nan,),)), backend="none")
-    with pytest.raises(ValueError, match=r"got \['lines'\]; rename"):
-        plot_energy(make_run(), backend="none", visuals={"lines": False})
-
-
-@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
-def test_other_backends_draw_it(backend):
-    need_backend(backend)
-    collection = plot_energy(make_run(energy=CHANGING), backend=backend, visuals={"band": True})
-    assert collection.backend == backend
-
-
-@pytest.mark.parametrize("direction", ["forward", "reverse"])
-def test_work_of_a_direction_that_is_missing(direction):
-    """The error names the variable, as those of other functions do."""
-    dt = make_run()
-    dt["work"] = xr.DataTree(dt["work"].to_dataset().drop_vars(direction))
-    with pytest.raises(ValueError, match=rf"^dt must have .*'{direction}'.* in its group 'work'"):
-        plot_energy(dt, backend="none")
+    """Errors name the argument, and the variable that is missing."""
+    unknown = make_run(energy=2 * (3 * (np.nan,),))
+    cases = [
+        (xr.DataTree(), ValueError, r"dt must have the group 'annealing', got the groups"),
+        ({"a": make_run()}, TypeError, r"dt must be an xarray\.DataTree, got dict"),
+        (unknown, ValueError, r"dt must hold a finite mean energy, got none"),
+    ]
+    for direction in ("forward", "reverse"):
+        dt = make_run()
+        dt["work"] = xr.DataTree(dt["work"].to_dataset().drop_vars(direction))
+        cases += [(dt, ValueError, rf"^dt must have .*'{direction}'.* in its group 'work'")]
+    check_refusals(partial(plot_energy, backend="none"), [({"dt": dt}, *e) for dt, *e in cases])

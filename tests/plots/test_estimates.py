@@ -12,7 +12,6 @@ from tests.plots.drawing import (
     drawn,
     legend_texts,
     make_run,
-    need_backend,
     only_plot,
 )
 
@@ -173,12 +172,3 @@ def test_what_cannot_be_drawn_is_refused():
         plot_estimates(BAR, backend="none")
     with pytest.raises(ValueError, match=r"reference must be a finite log evidence .* got nan"):
         plot_estimates(run_of(BAR), reference=float("nan"), backend="none")
-    with pytest.raises(ValueError, match=r"got \['points'\]; rename"):
-        plot_estimates(run_of(BAR), backend="none", visuals={"points": False})
-
-
-@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
-def test_other_backends_draw_it(backend):
-    need_backend(backend)
-    collection = plot_estimates(run_of(*ALL, FAR), reference=-31.0, backend=backend)
-    assert collection.backend == backend

@@ -1,9 +1,12 @@
 """What the plots share: sizes, labels, intervals, and what is refused before anything is drawn."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import stats
 
+import pm_evidence as pe
 from pm_evidence.plots.layout import (
     MINUS,
     backend_name,
@@ -16,6 +19,11 @@ from pm_evidence.plots.layout import (
     visual_arguments,
     with_error,
 )
+from pm_evidence.results.sensitivity import sensitivity_table
+from tests.api.refusals import check_refusals
+from tests.plots.drawing import make_run, need_backend
+from tests.results import test_calibration as calibration
+from tests.results.test_sensitivity import ROWS
 
 PARTS = ("point", "line")
 
@@ -48,18 +56,17 @@ def test_parts_are_switched_off_or_given_other_looks():
     assert checked_visuals(None, PARTS) == {}
 
 
-@pytest.mark.parametrize(
-    ("visuals", "error", "message"),
-    [
-        ({"points": False}, ValueError, r"must name some of \['point', 'line'\], got \['points'\]"),
+def test_what_is_no_part_of_a_plot():
+    parts = r"must name some of \['point', 'line'\], got \['points'\]"
+    cases = [
+        ({"points": False}, ValueError, parts),
         ({"point": "red"}, TypeError, r"visuals\['point'\] must be a mapping .* got 'red'"),
         ([("point", False)], TypeError, "visuals must be a mapping, got"),
         ({1: False}, TypeError, "visuals must have names as keys, got 1"),
-    ],
-)
-def test_what_is_no_part_of_a_plot(visuals, error, message):
-    with pytest.raises(error, match=message):
-        checked_visuals(visuals, PARTS)
+    ]
+    check_refusals(
+        partial(checked_visuals, valid=PARTS), [({"visuals": v}, *said) for v, *said in cases]
+    )
 
 
 def test_only_mappings_of_names_are_arguments():
@@ -100,3 +107,27 @@ def test_half_the_lengths_of_intervals():
     found = half_widths([0.1, 0.1, np.nan], [3.0, np.inf, np.inf])
     expected = [0.1 * stats.t.ppf(0.975, 3), 0.1 * stats.norm.ppf(0.975), np.nan]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+RUN = make_run(energy=((5000.0, 60.0, -20.0), (900.0, 30.0, -40.0)))
+PLOTS = {
+    "work": partial(pe.plot_work, RUN),
+    "histogram of work": partial(pe.plot_work, RUN, kind="hist"),
+    "energy": partial(pe.plot_energy, RUN, visuals={"band": True}),
+    "estimates": partial(pe.plot_estimates, RUN, reference=-31.0),
+    "schedule": partial(pe.plot_schedule, {"a": RUN, "b": RUN}),
+    "models": partial(pe.plot_compare, {"a": RUN, "b": RUN}),
+    "calibration": partial(pe.plot_calibration, calibration.found(calibration.runs(40))),
+    "sensitivity": partial(pe.plot_sensitivity, sensitivity_table(ROWS)),
+}
+
+
+@pytest.mark.parametrize("backend", ["none", "matplotlib", "bokeh", "plotly"])
+def test_every_backend_draws_every_plot(backend):
+    """And a part that a plot does not have is refused by all."""
+    if backend not in ("none", "matplotlib"):
+        need_backend(backend)
+    for name, plot in PLOTS.items():
+        assert plot(backend=backend).backend == backend, name
+        with pytest.raises(ValueError, match=r"visuals must name some of .* got \['parts'\]"):
+            plot(backend=backend, **{"visuals": {"parts": False}})

@@ -6,13 +6,13 @@ import xarray as xr
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.plots import plot_compare, plot_schedule
-from pm_evidence.results import compare, to_datatree
+from pm_evidence.results import compare
 from tests.plots.drawing import (
     assert_texts_fit,
     drawn,
     horizontal_lines,
     legend_texts,
-    need_backend,
+    stored,
 )
 
 MODELS = {
@@ -23,47 +23,16 @@ MODELS = {
 
 
 def make_tree(n_stages=5, *, reverse=True, energy=None):
-    stage = np.arange(n_stages, dtype=float)
-
-    def block(index):
-        mean = np.linspace(40.0, 30.0, n_stages) if energy is None else energy
-        return BlockRecord(
-            index,
-            np.ones(2),
-            StageTrace(mean, np.ones(n_stages), 0.9 - stage / 100, 0.3 + stage / 100),
-        )
-
-    record = RunRecord(
-        "ais",
-        np.linspace(0, 1, n_stages + 1) ** 3,
-        {Role.FORWARD: [block(0)], Role.REVERSE: [block(1)] if reverse else ()},
-    )
-    return to_datatree(
-        record,
-        [LogEvidence(-31.3, 0.1, "bar")],
-        recommended="bar",
-        posterior={},
-        fingerprint="",
-        random_seed=1,
-        versions={},
-    )
+    stage, ones = np.arange(n_stages, dtype=float), np.ones(n_stages)
+    mean = np.linspace(40.0, 30.0, n_stages) if energy is None else energy
+    trace = StageTrace(mean, ones, 0.9 - stage / 100, 0.3 + stage / 100)
+    blocks = [BlockRecord(index, np.ones(2), trace) for index in range(2)]
+    return tree_of(*(blocks if reverse else blocks[:1]), power=3)
 
 
-def tree_of(forward, *reverse):
-    n_stages = len(forward.trace.ess)
-    return to_datatree(
-        RunRecord(
-            "ais",
-            np.linspace(0, 1, n_stages + 1),
-            {Role.FORWARD: [forward], Role.REVERSE: reverse},
-        ),
-        [LogEvidence(-31.3, 0.1, "bar")],
-        recommended="bar",
-        posterior={},
-        fingerprint="",
-        random_seed=1,
-        versions={},
-    )
+def tree_of(forward, *reverse, power=1):
+    beta = np.linspace(0, 1, len(forward.trace.ess) + 1) ** power
+    return stored(RunRecord("ais", beta, {Role.FORWARD: [forward], Role.REVERSE: reverse}))
 
 
 def compare_target(collection):
@@ -340,11 +309,3 @@ def test_schedule_refuses_what_it_cannot_draw():
         plot_schedule({}, backend="none")
     with pytest.raises(ValueError, match=r"got \['lines'\]; rename"):
         plot_schedule(make_tree(), backend="none", visuals={"lines": False})
-
-
-@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
-def test_other_backends_draw_both(backend):
-    need_backend(backend)
-    runs = {"a": make_tree(), "b": make_tree(8)}
-    for collection in (plot_compare(MODELS, backend=backend), plot_schedule(runs, backend=backend)):
-        assert collection.backend == backend

@@ -1,51 +1,54 @@
 """What sample_evidence returns can be drawn as it is, also from a file."""
 
+import tempfile
+from functools import cache
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.testing import exact_systems
+from tests.models import NAMES, shared
 from tests.plots.drawing import assert_readable, drawn, only_plot
 
 HEAVY = "eight_schools_half_cauchy_noncentred"  # prior draws have enormous energies
+both = pytest.mark.parametrize("name", ["modes", pytest.param(HEAVY, marks=pytest.mark.slow)])
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Two runs in both directions, the second of which went through a file."""
-    options = {"method": "ais", "draws": 200, "random_seed": 1, "progressbar": False}
-    bimodal, heavy = (
-        pe.sample_evidence(exact_systems()[name].build(), **options) for name in ("bimodal", HEAVY)
-    )
-    path = tmp_path_factory.mktemp("runs") / "heavy.nc"
-    heavy.to_netcdf(path)
-    return {"bimodal": bimodal, HEAVY: xr.load_datatree(path)}
+@cache
+def result(name):
+    """A run in both directions, which went through a file."""
+    model = shared(name).model if name in NAMES else exact_systems()[name].build()
+    dt = pe.sample_evidence(model, method="ais", draws=200, random_seed=1, progressbar=False)
+    with tempfile.TemporaryDirectory() as folder:
+        dt.to_netcdf(f"{folder}/run.nc")
+        return xr.load_datatree(f"{folder}/run.nc")
 
 
-@pytest.mark.parametrize("name", ["bimodal", HEAVY])
+@both
 @pytest.mark.parametrize("plot", [pe.plot_work, pe.plot_energy, pe.plot_estimates])
-def test_every_picture_is_readable(runs, name, plot):
-    assert_readable(plot(runs[name], backend="matplotlib"))
+def test_every_picture_is_readable(name, plot):
+    assert_readable(plot(result(name), backend="matplotlib"))
 
 
-@pytest.mark.parametrize("name", ["bimodal", HEAVY])
-def test_the_picture_of_work_shows_where_the_directions_meet(runs, name):
+@both
+def test_the_picture_of_work_shows_where_the_directions_meet(name):
     """The upper half of forward work may lie anywhere; what decides log Z must stay visible."""
-    target = only_plot(pe.plot_work(runs[name], backend="none"))
+    target = only_plot(pe.plot_work(result(name), backend="none"))
     low, high = drawn(target, "xlim")[0]["lims"]
-    estimate = pe.log_evidence(runs[name])
+    estimate = pe.log_evidence(result(name))
     assert low < -estimate.value < high
     for direction in ("forward", "reverse"):
-        work = runs[name]["work"][direction].values
+        work = result(name)["work"][direction].values
         assert low < np.median(work) < high
     assert high - low < 40.0
 
 
-@pytest.mark.parametrize("name", ["bimodal", HEAVY])
-def test_points_and_lines_are_the_numbers_of_the_result(runs, name):
+@both
+def test_points_and_lines_are_the_numbers_of_the_result(name):
     """Every number that is drawn stands in the file, and what is not ok says so."""
-    run = runs[name]
+    run = result(name)
     target = only_plot(pe.plot_estimates(run, backend="none"))
     low, high = drawn(target, "xlim")[0]["lims"]
     names = run["log_evidence"]["estimator"].values
@@ -74,7 +77,7 @@ def test_points_and_lines_are_the_numbers_of_the_result(runs, name):
 
 
 def test_islands_have_no_picture_of_work():
-    model = exact_systems()["bimodal"].build()
+    model = shared("modes").model
     run = pe.sample_evidence(
         model, method="smc", draws=800, target_mcse=None, random_seed=1, progressbar=False
     )

@@ -1,11 +1,14 @@
 """plot_samples: each state is drawn once, whole, in its place and on one scale."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.plots.samples import plot_samples
+from tests.api.refusals import check_refusals
 from tests.plots.drawing import only_plot
 
 RNG = np.random.default_rng(1)
@@ -153,12 +156,6 @@ def test_it_is_saved(tmp_path):
     assert (tmp_path / "samples.png").stat().st_size > 2000
 
 
-@pytest.mark.parametrize("backend", ["bokeh", "plotly", "none", "gnuplot"])
-def test_other_backends_cannot_draw_images(backend):
-    with pytest.raises(ValueError, match=rf"must be 'matplotlib', got '{backend}': the other"):
-        plot_samples(np.zeros((2, 4)), backend=backend)
-
-
 def test_the_default_backend_of_arviz_does_not_matter(monkeypatch):
     from arviz_base import rcParams
 
@@ -166,9 +163,10 @@ def test_the_default_backend_of_arviz_does_not_matter(monkeypatch):
     assert plot_samples(np.zeros((2, 4))).backend == "matplotlib"
 
 
-@pytest.mark.parametrize(
-    ("samples", "options", "message"),
-    [
+def test_what_cannot_be_drawn_is_refused():
+    """Other backends cannot draw images."""
+    pixels = np.zeros((2, 16))
+    cases = [
         (np.zeros(784), {}, r"samples must have shape \(n, n_pixels\) .* got \(784,\); pass sam"),
         (np.zeros((0, 4)), {}, r"got \(0, 4\)"),
         (np.zeros((2, 3, 4, 5)), {}, r"got \(2, 3, 4, 5\)"),
@@ -178,16 +176,16 @@ def test_the_default_backend_of_arviz_does_not_matter(monkeypatch):
         ([[1, 2], [3]], {}, "samples must be an array"),
         (np.zeros((2, 180)), {}, r"is 180 and no square; pass .* such as \(12, 15\)"),
         (np.zeros((2, 180)), {"shape": (10, 10)}, r"as each of samples, 180, got 10 x 10 = 100"),
-        (np.zeros((2, 16)), {"shape": 4}, r"shape must be two numbers, got 4"),
-        (np.zeros((2, 16)), {"shape": (4, 4.0)}, r"shape\[1\] must be a whole number"),
-        (np.zeros((2, 16)), {"n_columns": 0}, "n_columns must be a whole number of at least 1"),
-        (np.zeros((2, 16)), {"visuals": {"images": False}}, r"got \['images'\]; rename"),
+        (pixels, {"shape": 4}, r"shape must be two numbers, got 4"),
+        (pixels, {"shape": (4, 4.0)}, r"shape\[1\] must be a whole number"),
+        (pixels, {"n_columns": 0}, "n_columns must be a whole number of at least 1"),
+        (pixels, {"visuals": {"images": False}}, r"got \['images'\]; rename"),
         (
             np.zeros((2, 16)),
             {"figure_kwargs": {"size": 3}},
             r"figure_kwargs must hold arguments of .* got \['figsize', 'size'\]",
         ),
-        (np.zeros((2, 16)), {"backend": np.zeros(2)}, "backend must be 'matplotlib', got an array"),
+        (pixels, {"backend": np.zeros(2)}, "backend must be 'matplotlib', got an array"),
         (xr.DataTree(), {}, r"variable 'v' .* got the variables \(none\)"),
         (tree(np.zeros((2, 2, 4)), ("draw", "chain", "x")), {}, "must have the variable 'v'"),
         (
@@ -196,15 +194,16 @@ def test_the_default_backend_of_arviz_does_not_matter(monkeypatch):
             r"samples.posterior\['v'\] must have shape",
         ),
         (tree(np.full((2, 2, 4), np.inf)), {}, r"samples.posterior\['v'\] must hold finite"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(samples, options, message):
-    with pytest.raises(ValueError, match=message):
-        plot_samples(samples, **options)
-
-
-def test_arguments_of_another_type_are_refused():
-    with pytest.raises(TypeError, match="figure_kwargs must be a mapping"):
-        plot_samples(np.zeros((2, 4)), figure_kwargs=3)
-    with pytest.raises(TypeError, match="visuals must be a mapping"):
-        plot_samples(np.zeros((2, 4)), visuals=[1])
+    ]
+    for backend in ("bokeh", "plotly", "none", "gnuplot"):
+        message = rf"must be 'matplotlib', got '{backend}': the other"
+        cases += [(pixels, {"backend": backend}, message)]
+    check_refusals(
+        plot_samples,
+        [({"samples": given, **options}, ValueError, said) for given, options, said in cases],
+    )
+    options = [
+        ({"figure_kwargs": 3}, TypeError, "figure_kwargs must be a mapping"),
+        ({"visuals": [1]}, TypeError, "visuals must be a mapping"),
+    ]
+    check_refusals(partial(plot_samples, pixels), options)

@@ -7,9 +7,8 @@ import xarray as xr
 import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, TemperedChains
 from pm_evidence.plots import plot_temperatures
-from pm_evidence.results import to_datatree
 from pm_evidence.schedules.equal_rejection import rejection_rates
-from tests.plots.drawing import BAR, assert_texts_fit, drawn, make_run, need_backend
+from tests.plots.drawing import assert_texts_fit, drawn, make_run, need_backend, stored
 
 BETA = np.array([0.0, 0.2, 1.0])
 PANELS = ["occupation", "rejection", "barrier", "trips", "trace"]
@@ -40,15 +39,7 @@ def run_of(*chains, **info):
     ]
     facts = {"ladders": sum(len(np.unique(each.ladder)) for each in chains), **info}
     record = RunRecord("parallel_tempering", BETA, {Role.FORWARD: blocks}, info=facts)
-    return to_datatree(
-        record,
-        (BAR,),
-        recommended="bar",
-        posterior={},
-        fingerprint="",
-        random_seed=1,
-        versions={},
-    )
+    return stored(record)
 
 
 def panel(collection, name):
@@ -158,8 +149,8 @@ def test_a_temperature_that_was_never_visited_has_no_rates():
 def real_runs(tmp_path_factory):
     """A run of each method, the first of them read from a file."""
     file = tmp_path_factory.mktemp("runs") / "parallel.nc"
-    options = {"draws": 1600, "target_mcse": None, "random_seed": 1, "progressbar": False}
-    methods = pe.ParallelTempering(ladders=16), pe.SimulatedTempering(n_temperatures=50)
+    options = {"draws": 1200, "target_mcse": None, "random_seed": 1, "progressbar": False}
+    methods = pe.ParallelTempering(ladders=16), pe.SimulatedTempering(n_temperatures=20)
     runs = [pe.sample_evidence(pe.Gaussian(), method=each, **options) for each in methods]
     runs[0].to_netcdf(file)
     return xr.load_datatree(file), runs[1]

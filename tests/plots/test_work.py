@@ -13,7 +13,6 @@ from tests.plots.drawing import (
     drawn,
     legend_texts,
     make_run,
-    need_backend,
     only_plot,
 )
 
@@ -184,13 +183,3 @@ def test_what_cannot_be_drawn_is_refused():
         plot_work(BAR, backend="none")
     with pytest.raises(ValueError, match=r"kind must be one of .*, got 'ecdf'"):
         plot_work(run, kind="ecdf", backend="none")
-    with pytest.raises(ValueError, match=r"got \['bounds'\]; rename"):
-        plot_work(run, backend="none", visuals={"bounds": False})
-
-
-@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
-@pytest.mark.parametrize("kind", ["kde", "hist"])
-def test_other_backends_draw_it(backend, kind):
-    need_backend(backend)
-    collection = plot_work(run_of(*normal_work()), kind=kind, backend=backend)
-    assert collection.backend == backend

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pm_evidence.references.by_jax import annealed_from_by_jax
 from pm_evidence.references.compiled import annealed_from
 from pm_evidence.references.in_python import density_in_python
 from pm_evidence.references.packed import packed
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
+from tests.models import shared
 from tests.references.densities import references
 
 STEP = 1e-6
@@ -17,7 +18,7 @@ STEP = 1e-6
 
 @pytest.fixture(scope="module")
 def model():
-    return target_of(exact_systems()["mvnormal_mean"].build())
+    return target_of(shared("several").model)
 
 
 def check_columns(compiled, model, reference, x):
@@ -40,7 +41,6 @@ def points(model, n=30):
 
 @pytest.mark.parametrize("name", references(2))
 def test_columns_and_gradients(model, name):
-    """A wrong weight biases the evidence, and a wrong gradient makes every move fail."""
     reference = references(model.n_dim)[name]
     arrays = packed(reference, np.arange(model.n_dim))
     compiled = annealed_from(model.differentiable, arrays, [], model.n_dim, 0.0)
@@ -125,3 +125,33 @@ def test_failures_of_the_model_are_passed_on(model):
     failing = density_in_python(None, np.arange(2), 2)
     compiled = annealed_from(failing, arrays, [], 2, 0.0)
     assert np.isnan(compiled.values(points(model))).all()
+
+
+# --- by JAX ---
+
+
+@pytest.fixture(scope="module")
+def by_jax():
+    return target_of(shared("several").model, backend="jax")
+
+
+def test_columns_and_gradients_of_jax_are_those_of_numba(model, by_jax):
+    """A wrong weight biases the evidence, and a wrong gradient makes every move fail.
+
+    The mixture has components of all kinds. Far from the reference only the prior's share is left.
+    """
+    d = model.n_dim
+    far = np.random.default_rng(5).choice([1e3, -1e3, 0.0, 1e8, -40.0], size=(6, d))
+    x = np.concatenate([points(model), far])
+    for name in ("mixture", "given mixture"):
+        arrays = packed(references(d)[name], np.arange(d))
+        one = annealed_from(model.differentiable, arrays, [], d, -0.5, 0.1)
+        other = annealed_from_by_jax(by_jax.differentiable, arrays, -0.5, 0.1)
+        for found, expected in zip(other.evaluate(x), one.evaluate(x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_density_of_jax_without_gradient(by_jax):
+    arrays = packed(references(by_jax.n_dim)["normal"], np.arange(by_jax.n_dim))
+    compiled = annealed_from_by_jax(by_jax.density, arrays, 0.0, 0.1)
+    assert compiled.evaluate(np.zeros((4, by_jax.n_dim)))[1] is None

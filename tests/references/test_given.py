@@ -1,11 +1,14 @@
-"""Densities that users write down: checked when they are made, and the densities they say."""
+"""Densities that users write down: checked, the densities they say, and as compiled code needs."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import pm_evidence as pe
+from pm_evidence.references.in_python import check_reference, density_in_python
+from pm_evidence.references.packed import N_OF_COMPONENT, N_OF_MIXTURE, packed
 from tests.estimators.refusals import check_refused
+from tests.references.densities import InPython, references
 
 COVARIANCE = np.array([[2.0, 0.6], [0.6, 0.5]])
 POINTS = np.random.default_rng(1).normal(size=(20, 2))
@@ -71,3 +74,78 @@ def test_other_fields_are_checked():
         pe.references.Mixture([one, pe.references.Normal([0.0, 0.0], [1.0, 1.0])])
     with pytest.raises(ValueError, match="weights must be 2 finite numbers"):
         pe.references.Mixture([one, one], [1.0])
+
+
+# --- densities of users in Python: called by address, and checked before they are used ---
+
+NORMAL = references(2)["normal"]
+
+
+def test_compiled_code_gets_the_users_numbers():
+    """Wrong positions would evaluate the density at other variables."""
+    density = density_in_python(InPython(NORMAL), np.array([2, 0]), 3)
+    x = np.random.default_rng(1).normal(size=(5, 3))
+    np.testing.assert_allclose(density.values(x)[:, 0], NORMAL.log_density(x[:, [2, 0]]))
+    assert density.slow_ops == ("InPython",)
+
+
+def test_an_exception_is_a_density_that_is_not_known():
+    """An exception inside of machine code cannot be raised there."""
+
+    class Fails(InPython):
+        def log_density(self, x):
+            raise RuntimeError("no")
+
+    found = density_in_python(Fails(NORMAL), np.arange(2), 2).values(np.zeros((1, 2)))
+    assert np.isnan(found).all()
+
+
+class Short(InPython):
+    def draw(self, n, rng):
+        return self.density.draw(n, rng)[:, 0]
+
+
+class Infinite(InPython):
+    def log_density(self, x):
+        return np.full(len(x), -np.inf)
+
+
+class Whole(InPython):
+    def log_density(self, x):
+        return float(self.density.log_density(x).sum())
+
+
+def test_objects_that_break_the_contract_are_refused():
+    """Weights of the wrong shape would be broadcast without a sign."""
+    check_reference(InPython(NORMAL), 2)
+    wrong = {Short: "draw", Infinite: "log_density", Whole: "log_density"}
+    cases = [((kind(NORMAL), 2), rf"reference\.{method}") for kind, method in wrong.items()]
+    check_refused(check_reference, cases)
+
+
+# --- as arrays: the layout that compiled code reads ---
+
+POSITIONS = np.arange(3)
+
+
+def test_every_density_of_the_package_has_a_compiled_form():
+    """Arrays of another length would make compiled code read outside of them."""
+    for reference in references(3).values():
+        found = packed(reference, POSITIONS, n_circular=2)
+        at, n = N_OF_MIXTURE, int(found.numbers[0])
+        for _ in range(n):
+            at += N_OF_COMPONENT + 9 + int(found.numbers[at + 3])
+        assert at == found.numbers.size
+        assert found.numbers[1] == pytest.approx(-2.0 * np.log(2.0 * np.pi))
+    # an object of the user's own has none: it is called in Python instead
+    assert packed(InPython(references(3)["normal"]), POSITIONS) is None
+    # models whose variables are all circular or discrete have no coordinates to fit
+    found = packed(None, POSITIONS, n_circular=1)
+    assert found.numbers[0] == 0.0 and found.positions.size == 0
+
+
+def test_the_mass_of_the_prior_is_a_part():
+    """Without it the evidence under ordered transforms would be off by the log of a factorial."""
+    found = packed(references(3)["dense"], POSITIONS)
+    assert list(found.beside_prior(-0.7, 0.1).numbers[2:4]) == [-0.7, 0.1]
+    assert list(found.numbers[2:4]) == [0.0, 0.0]

@@ -11,7 +11,6 @@ from pm_evidence.references.nested import NestedNormal, functions_of
 from pm_evidence.references.surfaces import MovingLeastSquares
 
 GIVEN, REST = np.array([1]), np.array([0, 2])
-RNG = np.random.default_rng(1)
 CURVATURE = np.array([[1.0, 0.0], [0.4, 0.7]])
 
 
@@ -49,7 +48,7 @@ def test_log_linear_scales_are_reproduced():
 
 
 def test_one_point_is_a_normal_density_that_is_linear_in_the_hyperparameter():
-    x = RNG.normal(size=(20, 3))
+    x = np.random.default_rng(1).normal(size=(20, 3))
     expected = stats.norm.logpdf(x[:, 1])
     expected += stats.multivariate_normal([0, 0], CURVATURE @ CURVATURE.T).logpdf(
         x[:, REST] - x[:, 1:2] * [2.0, -1.0]
@@ -61,10 +60,12 @@ def test_one_point_is_a_normal_density_that_is_linear_in_the_hyperparameter():
 def test_draws_have_the_density(points):
     """Means of exp(log q - log p) over draws of q are 1 for any normalised p in its place."""
     nested = density(points)
-    x = nested.draw(40_000, np.random.default_rng(2))
+    x = nested.draw(10_000, np.random.default_rng(2))
     other = StudentFit.to(x[:2000])
-    ratio = np.exp(nested.log_density(y := other.draw(40_000, RNG)) - other.log_density(y))
-    assert ratio.mean() == pytest.approx(1.0, abs=5.0 * ratio.std() / 200.0)
+    ratio = np.exp(
+        nested.log_density(y := other.draw(10_000, np.random.default_rng(5))) - other.log_density(y)
+    )
+    assert ratio.mean() == pytest.approx(1.0, abs=5.0 * ratio.std() / 100.0)
     noise = np.concatenate([nested.shape_at(row[GIVEN]).whitened(row[None, REST]) for row in x])
     assert stats.kstest(noise[:, 0], "norm").pvalue > 1e-3
 
@@ -76,7 +77,9 @@ def test_rows_are_computed_in_parts_and_none_is_nothing(monkeypatch):
     monkeypatch.setattr("pm_evidence.references.nested._MOST_ELEMENTS", 20)
     np.testing.assert_allclose(nested.log_density(x), whole, rtol=1e-12)
     np.testing.assert_array_equal(nested.draw(50, np.random.default_rng(3)), x)
-    assert nested.log_density(x[:0]).shape == (0,) and nested.draw(0, RNG).shape == (0, 3)
+    assert nested.log_density(x[:0]).shape == (0,) and nested.draw(
+        0, np.random.default_rng(3)
+    ).shape == (0, 3)
 
 
 def test_far_from_all_points_it_stays_finite():

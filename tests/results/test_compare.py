@@ -1,26 +1,20 @@
 """Comparisons: exact arithmetic, honest errors, and no table over different data."""
 
+from functools import partial
+
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import compare, fingerprint, to_datatree
 from pm_evidence.results import factor_of_results as bayes_factor
+from pm_evidence.results.comparison import ModelComparison
+from tests.api.refusals import check_refusals
 
 COLUMNS = [
-    "rank",
-    "log_evidence",
-    "mcse",
-    "log_bf",
-    "log_bf_mcse",
-    "bf",
-    "prob",
-    "prob_mcse",
-    "estimator",
-    "status",
-    "warning",
+    *("rank", "log_evidence", "mcse", "log_bf", "log_bf_mcse", "bf", "prob", "prob_mcse"),
+    *("estimator", "status", "warning"),
 ]
 DATA = {"y": np.array([1.0, 2.0, 3.0])}
 
@@ -62,6 +56,8 @@ def test_table_of_three_models_is_exact():
     assert table["estimator"].tolist() == ["bar"] * 3
     assert table["status"].tolist() == ["ok"] * 3
     assert table["warning"].tolist() == [""] * 3
+    numeric = table.drop(columns=["rank", "estimator", "status", "warning"])
+    assert (numeric.dtypes == np.float64).all()
 
 
 def test_probability_error_is_the_delta_method():
@@ -124,9 +120,8 @@ def test_rank_follows_the_evidence_not_the_prior():
     assert table["prob"].iloc[0] < 0.5
 
 
-@pytest.mark.parametrize(
-    ("prior", "message"),
-    [
+def test_bad_prior_probabilities_are_refused():
+    cases = [
         ({"a": 1.0}, r"must name every model and no other; missing: \['b'\], unknown: \[\]"),
         (
             {"a": 1.0, "b": 1.0, "c": 1.0},
@@ -137,11 +132,11 @@ def test_rank_follows_the_evidence_not_the_prior():
         ([0.0, 1.0], r"must be positive and finite, got 0\.0 for 'a'"),
         ({"a": np.nan, "b": 1.0}, r"must be positive and finite, got nan for 'a'"),
         ([1.0, np.inf], r"must be positive and finite, got inf for 'b'"),
-    ],
-)
-def test_bad_prior_probabilities_are_refused(prior, message):
-    with pytest.raises(ValueError, match="prior_probs " + message):
-        compare({"a": make_tree(-1.0), "b": make_tree(-2.0)}, prior_probs=prior)
+    ]
+    check_refusals(
+        partial(compare, {"a": make_tree(-1.0), "b": make_tree(-2.0)}),
+        [({"prior_probs": prior}, ValueError, "prior_probs " + said) for prior, said in cases],
+    )
 
 
 # Which models may be compared
@@ -269,11 +264,19 @@ def test_nothing_known_at_all_is_not_a_number():
     assert table["prob"].isna().all()
 
 
-def test_table_is_plain_pandas():
-    table = compare({"a": make_tree(-1.0), "b": make_tree(-5.0)})
-    assert isinstance(table, pd.DataFrame)
-    numeric = table.drop(columns=["rank", "estimator", "status", "warning"])
-    assert (numeric.dtypes == np.float64).all()
+# What is shown of several models that were run in one call
+
+
+def test_a_comparison_shows_what_its_table_does_not():
+    results = {"a": make_tree(-10.0), "b": make_tree(-40.0)}
+    found = ModelComparison(compare(results), results)
+    assert repr(found) == repr(found.table)
+    assert found._repr_html_() == found.table._repr_html_()
+    fields = {"first_runs": {"a": make_tree(-10.0)}, "failed": {"c": "the density is <NaN>"}}
+    found = ModelComparison(compare(results), results, **fields)
+    assert "Run once only, as the comparison needs no smaller error: b" in repr(found)
+    assert "c is left out: the density is <NaN>" in repr(found)
+    assert "the density is &lt;NaN&gt;" in found._repr_html_()
 
 
 # Bayes factors of a pair
@@ -292,9 +295,8 @@ def test_bayes_factor_is_exact():
     )
 
 
-@pytest.mark.parametrize(
-    ("twice_log_bf", "words"),
-    [
+def test_words_are_those_of_kass_and_raftery():
+    for twice_log_bf, words in (
         (0.0, "no evidence for either model"),
         (1.99, "weak evidence for the first model"),
         (2.0, "positive evidence for the first model"),
@@ -304,11 +306,9 @@ def test_bayes_factor_is_exact():
         (-1.0, "weak evidence for the second model"),
         (-7.0, "strong evidence for the second model"),
         (np.inf, "very strong evidence for the first model"),
-    ],
-)
-def test_words_are_those_of_kass_and_raftery(twice_log_bf, words):
-    first, second = LogEvidence(0.0, 0.1, "bar"), LogEvidence(-twice_log_bf / 2, 0.1, "bar")
-    assert bayes_factor(first, second).words == words
+    ):
+        first, second = LogEvidence(0.0, 0.1, "bar"), LogEvidence(-twice_log_bf / 2, 0.1, "bar")
+        assert bayes_factor(first, second).words == words
 
 
 def test_bayes_factor_beyond_the_range_of_floats():

@@ -1,17 +1,19 @@
 """Stored runs: nothing is lost, padded, or attached to data that it does not belong to."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.results import attach_evidence, fingerprint, log_evidence, to_datatree
+from pm_evidence.results import attach_evidence, fingerprint, log_evidence, schema, to_datatree
+from pm_evidence.results.arviz_groups import Named, data_groups, made_attrs, sample_groups
+from pm_evidence.results.evidence_groups import annealing_group, evidence_group, work_group
+from tests.api.refusals import check_refusals
 
 N_STAGES = 4
 BAR = LogEvidence(-31.311, 0.012, "bar", "ok", -31.335, -31.287)
@@ -71,29 +73,46 @@ def make_tree(record=None, evidence=(BAR, JARZYNSKI), **changes):
 # What is stored
 
 
-def test_groups_hold_every_number_of_the_record():
-    record = make_record()
-    dt = make_tree(record)
-    assert list(dt.children) == [
-        "posterior",
-        "sample_stats",
-        "observed_data",
-        "constant_data",
-        "log_evidence",
-        "work",
-        "annealing",
+def test_groups_and_their_order():
+    assert list(make_tree().children) == [
+        *("posterior", "sample_stats", "observed_data", "constant_data"),
+        *("log_evidence", "work", "annealing"),
     ]
-    work = dt["work"]
-    assert np.array_equal(work["forward"], record.work(Role.FORWARD))
-    assert np.array_equal(work["reverse"], record.work(Role.REVERSE))
-    assert work["forward"].dims == ("forward_path",)
-    assert work["forward_path_block"].values.tolist() == [0, 0, 0, 4, 4]
-    assert work["reverse_path_block"].values.tolist() == [1, 1, 1, 1]
-    assert work["forward_block"].values.tolist() == [0, 4]
-    assert work["forward_n_evaluations"].values.tolist() == [100, 104]
-    assert work["forward_n_nan"].values.tolist() == [0, 4]
-    assert np.array_equal(work["bridge_forward"], record.work(Role.FORWARD) + 0.5)
-    assert work["bridge_reverse_draw_block"].values.tolist() == [0, 0, 4, 4]
+
+
+def test_estimates_are_stored_field_by_field():
+    group = evidence_group([BAR, JARZYNSKI], "bar")
+    assert group[schema.ESTIMATOR].values.tolist() == ["bar", "jarzynski"]
+    for field in ("value", "mcse", "lower", "upper", "dof", "status", "message"):
+        expected = [getattr(estimate, field) for estimate in (BAR, JARZYNSKI)]
+        np.testing.assert_array_equal(group[field].values, expected)
+        assert group[field].dims == (schema.ESTIMATOR,)
+    units = {field for field in group if group[field].attrs.get("units") == "nats"}
+    assert units == {"value", "mcse", "lower", "upper"}
+
+
+def test_work_of_each_direction_is_kept_with_its_blocks():
+    record = make_record(islands=[make_block(7, 2, variance=0.25)])
+    group = work_group(record)
+    for name in (Role.FORWARD, Role.REVERSE, Role.ISLAND):
+        blocks = record.of(name)
+        work = np.concatenate([block.work for block in blocks])
+        np.testing.assert_array_equal(group[name], work)
+        assert group[name].dims == (f"{name}_path",) and group[name].attrs["units"] == "nats"
+        index = np.repeat([block.block for block in blocks], [len(b.work) for b in blocks])
+        np.testing.assert_array_equal(group[f"{name}_path_block"], index)
+        assert group[f"{name}_block"].values.tolist() == [block.block for block in blocks]
+        for fact in ("n_evaluations", "n_nan"):
+            expected = [getattr(block, fact) for block in blocks]
+            np.testing.assert_array_equal(group[f"{name}_{fact}"], expected)
+    # blocks of many paths state no variance of their own
+    assert group["island_relative_variance"].values.tolist() == [0.25]
+    assert "forward_relative_variance" not in group
+    # where there are islands, the bridges are theirs
+    np.testing.assert_array_equal(group["bridge_forward"], record.of(Role.ISLAND)[0].work + 0.5)
+    group = work_group(make_record())
+    np.testing.assert_array_equal(group["bridge_forward"], make_record().work(Role.FORWARD) + 0.5)
+    assert group["bridge_reverse_draw_block"].values.tolist() == [0, 0, 4, 4]
 
 
 def test_posterior_is_built_as_pm_sample_does():
@@ -148,7 +167,10 @@ def test_diagnostics_are_averaged_over_blocks():
     assert annealing["kernel_part.n_steps"].dims == ("stage",)
 
 
-def test_infinite_energy_is_stored_not_dropped():
+def test_energies_at_the_end_and_infinite_ones():
+    assert schema.ENERGY_END not in make_tree()["annealing"]
+    ended = make_record(forward=[replace(make_block(0, 1), end=(5.0, 1.0))], reverse=())
+    assert annealing_group(ended)[schema.ENERGY_END].values.tolist() == [5.0]
     block = make_block(0, 2)
     block.trace.energy_mean[0] = np.inf
     annealing = make_tree(make_record(forward=[block, make_block(1, 2)]))["annealing"]
@@ -191,6 +213,57 @@ def test_masked_observations_become_nan():
     assert np.array_equal(dt["observed_data/y"], [1.0, np.nan, 3.0], equal_nan=True)
 
 
+def test_there_may_be_more_chains_than_draws():
+    """ArviZ takes these for draws with the wrong names, and would warn."""
+    groups = {"posterior": {"mu": np.zeros((32, 5))}, "sample_stats": {}}
+    found = sample_groups(groups, Named({}, {}), {})
+    assert list(found) == ["posterior"]  # a group without content is none
+    assert dict(found["posterior"].sizes) == {"chain": 32, "draw": 5}
+
+
+def test_labels_are_plain_or_text():
+    dates = pd.date_range("2020-01-01", periods=3)
+    for labels, kind in ((list(dates), "M"), ([1, "b", None], "U"), (range(3), "i")):
+        named = Named({"when": labels}, {"x": ["when"]})
+        group = data_groups({"constant_data": {"x": np.arange(3.0)}}, named, {})["constant_data"]
+        assert group["when"].dtype.kind == kind
+
+
+def test_attributes_are_what_files_can_hold():
+    for value, stored in (
+        *((None, ""), (True, 1), (np.float64(2.5), 2.5), (float("inf"), "inf")),
+        *((2**70, str(2**70)), (-3, -3), ("text", "text")),
+    ):
+        found = made_attrs({"a": value})["a"]
+        assert found == stored and type(found) is type(stored)
+    attrs = made_attrs({"a": {"b": [1, 2]}, "c": np.arange(3)})
+    assert json.loads(attrs["a"]) == {"b": [1, 2]} and json.loads(attrs["c"]) == [0, 1, 2]
+
+
+def test_names_of_stored_runs():
+    """Two that are equal would overwrite each other; one that changes makes old files unreadable.
+
+    Raise the version of the schema with it.
+    """
+    texts = [getattr(schema, name) for name in schema.__all__]
+    texts = [text for text in texts if isinstance(text, str)]
+    assert len(set(texts)) == len(texts)
+    assert set(make_tree().children) <= set(texts)
+    written = {
+        "schema_version": schema.SCHEMA,
+        "recommended": schema.RECOMMENDED,
+        "forward": Role.FORWARD,
+        "reverse": Role.REVERSE,
+        "reverse_path_origin": schema.ORIGIN,
+        "tempered": schema.TEMPERED,
+        "tempered_state": schema.TEMPERED_STATE,
+        "tempered_chain": schema.TEMPERED_CHAIN,
+        "tempered_block": schema.TEMPERED_BLOCK,
+    }
+    assert schema.SCHEMA_VERSION == "5"
+    assert list(written) == list(written.values())
+
+
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize("kind", ["netcdf", "zarr"])
 def test_files_give_back_exactly_what_was_written(tmp_path, kind, reverse):
@@ -219,56 +292,33 @@ def test_files_give_back_exactly_what_was_written(tmp_path, kind, reverse):
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("evidence", "recommended", "message"),
-    [
-        ((), "bar", r"evidence must hold estimates with different names, got \[\]"),
-        ((BAR, BAR), "bar", r"different names, got \['bar', 'bar'\]; rename"),
-        ((BAR,), "mbar", r"recommended must be one of \['bar'\], got 'mbar'; name one"),
-    ],
-)
-def test_unusable_estimates_are_refused(evidence, recommended, message):
-    with pytest.raises(ValueError, match=message):
-        make_tree(evidence=evidence, recommended=recommended)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"forward": []}, "record must have at least one forward block, got none"),
+def test_what_cannot_be_stored_is_refused():
+    """Estimates without a name of their own, records that contradict themselves, odd arrays."""
+    y = np.array([1, None], dtype=object)
+    unequal = {"posterior": {"mu": np.ones((2, 5)), "nu": np.ones((2, 4))}}
+    stages = r"energy_mean of forward block 0 must have .*, shape \(1,\), got \(4,\); the record's"
+    cases = [
+        ({"evidence": ()}, r"evidence must hold estimates with different names, got \[\]"),
+        ({"evidence": (BAR, BAR)}, r"different names, got \['bar', 'bar'\]; rename"),
+        ({"recommended": "mbar"}, r"recommended must be one of \['bar', .* got 'mbar'; name one"),
         (
-            {"beta": np.array([0.0, 1.0])},
-            r"energy_mean of forward block 0 must have .*, shape \(1,\), got \(4,\); the record's",
+            {"record": make_record(forward=[])},
+            "record must have at least one forward block, got none",
         ),
-        ({"settings": {"scale": np.ones(5)}}, r"settings\['scale'\] must have one entry per stage"),
-    ],
-)
-def test_inconsistent_records_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        make_tree(make_record(**changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+        ({"record": make_record(beta=np.array([0.0, 1.0]))}, stages),
         (
-            {"posterior": {"mu": np.ones((2, 5)), "nu": np.ones((2, 4))}},
-            r"posterior\['nu'\] must have as many chains and draws as posterior\['mu'\], \(2, 5\)",
+            {"record": make_record(settings={"scale": np.ones(5)})},
+            r"settings\['scale'\] must have one entry per stage",
         ),
+        (unequal, r"posterior\['nu'\] must have as many chains and draws as .*'mu'\], \(2, 5\)"),
         (
             {"sample_stats": {"lp": np.ones((1, 5))}},
             r"sample_stats\['lp'\] must have as many chains and draws",
         ),
         ({"posterior": {"mu": np.ones(5)}}, r"must have shape \(n_chains, n_draws, \.\.\.\)"),
-        (
-            {"observed_data": {"y": np.array([1, None], dtype=object)}},
-            r"observed_data\['y'\] must have a plain dtype, got object",
-        ),
-    ],
-)
-def test_arrays_that_would_be_padded_or_unsavable_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        make_tree(**changes)
+        ({"observed_data": {"y": y}}, r"observed_data\['y'\] must have a plain dtype, got object"),
+    ]
+    check_refusals(make_tree, [(given, ValueError, message) for given, message in cases])
 
 
 def test_a_dimension_name_that_does_not_fit_is_dropped_aloud():
@@ -375,23 +425,3 @@ def test_attach_evidence_needs_evidence():
 def test_attach_evidence_without_observed_data():
     evidence = make_tree(observed_data=None, fingerprint="")
     assert log_evidence(attach_evidence(make_idata(), evidence)) == BAR
-
-
-# Import
-
-
-def test_import_is_light():
-    """Import time is PyMC's own: ArviZ and its drawing libraries wait until they are needed."""
-    code = (
-        "import sys, pm_evidence.results, pm_evidence.plots;"
-        "heavy = {'arviz', 'arviz_base', 'arviz_stats', 'arviz_plots', 'matplotlib', 'h5netcdf'};"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.stdout.strip() == "[]"

@@ -8,6 +8,7 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import compare, format_table
 from pm_evidence.results.cells import cells, error_column, escaped, in_html, in_latex
 from pm_evidence.results.sensitivity import Row, sensitivity_table
+from tests.api.refusals import check_refusals
 
 ODD = r"50 % \o_{a} <b> & $x$ ~#^"
 
@@ -57,15 +58,8 @@ def test_columns_are_those_that_are_asked_for(table):
 
 
 def test_tables_of_other_functions_have_their_errors():
-    summary = pd.DataFrame(
-        {
-            "mean": [1.2345],
-            "sd": [0.51],
-            "ess_mean": [3987.4],
-            "mcse_mean": [0.011],
-            "mcse_sd": [0.02],
-        }
-    )
+    numbers = {"mean": 1.2345, "sd": 0.51, "ess_mean": 3987.4, "mcse_mean": 0.011, "mcse_sd": 0.02}
+    summary = pd.DataFrame(numbers, index=[0])
     assert format_table(summary).splitlines()[1].split() == ["0", "1.234(11)", "0.510(20)", "3987"]
     rows = [
         Row(
@@ -107,9 +101,8 @@ def test_parts_of_the_formats():
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
+def test_what_cannot_be_written_is_refused(table):
+    cases = [
         ({"table": None}, TypeError, "table must be of type DataFrame"),
         ({"table": pd.DataFrame({"log_evidence": []})}, ValueError, "at least one row"),
         ({"style": "pdf"}, ValueError, "style must be one of"),
@@ -117,8 +110,5 @@ def test_parts_of_the_formats():
         ({"columns": ["odd"]}, ValueError, "columns must be among"),
         ({"columns": "status"}, TypeError, "columns must be a list"),
         ({"caption": 3}, TypeError, "caption must be a text"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(table, arguments, error, message):
-    with pytest.raises(error, match=message):
-        format_table(**{"table": table, **arguments})
+    ]
+    check_refusals(format_table, [({"table": table, **given}, *said) for given, *said in cases])

@@ -8,34 +8,28 @@ from pm_evidence.results import fingerprint
 OBSERVED = {"y": np.array([1.5, np.nan, 3.25]), "z": np.array([[1, 2], [3, 4]])}
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        {"z": OBSERVED["z"], "y": OBSERVED["y"]},  # order
-        {"a": OBSERVED["y"], "b": OBSERVED["z"]},  # names
-        {"y": OBSERVED["y"], "z": OBSERVED["z"].astype(np.int8)},  # dtype
-        {"y": np.ma.masked_array([1.5, 7.0, 3.25], [0, 1, 0]), "z": OBSERVED["z"]},  # mask
-        {"y": np.array([1.5, -np.nan, 3.25]), "z": np.asfortranarray(OBSERVED["z"])},  # bits
-        {**OBSERVED, "nothing": np.empty((0, 3))},  # no entries
-    ],
-)
-def test_fingerprint_sees_only_the_data(same):
-    assert fingerprint(same) == fingerprint(OBSERVED)
+def test_fingerprint_sees_only_the_data():
+    for what, same in {
+        "order": {"z": OBSERVED["z"], "y": OBSERVED["y"]},
+        "names": {"a": OBSERVED["y"], "b": OBSERVED["z"]},
+        "dtype": {"y": OBSERVED["y"], "z": OBSERVED["z"].astype(np.int8)},
+        "mask": {"y": np.ma.masked_array([1.5, 7.0, 3.25], [0, 1, 0]), "z": OBSERVED["z"]},
+        "bits": {"y": np.array([1.5, -np.nan, 3.25]), "z": np.asfortranarray(OBSERVED["z"])},
+        "no entries": {**OBSERVED, "nothing": np.empty((0, 3))},
+    }.items():
+        assert fingerprint(same) == fingerprint(OBSERVED), what
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"y": OBSERVED["y"]},  # one array less
-        {**OBSERVED, "y2": OBSERVED["y"]},  # the same array twice
-        {**OBSERVED, "y": OBSERVED["y"][::-1]},  # other order of entries
-        {**OBSERVED, "y": np.array([1.5, 0.0, 3.25])},  # missing is not zero
-        {**OBSERVED, "z": OBSERVED["z"].ravel()},  # other shape
-        {**OBSERVED, "z": OBSERVED["z"] + 1e-15},  # last bit
-    ],
-)
-def test_fingerprint_sees_every_difference_in_the_data(other):
-    assert fingerprint(other) != fingerprint(OBSERVED)
+def test_fingerprint_sees_every_difference_in_the_data():
+    for what, other in {
+        "one array less": {"y": OBSERVED["y"]},
+        "the same array twice": {**OBSERVED, "y2": OBSERVED["y"]},
+        "other order of entries": {**OBSERVED, "y": OBSERVED["y"][::-1]},
+        "missing is not zero": {**OBSERVED, "y": np.array([1.5, 0.0, 3.25])},
+        "other shape": {**OBSERVED, "z": OBSERVED["z"].ravel()},
+        "last bit": {**OBSERVED, "z": OBSERVED["z"] + 1e-15},
+    }.items():
+        assert fingerprint(other) != fingerprint(OBSERVED), what
 
 
 def test_fingerprint_edges():

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from functools import cache, partial
 
 import numpy as np
@@ -11,11 +11,11 @@ import pytest
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.core.records import BlockRecord, Role, StageTrace
+from pm_evidence.core.records import Role
 from pm_evidence.estimators.of_run import applicable
 from pm_evidence.results import to_datatree
 from tests.api.refusals import check_refusals
-from tests.models import shared
+from tests.models import LEVELS, shared
 from tests.results.test_datatree import OBSERVED, make_block, make_idata, make_record, make_tree
 from tests.results.test_stored import without
 
@@ -25,16 +25,16 @@ def normal():
 
 
 def few_particles():
-    """A random walk seen with little noise, by a filter that loses it."""
+    """The shared model of states, with a filter that loses them."""
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)
         pe.StateSpace(
             "y",
             init=lambda: pm.Normal.dist(mu, 1),
             transition=lambda h, t: pm.Normal.dist(h, 1),
-            emission=lambda h, t: pm.Normal.dist(h, 0.1),
-            observed=np.cumsum(np.random.default_rng(1).normal(size=30)),
-            n_particles=8,
+            emission=lambda h, t: pm.Normal.dist(h, 1),
+            observed=LEVELS,
+            n_particles=2,
         )
     return model
 
@@ -83,6 +83,7 @@ RUNS = {
     "potentials in the prior": lambda: run(shared("potential").model, potentials="prior"),
 }
 STOPPED = {"smc until max_draws", "ais until max_draws", "tempering in rounds"}
+IN_FILES = {"ais both ways", "smc in rounds", "aisel with noise", "tempering in rounds"}
 
 
 @cache
@@ -117,7 +118,7 @@ def test_a_stored_run_gives_its_estimates_again(name, tmp_path):
     dt = result(name)
     names = [str(each) for each in dt["log_evidence"]["estimator"].values]
     there = applicable(pe.to_record(dt))
-    for kind in ("memory", "netcdf", "zarr"):
+    for kind in ("memory", "netcdf", "zarr") if name in IN_FILES else ("memory",):
         back = stored_as(kind, dt, tmp_path)
         found = pe.estimate(back)
         assert list(found) == names
@@ -141,8 +142,7 @@ def test_what_these_runs_cover():
     assert "a strict bound" in upper.message
 
 
-@pytest.mark.parametrize("kind", ["memory", "netcdf", "zarr"])
-def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
+def test_a_stored_run_says_how_its_schedule_was_found(tmp_path):
     """Name, options (also None) and predicted variance (also NaN), besides inverse temperatures."""
     options = {"largest_step": None, "pilot_stages": 40, "pilot_paths": 256, "smoothing": 0.025}
     facts = {
@@ -150,6 +150,7 @@ def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
         "learnt": ("varopt", options),
         "linear": ("linear", {}),
     }
+    kinds = {"gaussian": "memory", "learnt": "zarr", "linear": "netcdf"}
     method = pe.AIS(n_stages=20, direction="forward")
     made = {
         "gaussian": result("gaussian"),
@@ -157,7 +158,7 @@ def test_a_stored_run_says_how_its_schedule_was_found(kind, tmp_path):
         "linear": run(pe.Gaussian(), method=method, schedule="linear"),
     }
     for each, (name, wanted) in facts.items():
-        back = stored_as(kind, made[each], tmp_path / each)
+        back = stored_as(kinds[each], made[each], tmp_path / each)
         found = pe.to_record(back).schedule
         assert (found.name, found.options) == (name, wanted)
         np.testing.assert_array_equal(found.beta, made[each]["annealing"]["beta"])
@@ -207,48 +208,10 @@ def test_a_record_is_stored_as_it_was(name):
     assert again["log_evidence"].attrs["facts"] == facts["facts"]
 
 
-def equal(one, other):
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(equal, one, other))
-    if isinstance(one, StageTrace):
-        return all(equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
-    return np.array_equal(one, other, equal_nan=True) if one is not None else other is None
-
-
-@pytest.mark.parametrize("kind", ["memory", "netcdf", "zarr"])
-def test_every_field_of_a_record(kind, tmp_path):
-    """Blocks of unequal length, without a bridge, without support, or with a bridge on one side."""
-    nothing = StageTrace(*np.full((4, 4), np.nan))
-    islands = [
-        replace(make_block(0, 1, variance=0.5), end=(1.5, 0.25)),
-        BlockRecord(2, np.array([np.inf]), nothing, relative_variance=0.0, n_evaluations=7),
-        replace(make_block(5, 1, variance=0.1), bridge=(np.array([1.0, np.inf]), np.empty(0))),
-    ]
-    coarse = [replace(b, trace=StageTrace(*np.arange(8.0).reshape(4, 2))) for b in islands]
-    reverse = [
-        replace(make_block(1, 4), origin=np.array([3, 3, 1, 0]), bridge=None),
-        replace(make_block(2, 2), origin=np.array([1, 5]), bridge=None),
-    ]
+def test_facts_of_a_run_are_read_as_they_were():
+    """Numbers without a limit, lists and mappings as well; `test_properties` has all else."""
     info = {"unbounded": 0, "limit": np.inf, "numbers": [3, 4], "more": {"mcse": 0.1}, "start": "x"}
-    forward = [replace(make_block(0, 3), bridge=None), replace(make_block(4, 2), bridge=None)]
-    for record in (
-        make_record(forward=islands, reverse=(), info=info),
-        make_record(forward=forward, islands=coarse, reverse=reverse, info=info),
-    ):
-        folder = tmp_path / str(len(record.of(Role.REVERSE)))
-        folder.mkdir()
-        with stored_as(kind, make_tree(record), folder) as dt:
-            back = pe.to_record(dt)
-        assert (back.method, back.info) == (record.method, info)
-        assert equal(back.beta, record.beta)
-        assert equal(back.settings["scale"], record.settings["scale"])
-        for direction in Role:
-            old, new = record.of(direction), back.of(direction)
-            assert len(old) == len(new)
-            for one, other in zip(old, new, strict=True):
-                for field in fields(one):
-                    name = field.name
-                    assert equal(getattr(one, name), getattr(other, name)), (direction, name)
+    assert pe.to_record(make_tree(make_record(info=info))).info == info
 
 
 # --- what else can be estimated ---

@@ -6,20 +6,10 @@ import pandas as pd
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results.sensitivity import AS_WRITTEN, Row, SensitivityTable, sensitivity_table
 
+RARE = LogEvidence(-33.0, 0.02, "bridge", "heavy_tail", message="Rare draws.")
 ROWS = [
     Row("tau", AS_WRITTEN, 1.0, LogEvidence(-31.0, 0.01, "bridge", dof=15.0), 0.0, 0.0),
-    Row(
-        "tau",
-        "wide",
-        np.nan,
-        LogEvidence(-33.0, 0.02, "bridge", "heavy_tail", message="Rare draws."),
-        -2.0,
-        0.015,
-        12.0,
-        "reweighted",
-        0.8,
-        150.0,
-    ),
+    Row("tau", "wide", np.nan, RARE, -2.0, 0.015, 12.0, "reweighted", 0.8, 150.0),
 ]
 
 

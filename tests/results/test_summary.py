@@ -1,11 +1,10 @@
 """Posterior summaries: ArviZ's numbers, with errors that are those of how the draws were made."""
 
-from functools import cache
+from functools import cache, partial
 
 import arviz as az
 import numpy as np
 import pandas as pd
-import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
@@ -14,36 +13,13 @@ import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.runs.result import posterior_draws
 from pm_evidence.runs.rounds import Run
+from tests.api.refusals import check_refusals
+from tests.models import GROUPS, shared
 
-Y = np.array([0.5, 1.5, -0.3])
-NORMAL = stats.norm(Y.sum() / (1 + Y.size), (1 + Y.size) ** -0.5)  # of mu given Y
-# Effects of standard deviation 1 and noise of 0.5 around mu: the mean of each group is normal.
-GROUPED = np.array([[0.8, 1.3], [-0.2, 0.1], [1.9, 1.1]])
-PRECISION = len(GROUPED) / (1.0 + 0.5**2 / 2)
-EFFECTS = stats.norm(PRECISION * GROUPED.mean() / (1 + PRECISION), (1 + PRECISION) ** -0.5)
-
-
-@cache
-def conjugate():
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu, 1, observed=Y)
-    return model
-
-
-@cache
-def random_effects():
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1)
-        pe.RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, 1),
-            emission=lambda u, i: pm.Normal.dist(mu + u, 0.5),
-            groups=np.repeat(np.arange(3), 2),
-            observed=GROUPED.ravel(),
-            n_particles=20,
-        )
-    return model
+# The posterior of mu in two of the shared models; in the second, each group has a variance of two.
+Y = np.array([1.2, 0.4, 2.1, 1.7, 0.9])
+NORMAL = stats.norm(Y.sum() / 5.25, 5.25**-0.5)
+EFFECTS = stats.norm(GROUPS.sum() / 2.0 / 2.5, 2.5**-0.5)
 
 
 def sample(model, seed, **kwargs):
@@ -52,25 +28,25 @@ def sample(model, seed, **kwargs):
     )
 
 
-# Each with the posterior of mu, and the kind of draws.
+# Each with a shared model, the posterior of mu, and the kind of draws.
 CASES = {
-    "smc": (conjugate, NORMAL, "islands", {"draws": 320}),
-    "smc in rounds": (conjugate, NORMAL, "islands", {"draws": 320, "target_mcse": 0.0025}),
-    "ais both ways": (conjugate, NORMAL, "islands", {"method": "ais", "draws": 100}),
+    "smc": ("normal", NORMAL, "islands", {"draws": 320}),
+    "smc in rounds": ("normal", NORMAL, "islands", {"draws": 320, "target_mcse": 0.0025}),
+    "ais both ways": ("normal", NORMAL, "islands", {"method": "ais", "draws": 100}),
     "ais forward": (
-        conjugate,
+        "normal",
         NORMAL,
         "paths",
         {"method": pe.AIS(direction="forward"), "draws": 200},
     ),
-    "aisel": (random_effects, EFFECTS, "islands", {"draws": 320}),
+    "aisel": ("groups", EFFECTS, "islands", {"draws": 320}),
 }
 
 
 @cache
 def result(name="smc"):
     model, _, _, kwargs = CASES[name]
-    return sample(model(), 1, **kwargs)
+    return sample(shared(model).model, 1, **kwargs)
 
 
 def two_variables(n_islands=4, n=50):
@@ -120,7 +96,7 @@ def test_errors_of_standard_deviations_and_quantiles():
     """Against the spread over many data sets of 16 normal islands of 40 draws. Seed 2."""
     rng, tables = np.random.default_rng(2), []
     origin = xr.Dataset({"origin": (("chain", "draw"), np.repeat(range(16), 40).reshape(16, 40))})
-    for _ in range(200):
+    for _ in range(100):
         x = rng.normal(3.0, 2.0, (16, 40)) + rng.normal(0.0, 0.5, (16, 1))
         posterior = xr.Dataset({"x": (("chain", "draw"), x)}, attrs={"drawn_from": "islands"})
         dt = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": origin})
@@ -128,7 +104,7 @@ def test_errors_of_standard_deviations_and_quantiles():
     found = pd.concat(tables)
     for name in ("mean", "sd", "eti80_lb", "eti80_ub"):
         stated = np.sqrt(np.mean(found[f"mcse_{name}"] ** 2))
-        assert stated == pytest.approx(found[name].std(), rel=0.15), name
+        assert stated == pytest.approx(found[name].std(), rel=0.2), name
 
 
 def test_a_quantile_that_is_certain_and_one_beyond_the_draws():
@@ -235,7 +211,7 @@ def run_many(name, seeds):
     model, exact, _, kwargs = CASES[name]
     found = []
     for seed in seeds:
-        dt = sample(model(), seed, **kwargs)
+        dt = sample(shared(model).model, seed, **kwargs)
         row = pe.summary(dt, "mu", round_to="none").loc["mu"]
         dof = len(np.unique(dt["sample_stats"]["origin"])) - 1
         found.append((row["mean"], row["mcse_mean"], dof))
@@ -289,10 +265,10 @@ def fitted(rng):
     ],
 )
 def test_errors_of_resampled_draws(blocks, kind, sd):
-    """Draws that were resampled by weights, in 150 repetitions; the mean is 0.3. Seed 3."""
+    """Draws that were resampled by weights, in 100 repetitions; the mean is 0.3. Seed 3."""
     rng, found = np.random.default_rng(3), []
     verdicts = [LogEvidence(0.0, 0.1, "importance"), LogEvidence(0.0, 0.1, "bridge", "missed_mass")]
-    for seed in range(150):
+    for seed in range(100):
         record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks(rng)})
         drawn = posterior_draws(Run(pe.SMC(), 500, None, 1, None, seed), record, verdicts)
         assert drawn.drawn_from == kind
@@ -309,64 +285,40 @@ def test_errors_of_resampled_draws(blocks, kind, sd):
     of_mean, (end, error, _) = np.array(found)[:, 0], np.array(found)[:, 1].T
     assert_covered(*of_mean.T, 0.3)
     distance = end - 0.3 - sd * stats.norm.ppf(0.945)
-    assert np.mean(error**2) == pytest.approx(np.mean(distance**2), rel=0.4)
+    assert np.mean(error**2) == pytest.approx(np.mean(distance**2), rel=0.45)
 
 
 # --- what is refused ---
 
 
-def without_origin(dt):
-    return dt.drop_nodes("sample_stats")
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        (lambda dt: 3, TypeError, r"^dt must be an xarray\.DataTree, got int"),
-        (lambda dt: dt.drop_nodes("posterior"), ValueError, "^dt must have the group 'posterior'"),
-        (
-            without_origin,
-            ValueError,
-            r"^dt must hold the origin of its posterior draws.*arviz\.summary for",
-        ),
-    ],
-)
-def test_results_without_what_is_needed(change, error, message):
-    with pytest.raises(error, match=message):
-        pe.summary(change(two_variables()))
-
-
-def test_draws_of_another_sampler_are_refused():
-    """Evidence attached to the draws of pm.sample says nothing of how those were made."""
-    idata = az.from_dict({"posterior": {"mu": np.zeros((2, 5))}, "observed_data": {"y": Y}})
-    with pytest.raises(ValueError, match="got draws of another sampler"):
-        pe.summary(pe.attach_evidence(idata, result()))
-
-
-def test_parts_of_a_result():
+def test_results_without_what_is_needed():
     dt = two_variables()
-    dt["sample_stats"] = xr.DataTree(dt["sample_stats"].to_dataset().isel(draw=slice(10)))
-    with pytest.raises(ValueError, match="origin of each of its 50 entries along 'draw', got 10"):
-        pe.summary(dt)
+    part = dt.copy()
+    part["sample_stats"] = xr.DataTree(dt["sample_stats"].to_dataset().isel(draw=slice(10)))
+    # evidence attached to the draws of pm.sample says nothing of how those were made
+    idata = az.from_dict({"posterior": {"mu": np.zeros((2, 5))}, "observed_data": {"y": Y}})
+    origin = r"^dt must hold the origin of its posterior draws.*arviz\.summary for"
+    cases = [
+        (3, TypeError, r"^dt must be an xarray\.DataTree, got int"),
+        (dt.drop_nodes("posterior"), ValueError, "^dt must have the group 'posterior'"),
+        (dt.drop_nodes("sample_stats"), ValueError, origin),
+        (pe.attach_evidence(idata, result()), ValueError, "got draws of another sampler"),
+        (part, ValueError, "origin of each of its 50 entries along 'draw', got 10"),
+    ]
+    check_refusals(pe.summary, [({"dt": tree}, *said) for tree, *said in cases])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"var_names": ["nu"]}, ValueError, r"^var_names must be among 'x', 'k', 'up', got \['nu"),
+def test_arguments_that_cannot_be_used():
+    averaged = {"a": lambda d: d["x"].mean("draw")}
+    names = r"^var_names must be among 'x', 'k', 'up', got \['nu"
+    cases = [
+        ({"var_names": ["nu"]}, ValueError, names),
         ({"var_names": []}, ValueError, "^var_names must name at least one variable"),
         ({"funcs": 3}, TypeError, "^funcs must be a mapping of names to functions, got 3"),
         ({"funcs": {"a": 3}}, TypeError, "^funcs must be a mapping of names to functions"),
         ({"funcs": {"a": lambda d: 3.0}}, ValueError, r"^funcs\['a'\] must return a DataArray"),
-        (
-            {"funcs": {"a": lambda d: d["x"].mean("draw")}},
-            ValueError,
-            r"^funcs\['a'\] must return .* do not average",
-        ),
+        ({"funcs": averaged}, ValueError, r"^funcs\['a'\] must return .* do not average"),
         ({"round_to": "all"}, ValueError, "^round_to must be a number of decimals, 'auto' or"),
         ({"ci_kind": "both"}, ValueError, "ci_kind"),
-    ],
-)
-def test_arguments_that_cannot_be_used(arguments, error, message):
-    with pytest.raises(error, match=message):
-        pe.summary(two_variables(), **arguments)
+    ]
+    check_refusals(partial(pe.summary, two_variables()), cases)

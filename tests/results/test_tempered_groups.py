@@ -4,12 +4,12 @@ from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
-import pytest
 import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.core.records import Role, TemperedChains
 from pm_evidence.results.tempered_groups import tempered_variables
+from tests.api.refusals import check_refusals
 from tests.results.test_datatree import make_block, make_record, make_tree
 from tests.results.test_stored import changed, without
 
@@ -68,34 +68,28 @@ def test_energies_have_a_unit():
     assert tree()["work"]["tempered_energy"].attrs["units"] == "nats"
 
 
-@pytest.mark.parametrize("part", CHAIN_VARIABLES)
-def test_missing_parts(part):
-    """A file that another program cut would give the estimate of another run."""
-    with pytest.raises(ValueError, match=rf"^dt must have .*'{part}' in its group 'work'"):
-        pe.to_record(without(tree(), "work", part))
+def test_missing_parts():
+    """A file that another program cut would give the estimate of another run, or method."""
+    none = tree().copy(deep=True)
+    none["work"] = xr.DataTree(tree()["work"].to_dataset().drop_vars(CHAIN_VARIABLES))
+    unnamed = make_tree(record({"other": 1}))
+    cases = [
+        (none, r"^dt must have 'tempered_energy' in its group 'work'"),
+        (unnamed, r"^dt must have 'ladders' in its group 'log_evidence'"),
+    ]
+    for part in CHAIN_VARIABLES:
+        message = rf"^dt must have .*'{part}' in its group 'work'"
+        cases += [(without(tree(), "work", part), message)]
+    for dim in ("tempered_state", "tempered_chain", "tempered_block"):
+        dt = tree().copy(deep=True)
+        dt["work"] = xr.DataTree(dt["work"].to_dataset().isel({dim: slice(-1)}))
+        cases += [(dt, "energies of every iteration of every chain in its group")]
+    check_refusals(pe.to_record, [({"dt": dt}, ValueError, message) for dt, message in cases])
 
 
-def test_chains_that_are_missing_altogether():
-    """The work of first states alone would pass for a run of another method."""
-    dt = tree().copy(deep=True)
-    dt["work"] = xr.DataTree(dt["work"].to_dataset().drop_vars(CHAIN_VARIABLES))
-    with pytest.raises(ValueError, match=r"^dt must have 'tempered_energy' in its group 'work'"):
-        pe.to_record(dt)
-    with pytest.raises(ValueError, match=r"^dt must have 'ladders' in its group 'log_evidence'"):
-        pe.to_record(make_tree(record({"other": 1})))
-
-
-@pytest.mark.parametrize("dim", ["tempered_state", "tempered_chain", "tempered_block"])
-def test_records_that_are_cut_off(dim):
-    dt = tree().copy(deep=True)
-    dt["work"] = xr.DataTree(dt["work"].to_dataset().isel({dim: slice(-1)}))
-    with pytest.raises(ValueError, match="energies of every iteration of every chain in its group"):
-        pe.to_record(dt)
-
-
-@pytest.mark.parametrize(
-    ("name", "dim", "value", "message"),
-    [
+def test_values_that_no_run_stores():
+    """They would lead to an error far away, or to a wrong number."""
+    for name, dim, value, message in (
         ("rung", "state", 5, r"numbers from 0 to 4 as 'tempered_rung' .*, got 5; read the orig"),
         ("rung", "state", -1, r"numbers from 0 to 4 as 'tempered_rung' .*, got -1"),
         ("rung", "state", 0.5, r"whole numbers as 'tempered_rung' in its group 'work', got dtype"),
@@ -106,24 +100,24 @@ def test_records_that_are_cut_off(dim):
         ("iterations", "block", -3, r"numbers of at least 1 as 'tempered_iterations'"),
         ("iterations", "block", 700, r"energies of every iteration of every chain"),
         ("chain_block", "chain", 77, r"energies of every iteration of every chain"),
-    ],
-)
-def test_values_that_no_run_stores(name, dim, value, message):
-    """They would lead to an error far away, or to a wrong number."""
-    key = f"tempered_{name}"
-    values = tree()["work"][key].values
-    values = values.astype(np.result_type(values, type(value)))
-    values[0] = value
-    with pytest.raises(ValueError, match=rf"^dt must (hold|have) {message}"):
-        pe.to_record(changed(tree(), "work", **{key: (f"tempered_{dim}", values)}))
+    ):
+        key = f"tempered_{name}"
+        values = tree()["work"][key].values
+        values = values.astype(np.result_type(values, type(value)))
+        values[0] = value
+        dt = changed(tree(), "work", **{key: (f"tempered_{dim}", values)})
+        check_refusals(pe.to_record, [({"dt": dt}, ValueError, rf"^dt must (hold|have) {message}")])
 
 
 WEIGHTS = {"tempering_log_z": [0.0, 1.0, 2.0, 3.0, 4.0], "tempering_prior": [0.2] * 5}
 
 
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
+def test_facts_that_no_run_stores():
+    def read(facts):
+        info = {"ladders": 9, **WEIGHTS, **facts}
+        pe.to_record(make_tree(record({k: v for k, v in info.items() if v is not None})))
+
+    cases = [
         ({"ladders": 0}, r"a whole number of at least 1 as the attribute 'ladders' .*, got 0"),
         ({"ladders": "many"}, r"a whole number of at least 1 as the attribute 'ladders'"),
         ({"tempering_prior": None}, r"all of the attributes 'tempering_log_z', 'tempering_prior'"),
@@ -131,13 +125,10 @@ WEIGHTS = {"tempering_log_z": [0.0, 1.0, 2.0, 3.0, 4.0], "tempering_prior": [0.2
         ({"tempering_log_z": "x"}, r"a list of numbers as the attribute 'tempering_log_z' .*'x'"),
         ({"tempering_log_z": [0.0, None]}, r"a list of numbers as the attribute 'tempering_log_z'"),
         ({"tempering_log_z": [0.0] * 4}, r"a number for each of 5 inverse temperatures as the att"),
-    ],
-)
-def test_facts_that_no_run_stores(facts, message):
-    info = {"ladders": 9, **WEIGHTS, **facts}
-    info = {name: value for name, value in info.items() if value is not None}
-    with pytest.raises(ValueError, match=rf"^dt must have {message}"):
-        pe.to_record(make_tree(record(info)))
+    ]
+    check_refusals(
+        read, [({"facts": facts}, ValueError, rf"^dt must have {said}") for facts, said in cases]
+    )
 
 
 def test_weights_of_simulated_tempering():

@@ -78,13 +78,25 @@ class Moment:
             self.action(*args)
 
 
+def is_in(name: str, frame: Any) -> bool:
+    """Return whether a function of this name is under way."""
+    while frame is not None:
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def interrupt(*args: Any) -> None:
     """Send SIGINT to the main thread; in a block, wait until that thread has told it to stop."""
     if threading.current_thread() is threading.main_thread():
         signal.raise_signal(signal.SIGINT)
         return
     report, started = args[-1], time.monotonic()
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    main = threading.main_thread().ident or 0
+    while not is_in("_collect", sys._current_frames()[main]):  # it may still submit blocks
+        time.sleep(0.002)
+    signal.pthread_kill(main, signal.SIGINT)
     while time.monotonic() - started < 120.0:
         report(Progress(0, 0, 0.5, 0.5, 0.5, 0.0))
         time.sleep(0.002)

@@ -167,6 +167,14 @@ def test_damaged_files_are_computed_again(copied, smc, tmp_path, caplog):
     assert contents(run("smc", copied)) == smc[1] and caplog.text.count("is damaged") == 3
 
 
+def test_parts_of_another_run_are_not_read_where_the_description_is_damaged(tmp_path):
+    """Each part says which run it belongs to."""
+    run("gaussian", tmp_path / "run", random_seed=1)
+    (tmp_path / "run" / "call.zarr.zip").write_bytes(b"")
+    found = contents(run("gaussian", tmp_path / "run", random_seed=2))
+    assert found == contents(run("gaussian", random_seed=2))
+
+
 # --- other calls ---
 
 

@@ -16,7 +16,7 @@ from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.testing import deceptive_systems, exact_systems
-from tests.samplers.test_nested_laplace import periodic
+from tests.models import shared
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
@@ -37,6 +37,17 @@ def test_from_an_approximation(name, given):
     assert facts["reference"] == "laplace" and facts.get("log_concave_given") == given
 
 
+def periodic(frequency):
+    """A sine of unknown frequency and phase in noise: given the frequency, all is normal."""
+    t = np.linspace(0.0, 10.0, 25)
+    y = np.sin(frequency * t) + np.random.default_rng(1).normal(size=t.size)
+    with pm.Model() as model:
+        w, c = pm.HalfNormal("w", 4), pm.Normal("c", 0, 1, shape=2)
+        mean = c[0] * pm.math.sin(w * t) + c[1] * pm.math.cos(w * t)
+        pm.Normal("y", mean, 1, observed=y)
+    return model
+
+
 def test_from_the_prior_where_hyperparameters_have_many_modes():
     found = start(periodic(2.7))
     assert found.annealed is found.target
@@ -45,7 +56,7 @@ def test_from_the_prior_where_hyperparameters_have_many_modes():
 
 
 def test_from_the_prior_where_no_hyperparameters_are_known():
-    found = start(SYSTEMS["bimodal_10"].build())
+    found = start(shared("modes").model)
     assert found.annealed is found.target and found.approximation is None
     assert found.n_evaluations == 0
 
@@ -127,8 +138,18 @@ def two_peaks(at=2.0, width=0.003, log_mass=1.0):
     return model, np.log(np.trapezoid(np.exp(log_density), grid))
 
 
-@pytest.mark.parametrize("width", [0.003, 0.03])
-@pytest.mark.parametrize("target_mcse", [0.02, 0.05])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("width", "target_mcse"),
+    [
+        (0.003, 0.05),
+        pytest.param(0.003, 0.02, marks=SLOW),
+        pytest.param(0.03, 0.05, marks=SLOW),
+        pytest.param(0.03, 0.02, marks=SLOW),
+    ],
+)
 def test_a_narrow_peak_of_a_hyperparameter_is_searched_for(width, target_mcse):
     """An approximation of the broad peak alone is 0.56 nats too low."""
     model, exact = two_peaks(width=width)

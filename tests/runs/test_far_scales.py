@@ -11,6 +11,8 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from tests.repeated_runs import repeat_model
 
+pytestmark = pytest.mark.slow
+
 N_GROUPS, N_EACH = 6, 5
 EFFECTS = np.random.default_rng(1).normal(size=N_GROUPS)
 Y = EFFECTS[:, None] + 0.3 * np.random.default_rng(2).normal(size=(N_GROUPS, N_EACH))
@@ -76,9 +78,7 @@ def n_peaks(shape, scale, dof):
     return np.count_nonzero((inner > profile[:-2]) & (inner >= profile[2:]))
 
 
-@pytest.mark.parametrize(
-    ("shape", "scale"), [(3, 0.002), pytest.param(2, 0.0005, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("shape", "scale"), [(3, 0.002), (2, 0.0005)])
 def test_both_peaks_are_found_where_the_posterior_is_concave_given_the_scales(shape, scale):
     """Few prior draws, and none of the chains that start from them, reach the second peak."""
     assert n_peaks(shape, scale, np.inf) == 2
@@ -88,13 +88,7 @@ def test_both_peaks_are_found_where_the_posterior_is_concave_given_the_scales(sh
 
 
 @pytest.mark.filterwarnings("ignore::pm_evidence.core.exceptions.EvidenceWarning")
-@pytest.mark.parametrize(
-    ("shape", "scale"),
-    [
-        pytest.param(3, 0.01, marks=pytest.mark.slow),
-        pytest.param(2, 0.0005, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("shape", "scale"), [(3, 0.01), (2, 0.0005)])
 def test_other_posteriors_are_right_or_not_ok(shape, scale):
     """Annealing from the prior ends at the first peak. A survey finds the second one.
 
@@ -110,7 +104,6 @@ def test_other_posteriors_are_right_or_not_ok(shape, scale):
         assert best.status != "ok" or abs(best.value - value) < 5.0 * best.mcse
 
 
-@pytest.mark.slow
 def test_many_scales():
     """One of four classifications has effects, which no prior draw of its scale allows."""
     rng = np.random.default_rng(1)

@@ -1,6 +1,7 @@
 """What Ctrl-C leaves of a run."""
 
 import signal
+import threading
 from contextlib import contextmanager
 
 import numpy as np
@@ -87,8 +88,11 @@ def test_the_first_islands_give_an_estimate(model, tmp_path):
 
 
 def test_one_island_gives_no_estimate(model):
-    with interrupting(*ISLAND, 2), pytest.raises(KeyboardInterrupt):
+    """The run ends with the exception by which Python ends a program, and no thread is left."""
+    with interrupting(*ISLAND, 2), pytest.raises(KeyboardInterrupt) as raised:
         pe.sample_evidence(model, **QUICK, **SMALL)
+    assert type(raised.value) is KeyboardInterrupt
+    assert not [t for t in threading.enumerate() if t.name.startswith("pm_evidence")]
 
 
 def test_a_search_that_is_interrupted_leaves_the_islands(model):

@@ -10,6 +10,8 @@ from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
 
+pytestmark = pytest.mark.slow
+
 DATA = np.array([-3.1, -2.5, -2.0, 0.3, 0.8, 2.9, 3.4, 4.1])
 SD, PRIOR_SD = 0.7, 3.0
 
@@ -56,7 +58,6 @@ def test_one_density_for_all_labellings(three, exact):
     assert len(share) == 6 and share.min() > 0.08 and share.max() < 0.3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target_mcse", [0.05, 0.02])
 def test_coverage(three, exact, target_mcse):
     given = {"target_mcse": target_mcse, "cores": 1, "progressbar": False}

@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import pm_evidence as pe
+from pm_evidence.core.records import RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.runs import reparameterise
 from pm_evidence.runs.reparameterise import with_coordinates
@@ -15,10 +17,13 @@ from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.testing import exact_systems
+from tests.models import shared
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 SCHOOLS = exact_systems()["eight_schools_half_normal_centred"]
+SCHOOLS_Y = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+SCHOOLS_SD = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 
 # |value - exact| in units of the reported error. With 16 islands the error has 15 degrees of
 # freedom, and 4.4 of them are passed once in 2,000 times; all seeds are fixed.
@@ -27,7 +32,7 @@ ERRORS = 4.4
 
 @pytest.fixture(scope="module")
 def model():
-    return SCHOOLS.build()
+    return shared("schools").model
 
 
 def sample(model, **options):
@@ -54,15 +59,16 @@ def distance(dt):
     return abs(found.value - SCHOOLS.log_evidence) / found.mcse
 
 
-@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
-def test_evidence_is_the_same_in_all_coordinates(model, monkeypatch, amount):
+def test_evidence_is_the_same_in_all_coordinates(model, monkeypatch):
     """Log Z would depend on the coordinates that a run happens to choose."""
-    forced(monkeypatch, amount)
-    dt = sample(model)
-    assert distance(dt) < ERRORS
-    assert json.loads(dt["log_evidence"].attrs["centring"]) == {"theta": amount}
+    for amount in (0.0, 0.3, 1.0):
+        forced(monkeypatch, amount)
+        dt = sample(model)
+        assert distance(dt) < ERRORS, amount
+        assert json.loads(dt["log_evidence"].attrs["centring"]) == {"theta": amount}
 
 
+@pytest.mark.slow
 def test_a_wrong_jacobian_is_seen(monkeypatch):
     """The test above would pass for any density."""
     monkeypatch.setattr(coordinates, "_summed", lambda graph, _: 0.9 * 8 * graph.sum())
@@ -79,17 +85,28 @@ def test_effects_of_schools_are_not_centred(result):
 def test_posterior_is_that_of_the_model(model, result):
     """Users would get coordinates that they never wrote, or draws of another distribution.
 
-    Posterior means and log densities are compared with those of a run in the model's own
-    coordinates; with 800 draws of weight, 1.0 is more than six standard errors of the means.
+    Means are compared with those by quadrature over the scale, given which all is normal; with 800
+    draws of weight, 1.0 is more than six standard errors. Log densities are those of the model.
     """
-    own = sample(model, reparameterise=False, draws=3200)
-    assert "centring" not in own["log_evidence"].attrs
-    assert list(result["posterior"].data_vars) == list(own["posterior"].data_vars)
-    assert result["posterior"]["theta"].dims == own["posterior"]["theta"].dims
-    means = [dt["posterior"]["theta"].mean(("chain", "draw")).values for dt in (result, own)]
-    assert np.abs(means[0] - means[1]).max() < 1.0
-    lp = [dt["sample_stats"]["lp"].mean().item() for dt in (result, own)]
-    assert lp[0] == pytest.approx(lp[1], abs=2.5)
+    posterior = result["posterior"]
+    assert list(posterior.data_vars) == ["mu", "tau", "theta"]
+    assert posterior["theta"].dims == ("chain", "draw", "school")
+    y, sd = SCHOOLS_Y, SCHOOLS_SD
+    tau = np.linspace(0.01, 40.0, 4000)[:, None]
+    precision = 1.0 / (sd**2 + tau**2)
+    total = precision.sum(axis=1) + 1.0 / 25.0
+    centre = (precision * y).sum(axis=1) / total
+    log_p = stats.halfnorm(scale=5.0).logpdf(tau[:, 0]) - 0.5 * np.log(total)
+    log_p += 0.5 * (np.log(precision) - precision * y**2).sum(axis=1) + 0.5 * total * centre**2
+    weight = np.exp(log_p - log_p.max())
+    theta = (y * tau**2 + sd**2 * centre[:, None]) * precision
+    exact = weight @ theta / weight.sum()
+    assert np.abs(posterior["theta"].mean(("chain", "draw")).values - exact).max() < 1.0
+    mu, tau, theta = (posterior[name].values for name in ("mu", "tau", "theta"))
+    lp = stats.norm.logpdf(mu, 0.0, 5.0) + stats.halfnorm.logpdf(tau, scale=5.0) + np.log(tau)
+    lp += stats.norm.logpdf(theta, mu[..., None], tau[..., None]).sum(axis=2)
+    lp += stats.norm.logpdf(y, theta, sd).sum(axis=2)
+    np.testing.assert_allclose(result["sample_stats"]["lp"].values, lp, rtol=1e-6)
 
 
 def test_the_pilot_is_counted(model, result):
@@ -99,16 +116,8 @@ def test_the_pilot_is_counted(model, result):
     _, starts, choice = with_coordinates(run, target, "auto", Display(False), None)
     assert starts is None and choice.n_evaluations > 1000 and choice.seconds > 0
     assert json.loads(result["log_evidence"].attrs["centring"]) == choice.amounts
-    assert result["log_evidence"].attrs["n_evaluations"] > choice.n_evaluations
-
-
-def test_same_digits_on_any_number_of_cores(model, result):
-    """Parallel runs would differ from serial ones."""
-    two = sample(model, cores=2)
-    assert pe.log_evidence(two) == pe.log_evidence(result)
-    assert two["posterior"].identical(result["posterior"]) or np.array_equal(
-        two["posterior"]["theta"], result["posterior"]["theta"]
-    )
+    record = choice.added_to(RunRecord("smc", np.array([0.0, 1.0]), {}, info={"n_evaluations": 5}))
+    assert record.info["n_evaluations"] == 5 + choice.n_evaluations
 
 
 def test_estimates_from_a_stored_run(result):
@@ -126,6 +135,7 @@ def test_reverse_paths_from_draws_of_users(model, result):
     assert "centring" in dt["log_evidence"].attrs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"kernel": pe.HMC()}, {"method": "resample_move", "draws": 100}]
 )
@@ -143,7 +153,7 @@ def test_other_targets_are_not_touched(model):
     assert not isinstance(target, ReparameterisedTarget)
 
 
-def test_wrong_type():
+def test_wrong_type(model):
     """A string such as 'no' would count as yes."""
     with pytest.raises(ValueError, match="reparameterise must be"):
-        sample(SCHOOLS.build(), reparameterise="no")
+        sample(model, reparameterise="no")

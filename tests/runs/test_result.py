@@ -83,6 +83,7 @@ def test_draws_by_their_importance_weights(importance, bridge, from_fit):
         assert draws.std() == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two_widths_4", "two_widths_6"])
 def test_a_bimodal_posterior_whose_islands_differ(name):
     """A mode that most islands miss has its share among the draws."""

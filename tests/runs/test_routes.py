@@ -1,13 +1,11 @@
 """Which routes a run takes, when it ends, and what is stored of each."""
 
 import json
-import os
 import warnings
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pm_evidence as pe
@@ -22,6 +20,7 @@ from pm_evidence.runs.routes import has_routes
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
 from pm_evidence.testing.deceptive import build_infinite
+from tests.models import shared
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
@@ -55,75 +54,74 @@ def model():
 
 
 @pytest.fixture(scope="module")
+def certified(model):
+    """A default run of it."""
+    return sampled(model)
+
+
+@pytest.fixture(scope="module")
 def heavy_tailed():
-    """A system that the first route does not certify."""
-    return SYSTEMS["horseshoe"]
+    """A model that the first route does not certify."""
+    return SYSTEMS["horseshoe"].build()
 
 
-def test_the_first_route_is_the_last_where_it_certifies_itself(model):
-    dt = sampled(model)
-    facts, routes = facts_of(dt)
-    best = pe.log_evidence(dt)
+def test_the_first_route_is_the_last_where_it_certifies_itself(certified):
+    facts, routes = facts_of(certified)
+    best = pe.log_evidence(certified)
     assert facts["route"] == "importance" and list(routes) == ["importance"]
     assert routes["importance"]["value"] == best.value and routes["importance"]["status"] == "ok"
     assert routes["importance"]["n_evaluations"] == facts["n_evaluations"]
     # the draws are those from the fitted density, which are far more than those of the islands
-    assert dt.posterior.attrs["drawn_from"] == "importance"
-    assert dt.posterior.sizes["chain"] * dt.posterior.sizes["draw"] > 1_500
+    assert certified.posterior.attrs["drawn_from"] == "importance"
+    assert certified.posterior.sizes["chain"] * certified.posterior.sizes["draw"] > 1_500
+    assert pe.to_record(certified).info["routes"]["importance"]["status"] == "ok"
 
 
 def test_a_posterior_that_no_density_fits_is_annealed(heavy_tailed):
-    dt = sampled(heavy_tailed.build())
+    """On any number of cores it is the same run."""
+    dt = sampled(heavy_tailed, cores=1, target_mcse=0.1)
     facts, routes = facts_of(dt)
-    best = pe.log_evidence(dt)
+    best, exact = pe.log_evidence(dt), SYSTEMS["horseshoe"].log_evidence
     assert list(routes)[:2] == ["importance", "annealing"] and facts["route"] == list(routes)[-1]
     assert facts["n_evaluations"] == n_evaluations(routes, dt)
-    assert best.status == "ok" and abs(best.value - heavy_tailed.log_evidence) < 4.0 * best.mcse
+    assert best.status == "ok" and abs(best.value - exact) < 4.0 * best.mcse
     assert routes[facts["route"]]["value"] == best.value
+    other = sampled(heavy_tailed, cores=2, target_mcse=0.1)
+    assert pe.log_evidence(other) == best
+    for name in dt.posterior:
+        assert np.array_equal(other.posterior[name], dt.posterior[name])
 
 
-def test_stored_runs_keep_their_routes(model):
-    dt = sampled(model)
-    assert pe.to_record(dt).info["routes"]["importance"]["status"] == "ok"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"draws": 320},
-        {"method": pe.SMC()},
-        {"method": "ais"},
+def test_what_the_user_chooses_is_what_is_run(model):
+    for options in (
+        {"draws": 320, "target_mcse": 0.2},
+        {"method": pe.SMC(), "target_mcse": 0.2},
+        {"method": "ais", "target_mcse": 0.2},
         {"target_mcse": None},
-        {"schedule": "linear"},
-        {"reference": "laplace"},
-    ],
-)
-def test_what_the_user_chooses_is_what_is_run(model, options):
-    assert "route" not in sampled(model, **options)["log_evidence"].attrs
+        {"schedule": "linear", "target_mcse": 0.2},
+        {"reference": "laplace", "target_mcse": 0.2},
+    ):
+        assert "route" not in sampled(model, **options)["log_evidence"].attrs, options
 
 
 def test_targets_without_routes():
-    discrete = SYSTEMS["sprinkler"].build()
-    with pm.Model() as simple:
-        mu = pm.Normal("mu")
-        pm.Normal("y", mu, 1, observed=[0.3])
     assert not has_routes(pe.Gaussian())
-    assert not has_routes(target_of(discrete))
-    assert has_routes(target_of(simple))
+    assert not has_routes(target_of(shared("discrete").model))
+    assert has_routes(target_of(shared("normal").model))
 
 
-def test_a_larger_error_costs_less(model):
-    spent = [facts_of(sampled(model, target_mcse=e))[0]["n_evaluations"] for e in (0.02, 0.05)]
+def test_a_larger_error_costs_less(model, certified):
+    spent = [
+        facts_of(dt)[0]["n_evaluations"] for dt in (certified, sampled(model, target_mcse=0.05))
+    ]
     assert spent[1] < 0.4 * spent[0]
 
 
 def test_time_ends_the_routes(heavy_tailed):
-    sampled(heavy_tailed.build(), draws=320, target_mcse=None)  # compiled before it is timed
-    dt = sampled(heavy_tailed.build(), max_time=0.05)
+    dt = sampled(heavy_tailed, max_time=1e-6)
     facts, routes = facts_of(dt)
-    best = pe.log_evidence(dt)
     assert list(routes) == ["importance"] and facts["stopped_by"] == "max_time"
-    assert best.status != "ok"
+    assert pe.log_evidence(dt).status != "ok"
 
 
 def test_infinite_evidence_ends_at_once():
@@ -134,16 +132,8 @@ def test_infinite_evidence_ends_at_once():
         assert list(routes) == ["importance"]
 
 
-def test_cores_do_not_change_a_bit(heavy_tailed):
-    model = heavy_tailed.build()
-    one, two = (sampled(model, cores=cores, target_mcse=0.1) for cores in (1, 2))
-    assert pe.log_evidence(one) == pe.log_evidence(two)
-    for name in one.posterior:
-        assert np.array_equal(one.posterior[name], two.posterior[name])
-
-
-@pytest.mark.skipif("PM_EVIDENCE_DATA" not in os.environ, reason="needs the flow of the Nile")
-def test_a_random_walk_of_100_states_is_right_or_not_ok():
+@pytest.mark.slow
+def test_a_random_walk_of_100_states_is_right_or_not_ok(data_folder):
     """Islands whose chains have ten states miss large steps of it, all alike."""
     case = CASES["random_walk_noncentred"]
     dt = sampled(case.build(), target_mcse=0.1)
@@ -164,7 +154,7 @@ def test_chains_that_hardly_move_are_made_longer(heavy_tailed, monkeypatch):
         return target, record, [best, *others]
 
     monkeypatch.setattr(module, "anneal_moved", unmixed)
-    dt = sampled(heavy_tailed.build(), target_mcse=0.1)
+    dt = sampled(heavy_tailed, target_mcse=0.1)
     facts, routes = facts_of(dt)
     assert list(routes) == ["importance", "annealing", "long_chains"]
     assert routes["annealing"]["status"] == "not_mixed" and facts["route"] == "long_chains"
@@ -190,7 +180,7 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch, e
         return replace(found, evidence=richer)
 
     monkeypatch.setattr(module, "anneal_coarsely", rich)
-    dt = sampled(heavy_tailed.build(), target_mcse=0.1)
+    dt = sampled(heavy_tailed, target_mcse=0.1)
     best = pe.log_evidence(dt)
     assert best.status == "missed_mass" and "coarse" not in best.message
     assert message in best.message
@@ -204,7 +194,7 @@ def test_what_a_failed_route_has_cost_is_counted(heavy_tailed, monkeypatch):
         raise error
 
     monkeypatch.setattr(module, "anneal_coarsely", failing)
-    dt = sampled(heavy_tailed.build(), target_mcse=0.1)
+    dt = sampled(heavy_tailed, target_mcse=0.1)
     facts, routes = facts_of(dt)
     assert list(routes) == ["annealing"]
     assert facts["n_evaluations"] == n_evaluations(routes, dt) + 1234

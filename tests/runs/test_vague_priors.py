@@ -206,19 +206,10 @@ SYSTEMS = {
     "overdispersed_shares": overdispersed_shares,
     "rates_of_unknown_spread": rates_of_unknown_spread,
 }
-LONG_TO_COMPILE = [
-    "rates_of_effects",
-    "sparse_shares",
-    "shares_of_effects",
-    "rat_tumours",
-    "overdispersed_shares",
-    "rates_of_unknown_spread",
-]
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.slow if n in LONG_TO_COMPILE else []) for n in SYSTEMS],
+    "name", ["no_success", pytest.param("eight_schools", marks=pytest.mark.slow)]
 )
 def test_a_default_run_is_right(name):
     model, exact = SYSTEMS[name]()
@@ -254,6 +245,7 @@ def test_tempering_with_draws_without_likelihood(method):
     assert abs(found.value - exact) < MCSES * found.mcse
 
 
+@pytest.mark.slow
 def test_without_better_coordinates_a_wrong_run_is_not_ok():
     """Centred effects of a precision that may be zero hardly mix."""
     model, exact = eight_schools()

@@ -9,6 +9,8 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from tests.repeated_runs import repeat_model
 
+pytestmark = pytest.mark.slow
+
 N_GROUPS, N_EACH, SIGMA, ETA = 10, 30, 0.5, 2.0
 GROUP = np.repeat(np.arange(N_GROUPS), N_EACH)
 RNG = np.random.default_rng(1)
@@ -69,7 +71,7 @@ def exact_value():
     return value
 
 
-@pytest.mark.parametrize("centred", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize("centred", [True, False])
 def test_both_forms_are_right(exact_value, centred):
     """They cost about the same."""
     given = {"target_mcse": 0.05, "cores": 1, "random_seed": 2, "progressbar": False}
@@ -82,7 +84,6 @@ def test_both_forms_are_right(exact_value, centred):
     assert dt["posterior"]["theta"].shape[2:] == (N_GROUPS, 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("centred", "target_mcse"), [(True, 0.05), (True, 0.02), (False, 0.05)])
 def test_coverage(exact_value, centred, target_mcse):
     model, options = build(centred=centred), {"target_mcse": target_mcse, "cores": 1}

@@ -39,7 +39,7 @@ class ReseedingChain(Chain):
         )
 
 
-@pytest.mark.parametrize("generate", ["copy", "anticipate", "reseed"])
+@pytest.mark.parametrize("generate", ["anticipate", "reseed"])
 def test_evidence_is_exact(generate):
     """Particles that are added would have wrong weights."""
     given = chain(strength=1.5)
@@ -86,6 +86,7 @@ def test_rounds_end():
     assert dt["annealing"]["particles"].values.max() == 200.0
 
 
+@pytest.mark.slow
 def test_it_is_more_precise_than_resample_move():
     """The particles that are added would not reduce the variance."""
     target = chain(strength=1.5)

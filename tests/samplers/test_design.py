@@ -106,6 +106,7 @@ def test_points_describe_a_normal_model(normal):
     assert conditional.n_evaluations < 20_000
 
 
+@pytest.mark.slow
 def test_the_evidence_of_many_hyperparameters_is_cheap_and_right(normal):
     model, exact, error = normal
     for seed in range(3):

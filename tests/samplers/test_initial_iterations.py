@@ -63,14 +63,12 @@ def test_rounds_end_when_all_temperatures_are_visited_as_the_prior_says():
     assert found.log_z_by_round.shape == (n + 1, 4) and found.log_share_by_round.shape == (n, 4)
     assert (found.log_z_by_round[0] == 0.0).all()
     np.testing.assert_array_equal(found.log_z_by_round[-1], found.log_z)
-
-
-def test_a_round_updates_by_its_shares():
-    """Eq. 12, relative to the reference."""
-    found = learnt(start="equal")
+    # a round updates by its shares, Eq. 12, relative to the reference
     step = found.log_z_by_round[0] + found.log_share_by_round[0] - np.log(PRIOR)
     np.testing.assert_allclose(found.log_z_by_round[1], step - step[0])
     np.testing.assert_allclose(np.exp(found.log_share_by_round).sum(axis=1), 1.0)
+    # and their number is bounded
+    assert len(learnt(n_chains=2, sweeps=1, rounds=3).deviation) == 3
 
 
 def test_exact_weights_need_one_round():
@@ -78,11 +76,6 @@ def test_exact_weights_need_one_round():
     found = learnt(start="annealing", n_chains=2000)
     assert len(found.deviation) == 1
     np.testing.assert_allclose(found.log_z_by_round[0], log_z(), atol=0.1)
-
-
-def test_the_number_of_rounds_is_bounded():
-    found = learnt(n_chains=2, sweeps=1, rounds=3)
-    assert len(found.deviation) == 3
 
 
 def test_evaluations_are_counted():

@@ -11,7 +11,6 @@ from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
-from pm_evidence.schedules.fixed import linear
 from tests.kernels.exact import gaussian
 
 QUICK = {"pilot_stages": 40, "pilot_paths": 64}
@@ -51,13 +50,6 @@ def test_kernels_are_those_of_the_stage_of_the_pilot():
         assert kernel is coarse.kernels[stage]
 
 
-def test_two_knots_are_a_linear_schedule():
-    plan = GMS13(n_knots=2, **QUICK).plan(setups()["gaussian"], pe.AIS(n_stages=20), 9, 1, silent)[
-        1
-    ]
-    np.testing.assert_allclose(plan.beta, linear(20), atol=1e-12)
-
-
 def test_the_predicted_variance_is_that_of_a_run_whose_moves_draw_independently():
     """With tau = 0 every move of `pe.Gaussian` is an exact draw.
 
@@ -75,23 +67,6 @@ def test_the_predicted_variance_is_that_of_a_run_whose_moves_draw_independently(
     )
     predicted = pe.to_record(dt).schedule.predicted_variance
     assert dt["work"]["forward"].values.var() == pytest.approx(predicted, rel=0.15)
-
-
-def test_a_learnt_schedule_has_a_smaller_variance_than_a_linear_one():
-    """On a Gaussian that narrows tenfold, by about a third; the error of each variance is 4 %."""
-    spread = {}
-    for name in ("linear", "varopt"):
-        dt = pe.sample_evidence(
-            pe.Gaussian(),
-            method=pe.AIS(n_stages=200, direction="forward"),
-            schedule=name,
-            draws=1500,
-            target_mcse=None,
-            random_seed=6,
-            progressbar=False,
-        )
-        spread[name] = dt["work"]["forward"].values.var()
-    assert spread["varopt"] < 0.8 * spread["linear"]
 
 
 def test_a_bound_too_small_for_the_stages_of_the_target_is_refused():

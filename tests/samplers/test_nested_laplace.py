@@ -1,5 +1,7 @@
 """Approximations on a lattice of hyperparameters: exact where they should be, or none."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -17,6 +19,12 @@ from tests.kernels.exact import gaussian
 from tests.samplers.test_conditional import effects_of_many_groups
 
 SYSTEMS, SLOW = exact_systems() | deceptive_systems(), pytest.mark.slow
+
+
+@cache
+def built(name):
+    """A model that is compiled once in all tests."""
+    return SYSTEMS[name].build()
 
 
 def explored(model, given=None, n_starts=6, n_searched=0, seed=1):
@@ -50,7 +58,7 @@ def share_and_value(posterior, found, n=2000):
 def test_a_normal_posterior_is_found(name):
     """Every weight of an exact fit is the evidence; the wide component has 5 % of the draws."""
     system = SYSTEMS[name] if name else gaussian()
-    posterior, found = explored(system.build() if name else system.path.target.model)
+    posterior, found = explored(built(name) if name else system.path.target.model)
     assert found.complete and found.n_peaks == 1
     assert found.n_evaluations < 4 * posterior.target.n_dim + 100
     (density,) = found.components
@@ -77,7 +85,7 @@ def test_a_normal_posterior_is_found(name):
 def test_normal_conditional_densities(name, least):
     """Where they are normal, the approximate evidence is right but for the sum over the lattice."""
     system = SYSTEMS[name]
-    posterior, found = explored(system.build())
+    posterior, found = explored(built(name))
     assert found.log_mass[0] == pytest.approx(system.log_evidence, abs=0.02)
     share, value = share_and_value(posterior, found)
     assert share > least
@@ -88,12 +96,13 @@ def test_normal_conditional_densities(name, least):
 def test_the_form_of_the_model_does_not_matter():
     """Given the scale, centred and non-centred coordinates differ by a linear map."""
     centred, non_centred = (
-        explored(SYSTEMS[f"one_way_{form}"].build())[1] for form in ("centred", "noncentred")
+        explored(built(f"one_way_{form}"))[1] for form in ("centred", "noncentred")
     )
     assert centred.n_evaluations == pytest.approx(non_centred.n_evaluations, rel=0.1)
     assert centred.log_mass[0] == pytest.approx(non_centred.log_mass[0], abs=1e-3)
 
 
+@SLOW
 def test_two_peaks_of_the_hyperparameters():
     """The scale is near 0.05 or near 3: the prior of its logarithm has two narrow modes."""
     log_scale, sd = np.log([0.05, 3.0]), 0.15
@@ -147,7 +156,7 @@ def test_a_density_that_rises_has_no_approximation():
 def test_too_many_points_are_no_approximation(monkeypatch):
     monkeypatch.setattr(lattice, "_FEW_POINTS", 8)
     monkeypatch.setattr(lattice, "_GRADIENTS", 1)
-    _, found = explored(SYSTEMS["one_way_centred"].build())
+    _, found = explored(built("one_way_centred"))
     assert found.n_peaks == 0 and not found.components
 
 
@@ -158,14 +167,14 @@ def test_a_covariance_that_has_no_factor_is_no_approximation(monkeypatch):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(lattice.Lattice, "fit", fails)
-    _, found = explored(SYSTEMS["funnel"].build())
+    _, found = explored(built("funnel"))
     assert found.n_peaks == 0 and found.n_evaluations > 0
 
 
 def test_many_dimensions_are_explored_where_few_second_derivatives_are_not_zero():
     """A thousand means: gradients that show what is zero, and a few for each approximation."""
     system = SYSTEMS["many_means"]
-    posterior, found = explored(system.build())
+    posterior, found = explored(built("many_means"))
     assert found.complete and found.n_evaluations < 3 * posterior.target.n_dim
     share, value = share_and_value(posterior, found)
     assert share > 0.6
@@ -175,7 +184,7 @@ def test_many_dimensions_are_explored_where_few_second_derivatives_are_not_zero(
 def test_even_more_dimensions_are_not_measured(monkeypatch):
     """The matrix of second derivatives would take too much memory."""
     monkeypatch.setattr(nested_laplace, "_MOST_MEASURED", 1000)
-    _, found = explored(SYSTEMS["many_means"].build())
+    _, found = explored(built("many_means"))
     assert found.n_peaks == 0 and found.n_evaluations == 0
 
 
@@ -211,10 +220,9 @@ def test_all_approximations_are_skewed_or_none_is(monkeypatch):
 
 def test_zeros_that_are_none_do_not_make_a_wrong_value(monkeypatch):
     """If the coupling of the effects with their mean is overlooked, the weights show it."""
-    system = SYSTEMS["many_means"]
-    posterior, right = explored(system.build())
+    posterior, right = explored(built("many_means"))
     monkeypatch.setattr(sparsity, "_ZERO", 0.9)
-    _, wrong = explored(system.build())
+    _, wrong = explored(built("many_means"))
     shares = [share_and_value(posterior, found)[0] for found in (right, wrong) if found.components]
     assert shares[0] > 0.6
     assert len(shares) == 1 or shares[1] < 0.1

@@ -76,12 +76,19 @@ def exact_mass(at, width, k, log_mass=1.0):
 
 
 @pytest.mark.parametrize(
-    ("k", "at", "width"), [(1, 0.3, 0.01), (1, 2.0, 0.01), (2, 0.5, 0.05), (3, 0.5, 0.2)]
+    ("k", "at", "width"),
+    [
+        (1, 0.3, 0.01),
+        pytest.param(1, 2.0, 0.01, marks=pytest.mark.slow),
+        pytest.param(2, 0.5, 0.05, marks=pytest.mark.slow),
+        (3, 0.5, 0.2),
+    ],
 )
 def test_narrow_peaks_are_found(k, at, width):
     """Also one within the lattice of the broad peak, between the points of which it lies."""
+    model = model_with(narrow_peak(at, width), k)
     for seed in range(3):
-        conditional, draws, values = of(model_with(narrow_peak(at, width), k), 3000, seed)
+        conditional, draws, values = of(model, 3000, seed)
         regions = Regions(conditional)
         regions.climb(draws)
         assert regions.search(values, np.random.default_rng(seed))
@@ -113,6 +120,7 @@ def test_a_smooth_density_needs_few_approximations():
     assert conditional.n_evaluations - before < 8000
 
 
+@pytest.mark.slow
 def test_a_density_with_kinks_is_given_up():
     """Steps from one approximation to the next fail there, at a cost of thousands of gradients."""
     rng = np.random.default_rng(37)

@@ -81,12 +81,7 @@ def test_sizes_follow_the_shares_of_a_plan():
     assert block.draws.shape == (40, 4)
 
 
-def test_same_numbers_on_any_number_of_cores():
-    """Blocks would share random numbers."""
-    one, two = (run(chain(), "resample_move", cores=cores) for cores in (1, 2))
-    assert pe.log_evidence(one) == pe.log_evidence(two)
-
-
+@pytest.mark.slow
 def test_particles_of_weight_zero():
     """A few dead particles are kept with weight zero, not with a weight of NaN or a warning."""
     with pm.Model() as model:

@@ -36,6 +36,8 @@ def test_a_peak_that_no_draw_is_near(distance, d, n):
     for direction, reach in found:
         np.testing.assert_allclose(direction, np.eye(d)[0])
         assert reach == pytest.approx(distance)
+    # draws near one of several peaks
+    assert towards([peak(distance * np.eye(d)[0]), peak(np.zeros(d))], draws, unit(d)) == []
 
 
 @pytest.mark.parametrize(("scale", "n"), [(1.05, 0), (1.2, 1)])
@@ -46,20 +48,10 @@ def test_draws_that_are_slightly_too_wide(scale, n):
     assert len(towards([peak(np.ones(d) / d)], draws, unit(d))) == n
 
 
-def test_draws_near_one_of_several_peaks():
-    d = 80
-    draws = np.random.default_rng(2).normal(size=(500, d))
-    far = peak(6.0 * np.eye(d)[0])
-    assert towards([far, peak(np.zeros(d))], draws, unit(d)) == []
-
-
 def test_growing_mass():
     ridge = [peak(np.zeros(2), log_mass) for log_mass in (0.0, 2.0, 5.0)]
     assert grows(ridge, 1.0) and not grows(ridge, 3.0)
     assert not grows(ridge[2:], 0.0)
-
-
-def test_a_peak_far_from_the_draws_is_no_growing_mass():
-    """However low the evidence of a coarse run is."""
+    # a peak far from the draws is no growing mass, however low the evidence of a coarse run is
     ridge = [peak(np.zeros(2), log_mass) for log_mass in (0.0, 8.0, 5.0)]
     assert not grows(ridge, -20.0)

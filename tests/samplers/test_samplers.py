@@ -148,7 +148,17 @@ def test_single_run_variance(chain_length):
 
 
 def test_report_follows_the_stages():
+    """It may also stop a block: that is how Ctrl-C reaches threads."""
+
+    class Enough(Exception):
+        pass
+
+    def stop(progress):
+        raise Enough
+
     for sampler in (SMC(), AIS()):
+        with pytest.raises(Enough):
+            sampler.run_block(TablePath(), plan_of(SHORT), 0, 40, 4, stop)
         seen = []
         record = sampler.run_block(TablePath(), plan_of(SHORT), 2, 180, 4, seen.append)
         assert [(p.block, p.stage, p.beta) for p in seen] == [(2, 1, 0.2), (2, 2, 0.6), (2, 3, 1.0)]
@@ -156,24 +166,10 @@ def test_report_follows_the_stages():
             np.testing.assert_allclose(seen[-1].log_evidence, -record.work[0])
 
 
-@pytest.mark.parametrize("sampler", [SMC(), AIS()])
-def test_report_may_stop_a_block(sampler):
-    """That is how Ctrl-C reaches threads."""
-
-    class Enough(Exception):
-        pass
-
-    def report(progress):
-        raise Enough
-
-    with pytest.raises(Enough):
-        sampler.run_block(TablePath(), plan_of(SHORT), 0, 40, 4, report)
-
-
 # --- likelihoods of zero ---
 
 
-def test_dead_island_has_weight_zero():
+def test_dead_islands_and_paths_have_weight_zero():
     """Z is estimated as 0, which is legal and counts; it must not break the others' mean."""
     path = TablePath(log_likelihood=np.full(6, -np.inf))
     record = SMC().run_block(path, plan_of(SHORT), 0, 20, seed=4)
@@ -181,15 +177,9 @@ def test_dead_island_has_weight_zero():
     assert record.draws is None
     assert np.isnan(record.trace.ess).all()
     assert record.trace.ess.shape == (3,)
-
-
-def test_dead_paths_have_weight_zero():
     path = TablePath(log_likelihood=np.array([-np.inf, -1.0, -np.inf, 0.0, -np.inf, 0.5]))
     record = AIS().run_block(path, plan_of(SHORT), 0, 64, seed=4)
-    dead = np.isin(path.draw(64, np.random.SeedSequence(0)).index, [0, 2, 4])
-    assert 0 < np.isinf(record.work).sum() < 64
-    assert dead.any()
-    assert not np.isnan(record.work).any()
+    assert 0 < np.isinf(record.work).sum() < 64 and not np.isnan(record.work).any()
     assert np.isfinite(record.trace.energy_mean).all()
     assert np.isfinite(record.trace.energy_var).all()
     assert (record.trace.ess < 0.8).all()  # a share of all paths, dead ones included
@@ -250,11 +240,6 @@ def test_watch_sees_every_move_and_changes_the_next():
     np.testing.assert_allclose([kernel.scale for kernel in kernels], [1.0, 1.5, 2.25])
 
 
-def test_reports_add_up():
-    total = summed([MoveInfo(0.2, 3, n_nan=1), MoveInfo(0.6, 5)])
-    assert (total.acceptance, total.n_evaluations, total.n_nan) == (0.4, 8, 1)
-
-
 # --- trace ---
 
 
@@ -273,19 +258,12 @@ def test_tracer():
     np.testing.assert_allclose(trace.energy_var, [2 / 3, np.nan, np.nan])
     np.testing.assert_allclose(trace.ess, [0.75, 0.0, np.nan])
     np.testing.assert_allclose(trace.acceptance, [0.7, 0.1, np.nan])
-
-
-def test_trace_of_nothing():
-    trace = Tracer(0, lambda progress: None).trace(2)
-    assert np.isnan(trace.ess).all()
-    assert trace.ess.shape == (2,)
-
-
-def test_kernel_settings_by_stage():
+    nothing = Tracer(0, lambda progress: None).trace(2)
+    assert np.isnan(nothing.ess).all() and nothing.ess.shape == (2,)
+    total = summed([MoveInfo(0.2, 3, n_nan=1), MoveInfo(0.6, 5)])
+    assert (total.acceptance, total.n_evaluations, total.n_nan) == (0.4, 8, 1)
     plan = Plan(np.array([0.0, 0.5, 1.0]), (Step(scale=1.0), Step(scale=0.25)))
-    settings = kernel_settings(plan)
-    assert settings.keys() == {"scale"}
-    assert np.array_equal(settings["scale"], [1.0, 0.25])
+    assert kernel_settings(plan)["scale"].tolist() == [1.0, 0.25]
 
 
 # --- pilot ---
@@ -318,8 +296,14 @@ def test_pilot_learns_adjusts_and_freezes():
     assert scales == sorted(scales)  # tuning goes on from stage to stage
 
 
-@pytest.mark.parametrize("system", [gaussian, mixed])
-@pytest.mark.parametrize("name", ["hmc", "random_walk"])
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [
+        (gaussian, "hmc"),
+        (gaussian, "random_walk"),
+        pytest.param(mixed, "random_walk", marks=pytest.mark.slow),
+    ],
+)
 def test_real_kernels_are_frozen_and_tuned(system, name):
     exact = system()
     seen = []
@@ -338,10 +322,9 @@ def test_real_kernels_are_frozen_and_tuned(system, name):
         assert abs(seen[-1].acceptance - wanted) < 0.2
 
 
-@pytest.mark.parametrize("chain_length", [1, 5])
-def test_pilot_follows_a_schedule(chain_length):
+def test_pilot_follows_a_schedule():
     schedule = np.array([0.0, 0.01, 0.5, 1.0])
-    plan = Pilot(200, chain_length, schedule=schedule).run(TablePath(), Step(), seed=1)
+    plan = Pilot(200, 5, schedule=schedule).run(TablePath(), Step(), seed=1)
     assert np.array_equal(plan.beta, schedule)
     assert len(plan.kernels) == 3
 
@@ -372,12 +355,6 @@ def test_tiny_pilots(n):
     assert plan.beta[-1] == 1.0
     record = SMC().run_block(exact.path, plan, 0, n, seed=1)
     assert np.isfinite(record.work).all()
-
-
-def test_pilot_is_reproducible():
-    one, again, other = (Pilot(300, 5).run(TablePath(), Step(), seed) for seed in (1, 1, 2))
-    assert np.array_equal(one.beta, again.beta)
-    assert not np.array_equal(one.beta, other.beta)
 
 
 def test_schedule_of_the_pilot_suits_the_islands():

@@ -14,6 +14,7 @@ from pm_evidence.core.records import Role, RunRecord
 from pm_evidence.samplers import tempering
 from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.tempering import TemperedBlock, Tempering
+from tests.estimators.refusals import check_refused
 from tests.samplers.ladders import BETA, MOST_ERRORS, largest_error, log_z, tempering_plan
 from tests.samplers.table import LOG_LIKELIHOOD, Step, TablePath
 
@@ -96,8 +97,6 @@ def test_states_before_the_record_are_discarded(sampler):
     ladders(sampler, 2, 100, report=seen.append)
     assert [each.stage for each in seen] == [1, 2, 3]
     assert all(0.0 <= each.acceptance <= 1.0 for each in seen)
-    moves = ladders(sampler, 2, 1).n_evaluations - ladders(sampler, 2, 2).n_evaluations
-    assert moves <= 0
 
 
 @both
@@ -155,17 +154,14 @@ def test_chains_without_support_at_first(sampler):
 
 
 @both
-@pytest.mark.parametrize(
-    ("beta", "message"),
-    [
-        (np.linspace(0.0, 1.0, 40_000), r"^schedule must have at most 32,767 .* got 40,000; pass"),
-        (np.linspace(0.0, 1.0, 5), r"^n_temperatures must be .* of the schedule, 5, got 4; leave"),
-    ],
-)
-def test_temperatures_that_do_not_fit(sampler, beta, message):
+def test_temperatures_that_do_not_fit(sampler):
     four = replace(sampler, n_temperatures=4)
     assert isinstance(four, Tempering)
-    with pytest.raises(ValueError, match=message):
-        four.check_temperatures(beta)
+    many, five = np.linspace(0.0, 1.0, 40_000), np.linspace(0.0, 1.0, 5)
+    cases = [
+        ((many,), r"^schedule must have at most 32,767 .* got 40,000; pass"),
+        ((five,), r"^n_temperatures must be .* of the schedule, 5, got 4; leave"),
+    ]
+    check_refused(four.check_temperatures, cases)
     four.check_temperatures(BETA)
     sampler.check_temperatures(np.linspace(0.0, 1.0, 5))

@@ -19,7 +19,7 @@ from tests.kernels.exact import gaussian, mixed
 from tests.samplers.table import LOG_LIKELIHOOD, Step, TablePath, plan_of
 
 SHORT = [0.0, 0.2, 0.6, 1.0]
-N_BLOCKS = 2000
+N_BLOCKS = 1000
 
 
 def relative_weights(sampler, path, plan, draws, n_seeds, log_evidence, seed=1):
@@ -48,18 +48,6 @@ def test_smc_on_a_table(sampler, draws):
     check_unbiased(
         relative_weights(sampler, path, plan_of(SHORT), draws, N_BLOCKS, path.log_evidence)
     )
-
-
-def test_ais_on_a_table():
-    path = TablePath()
-    plan = AIS(n_stages=12).follow(plan_of(SHORT))
-    assert plan.n_stages == 12
-    sampler = AIS()
-    weights = [
-        np.exp(-sampler.run_block(path, plan, block, 64 * 64, seed=1).work - path.log_evidence)
-        for block in range(64)
-    ]
-    check_unbiased(np.concatenate(weights))
 
 
 @pytest.mark.parametrize("sampler", [SMC(chain_length=4), AIS()])
@@ -124,7 +112,7 @@ def test_surplus_draws_are_dropped_at_random():
     p = np.exp(path.log_density(1.0) - path.log_evidence)[[0, 1, 5]].sum()
     error = np.std(rows, ddof=1) / N_BLOCKS**0.5
     assert abs(np.mean(rows) - p) < 4 * error
-    assert error < 0.005
+    assert error < 0.007
 
 
 # --- planted errors ---
@@ -162,7 +150,7 @@ WRONG = [
 LARGER = [
     (SMC(chain_length=1), 200, 400),
     (SMC(chain_length=5), 200, 400),
-    (AIS(n_stages=21), 64 * 100, 40),
+    (AIS(n_stages=21), 64 * 100, 20),
 ]
 
 
@@ -177,11 +165,3 @@ def test_planted_errors_are_caught(sampler, draws, n_seeds):
                 check_unbiased(weights)
         else:
             check_unbiased(weights)
-
-
-def test_average_on_the_log_scale_is_caught():
-    """Jensen: the mean of log Z over islands is biased downwards."""
-    path = TablePath()
-    weights = relative_weights(SMC(), path, plan_of(SHORT), 10, N_BLOCKS, path.log_evidence)
-    logs = np.log(weights[weights > 0])
-    assert np.exp(logs.mean()) < 1.0 - 4 * logs.std() / len(logs) ** 0.5

@@ -28,12 +28,6 @@ def test_refine_cuts_every_stage_alike(n_stages, parts):
     np.testing.assert_allclose(steps, np.diff(beta)[:, None] / parts * np.ones(parts), rtol=1e-9)
 
 
-def test_schedules_that_a_user_gives():
-    """They are taken as they are."""
-    np.testing.assert_array_equal(fixed_schedule([0, 0.5, 1]), [0.0, 0.5, 1.0])
-    np.testing.assert_array_equal(fixed_schedule(np.array([0.0, 1.0])), [0.0, 1.0])
-
-
 def test_bad_schedules():
     """A run over a wrong schedule would end, and its evidence would be wrong."""
     no_array = "schedule must be .* an array of inverse temperatures, got "
@@ -55,4 +49,5 @@ def test_bad_schedules():
         ([0.0, [0.5, 0.6], 1.0], no_array + r"\["),
         (None, no_array + "None"),
     ]
+    np.testing.assert_array_equal(fixed_schedule([0, 0.5, 1]), [0.0, 0.5, 1.0])  # as it is
     check_refused(fixed_schedule, [((schedule,), message) for schedule, message in cases])

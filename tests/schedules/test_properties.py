@@ -13,7 +13,7 @@ from pm_evidence.schedules.deceleration import decelerated
 from pm_evidence.schedules.fixed import fixed_schedule, linear, refine, sm08
 from pm_evidence.schedules.gms13 import gms13
 from pm_evidence.schedules.varopt import varopt
-from tests.strategies import floats, log_terms, powers, schedules, tables, trial_runs, vectors
+from tests.strategies import floats, log_terms, powers, schedules, trial_runs, vectors
 
 
 def check_rises(beta):
@@ -131,23 +131,6 @@ def test_a_stage_cut_in_two_changes_nothing(trial, n):
     halves = np.sort(np.append(beta, 0.5 * (beta[1:] + beta[:-1])))
     found = even_steps(halves, np.repeat(variance, 2), n)
     np.testing.assert_allclose(found, even_steps(beta, variance, n), rtol=1e-9, atol=1e-10)
-
-
-@given(variance=tables(1, powers(-3, 2), 30, 30))
-def test_learnt_steps_make_the_work_vary_less_than_equal_ones(variance):
-    """The variance of the work of perfect stages is the sum of ``step**2 * variance``.
-
-    Steps of density ``V**p`` do no worse than equal ones for every p from 0 to 1, because
-    ``E[V**(1 - p)] E[V**p] <= E[V]``; the tenth that lies evenly is a mixture of the two.
-    """
-    trial, n = np.linspace(0.0, 1.0, 31), 6000
-    learnt = even_steps(trial, variance[0], n)
-
-    def spread_of(beta):
-        middle = 0.5 * (beta[1:] + beta[:-1])
-        return np.sum(np.diff(beta) ** 2 * variance[0, np.minimum((30 * middle).astype(int), 29)])
-
-    assert n * spread_of(learnt) <= n * spread_of(linear(n)) * (1.0 + 1e-3)
 
 
 # --- schedules found stage by stage ---

@@ -48,15 +48,6 @@ def test_no_variance_at_an_end_still_reaches_it():
     np.testing.assert_allclose(np.diff(found)[1:-1], 0.04, atol=1e-9)
 
 
-def test_steps_are_short_where_the_energy_varies():
-    variance = np.where(np.abs(MIDDLE - 0.6) < 0.1, 1e4, 1.0)
-    found = varopt(TRIAL, variance, 1000, **LATTICE)
-    assert found[0] == 0.0 and found[-1] == 1.0 and (np.diff(found) > 0.0).all()
-    inside = ((found > 0.5) & (found < 0.7)).mean()
-    # nine tenths of the steps, and a fifth of the tenth that lies evenly
-    assert inside == pytest.approx(0.92, abs=0.04)
-
-
 @pytest.mark.parametrize("power", [0.5, 0.75])
 def test_the_power_of_the_variance(power):
     """Twice the step where the variance to this power is half of that elsewhere."""

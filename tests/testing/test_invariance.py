@@ -116,25 +116,44 @@ def test_a_reversal_has_the_steps_in_the_opposite_order():
         check_reversal(wrong, path, start, 0.4, functions=signs)
 
 
+def test_kernel_that_moves_nobody_is_invariant():
+    """True, and why a check has to look at ``moved``."""
+
+    class Nothing(Renewal):
+        def advance(self, path, state, beta, streams):
+            return state, None
+
+    report = check_invariance(Nothing(), Path(), population(0.4), 0.4)
+    assert report.passed and report.moved == 0.0 and report.worst[1] == 0.0
+
+
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match=r"population must have at least 100 members .*, got 99"):
-        check_invariance(Renewal(), Path(), population(0.4, 99), 0.4)
-    with pytest.raises(ValueError, match="test functions must be numbers, got NaN of odd at 4000"):
-        check_invariance(
-            Renewal(),
-            Path(),
-            population(0.4),
-            0.4,
-            functions=lambda draws: {"odd": np.full(len(draws), np.nan)},
-        )
+    few, path = population(0.4, 99), Path()
+    for check in (check_invariance, check_reversal):
+        with pytest.raises(ValueError, match=r"population must have at least 100 members .* 99"):
+            check(Renewal(), path, few, 0.4)
+        with pytest.raises(ValueError, match="false_alarm"):
+            check(Renewal(), path, population(0.4), 0.4, false_alarm=0.0)
+        with pytest.raises(ValueError, match="functions must be numbers, got NaN of odd at"):
+            check(
+                Renewal(),
+                path,
+                population(0.4),
+                0.4,
+                functions=lambda draws: {"odd": np.full(len(draws), np.nan)},
+            )
+    with pytest.raises(ValueError, match="n_moves"):
+        check_invariance(Renewal(), path, population(0.4), 0.4, n_moves=0)
 
 
 def test_standard_functions_hold_for_any_tail():
     """Coordinates are centred and scaled by quartiles, and cut: their means have finite errors."""
     draws = np.random.default_rng(2).standard_cauchy((N, 9)) * 1e6 + 3.0
+    draws[:, 8] = 3.0  # a constant has no quartiles
     values = standard_functions(draws)(draws)
     assert len(values) == 9 + 9 + 8  # beyond eight coordinates only neighbours are multiplied
     assert max(np.abs(values[f"x{j}"]).max() for j in range(9)) == 10.0
     assert np.median(values["x0"]) == pytest.approx(0.0, abs=1e-12)
     low, high = np.quantile(values["x0"], (0.25, 0.75))
     assert high - low == pytest.approx(1.349)
+    assert all(np.isfinite(value).all() for value in values.values())

@@ -67,6 +67,7 @@ def test_extreme_amplitudes(size):
     assert found.converged and found.log_evidence == pytest.approx(exact, abs=0.05)
 
 
+@pytest.mark.slow
 def test_digits(data_folder):
     """USPS 3 against 5 at the hardest setting of Fraccaro et al. (2016): -106.089."""
     inputs, labels = usps(data_folder)[:2]

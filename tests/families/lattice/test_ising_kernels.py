@@ -15,7 +15,6 @@ from pm_evidence.core.codegen import lanes
 from pm_evidence.core.codegen.vectors import Vector
 from pm_evidence.families.lattice import ising_draws, ising_kernels
 from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis, _favour
-from pm_evidence.families.lattice.ising_state import Spins
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.families.lattice.target import Ising
 from tests.families.lattice.lattices import (
@@ -27,7 +26,7 @@ from tests.families.lattice.lattices import (
     reversal_p_value,
 )
 
-N = 100_000
+N, MANY = 20_000, 100_000  # for states, and for pairs of states
 PATHS = {
     "periodic": LatticePath(Ising((2, 2), 0.5)),
     "field": LatticePath(Ising((2, 4), 0.3, 0.4)),
@@ -51,8 +50,15 @@ every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @every_kernel
 def test_invariance(path, kernel):
     """A kernel that distorts its density biases every evidence."""
+    assert invariance_p_value(kernel, path, 0.7, N) > FALSE_ALARM
+
+
+@pytest.mark.slow
+@every_path
+@every_kernel
+def test_invariance_of_many_draws(path, kernel):
     for beta in (0.4, 1.0):
-        assert invariance_p_value(kernel, path, beta, N) > FALSE_ALARM
+        assert invariance_p_value(kernel, path, beta, MANY) > FALSE_ALARM
 
 
 @every_kernel
@@ -60,10 +66,10 @@ def test_reversal(kernel):
     """Reverse annealing with a wrong reversal is biased."""
     if kernel.order == "random":  # chains of a group share the sites
         path = LatticePath(Ising((2, 2), 0.3, 0.4))
-        assert reversal_p_value(kernel, path, 0.7, 3000 * 512, every=512) > FALSE_ALARM
+        assert reversal_p_value(kernel, path, 0.7, 2000 * 512, every=512) > FALSE_ALARM
         return
     for name in ("field", "free cube", "detour"):
-        assert reversal_p_value(kernel, PATHS[name], 0.7, N) > FALSE_ALARM
+        assert reversal_p_value(kernel, PATHS[name], 0.7, MANY) > FALSE_ALARM
 
 
 def test_reversal_would_be_missed():
@@ -74,22 +80,26 @@ def test_reversal_would_be_missed():
         def reversed(self):
             return self
 
-    assert reversal_p_value(Same(order="sequential"), PATHS["field"], 0.7, N) < FALSE_ALARM
+    assert reversal_p_value(Same(order="sequential"), PATHS["field"], 0.7, MANY) < FALSE_ALARM
 
 
-def test_wrong_probabilities_are_caught():
-    """The check has power: the heat bath of a coupling 3 % too strong fails."""
+@pytest.mark.parametrize(
+    ("factor", "n_sweeps", "n"),
+    [(1.1, 1, N), pytest.param(1.03, 5, 4 * MANY, marks=pytest.mark.slow)],
+)
+def test_wrong_probabilities_are_caught(factor, n_sweeps, n):
+    """The check has power: the heat bath of a coupling that is too strong fails."""
 
     @dataclass(frozen=True)
     class Hot(SpinHeatBath):
         def advance(self, path, state, beta, streams):
-            return super().advance(path, state, 1.03 * beta, streams)
+            return super().advance(path, state, factor * beta, streams)
 
     path = LatticePath(Ising((2, 4), 0.5))
-    assert invariance_p_value(Hot(5), path, 0.9, 4 * N) < FALSE_ALARM
+    assert invariance_p_value(Hot(n_sweeps), path, 0.7, n) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("n", (1, 63, 64, 65, 512, 513, 1000))
+@pytest.mark.parametrize("n", (1, 65, 512, 1000))
 def test_odd_numbers_of_chains(n):
     """Chains beyond the last member are dropped, and counts are those of the spins."""
     for path in (PATHS["free"], PATHS["detour"], PATHS["cube"]):
@@ -116,21 +126,6 @@ def test_counts_of_large_lattices():
         draws = state.to_draws()
         np.testing.assert_allclose(state.energy(target), target.energy(draws))
         assert np.array_equal(state.n_up(), (draws > 0).reshape(70, -1).sum(axis=1))
-
-
-def test_take_and_join():
-    """Resampling copies whole chains, in any order and with repeats."""
-    path = PATHS["free"]
-    state = path.draw(700, np.random.SeedSequence(1))
-    index = np.random.default_rng(2).integers(700, size=900)
-    taken, draws = state.take(index), state.to_draws()
-    both = taken.join([state, state.take(np.arange(3))])
-    expected = np.concatenate([draws[index], draws, draws[:3]])
-    assert np.array_equal(both.to_draws(), expected)
-    again = path.at(expected)
-    assert np.array_equal(again.unlike, both.unlike)
-    assert np.array_equal(again.n_up(), both.n_up())
-    assert isinstance(again, Spins)
 
 
 def test_same_streams_same_bits():

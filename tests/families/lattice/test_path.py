@@ -1,10 +1,14 @@
-"""Weights on the way round a transition, against plain sums over colours."""
+"""Paths round a transition, by plain sums over values, and how lattices are annealed by default."""
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pm_evidence.families.lattice.path import DetouredPath
+from pm_evidence.families.lattice.detour import favour_colours, favour_spins
+from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
+from pm_evidence.families.lattice.setup import Detour, lattice_setup
 from pm_evidence.families.lattice.target import Ising, Potts
 
 
@@ -23,6 +27,8 @@ def test_log_ratios_are_those_of_the_density(target, height):
     """In order all but one colour are negligible, and in between and near the ends none is."""
     rng = np.random.default_rng(1)
     path = DetouredPath(target, height)
+    assert path.field(0.0) == path.field(1.0) == 0.0  # ends are the reference and the target
+    assert path.field(0.5) == pytest.approx(height)
     draws = path.draw(70, np.random.SeedSequence(2)).to_draws()
     for k in range(len(draws)):  # from order to disorder
         some = rng.uniform(size=target.sizes) < k / len(draws)
@@ -33,3 +39,109 @@ def test_log_ratios_are_those_of_the_density(target, height):
         np.testing.assert_allclose(
             path.log_ratio(state, start, stop), expected, rtol=1e-11, atol=1e-10
         )
+
+
+# --- what a field in favour of every value adds ---
+
+
+def expected_of(counts, fields, slope):
+    """Energies and log ratios of ``log(sum_k exp(h n_k))``; counts have shape (m, q, n)."""
+    before, after = (np.asarray(h)[:, None, None] * counts for h in fields)
+    share = np.exp(before - logsumexp(before, axis=1, keepdims=True))
+    energy = -slope[:, None] * (share * counts).sum(axis=1)
+    return energy, logsumexp(after, axis=1) - logsumexp(before, axis=1)
+
+
+def some_fields(rng, m):
+    """From none to so strong a one that a single value is left."""
+    return rng.uniform(0.0, 1.0, (2, m)) * 10.0 ** rng.uniform(-4, 1, m)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("q", [2, 3, 10])
+def test_colours(seed, q):
+    rng = np.random.default_rng(seed)
+    m, n, n_sites = 4, 7, 60
+    counts = np.moveaxis(rng.multinomial(n_sites, rng.dirichlet(np.full(q, 0.3)), (m, n)), 2, 1)
+    fields, slope = some_fields(rng, m), rng.normal(size=m)
+    energy, ratio = np.zeros((m, n)), np.zeros((m, n))
+    favour_colours(np.ascontiguousarray(counts, np.int32), fields, slope, energy, ratio)
+    for found, exact in zip((energy, ratio), expected_of(counts, fields, slope), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spins(seed):
+    """Two values: and what is there already is kept."""
+    rng = np.random.default_rng(seed)
+    m, n, n_sites = 4, 7, 60
+    up = rng.integers(0, n_sites + 1, (m, n)).astype(np.int32)
+    fields, slope = some_fields(rng, m), rng.normal(size=m)
+    start = rng.normal(size=(2, m, n))
+    energy, ratio = start.copy()
+    favour_spins(n_sites, up, fields, slope, energy, ratio)
+    exact = expected_of(np.stack([n_sites - up, up], axis=1), fields, slope)
+    np.testing.assert_allclose(energy - start[0], exact[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ratio - start[1], exact[1], rtol=1e-9, atol=1e-9)
+
+
+# --- the setup ---
+
+
+NAMED = {"heat_bath": SpinHeatBath}
+DETOUR = Detour(height=0.25, stages_per_site=10, most_moves=10**6)
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (Ising(4), DetouredPath),
+        (Ising(4, field=0.1), LatticePath),
+        (Ising(4, coupling=-1.0), LatticePath),
+        (Ising(4, coupling=0.0), LatticePath),
+    ],
+)
+def test_only_attraction_without_a_field_has_a_transition_to_go_round(target, path):
+    setup = lattice_setup(target, "auto", NAMED, DETOUR)
+    assert type(setup.path) is path and setup.path.target == target
+    if path is DetouredPath:
+        assert setup.path == DetouredPath(target, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("size", "n_stages"),
+    [
+        (4, 1000),  # 160 stages at ten a site, and a thousand at the least
+        (16, 2560),
+        (32, 976 + 24),  # 1,024 sites: a million moves allow for 976 stages
+        (20, 2500),  # of 4,000 wanted
+    ],
+)
+def test_stages_grow_with_the_sites_as_far_as_they_are_affordable(size, n_stages):
+    assert lattice_setup(Ising(size), "auto", NAMED, DETOUR).n_stages == n_stages
+
+
+def test_odd_periodic_lattices_are_swept_site_after_site():
+    """A checkerboard has two neighbours of one colour at their seam."""
+    orders = {
+        target: lattice_setup(target, "auto", NAMED, DETOUR).kernel.order
+        for target in (Ising((4, 6)), Ising((5, 6)), Ising((5, 6), periodic=False))
+    }
+    assert list(orders.values()) == ["checkerboard", "sequential", "checkerboard"]
+
+
+def test_kernels_of_the_user():
+    kernel = SpinHeatBath(n_sweeps=3)
+    assert lattice_setup(Ising(4), kernel, NAMED, DETOUR).kernel is kernel
+    for wrong, message in (
+        ("wolf", "kernel must be one of 'auto', 'heat_bath', got 'wolf'"),
+        (ColourHeatBath(), "kernel must be one of auto, heat_bath or such a kernel object, got"),
+        (SpinHeatBath(), "order must not be 'checkerboard'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lattice_setup(Ising(5), wrong, NAMED, DETOUR)
+
+
+def test_targets_name_their_own_kernels():
+    assert isinstance(Ising(4).annealing_setup("auto").kernel, SpinHeatBath)
+    assert isinstance(Potts(4, 3).annealing_setup("auto").kernel, ColourHeatBath)

@@ -22,7 +22,7 @@ from tests.families.lattice.lattices import (
     reversal_p_value,
 )
 
-N = 100_000
+N, MANY = 20_000, 100_000  # for states, and for pairs of states
 PATHS = {
     "periodic": LatticePath(Potts((2, 3), 3, 0.7)),
     "many colours": LatticePath(Potts((2, 2), 7, 1.2)),
@@ -43,23 +43,25 @@ def usual(path, n_sweeps=1):
 
 
 @every_path
-def test_invariance(path):
-    """A kernel that distorts its density biases every evidence."""
+def test_invariance_and_reversal(path):
+    """A kernel that distorts its density, or has a wrong reversal, biases every evidence."""
+    assert invariance_p_value(usual(path), path, 0.7, N) > FALSE_ALARM
+    assert reversal_p_value(usual(path), path, 0.7, MANY) > FALSE_ALARM
+
+
+@pytest.mark.slow
+@every_path
+def test_invariance_of_many_draws(path):
     for beta in (0.4, 1.0):
-        assert invariance_p_value(usual(path), path, beta, N) > FALSE_ALARM
-    assert invariance_p_value(usual(path, 3), path, 0.7, N) > FALSE_ALARM
+        assert invariance_p_value(usual(path), path, beta, MANY) > FALSE_ALARM
+    assert invariance_p_value(usual(path, 3), path, 0.7, MANY) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_many_sweeps_of_many_chains():
     """The same with many more draws, against errors of rounding."""
     path = PATHS["many colours"]
-    assert invariance_p_value(usual(path, 2), path, 0.8, 20 * N) > FALSE_ALARM
-
-
-@every_path
-def test_reversal(path):
-    """Reverse annealing with a wrong reversal is biased."""
-    assert reversal_p_value(usual(path), path, 0.7, N) > FALSE_ALARM
+    assert invariance_p_value(usual(path, 2), path, 0.8, 20 * MANY) > FALSE_ALARM
 
 
 def test_reversal_would_be_missed():
@@ -70,15 +72,18 @@ def test_reversal_would_be_missed():
         def reversed(self):
             return self
 
-    assert reversal_p_value(Same(order="sequential"), PATHS["periodic"], 0.7, N) < FALSE_ALARM
+    assert reversal_p_value(Same(order="sequential"), PATHS["periodic"], 0.7, MANY) < FALSE_ALARM
 
 
-def test_the_pull_of_the_detour_would_be_missed():
-    """The check has power: without the favoured colour a detoured density is not invariant."""
+@pytest.mark.parametrize(
+    ("share", "n"), [(0.8, N), pytest.param(0.97, 10 * MANY, marks=pytest.mark.slow)]
+)
+def test_the_pull_of_the_detour_would_be_missed(share, n):
+    """The check has power: with too weak a favour a detoured density is not invariant."""
 
     class Straight(DetouredPath):
         def field(self, beta):
-            return 0.97 * super().field(beta)
+            return share * super().field(beta)
 
     @dataclass(frozen=True)
     class Weak(ColourHeatBath):
@@ -87,7 +92,7 @@ def test_the_pull_of_the_detour_would_be_missed():
             return super().advance(path, state, beta, streams)
 
     path = PATHS["detour"]
-    assert invariance_p_value(Weak(5, "sequential"), path, 0.5, 10 * N) < FALSE_ALARM
+    assert invariance_p_value(Weak(5, "sequential"), path, 0.5, n) < FALSE_ALARM
 
 
 @nb.njit
@@ -153,7 +158,7 @@ def _draw(sites, near, favoured, random, table, q, in_field):
 
 @pytest.mark.parametrize("in_field", (False, True))
 @pytest.mark.parametrize("q", (2, 10, 250))
-@pytest.mark.parametrize("coupling", (0.0, 0.1, 1.0, 2.0, 9.9, 140.0))
+@pytest.mark.parametrize("coupling", (0.0, 1.0, 9.9, 140.0))
 def test_doubt_is_where_it_must_be(coupling, q, in_field):
     """Without doubt, the colour is that of all numbers that begin with the same bits."""
     rng, field = np.random.default_rng(1), 0.3 * in_field
@@ -216,7 +221,7 @@ def test_doubt_is_settled_by_further_bits():
     assert abs(share - 2 / 3) < 5.0 * error
 
 
-@pytest.mark.parametrize("n", (1, 63, 64, 65, 200))
+@pytest.mark.parametrize("n", (1, 65, 200))
 def test_odd_numbers_of_chains(n):
     """Chains beyond the last member are dropped, and counts are those of the colours."""
     for path in (PATHS["free"], PATHS["detour"], PATHS["cube"]):
@@ -242,17 +247,6 @@ def test_counts_of_large_lattices():
     state = path.at(np.zeros((70, 40, 31), np.uint8))
     assert (state.like == target.n_bonds).all()
     assert (state.counts(target) == [[1240], [0], [0]]).all()
-
-
-def test_take_and_join():
-    """Resampling copies whole chains, in any order and with repeats."""
-    path = PATHS["free"]
-    state = path.draw(100, np.random.SeedSequence(1))
-    index = np.random.default_rng(2).integers(100, size=150)
-    both = state.take(index).join([state])
-    expected = np.concatenate([state.to_draws()[index], state.to_draws()])
-    assert np.array_equal(both.to_draws(), expected)
-    assert np.array_equal(path.at(expected).like, both.like)
 
 
 def test_a_chain_depends_on_its_own_stream_only():

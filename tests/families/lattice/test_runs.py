@@ -88,64 +88,55 @@ def test_a_kernel_that_cannot_cross_says_so():
     assert pe.log_evidence(dt).status != "ok"
 
 
-@pytest.mark.parametrize(
-    ("target", "kernel", "message"),
-    [
+def test_kernels_that_do_not_suit():
+    for target, kernel, message in (
         (pe.Ising(4), "hmc", "kernel must be one of 'auto', 'heat_bath', 'metropolis'"),
         (pe.Potts(4), "metropolis", "kernel must be one of 'auto', 'heat_bath'"),
         (pe.Potts(4), SpinHeatBath(), "kernel must be one of auto, heat_bath"),
         (pe.Ising(4, field=0.1), SwendsenWang(), "must have no field for cluster moves"),
-    ],
-)
-def test_kernels_that_do_not_suit(target, kernel, message):
-    with pytest.raises(ValueError, match=message):
-        sample(target, kernel=kernel, method=pe.AIS(n_stages=5))
+    ):
+        with pytest.raises(ValueError, match=message):
+            sample(target, kernel=kernel, method=pe.AIS(n_stages=5))
 
 
-@pytest.mark.parametrize("as_array", [True, False])
-def test_starts_of_the_user(as_array):
+def test_starts_of_the_user():
     """Draws of an earlier run of the same target, as a result or as states alone."""
     target = pe.Ising(6, coupling=0.4)
     earlier = sample(target, method=pe.AIS(n_stages=100), draws=256)
-    states = earlier["posterior"]["x"].values[0]
-    method = pe.AIS(n_stages=100, reverse_start=states if as_array else earlier)
-    assert abs(z_score(target, relative(target), method=method)) < 4.0
+    for start in (earlier, earlier["posterior"]["x"].values[0]):
+        method = pe.AIS(n_stages=100, reverse_start=start)
+        assert abs(z_score(target, relative(target), method=method)) < 4.0
 
 
 def test_starts_of_the_user_must_be_its_states():
-    earlier = sample(pe.Ising(4, coupling=0.4), method=pe.AIS(n_stages=20), draws=64)
-    for start, error, message in (
-        (3, TypeError, "reverse_start must be a DataTree"),
-        (earlier, ValueError, "reverse_start must hold states of Ising.*got draws with coupling"),
-        (np.zeros((5, 4, 4)), ValueError, "reverse_start must hold the values -1 or 1 only, got"),
-        (np.ones((5, 3, 4)), ValueError, r"reverse_start must have shape \(n, 4, 4\)"),
+    """A KeyError would say neither which argument nor what to pass."""
+    target = pe.Ising(4, coupling=0.4)
+    earlier = sample(target, method=pe.AIS(n_stages=20), draws=64)
+
+    other = xr.Dataset({"mu": (("chain", "draw"), np.zeros((1, 20)))})
+
+    def without(group, name):
+        broken = earlier.copy()
+        broken[group] = xr.DataTree(broken[group].to_dataset().drop_vars(name))
+        return broken
+
+    for wanted, start, error, message in (
+        (pe.Ising(4), 3, TypeError, "must be a DataTree"),
+        (pe.Ising(4), earlier, ValueError, "must hold states of Ising.*got draws with coupling"),
+        (pe.Ising(4), np.zeros((5, 4, 4)), ValueError, "must hold the values -1 or 1 only, got"),
+        (pe.Ising(4), np.ones((5, 3, 4)), ValueError, r"must have shape \(n, 4, 4\)"),
+        (target, without("constant_data", "coupling"), ValueError, "got draws with coupling=None"),
+        (target, without("posterior", "x"), ValueError, "must hold draws"),
+        # both have no observed data, so that their fingerprints agree
+        (
+            pe.Gaussian(),
+            xr.DataTree.from_dict({"posterior": other}),
+            ValueError,
+            r"states of Gaussian\(.*as 'x'",
+        ),
     ):
         with pytest.raises(error, match=message):
-            sample(pe.Ising(4), method=pe.AIS(reverse_start=start))
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "message"),
-    [
-        ("constant_data", "coupling", "got draws with coupling=None"),
-        ("posterior", "x", "reverse_start must hold draws"),
-    ],
-)
-def test_starts_of_a_result_that_is_not_whole(group, name, message):
-    """A KeyError says neither which argument nor what to pass."""
-    target = pe.Ising(4, coupling=0.4)
-    broken = sample(target, method=pe.AIS(n_stages=20), draws=64)
-    broken[group] = xr.DataTree(broken[group].to_dataset().drop_vars(name))
-    with pytest.raises(ValueError, match=message):
-        sample(target, method=pe.AIS(reverse_start=broken))
-
-
-def test_starts_that_are_draws_of_something_else():
-    """Both have no observed data, so that their fingerprints agree."""
-    draws = np.zeros((1, 20))
-    other = xr.DataTree.from_dict({"posterior": xr.Dataset({"mu": (("chain", "draw"), draws)})})
-    with pytest.raises(ValueError, match=r"reverse_start must hold states of Gaussian\(.*as 'x'"):
-        sample(pe.Gaussian(), method=pe.AIS(reverse_start=other))
+            sample(wanted, method=pe.AIS(reverse_start=start))
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ TARGETS = {
     "cubes of colours": Potts((2, 3, 4), 250, 0.3),
 }
 every_target = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-every_number = pytest.mark.parametrize("n", [1, 63, 64, 65, 511, 512, 513, 1100])
 
 
 def population(draws, target):
@@ -48,11 +47,14 @@ def check(state, draws, target):
     np.testing.assert_array_equal(state.counts(target), expected)
 
 
-@every_number
 @every_target
-def test_draws_go_in_and_come_out(target, n):
-    draws = some_draws(target, n)
-    check(population(draws, target), draws, target)
+def test_draws_go_in_and_come_out(target):
+    for n in (1, 63, 64, 65, 511, 512, 513, 1100):
+        draws = some_draws(target, n)
+        check(population(draws, target), draws, target)
+        if isinstance(target, Ising):
+            rows = draws.reshape(n, -1)
+            np.testing.assert_array_equal(unpack(pack(rows), n), rows)
 
 
 @every_target
@@ -68,12 +70,6 @@ def test_members_taken_and_joined_are_those_of_the_draws(target):
         joined = population(parts[0], target).join([population(part, target) for part in parts[1:]])
         check(joined, np.concatenate(parts), target)
         check(state, draws, target)  # which both leave as it was
-
-
-@pytest.mark.parametrize("n", [1, 64, 511, 513])
-def test_spins_are_packed_and_unpacked(n):
-    draws = some_draws(TARGETS["free spins"], n).reshape(n, -1)
-    np.testing.assert_array_equal(unpack(pack(draws), n), draws)
 
 
 @every_target

@@ -85,10 +85,13 @@ def test_reverse_paths_may_start_from_one_labelling():
     assert abs(found.value - log_evidence(target)) < 4.0 * found.mcse
 
 
-def test_results_do_not_depend_on_cores():
-    """Members draw from their own streams only."""
-    one, two = (sample(mixture(), draws=400, cores=cores) for cores in (1, 2))
+def test_results_do_not_depend_on_cores_and_are_starts_of_reverse_paths():
+    """Members draw from their own streams; draws come back in the order that the path reads."""
+    target = mixture()
+    one, two = (sample(target, draws=800, cores=cores) for cores in (1, 2))
     assert pe.log_evidence(one).value == pe.log_evidence(two).value
+    found = pe.log_evidence(sample(target, pe.AIS(reverse_start=one), draws=800))
+    assert abs(found.value - log_evidence(target)) < 4.0 * found.mcse
 
 
 def test_what_a_result_holds():
@@ -106,14 +109,6 @@ def test_what_a_result_holds():
     assert shared["variance"].shape[-1] == 1
 
 
-def test_another_run_of_the_target_is_a_start_of_reverse_paths():
-    """Draws have to come back in the order in which the path reads them."""
-    target = mixture()
-    dt = sample(target, draws=800)
-    found = pe.log_evidence(sample(target, pe.AIS(reverse_start=dt), draws=800))
-    assert abs(found.value - log_evidence(target)) < 4.0 * found.mcse
-
-
 def test_kernels_and_paths_by_name():
     """Names of other targets' kernels would be taken for this one's."""
     target = mixture()
@@ -128,18 +123,15 @@ def test_kernels_and_paths_by_name():
     assert repr(target) == "GaussianMixture(7 points, 2 components)"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_that_cannot_be_used():
+    for options, message in (
         ({"n_components": 0}, "n_components must be a whole number of at least 1"),
         ({"n_components": 101}, "n_components must be at most 100"),
         ({"variances": "some"}, "variances must be one of 'unequal', 'equal'"),
         ({"order_seed": -1}, "order_seed must be a whole number"),
-    ],
-)
-def test_options_that_cannot_be_used(options, message):
-    with pytest.raises(ValueError, match=message):
-        mixture(**options)
+    ):
+        with pytest.raises(ValueError, match=message):
+            mixture(**options)
 
 
 def test_priors_must_be_given():

@@ -96,12 +96,12 @@ def log_p(machine):
 
 @pytest.mark.parametrize("latent", ["full", "visible", "marginal"])
 def test_likelihoods_are_those_of_the_annealing_model(latent):
-    """Unbiased: means over 60,000 paths from each state, against products of transition matrices.
+    """Unbiased: means over 10,000 paths from each state, against products of transition matrices.
 
     Each of 16 states is held to 5 standard errors, a false-alarm rate of 1e-5 for each kind; the
     machine's own probabilities, which a path with other weights would give, are refuted.
     """
-    machine, beta, n = strong(latent), np.array([0.0, 0.3, 0.8, 1.0]), 60_000
+    machine, beta, n = strong(latent), np.array([0.0, 0.3, 0.8, 1.0]), 10_000
     exact = annealing_model(machine, beta)
     assert exact.sum() == pytest.approx(1.0)
     rows = np.repeat(VISIBLE, n, axis=0)

@@ -1,4 +1,4 @@
-"""Units are on with the right probabilities, also where these are tiny."""
+"""The compiled parts of machines: draws of units, flips, products, layers."""
 
 import numba as nb
 import numpy as np
@@ -8,7 +8,12 @@ from scipy import stats
 from pm_evidence.core.codegen.singles import SINGLES, aligned
 from pm_evidence.core.random import streams
 from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lanes
-from pm_evidence.families.rbm.state import unpack
+from pm_evidence.families.rbm.flips import factor_of_flip, flip, gains_of, log_sum
+from pm_evidence.families.rbm.layers import layer_of
+from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
+from pm_evidence.families.rbm.state import pack, unpack
+
+# --- units are on with the right probabilities, also where these are tiny ---
 
 
 @nb.njit
@@ -72,3 +77,96 @@ def test_rare_values(sign):
 def test_extreme_inputs_do_not_overflow(value):
     units, _ = drawn(np.full(64, value), np.zeros(64), np.zeros(64), 1.0, n=10)
     assert (units == (value > 0)).all()
+
+
+# --- what a flip changes, where one layer is summed out ---
+
+
+N_UNITS, N_SUMMED = 5, 70  # the summed layer is rounded up to 128
+
+
+@nb.njit
+def factor(likely, gains, row):
+    return factor_of_flip(likely, gains, row)
+
+
+@nb.njit
+def flipped(likely, gains, row):
+    flip(likely, gains, row)
+
+
+def layer(seed=1, scale=1.0):
+    rng = np.random.default_rng(seed)
+    weights, bias = rng.normal(0, scale, (N_UNITS, N_SUMMED)), rng.normal(0, scale, N_SUMMED)
+    return layer_of(weights, bias, np.zeros(N_SUMMED)), weights, bias
+
+
+def test_log_density_and_its_changes():
+    """On and off again, for every unit; double precision is the reference."""
+    made, weights, bias = layer()
+    on, off, there = gains_of(made)
+    inputs, likely = aligned((128,)), aligned((128,))
+    inputs[:N_SUMMED] = bias
+    before = np.logaddexp(0.0, bias).sum()
+    assert log_sum(inputs, likely, there) == pytest.approx(before, rel=1e-6)
+    assert not likely[N_SUMMED:].any()
+    for unit in range(N_UNITS):
+        after = np.logaddexp(0.0, bias + weights[unit]).sum()
+        assert np.log(factor(likely, on, unit)) == pytest.approx(after - before, abs=1e-4)
+        flipped(likely, on, unit)
+        expected = 1.0 / (1.0 + np.exp(-bias - weights[unit]))
+        np.testing.assert_allclose(likely[:N_SUMMED], expected, rtol=2e-6)
+        assert np.log(factor(likely, off, unit)) == pytest.approx(before - after, abs=1e-4)
+        flipped(likely, off, unit)
+        np.testing.assert_allclose(likely[:N_SUMMED], 1.0 / (1.0 + np.exp(-bias)), rtol=4e-6)
+
+
+def test_weights_whose_products_would_overflow_are_refused():
+    made, _, _ = layer(scale=60.0)
+    with pytest.raises(ValueError, match=r"W must have weights .* pass latent='full'"):
+        gains_of(made)
+
+
+# --- products by tables are those of a matrix product ---
+
+
+@pytest.mark.parametrize(("n", "rows", "columns"), [(1, 64, 64), (5, 192, 128), (40, 832, 512)])
+def test_sums_of_rows(n, rows, columns):
+    """Every row of every table is used, so one wrong sum would show; 1e-5 is single precision."""
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(rows, columns)).astype(np.float32)
+    bias = rng.normal(size=columns).astype(np.float32)
+    states = rng.integers(2, size=(n, rows))
+    out = aligned((n, columns))
+    multiply(pack(states), weights, bias, aligned((TABLES, ENTRIES, COLUMNS)), out)
+    exact = bias + states @ weights.astype(float)
+    np.testing.assert_allclose(out, exact, atol=2e-5)
+
+
+def test_every_entry_of_every_table():
+    """All sixteen patterns of all four rows, with whole numbers, which have no rounding."""
+    rows = 64
+    weights = (2.0 ** (np.arange(rows) % 20))[:, None] * np.ones((1, 64))
+    patterns = (np.arange(16)[:, None] >> np.arange(4)) & 1
+    states = np.zeros((16 * 16, rows), np.uint8)
+    for table in range(16):
+        states[16 * table : 16 * table + 16, 4 * table : 4 * table + 4] = patterns
+    out = aligned((len(states), 64))
+    zeros = np.zeros(64, np.float32)
+    tables = aligned((TABLES, ENTRIES, COLUMNS))
+    multiply(pack(states), weights.astype(np.float32), zeros, tables, out)
+    np.testing.assert_array_equal(out, states @ weights)
+
+
+# --- parameters in the form that compiled code reads ---
+
+
+def test_rounded_up_to_words():
+    """What lies beyond the last unit must add nothing, and cannot be drawn."""
+    weights = np.arange(6.0).reshape(2, 3)
+    layer = layer_of(weights, np.ones(3), np.full(3, 2.0))
+    assert layer.weights.shape == (64, 64) and layer.bias.shape == layer.base.shape == (64,)
+    np.testing.assert_array_equal(layer.weights[:2, :3], weights)
+    assert layer.weights.sum() == weights.sum() and layer.bias.sum() == 3 and layer.base.sum() == 6
+    np.testing.assert_array_equal(layer.there, [0b111])
+    assert layer.weights.ctypes.data % 64 == 0

@@ -8,10 +8,12 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import chisquare
 
+from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import streams
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.metropolis import UnitMetropolis
 from pm_evidence.families.rbm.path import BaseRatePath
+from pm_evidence.families.rbm.sweeps import Sweeps
 from pm_evidence.testing import check_kernel
 from tests.families.rbm.machines import bits, sine
 
@@ -164,3 +166,31 @@ def test_settings(kind):
     for wrong in ({"n_sweeps": 0}, {"n_sweeps": 1.5}, {"backwards": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             kind(**wrong)
+
+
+# --- what kernels that move through many stages share ---
+
+
+@dataclass(frozen=True)
+class Overwrites(Sweeps):
+    """A kernel that does to its population what compiled loops do, and nothing else."""
+
+    def advance_many(self, path, state, beta, chains):
+        for words in state.layers:
+            words[:] = 0
+        n = len(state)
+        return StageBatch(state, None, None, np.full(len(beta), 0.25), self._columns(beta, n).size)
+
+
+def test_a_single_stage_leaves_its_population_as_it_is():
+    """Compiled loops overwrite units; samplers keep the population that they hand over."""
+    path = BaseRatePath(sine(base="uniform"))
+    state, chains = path.draw(6, np.random.SeedSequence(1)), streams(np.random.SeedSequence(2), 6)
+    before = state.to_draws()
+    for moved, info in (
+        Overwrites().advance(path, state, 0.5, chains),
+        Overwrites().advance_each(path, state, np.full(6, 0.5), chains),
+    ):
+        assert not moved.to_draws().any()
+        assert info.acceptance == 0.25
+        np.testing.assert_array_equal(state.to_draws(), before)

@@ -68,12 +68,12 @@ def test_the_gradient_is_that_of_the_likelihood_if_draws_are_exact():
 
 
 def test_many_gibbs_steps_reach_the_model():
-    """Chains from one state end with the exact means: 200 steps, 100,000 chains, seed 1.
+    """Chains from one state end with the exact means: 200 steps, 20,000 chains, seed 1.
 
     Each of 16 + 12 means is held to 5 standard errors, a false-alarm rate below 2e-5.
     """
     W, a, b = sine_rbm(16, 12)
-    n, machine = 100_000, singles(W, a, b)
+    n, machine = 20_000, singles(W, a, b)
     v = machine.gibbs(np.zeros((n, 16), np.float32), 200, np.random.default_rng(1))
     exact = exact_moments(W, a, b)
     for found, p in (

@@ -18,8 +18,18 @@ def sample(machine, seed=1, **kwargs):
     return pe.sample_evidence(machine, **options)
 
 
-@pytest.mark.parametrize("size", [(16, 12), (30, 16), (100, 20)])
-@pytest.mark.parametrize("latent", ["full", "marginal", "visible"])
+@pytest.mark.parametrize(
+    ("size", "latent"),
+    [
+        ((16, 12), "full"),
+        ((30, 16), "marginal"),
+        ((16, 12), "visible"),
+        *(
+            pytest.param((100, 20), k, marks=pytest.mark.slow)
+            for k in ("full", "marginal", "visible")
+        ),
+    ],
+)
 def test_one_call_finds_the_exact_log_z(size, latent):
     """Exact values by enumeration."""
     dt = sample(sine(*size, latent=latent, data=bits(200, size[0])))
@@ -38,6 +48,7 @@ def test_without_data_reverse_paths_start_from_islands():
     assert found.status == "ok" and abs(found.value - log_z()) < 4 * found.mcse
 
 
+@pytest.mark.slow
 def test_conformance():
     check_target(sine(8, 6, data=bits(20, 8)), log_evidence=log_z(8, 6))
 
@@ -99,6 +110,7 @@ def test_intervals_cover(latent):
     assert 0.75 < np.std(z) < 1.3 and abs(np.mean(z)) < 0.4, (np.mean(z), np.std(z))
 
 
+@pytest.mark.slow
 def test_same_numbers_in_other_processes():
     """Machines, their learnt base rates and their paths go to workers."""
     machine, options = sine(), {"draws": 300, "method": pe.AIS(n_stages=50)}

@@ -149,17 +149,17 @@ def test_a_learning_rate_that_is_too_large_is_an_error():
 # --- arguments ---
 
 
-@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32, np.float64])
-def test_binary_data_of_any_type(dtype):
-    rows = binary_rows(STATES.astype(dtype))
-    assert rows.dtype == np.uint8
-    np.testing.assert_array_equal(rows, STATES)
+def test_binary_data_of_any_type():
+    for dtype in (bool, np.uint8, np.int64, np.float32, np.float64):
+        rows = binary_rows(STATES.astype(dtype))
+        assert rows.dtype == np.uint8
+        np.testing.assert_array_equal(rows, STATES)
     assert binary_rows([[0, 1], [1, 1]]).shape == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
+def test_other_data_are_refused():
+    """Grey values would be taken for ones without a word."""
+    for data, message in (
         (np.array([[0, 255]], np.uint8), r"0 to 255; binarise them, data > 127, or rng\.random"),
         ([[0.0, 0.3]], r"0 to 0\.3; binarise them, data > 0\.5, or rng\.random.*< data\."),
         ([[-1, 1]], r"from -1 to 1; binarise them, data > 0\."),
@@ -170,17 +170,13 @@ def test_binary_data_of_any_type(dtype):
         (np.zeros((0, 3)), r"got an array of shape \(0, 3\)"),
         ([[0, 1], [1]], "data must be an array"),
         (np.ma.masked_equal([[0, 1]], 1), "data must have no missing entries"),
-    ],
-)
-def test_other_data_are_refused(data, message):
-    """Grey values would be taken for ones without a word."""
-    with pytest.raises(ValueError, match=message):
-        binary_rows(data)
+    ):
+        with pytest.raises(ValueError, match=message):
+            binary_rows(data)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_settings_are_named():
+    for options, message in (
         ({"algorithm": "CD"}, "algorithm must be one of 'cd', 'pcd', 'tempering', got 'CD'"),
         ({"algorithm": "tempering"}, "track must be given if algorithm is 'tempering', got None"),
         (
@@ -196,17 +192,11 @@ def test_other_data_are_refused(data, message):
         ({"weight_decay": np.inf}, "weight_decay must be a finite number"),
         ({"n_chains": 10}, "n_chains must be left out unless algorithm is 'pcd', got 10"),
         ({"n_chains": 0, "algorithm": "pcd"}, "n_chains must be a whole number of at least 1"),
-    ],
-)
-def test_wrong_settings_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        Training(**options)
-
-
-def test_track_must_be_settings():
-    """A flag would fail in the middle of the loop."""
+    ):
+        with pytest.raises(ValueError, match=message):
+            Training(**options)
     with pytest.raises(TypeError, match="track must be of type TrackLogZ, got True; pass"):
-        Training(track=True)
+        Training(track=True)  # a flag would fail in the middle of the loop
 
 
 def test_batches_are_no_larger_than_the_data():

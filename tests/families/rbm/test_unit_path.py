@@ -1,10 +1,12 @@
-"""Machines that are built unit by unit: exact log Z, weights, orders, new states."""
+"""Machines that are built unit by unit: exact log Z, weights, orders, new states, moves."""
 
 import numpy as np
 import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import streams
+from pm_evidence.families.rbm.partial_gibbs import PartialGibbs
+from pm_evidence.families.rbm.partial_state import PartialUnits
 from pm_evidence.families.rbm.unit_path import UnitByUnitPath
 from pm_evidence.testing import exact_log_z
 from tests.families.rbm.machines import bits, log_z, sine
@@ -26,9 +28,15 @@ def grown(path, step, n=50, seed=1):
     return state
 
 
-@pytest.mark.parametrize("latent", ["full", "visible"])
-@pytest.mark.parametrize("method", ["resample_move", "arm", "ais"])
-def test_log_z_is_exact(latent, method):
+@pytest.mark.parametrize(
+    ("method", "latent"),
+    [
+        ("resample_move", "full"),
+        ("arm", "visible"),
+        pytest.param("ais", "full", marks=pytest.mark.slow),  # that it is right is tested below
+    ],
+)
+def test_log_z_is_exact(method, latent):
     """By enumeration; 4 errors have a false-alarm rate of 6e-5."""
     found = pe.log_evidence(sample(sine(latent=latent), method, draws=6400))
     assert found.status == "ok"
@@ -39,20 +47,20 @@ def test_log_z_is_exact(latent, method):
 @pytest.mark.parametrize("generate", ["anticipate", "reseed"])
 def test_other_ways_to_make_particles(generate):
     """New states follow the density of the step, or log Z would be that of the data."""
-    machine = sine(70, 10, data=bits(40, 70), base="uniform")
+    machine = sine(20, 8, data=bits(40, 20), base="uniform")
     sampler = pe.ARM(generate=generate, ess_threshold=0.95, max_rounds=2, reseed_moves=50)
-    found = pe.log_evidence(sample(machine, sampler, draws=1600))
-    assert abs(found.value - log_z(70, 10)) < 4.0 * found.mcse
-    assert found.mcse < 0.1
+    found = pe.log_evidence(sample(machine, sampler, draws=800))
+    assert abs(found.value - log_z(20, 8)) < 4.0 * found.mcse
+    assert found.mcse < 0.14
 
 
 def test_both_directions_agree():
     """Reverse paths remove units in the opposite order."""
-    dt = sample(sine(data=bits(20, 16), base="uniform"), "ais", draws=6000)
+    dt = sample(sine(data=bits(20, 16), base="uniform"), "ais", draws=1500)
     found = pe.estimate(dt, ["jarzynski", "jarzynski_reverse", "bar"])
     for estimate in found.values():
         assert abs(estimate.value - log_z()) < 4.0 * estimate.mcse + 0.01
-    assert found["bar"].mcse < 0.03
+    assert found["bar"].mcse < 0.06
 
 
 @pytest.mark.parametrize("step", [0, 1, 63, 64, 65, 69])
@@ -106,13 +114,6 @@ def test_orders():
     assert UnitByUnitPath(machine, unit_order=[3, 1, 0, 2]).units.tolist() == [3, 1, 0, 2]
     rated = sine(4, 3, base=np.array([0.1, 0.5, 0.3, 0.95]))
     assert UnitByUnitPath(rated).units.tolist() == [1, 2, 0, 3]
-
-
-def test_order_does_not_change_log_z():
-    machine, exact = sine(), log_z()
-    for order in ("given", np.arange(16)[::-1]):
-        found = pe.log_evidence(sample(machine, path=UnitByUnitPath(machine, order), draws=3200))
-        assert abs(found.value - exact) < 4.0 * found.mcse
 
 
 def test_new_states_follow_the_density_of_their_step():
@@ -188,11 +189,6 @@ def test_machines_and_options_that_cannot_be_used():
     assert repr(UnitByUnitPath(machine)).startswith("UnitByUnitPath(RBM(16 x 12")
 
 
-def test_results_do_not_depend_on_cores():
-    one, two = (pe.log_evidence(sample(sine(), draws=320, cores=cores)) for cores in (1, 2))
-    assert one.value == two.value
-
-
 def test_planted_weights_of_the_wrong_unit_are_found():
     """Weights of another unit than the one that is added."""
 
@@ -203,3 +199,72 @@ def test_planted_weights_of_the_wrong_unit_are_found():
     machine = sine()
     found = pe.log_evidence(sample(machine, path=Wrong(machine), draws=6400))
     assert abs(found.value - log_z()) > 4.0 * found.mcse
+
+
+# --- Gibbs sampling with some of the visible units ---
+
+
+def started(step, n=7, n_visible=70):
+    order = np.random.default_rng(5).permutation(n_visible)
+    path = UnitByUnitPath(sine(n_visible, 10, base="uniform"), unit_order=order)
+    state, chains = path.draw(n, np.random.SeedSequence(1)), streams(np.random.SeedSequence(2), n)
+    for _ in range(step):
+        state = path.extended(state, chains)
+    return path, state, chains
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_exact_draws_stay_exact(backwards):
+    """Joint probabilities of four units, of which all states are drawn exactly before the move.
+
+    Sum over 16 states, 40,000 members: one false alarm in 100,000 seeds. A sweep in which units
+    that are not there take part would change these probabilities.
+    """
+    machine, n = sine(6, 4, base="uniform"), 40_000
+    path = UnitByUnitPath(machine, unit_order=[3, 0, 5, 1, 2, 4])
+    states = (np.arange(16)[:, None] >> np.arange(4)) & 1
+    some = path.units[:4]
+    inputs = machine.hidden_bias + states @ machine.W[some]
+    log_p = states @ machine.visible_bias[some] + np.logaddexp(0.0, inputs).sum(axis=1)
+    p = np.exp(log_p - np.logaddexp.reduce(log_p))
+    chosen = np.random.default_rng(6).choice(16, n, p=p)
+    empty = path.draw(n, np.random.SeedSequence(1))
+    state = PartialUnits(4, chosen.astype(np.uint64)[:, None], empty.hidden, path.units, 4)
+    kernel = PartialGibbs(3).reversed() if backwards else PartialGibbs(3)
+    moved, info = kernel.advance(path, state, 4 / 6, streams(np.random.SeedSequence(7), n))
+    assert info.n_evaluations == 6 * n
+    assert (moved.visible[:, 0] < 16).all()
+    counts = np.bincount(moved.visible[:, 0].astype(np.int64), minlength=16)
+    assert ((counts - n * p) ** 2 / (n * p)).sum() < 50.0
+    assert (moved.visible != state.visible).mean() > 0.3
+
+
+@pytest.mark.parametrize("step", [1, 64, 66])
+def test_members_draw_from_their_own_streams(step):
+    """Islands of other sizes would otherwise give other results."""
+    path, state, chains = started(step)
+    copy, index = chains.copy(), np.array([5, 2])
+    before = state.to_draws()
+    whole, _ = PartialGibbs(2).advance(path, state, step / 70, chains)
+    part, _ = PartialGibbs(2).advance(path, state.take(index), step / 70, copy[index])
+    np.testing.assert_array_equal(part.to_draws(), whole.to_draws()[index])
+    np.testing.assert_array_equal(state.to_draws(), before)
+    assert not whole.to_draws()[:, path.units[step:]].any()
+
+
+def test_large_populations_are_moved_in_parts():
+    """Members beyond the first part would stay where they are."""
+    path, state, chains = started(20, n=600)
+    copy = chains[400:].copy()
+    whole, _ = PartialGibbs(1).advance(path, state, 20 / 70, chains)
+    part, _ = PartialGibbs(1).advance(path, state.take(np.arange(400, 600)), 20 / 70, copy)
+    np.testing.assert_array_equal(whole.to_draws()[400:], part.to_draws())
+    np.testing.assert_array_equal(whole.log_odds[400:], part.log_odds)
+
+
+def test_settings_of_the_moves():
+    kernel = PartialGibbs(4)
+    assert kernel.settings() == {"n_sweeps": 4.0}
+    assert kernel.reversed() is kernel
+    with pytest.raises(ValueError, match="n_sweeps must be a whole number"):
+        PartialGibbs(0)

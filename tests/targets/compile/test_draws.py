@@ -27,27 +27,28 @@ CONTINUOUS = {  # false-alarm rate of each: 1e-4, seed 1
     "gamma": (lambda: pm.Gamma.dist(3.0, 2.0), stats.gamma(3, scale=0.5).cdf),
     "student": (lambda: pm.StudentT.dist(nu=4.0, mu=1.0, sigma=2.0), stats.t(4, 1, 2).cdf),
     "exponential": (lambda: pm.Exponential.dist(2.0), stats.expon(scale=0.5).cdf),
-    "mixture": (
-        lambda: pm.NormalMixture.dist([0.3, 0.7], [-2.0, 1.0], [0.5, 1.0]),
-        lambda x: 0.3 * stats.norm.cdf(x, -2.0, 0.5) + 0.7 * stats.norm.cdf(x, 1.0, 1.0),
-    ),
 }
 
 
 def distributions(parity):
-    """Continuous ones, counts, and vectors whose covariance is that of the particle."""
+    """Also counts, and mixtures and vectors whose parameters are those of the particle."""
     factor = pt.switch(parity > 0, 4.0, 1.0)
     return [
         *(make() for make, _ in CONTINUOUS.values()),
         pm.Poisson.dist(3.5),
+        pm.NormalMixture.dist([0.3, 0.7], 3.0 * parity + np.array([-2.0, 1.0]), [0.5, 1.0]),
         pm.MvNormal.dist([1.0, -1.0], factor * COVARIANCE),
     ]
+
+
+def mixture_cdf(x):
+    return 0.3 * stats.norm.cdf(x, -2.0, 0.5) + 0.7 * stats.norm.cdf(x, 1.0, 1.0)
 
 
 def test_draws_from_our_streams():
     """A generator rebuilt from addresses draws what NumPy's own does, and the same again."""
     draw = sampler_of(distributions)
-    *continuous, counts, vectors = drawn = draw()
+    *continuous, counts, mixed, vectors = drawn = draw()
     for found, again in zip(drawn, draw(), strict=True):
         np.testing.assert_array_equal(found, again)
     assert not np.any(continuous[0] == draw(seed=2)[0])
@@ -57,7 +58,8 @@ def test_draws_from_our_streams():
     seen = np.bincount(counts.astype(int), minlength=12)[:12]
     expected = stats.poisson(3.5).pmf(np.arange(12))
     assert stats.chisquare(seen, expected / expected.sum() * seen.sum()).pvalue > 1e-4
-    # each particle's covariance is decomposed for itself
+    # the component of a mixture is drawn, and a covariance decomposed, for each particle by itself
+    assert stats.kstest(mixed - 3.0 * (np.arange(len(mixed)) % 2), mixture_cdf).pvalue > 1e-4
     for first, factor in ((0, 1.0), (1, 4.0)):
         mine = vectors[first::2]
         np.testing.assert_allclose(mine.mean(axis=0), [1.0, -1.0], atol=0.04 * factor)

@@ -1,7 +1,8 @@
-"""What of PyTensor and numba is private, and used, is where it was and does what it did."""
+"""Graphs in machine code: what is private of PyTensor and numba, and code that is generated."""
 
 import importlib
 import inspect
+import logging
 import warnings
 
 import numba as nb
@@ -10,107 +11,54 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-import scipy.sparse
 from numba.core.errors import NumbaPerformanceWarning
-from pytensor.sparse import as_sparse_variable, structured_dot
+from pytensor.compile.ops import wrap_py
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 
 from pm_evidence.targets.compile.graph import (
+    addresses_of,
     compile_graph,
+    function_from_source,
     jit,
     shared_to_inputs,
     without_numba_hints,
 )
+from pm_evidence.targets.compile.hints import offer_jax
+from pm_evidence.targets.compile.implementations import (
+    implement_by,
+    implement_in_python,
+    numba_implementations,
+)
+from pm_evidence.targets.compile.source import assignments, views_of_arrays
 from pm_evidence.targets.model.excess import binomial_excess
-from pm_evidence.targets.model.target import PyMCTarget
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
-PRIVATE = {
-    "numba.np.random.generator_core": ["_bit_gen_type"],
-    "pymc.backends.arviz": [
-        "coords_and_dims_for_inferencedata",
-        "find_constants",
-        "find_observations",
-    ],
-    "pymc.data": ["MinibatchOp"],
-    "pymc.distributions.continuous": ["FlatRV", "HalfFlatRV"],
-    "pymc.distributions.custom": ["CustomDistRV", "CustomSymbolicDistRV"],
-    "pymc.distributions.discrete": ["DiscreteUniformRV"],
-    "pymc.distributions.distribution": ["DiracDeltaRV", "PartialObservedRV", "_support_point"],
-    "pymc.distributions.mixture": ["MixtureRV"],
-    "pymc.distributions.multivariate": ["CARRV", "ICARRV"],
-    "pymc.distributions.shape_utils": ["_change_dist_size"],
-    "pymc.distributions.simulator": ["SimulatorRV"],
-    "pymc.distributions.transforms": ["Ordered"],
-    "pymc.logprob.abstract": ["_logcdf", "_logprob"],
-    "pymc.logprob.transforms": ["CircularTransform"],
-    "pymc.logprob.utils": ["CheckParameterValue"],
-    "pymc.pytensorf": [
-        "collect_default_updates",
-        "constant_fold",
-        "resolve_shapes",
-        "rewrite_pregrad",
-    ],
-    "pymc.variational.minibatch_rv": ["MinibatchRandomVariable"],
-    "pytensor.compile.ops": ["DeepCopyOp"],
-    "pytensor.compile.rewriting": ["inline_ofg_node"],
-    "pytensor.compile.sharedvalue": ["SharedVariable"],
-    "pytensor.graph.replace": ["clone_replace", "vectorize_graph"],
-    "pytensor.graph.traversal": ["ancestors", "io_toposort"],
-    "pytensor.link.numba.cache": ["compile_numba_function_src"],
-    "pytensor.link.numba.dispatch.basic": [
+# --- what is private of PyTensor and numba, and used, is where it was and does what it did ---
+
+
+def test_private_functions_are_where_they_were_and_take_what_they_took():
+    """A release of PyTensor has moved what this package loads late, in the middle of users' runs.
+
+    What it imports at once fails in every test.
+    """
+    basic = importlib.import_module("pytensor.link.numba.dispatch.basic")
+    cache = importlib.import_module("pytensor.link.numba.cache")
+    for name in (
         "generate_fallback_impl",
         "numba_funcify",
         "numba_funcify_and_cache_key",
-        "numba_njit",
         "register_funcify_default_op_cache_key",
-    ],
-    "pytensor.scalar.basic": ["Cast", "Clip", "ScalarType"],
-    "pytensor.scan.op": ["Scan"],
-    "pytensor.tensor.basic": ["MakeVector"],
-    "pytensor.tensor.math": ["Prod", "Sum"],
-    "pytensor.tensor.random.op": ["RNGConsumerOp"],
-    "pytensor.tensor.random.type": ["RandomGeneratorType", "random_generator_type"],
-    "pytensor.tensor.rewriting.basic": ["topo_constant_folding"],
-    "pytensor.tensor.rewriting.fused_elemwise": ["FusedElemwise"],
-    "pytensor.tensor.rewriting.ofg": ["inline_symbolic_for_fusion"],
-    "pytensor.tensor.rewriting.scalarize": ["ScalarizedElemwise"],
-    "pytensor.tensor.subtensor": [
-        "AdvancedIncSubtensor",
-        "AdvancedSubtensor",
-        "Subtensor",
-        "indices_from_subtensor",
-    ],
-}
-
-
-@pytest.mark.parametrize("module", PRIVATE)
-def test_private_names_are_where_they_were(module):
-    """A release of PyTensor or PyMC has moved what this package leans on: see the module named."""
-    loaded = importlib.import_module(module)
-    assert [name for name in PRIVATE[module] if not hasattr(loaded, name)] == []
-
-
-def test_private_functions_take_what_they_took():
-    """The same names with other arguments would fail inside of users' runs."""
-    basic = importlib.import_module("pytensor.link.numba.dispatch.basic")
-    cache = importlib.import_module("pytensor.link.numba.cache")
+    ):
+        assert hasattr(basic, name), name
     source = inspect.signature(cache.compile_numba_function_src).parameters
     assert {"global_env", "cache_key"} <= source.keys()
     assert "fastmath" in inspect.signature(basic.numba_njit).parameters
 
 
-def test_private_behaviour():
-    """What is returned, and what is attached to it, is what the wrapper is written for."""
-    basic = importlib.import_module("pytensor.link.numba.dispatch.basic")
-    x = pt.vector("x")
-    function = pm.compile([x], [2.0 * x], mode="NUMBA")
-    jitable, key = basic.numba_funcify_and_cache_key(function.maker.fgraph)
-    assert isinstance(key, str)
-    inner = nb.njit(inline="always")(jitable.py_func)
-    (out,) = nb.njit(lambda x: inner(x))(np.ones(3))
-    np.testing.assert_array_equal(out, [2.0, 2.0, 2.0])
+# --- graphs and their arguments ---
 
 
 def test_shared_arrays_become_inputs_and_whole_numbers_constants():
@@ -175,23 +123,117 @@ def test_other_data_of_the_same_shapes_have_the_same_code(likelihood):
     assert key(1) == key(2) is not None
 
 
-@pytest.mark.parametrize("kind", ["constant", "shared"])
-def test_sparse_matrices_stay_in_the_graph(kind):
-    """Only the entries of a dense array can be passed by address."""
-    rng = np.random.default_rng(0)
-    dense = rng.normal(size=(6, 3)) * (rng.random((6, 3)) < 0.5)
-    sparse = scipy.sparse.csr_matrix(dense)
-    matrix = pytensor.shared(sparse) if kind == "shared" else as_sparse_variable(sparse)
-    y = rng.normal(size=6)
+# --- generated lines read arrays by address and write them into rows ---
 
-    def target(predictor):
-        with pm.Model() as model:
-            slope = pm.Normal("slope", shape=3)
-            pm.Normal("y", predictor(slope), 1.0, observed=y)
-        return PyMCTarget(model)
 
-    x = rng.normal(size=(2, 3))
-    found = target(lambda b: structured_dot(matrix, b[:, None])[:, 0]).differentiable.evaluate(x)
-    expected = target(lambda b: dense @ b).differentiable.evaluate(x)
-    for each, right in zip(found, expected, strict=True):
-        np.testing.assert_allclose(each, right, rtol=1e-12, atol=1e-12)
+def test_assignments_copy_in_c_order():
+    for shape in ((), (3,), (2, 3), (0, 2), (2, 1, 3)):
+        value, out = np.random.default_rng(1).normal(size=shape), np.zeros((2, 9))
+        lines = ["def fill(out, row, value):", "    pass"]
+        lines += [f"    {line}" for line in assignments("value", shape, "out[row, ", 2)]
+        function_from_source(lines, "fill", {}, None)(out, 1, value)
+        expected = np.zeros((2, 9))
+        expected[1, 2 : 2 + value.size] = value.ravel()
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_arrays_are_read_where_they_are():
+    """Address and shape of one array follow those of the one before."""
+    arrays = [np.arange(6.0).reshape(2, 3), np.array(7), np.arange(4, dtype=np.int32)]
+    lines, names, scope, position = views_of_arrays(arrays, "data", position=2)
+    data = np.concatenate([[0, 0], addresses_of(arrays)])
+    assert position == data.size
+    assert set(scope) == {"carray", "view_address", "type0", "type1", "type2"}
+    source = ["def read(data):", *(f"    {line}" for line in lines)]
+    source.append(f"    return {', '.join(names)}")
+    read = nb.njit(function_from_source(source, "read", scope, None))
+    for found, array in zip(read(data), arrays, strict=True):
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
+
+
+# --- operations of ours are known to PyTensor's numba backend, once ---
+
+
+class Tripled(Op):
+    """Three times a vector."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = 3.0 * inputs[0]
+
+
+class TripledInPython(Tripled):
+    """The same, without a compiled function."""
+
+
+@nb.njit
+def tripled(x):
+    return 3.0 * x
+
+
+@nb.njit
+def wrong(x):
+    return 4.0 * x
+
+
+def test_the_first_implementation_stays():
+    """Registering again, in another thread or module, must not change code that is kept on disk."""
+    implement_by(Tripled, tripled, version=1)
+    implement_by(Tripled, wrong, version=1)
+    assert Tripled in numba_implementations().numba_funcify.registry
+    x = pt.dvector("x")
+    function = compile_graph([x], [Tripled()(x)])
+    np.testing.assert_array_equal(function(np.ones(2))[0], [3.0, 3.0])
+    jitted = jit(function, [])
+    assert jitted.key is not None and jitted.slow_ops == ()
+
+
+def test_operations_in_python_are_quiet():
+    implement_in_python(TripledInPython)
+    x = pt.dvector("x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function = compile_graph([x], [TripledInPython()(x)])
+    np.testing.assert_array_equal(function(np.ones(2))[0], [3.0, 3.0])
+
+
+# --- what users are told about slow models ---
+
+
+@pytest.fixture
+def heard(caplog):
+    with caplog.at_level(logging.INFO, logger="pymc.pm_evidence"):
+        yield caplog
+
+
+def test_an_operation_of_pytensor_is_offered_to_jax(heard):
+    x = pt.dvector("x")
+    offer_jax(("Cumsum{axis=0}",), [pt.cumsum(x, axis=0).sum()], 0.0)
+    (record,) = heard.records
+    assert record.levelname == "WARNING"
+    assert "Cumsum{axis=0}" in record.getMessage() and "backend='jax'" in record.getMessage()
+
+
+def test_an_operation_of_the_user_is_not(heard):
+    """JAX has no code of it, and the remedy would lead to an error."""
+
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def black_box(x):
+        return x
+
+    offer_jax((str(black_box),), [black_box(pt.dscalar("x"))], 100.0)
+    (record,) = heard.records
+    assert "slow" in record.getMessage() and "jax" not in record.getMessage()
+
+
+def test_slow_compilation_is_offered_to_jax(heard):
+    offer_jax((), [], 20.0)
+    assert not heard.records
+    offer_jax((), [], 45.4)
+    (record,) = heard.records
+    assert "45 s" in record.getMessage() and "backend='jax'" in record.getMessage()

@@ -1,9 +1,14 @@
-"""The target on the space of parameters and seeds."""
+"""The target on the space of parameters and seeds, and what it asks of estimators."""
+
+from inspect import isfunction, signature
 
 import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.targets.estimated.contract import LikelihoodEstimator
+from pm_evidence.targets.estimated.random_effects.estimator import GroupEstimator
+from pm_evidence.targets.estimated.state_space.filter import ParticleFilter
 from pm_evidence.targets.estimated.target import EstimatedParticles, EstimatedTarget
 from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, noisy_target
 
@@ -73,8 +78,12 @@ def test_estimates_that_are_no_number_at_prior_draws_raise():
 
 def test_posterior_and_statistics_of_draws():
     found = noisy("gaussian", *TWO)
+    assert isinstance(found.target, EstimatedTarget)
     state = found.target.draw(7, np.random.SeedSequence(1))
+    assert isinstance(state, EstimatedParticles)
     draws = state.to_draws()
+    assert draws.shape == (7, found.target.n_dim + 1 + found.target.n_seeds)
+    np.testing.assert_array_equal(draws[:, : found.target.n_dim], state.x)
     posterior = found.target.posterior(draws)
     np.testing.assert_allclose(posterior["x"], state.x)
     stats = found.target.sample_stats(draws)
@@ -82,11 +91,11 @@ def test_posterior_and_statistics_of_draws():
     np.testing.assert_allclose(stats["lp"], state.log_density.sum(axis=1))
 
 
-def test_states_hold_their_parameters_and_seeds():
-    target = noisy("gaussian", *TWO).target
-    assert isinstance(target, EstimatedTarget)
-    state = target.draw(5, np.random.SeedSequence(3))
-    assert isinstance(state, EstimatedParticles)
-    draws = state.to_draws()
-    assert draws.shape == (5, target.n_dim + 1 + target.n_seeds)
-    np.testing.assert_array_equal(draws[:, : target.n_dim], state.x)
+def test_methods_of_estimators_have_the_parameters_of_the_contract():
+    """A target calls them by these names; another one fails in the middle of a run."""
+    for name, method in vars(LikelihoodEstimator).items():
+        if name[0] == "_" or not isfunction(method):
+            continue
+        for kind in (ParticleFilter, GroupEstimator):
+            found = signature(getattr(kind, name)).parameters
+            assert list(found) == list(signature(method).parameters), (kind, name)

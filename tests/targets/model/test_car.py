@@ -8,8 +8,7 @@ from scipy import stats
 
 from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.simulate import simulate
-from pm_evidence.targets.model.target import PyMCTarget
-from tests.targets.values import without_gradients
+from tests.targets.values import in_python
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -18,7 +17,7 @@ MEAN = np.array([1.0, -1.0, 0.5, 2.0])
 ALPHA, TAU = 0.7, 2.5
 COVARIANCE = np.linalg.inv(TAU * (np.diag(W.sum(axis=0)) - ALPHA * W))
 EXACT = stats.multivariate_normal(MEAN, COVARIANCE)
-N = 20_000
+N = 4000
 # Of every one of some 100 comparisons.
 FALSE_ALARM = 1e-6
 
@@ -45,7 +44,7 @@ def check_moments(x):
 )
 def test_free(w, shape):
     """A constant left out, or draws of another covariance, would shift every evidence."""
-    target = without_gradients(PyMCTarget(model_of(w, shape)))
+    target = in_python(model_of(w, shape))
     particles = target.draw(N // (len(shape) + len(shape) % 2), np.random.SeedSequence(1))
     x = particles.x.reshape(len(particles), -1, 4)
     exact = EXACT.logpdf(x).reshape(x.shape[:2]).sum(axis=1)
@@ -59,7 +58,7 @@ def test_observed():
     with pm.Model() as model:
         shift = pm.Normal("shift")
         pm.CAR("y", MEAN + shift, W=W, alpha=ALPHA, tau=TAU, observed=y)
-    target = PyMCTarget(model)
+    target = in_python(model)
     x = np.array([[-0.5], [0.0], [1.0]])
     np.testing.assert_allclose(target.evaluate(x).log_density[:, 1], EXACT.logpdf(y - x))
 

@@ -8,7 +8,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import in_python
 
 Y = np.array([0.1, 0.2, 0.3])
 CHAIN = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -250,7 +250,7 @@ def test_an_atom_in_a_users_function_is_seen_in_its_draws():
     with pm.Model() as model:
         x = pm.CustomDist("x", logp=hidden_logp, random=hidden_atom)
         pm.Normal("y", x, 1, observed=0.0)
-    target = PyMCTarget(model)
+    target = in_python(model)
     with pytest.raises(ModelError, match=r"must have a density, got x, which takes some value"):
         target.draw(1000, np.random.SeedSequence(1))
 
@@ -276,4 +276,4 @@ def test_no_density(observed):
         x = pm.Truncated("x", base, lower=0.05, observed=Y if observed else None)
         pm.Normal("y", a + (0 if observed else x), 1, observed=0.0)
     with pytest.raises(ModelError, match=r"that PyMC knows, but that of x failed: LogC"):
-        PyMCTarget(model).density  # noqa: B018
+        in_python(model).graphs()

@@ -8,8 +8,7 @@ import pytest
 from pm_evidence.targets.model.concavity import is_log_concave, known_functions
 from pm_evidence.targets.model.curvature import AFFINE, CONVEX
 from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
-from pm_evidence.targets.model.target import PyMCTarget
-from tests.targets.values import without_gradients
+from tests.targets.values import in_python
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
@@ -160,19 +159,19 @@ NOT_CONCAVE = {
 
 @pytest.mark.parametrize("name", CONCAVE)
 def test_common_models_are_known_to_be_log_concave(name):
-    target = without_gradients(PyMCTarget(CONCAVE[name]()))
+    target = in_python(CONCAVE[name]())
     assert target.is_log_concave
     assert not violations(target)
 
 
 @pytest.mark.parametrize("name", NOT_CONCAVE)
 def test_other_models_are_not(name):
-    target = without_gradients(PyMCTarget(NOT_CONCAVE[name]()))
+    target = in_python(NOT_CONCAVE[name]())
     assert not target.is_log_concave
     assert violations(target)
 
 
-def violations(target, n=3000):
+def violations(target, n=1000):
     """Return how often a log density between two points is below what concavity demands."""
     scale = np.exp(RNG.normal(0, 1, (n, 1)))
     a, b = (scale * target.draw(n, np.random.SeedSequence(seed)).x for seed in (1, 2))
@@ -190,8 +189,8 @@ def test_discrete_and_circular_variables_are_never_covered():
     with pm.Model() as circular:
         pm.VonMises("a", 0, 1)
         pm.Normal("y", 0, 1, observed=0.0)
-    assert not PyMCTarget(discrete).is_log_concave
-    assert not PyMCTarget(circular).is_log_concave
+    assert not in_python(discrete).is_log_concave
+    assert not in_python(circular).is_log_concave
 
 
 def test_data_decide():
@@ -200,7 +199,7 @@ def test_data_decide():
         with pm.Model() as model:
             eta = pm.math.dot(X, pm.Normal("b", 0, 1, shape=3))
             pm.Potential("p", -pm.math.sum(pm.Data("w", weight) * pm.math.log1pexp(eta)))
-        assert PyMCTarget(model, potentials_only=True).is_log_concave is expected
+        assert in_python(model, potentials_only=True).is_log_concave is expected
 
 
 def test_an_index_may_occur_more_than_once():

@@ -8,6 +8,7 @@ from scipy import special, stats
 import pm_evidence as pe
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.covariance_factors import covariance_factors
+from tests.targets.values import in_python
 
 RNG = np.random.default_rng(1)
 
@@ -33,7 +34,13 @@ def factor(model):
 
 @pytest.fixture(scope="module")
 def target(model):
-    return target_of(model, reparameterise=True)
+    return in_python(model, target_of, rewritten=True, reparameterise=True)
+
+
+@pytest.fixture(scope="module")
+def own(model):
+    """The same in the coordinates of the model."""
+    return in_python(model)
 
 
 def unpacked(value):
@@ -74,15 +81,14 @@ def test_extreme_coordinates_stay_finite(factor):
     assert np.isfinite(value).all() and np.isfinite(log_jacobian).all()
 
 
-def test_prior_draws_are_independent_and_have_the_density(model, target):
+def test_prior_draws_are_independent_and_have_the_density(own, target):
     """The prior of correlations is that of Lewandowski, Kurowicka and Joe (2009)."""
-    z = target.finite_prior_points(4000, np.random.SeedSequence(1))
+    z = target.finite_prior_points(2000, np.random.SeedSequence(1))
     apart = np.corrcoef(z.T) - np.eye(6)
     assert np.abs(apart).max() < 5.0 / np.sqrt(len(z))
     for column, b in ((1, 2.0), (3, 2.0), (4, 1.5)):
         share = 0.5 * (np.tanh(z[:, column]) + 1.0)
         assert stats.kstest(share, stats.beta(b, b).cdf).pvalue > 1e-3
-    own = target_of(model)
     x = target.coordinates.to_model(z[:20], target.centring)
     log_jacobian = target.coordinates.log_jacobian(z[:20], target.centring)
     expected = own.evaluate(x).log_density
@@ -102,7 +108,6 @@ def test_the_prior_where_deviations_differ_much(target):
     np.testing.assert_allclose(target.evaluate(z).log_density[:, 0], expected, rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_parameters_of_the_prior_may_be_variables():
     """Also one that is sampled in other coordinates itself."""
     with pm.Model() as model:
@@ -112,7 +117,7 @@ def test_parameters_of_the_prior_may_be_variables():
         given = {"eta": eta + 0.5, "sd_dist": pm.LogNormal.dist(mu, sd)}
         chol, _, _ = pm.LKJCholeskyCov("chol", n=2, **given)
         pm.MvNormal("y", np.zeros(2), chol=chol, observed=np.eye(2))
-    own, target = target_of(model), target_of(model, reparameterise=True)
+    own, target = in_python(model), in_python(model, target_of, reparameterise=True)
     assert [found.rv.name for found in target.variables] == ["mu"]
     z = target.finite_prior_points(20, np.random.SeedSequence(1))
     x = target.coordinates.to_model(z, target.centring)
@@ -121,14 +126,14 @@ def test_parameters_of_the_prior_may_be_variables():
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-def test_draws_of_users_are_mapped_there_and_back(model, target):
+def test_draws_of_users_are_mapped_there_and_back(own, target):
     z = target.finite_prior_points(10, np.random.SeedSequence(2))
     values = target.posterior(z)
     given = {"chol": values["chol"][None]}
     np.testing.assert_allclose(target.rows_of(given, "idata"), z, atol=1e-9)
     np.testing.assert_allclose(
         target.sample_stats(z)["lp"],
-        target_of(model).sample_stats(target.coordinates.to_model(z, target.centring))["lp"],
+        own.sample_stats(target.coordinates.to_model(z, target.centring))["lp"],
     )
 
 
@@ -140,6 +145,7 @@ def test_only_usual_factors_are_found():
     assert covariance_factors(model) == ()
 
 
+@pytest.mark.slow
 def test_the_evidence_is_the_same_in_both_coordinates(model):
     given = {"target_mcse": 0.05, "cores": 1, "random_seed": 1, "progressbar": False}
     found = [

@@ -6,9 +6,8 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.targets.compile.density import log_densities
 from pm_evidence.targets.model.log_density import discrete_prior_graph
-from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import in_python
 
 
 def test_it_is_the_log_probability():
@@ -18,7 +17,7 @@ def test_it_is_the_log_probability():
         x = pm.Normal("x", n, 1.0)
         successes = pm.Binomial("successes", n, 0.3)
         pm.Normal("y", x + successes, 1.0, observed=2.0)
-    target = PyMCTarget(model)
+    target = in_python(model)
     x = target.prior_points(20, np.random.SeedSequence(1))
     found = target.discrete_prior.values(x)
     n, successes = x[:, 0], x[:, 2]
@@ -33,18 +32,6 @@ def test_it_must_not_depend_on_continuous_variables():
         p = pm.Beta("p", 1.0, 1.0)
         z = pm.Bernoulli("z", p)
         pm.Normal("y", z, observed=1.0)
-    target = PyMCTarget(model)
+    target = in_python(model)
     with pytest.raises(pe.ModelError, match="'z' depends on 'p'"):
         discrete_prior_graph(model, target.layout)
-
-
-def test_densities_of_any_target():
-    """The same digits as those of the model's own points."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Normal("y", x, observed=1.0)
-    target = PyMCTarget(model)
-    points = target.prior_points(5, np.random.SeedSequence(2))
-    np.testing.assert_array_equal(
-        log_densities(target, points), target.evaluate(points).log_density
-    )

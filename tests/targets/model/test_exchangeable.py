@@ -5,8 +5,7 @@ import pymc as pm
 import pytest
 
 from pm_evidence.targets.model.exchangeable import find_relabelling
-from pm_evidence.targets.model.target import PyMCTarget
-from tests.targets.values import without_gradients
+from tests.targets.values import in_python
 
 RNG = np.random.default_rng(80)
 DATA = RNG.normal([[-2.0], [0.0], [3.0]], 0.6, size=(3, 8)).ravel()
@@ -28,7 +27,7 @@ def mixture(concentration, *, rates=False):
 @pytest.fixture(scope="module")
 def three():
     """Three components, beside three rates that have different priors."""
-    return without_gradients(PyMCTarget(mixture([1.0, 1.0, 1.0], rates=True)))
+    return in_python(mixture([1.0, 1.0, 1.0], rates=True))
 
 
 def test_components_of_a_mixture(three):
@@ -44,14 +43,13 @@ def test_components_of_a_mixture(three):
 
 
 def test_components_of_unequal_priors():
-    assert find_relabelling(without_gradients(PyMCTarget(mixture([1.0, 1.0, 2.0]))))[0] is None
+    assert find_relabelling(in_python(mixture([1.0, 1.0, 2.0])))[0] is None
 
 
 def test_five_components_are_too_many():
-    assert find_relabelling(PyMCTarget(mixture(np.ones(5)))) == (None, 0)
+    assert find_relabelling(in_python(mixture(np.ones(5)))) == (None, 0)
 
 
-@pytest.mark.slow
 def test_components_in_the_plane_and_transitions():
     with pm.Model() as model:
         mean = pm.Normal("mean", 0.0, 3.0, shape=(2, 2))
@@ -60,7 +58,7 @@ def test_components_in_the_plane_and_transitions():
         first = moved[0, 0] * density[0] + moved[0, 1]
         second = moved[1, 1] * density[1] + moved[1, 0]
         pm.Potential("loss", pm.math.log(first) + pm.math.log(second))
-    found, _ = find_relabelling(without_gradients(PyMCTarget(model)))
+    found, _ = find_relabelling(in_python(model))
     assert found.names == ("mean", "moved")
     # rows of the means, and rows and columns of the transitions: a transition to the other state
     # stays one
@@ -74,4 +72,4 @@ def test_regression_coefficients_are_not_components():
     with pm.Model() as model:
         slope = pm.Normal("slope", 0.0, 1.0, shape=3)
         pm.Normal("y", x @ slope, 1.0, observed=x[:, 0])
-    assert find_relabelling(without_gradients(PyMCTarget(model)))[0] is None
+    assert find_relabelling(in_python(model))[0] is None

@@ -6,17 +6,16 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 from scipy.integrate import cumulative_simpson
 from scipy.stats import kstest
 
 from pm_evidence.targets.model.log_scale import log_scale_of
-from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-from pm_evidence.targets.model.target import PyMCTarget
-from tests.targets.values import without_gradients
+from tests.targets.values import in_python
 
 SEED = np.random.SeedSequence(1)
-N = 4000
+N = 1500
 # Of these tests 1 in 10,000 fails for a right sampler.
 LEAST_P = 1e-4
 ZERO = pt.constant(0.0)
@@ -39,7 +38,8 @@ def model_of(build):
 
 def cdf_of(target):
     """Return the distribution function of a single coordinate, by its density."""
-    grid = np.linspace(-40_000.0, 40_000.0, 1_600_001)
+    # steps of 0.003 at zero, where densities bend, and of 240 far out, where they decay slowly
+    grid = 40_000.0 * np.sinh(np.linspace(-12.0, 12.0, 4001)) / np.sinh(12.0)
     density = np.exp(target.evaluate(grid[:, None]).log_density[:, 0])
     integral = np.concatenate([[0.0], cumulative_simpson(density, x=grid)])
     assert integral[-1] == pytest.approx(1.0, abs=1e-3)
@@ -49,7 +49,7 @@ def cdf_of(target):
 @pytest.mark.parametrize("name", EXTREME)
 def test_coordinates_are_drawn_from_their_density(name):
     model = model_of(EXTREME[name])
-    target = without_gradients(PyMCTarget(model))
+    target = in_python(model)
     drawn = target.draw(N, SEED).x[:, 0]
     cdf = cdf_of(target)
     assert kstest(drawn, cdf).pvalue > LEAST_P
@@ -67,11 +67,11 @@ def test_coordinates_are_drawn_from_their_density(name):
 def test_shares_are_drawn_from_their_density():
     """The log ratio of two shares is that of two gamma variables."""
     a = np.array([0.01, 0.02, 0.03])
-    shares = without_gradients(PyMCTarget(model_of(lambda: pm.Dirichlet("x", a))))
+    shares = in_python(model_of(lambda: pm.Dirichlet("x", a)))
     x = shares.draw(N, SEED).x
     log_share = np.column_stack([x, -x.sum(axis=1)])
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        pair = without_gradients(PyMCTarget(model_of(lambda i=i, j=j: pm.Beta("x", a[i], a[j]))))
+        pair = in_python(model_of(lambda i=i, j=j: pm.Beta("x", a[i], a[j])))
         assert kstest(log_share[:, i] - log_share[:, j], cdf_of(pair)).pvalue > LEAST_P
 
 
@@ -108,7 +108,6 @@ RANDOM = {
 }
 
 
-@cache
 def given_shape(name):
     with pm.Model() as model:
         t = pm.HalfNormal("t", 1.0)
@@ -119,10 +118,13 @@ def given_shape(name):
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_densities_are_those_of_the_model(name):
+    """Also zero where a shape rounds to zero."""
     model = given_shape(name)
     x = np.random.default_rng(2).normal(size=(20, 3))
-    log_prior = without_gradients(PyMCTarget(model)).evaluate(x).log_density[:, 0]
-    logp, (t, value) = model.compile_logp(), model.value_vars
+    target = in_python(model)
+    assert target.evaluate(np.array([[-800.0, 0.3, -0.2]])).log_density[0, 0] == -np.inf
+    log_prior = target.evaluate(x).log_density[:, 0]
+    logp, (t, value) = model.compile_logp(mode="FAST_COMPILE"), model.value_vars
     expected = [logp({t.name: row[0], value.name: row[1:]}) for row in x]
     np.testing.assert_allclose(log_prior, expected, rtol=1e-12)
 
@@ -133,7 +135,7 @@ def test_densities_keep_their_digits_far_out(name):
 
     PyMC's density and its Jacobian are of the size of the logarithm, and cancel.
     """
-    target = without_gradients(PyMCTarget(given_shape(name)))
+    target = in_python(given_shape(name), rewritten=True)
     log_t = np.array([-30.0, -60.0, -120.0])
     towards = 1.0 if name == "InverseGamma" else -1.0  # small gamma variables, odds and shares
     x = np.column_stack([log_t, towards * np.exp(-log_t), 0.4 * np.exp(-log_t)])
@@ -153,18 +155,26 @@ LARGE = {
 }
 
 
-@cache
-def with_large_shape(name):
+EXACT = {
+    "Gamma": lambda t: stats.gamma(t**-2, scale=1 / 2.5),
+    "Gamma, mean and deviation": lambda t: stats.gamma(4 / t**2, scale=t**2 / 2),
+    "InverseGamma": lambda t: stats.invgamma(t**-2, scale=2.5),
+    "Beta": lambda t: stats.beta(t**-2, 3 * t**-2),
+    "Beta, one of them": lambda t: stats.beta(0.3, t**-2),
+}
+
+
+def with_large_shape(name, **kwargs):
     with pm.Model() as model:
         LARGE[name](pm.HalfNormal("t", 1.0))
         pm.Potential("zero", ZERO)
-    return without_gradients(ReparameterisedTarget(model))
+    return in_python(model, ReparameterisedTarget, **kwargs)
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_noises_of_large_shapes_have_a_limit(name):
     """Terms of 1e80 would cancel, and what is left would look like a peak."""
-    target = with_large_shape(name)
+    target = with_large_shape(name, rewritten=True)
     log_t = np.array([-20.0, -40.0, -90.0])
     x = np.column_stack([log_t, np.full(3, 0.7), np.full(3, -3.0)])
     log_prior = target.evaluate(x).log_density[:, 0] - log_t
@@ -180,7 +190,7 @@ def shares_of_any_concentration():
         k = pm.HalfCauchy("k", 1.0)
         pm.Dirichlet("x", k * np.array([1.0, 2.0, 3.0]))
         pm.Potential("zero", ZERO)
-    return without_gradients(PyMCTarget(model))
+    return in_python(model, rewritten=True)
 
 
 @pytest.mark.parametrize("log_size", [7.0, 12.0, 16.0, 30.0])
@@ -204,21 +214,20 @@ def test_shares_of_a_large_concentration(log_size):
 
 @pytest.mark.parametrize("name", LARGE)
 def test_draws_and_densities_of_noises_agree(name):
-    """The mean of exp(log density of others - own) over own draws is one."""
+    """The mean of exp(log density of others - own) over own draws is one.
+
+    The values that the noises make have their distribution: scales 25 % off would be seen.
+    """
     target = with_large_shape(name)
-    x = target.draw(20_000, SEED).x
-    shifted = x + np.array([0.0, 0.1, -0.1])
+    x = target.draw(2000, SEED).x
+    shifted = x + np.array([0.0, 0.7, -0.7])
     ratio = np.exp(
         target.evaluate(shifted).log_density[:, 0] - target.evaluate(x).log_density[:, 0]
     )
     assert ratio.mean() == pytest.approx(1.0, abs=5 * ratio.std() / np.sqrt(len(x)))
-
-
-@pytest.mark.parametrize("name", RANDOM)
-def test_densities_are_zero_where_a_shape_rounds_to_zero(name):
-    target = without_gradients(PyMCTarget(given_shape(name)))
-    log_density = target.evaluate(np.array([[-800.0, 0.3, -0.2]])).log_density
-    assert log_density[0, 0] == -np.inf
+    values = target.posterior(x)
+    share = EXACT[name](values["t"][:, None]).cdf(values["x"])
+    assert kstest(share.ravel(), "uniform").pvalue > LEAST_P
 
 
 def test_what_depends_on_them_is_drawn_given_the_same_draw():
@@ -228,7 +237,7 @@ def test_what_depends_on_them_is_drawn_given_the_same_draw():
         pm.Normal("near_shape", shape, 1e-9)
         pm.Normal("near_share", share, 1e-9)
         pm.Potential("zero", ZERO)
-    x = prior_sampler(model).draw(200, SEED)
+    x = in_python(model).draw(200, SEED).x
     np.testing.assert_allclose(x[:, 2], np.exp(x[:, 0]), atol=1e-8)
     np.testing.assert_allclose(x[:, 3], 1 / (1 + np.exp(-x[:, 1])), atol=1e-8)
     assert np.ptp(x[:, 2]) > 1e-3
@@ -241,7 +250,7 @@ def test_what_depends_on_an_effect_is_drawn_given_the_same_effect():
         effect = pm.Normal("effect", 0.0, scale, shape=3)
         pm.Gamma("rate", 1e10, 1e10 / pm.math.exp(effect), shape=3)
         pm.Potential("zero", ZERO)
-    target = without_gradients(ReparameterisedTarget(model))
+    target = in_python(model, ReparameterisedTarget)
     assert [found.rv.name for found in target.variables] == ["effect"]
     drawn = target.posterior(target.draw(200, SEED).x)
     np.testing.assert_allclose(drawn["rate"], np.exp(drawn["effect"]), rtol=1e-3)
@@ -259,7 +268,7 @@ def test_effects_of_a_precision_that_rounds_to_zero(form):
             root = 1 / pm.math.sqrt(precision) if form == "inverse root" else precision**-0.5
             pm.Normal("effect", 0.0, root, shape=2)
         pm.Potential("zero", ZERO)
-    target = without_gradients(ReparameterisedTarget(model))
+    target = in_python(model, ReparameterisedTarget, rewritten=True)
     x = np.array([[-2000.0, 0.5, -1.0], [0.0, 0.5, -1.0]])
     log_prior = target.evaluate(x).log_density[:, 0]
     rate = -1e-3 * 2000.0 + 1e-3  # log of the ratio of the gamma densities, with Jacobians
@@ -271,7 +280,7 @@ def test_effects_of_an_infinite_scale_are_draws_without_likelihood():
         precision = pm.Gamma("precision", 1e-3, 1e-3)
         effect = pm.Normal("effect", 0.0, tau=precision, shape=2)
         pm.Normal("y", effect, 1.0, observed=[0.3, -0.2])
-    target = without_gradients(PyMCTarget(model))
+    target = in_python(model)
     particles = target.draw(1000, SEED)
     assert np.isfinite(particles.x).all()
     assert target.prior_acceptance == 1.0

@@ -8,6 +8,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.targets.model.quiet import quietly
+from tests.targets.values import in_python
 
 
 def matrix():
@@ -29,13 +30,30 @@ def hierarchical_zero_sum():
     pm.Normal("y", effects, pm.HalfNormal("s", 1), observed=[0.1, 0.2, 0.3, 0.4])
 
 
-@pytest.mark.parametrize("build", [matrix, huge_numbers, hierarchical_zero_sum])
-def test_plain_models_are_quiet(build):
+def sampled(model):
+    pe.sample_evidence(model, draws=50, random_seed=1, progressbar=False)
+
+
+def only_drawn(model):
+    in_python(model).draw(50, np.random.SeedSequence(1))
+
+
+@pytest.mark.parametrize(
+    ("build", "use"),
+    [
+        (matrix, only_drawn),
+        (huge_numbers, sampled),
+        (hierarchical_zero_sum, only_drawn),
+        pytest.param(matrix, sampled, marks=pytest.mark.slow),
+        pytest.param(hierarchical_zero_sum, sampled, marks=pytest.mark.slow),
+    ],
+)
+def test_plain_models_are_quiet(build, use):
     with pm.Model() as model:
         build()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        pe.sample_evidence(model, draws=50, random_seed=1, progressbar=False)
+        use(model)
     unexpected = [w for w in caught if not issubclass(w.category, pe.EvidenceWarning)]
     assert [str(w.message) for w in unexpected] == []
     assert not any("NaN" in str(w.message) for w in caught)

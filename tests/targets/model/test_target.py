@@ -10,7 +10,8 @@ from scipy import stats
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import exact_systems
+from tests.models import shared
+from tests.targets.values import in_python, without_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -25,7 +26,7 @@ def test_how_many_numbers_an_evaluation_reads():
         design = pm.Data("design", np.ones((7, 3)))
         slopes = pm.Normal("slopes", 0, 1, shape=3)
         pm.Normal("y", pm.math.dot(design, slopes), 1.0, observed=np.zeros(7))
-    assert 28 <= PyMCTarget(model).n_numbers < 40
+    assert 28 <= in_python(model).n_numbers < 40
 
 
 # --- coordinates ---
@@ -131,8 +132,8 @@ def test_potentials_count_as_likelihood_or_alone():
         pm.Potential("tilt", -2.0 * x)
         pm.Normal("y", x, 1, observed=0.5)
     x = np.array([[0.3], [-1.0]])
-    both = PyMCTarget(model).evaluate(x).log_density
-    alone = PyMCTarget(model, potentials_only=True).evaluate(x).log_density
+    both = in_python(model).evaluate(x).log_density
+    alone = in_python(model, potentials_only=True).evaluate(x).log_density
     np.testing.assert_allclose(alone[:, 1], -2.0 * x[:, 0])
     np.testing.assert_allclose(both[:, 1], stats.norm.logpdf(0.5, x[:, 0]) - 2.0 * x[:, 0])
     np.testing.assert_allclose(both[:, 0], stats.norm.logpdf(x[:, 0]))
@@ -164,7 +165,7 @@ def test_nan_in_the_likelihood_is_refused():
         x = pm.Normal("x", 0, 1)
         pm.Normal("y", pm.math.log(x), 1, observed=0.0)  # NaN below zero
     with pytest.raises(NumericalError) as caught:
-        PyMCTarget(model).draw(100, seed())
+        in_python(model).draw(100, seed())
     message = str(caught.value)
     assert "log likelihood must be a number below infinity, got nan at" in message
     assert "of 100 prior draws, first at {x=-" in message
@@ -177,7 +178,7 @@ def test_infinite_density_is_refused():
         x = pm.Normal("x", 0, 1)
         pm.Potential("p", pm.math.switch(x > 0, np.inf, 0.0))
     with pytest.raises(NumericalError, match=r"log likelihood .* got inf at \d+ of 100"):
-        PyMCTarget(model).draw(100, seed())
+        in_python(model).draw(100, seed())
 
 
 def test_minus_infinity_is_legal():
@@ -185,7 +186,7 @@ def test_minus_infinity_is_legal():
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1)
         pm.Potential("p", pm.math.switch(x > 0, 0.0, -np.inf))
-    particles = PyMCTarget(model).draw(1000, seed())
+    particles = in_python(model).draw(1000, seed())
     assert len(particles) == 1000
     dead = particles.log_density[:, 1] == -np.inf
     np.testing.assert_array_equal(dead, particles.x[:, 0] <= 0)
@@ -200,12 +201,12 @@ def test_new_data_make_a_new_target():
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1)
         pm.Normal("y", x, 1, observed=pm.Data("seen", np.array([1.0, 2.0])))
-    old = PyMCTarget(model)
+    old = without_gradients(PyMCTarget(model))
     before = old.evaluate(np.zeros((1, 1))).log_density
     with model:
         pm.set_data({"seen": np.array([1.0, 2.0, 3.0])})
     np.testing.assert_array_equal(old.evaluate(np.zeros((1, 1))).log_density, before)
-    new = PyMCTarget(model).evaluate(np.zeros((1, 1))).log_density
+    new = in_python(model).evaluate(np.zeros((1, 1))).log_density
     assert new[0, 1] == pytest.approx(stats.norm.logpdf([1.0, 2.0, 3.0]).sum())
 
 
@@ -213,26 +214,21 @@ def test_new_data_make_a_new_target():
 
 
 def test_a_continuous_model_is_compiled_once():
-    """A second function without gradients took as long to compile as half of the first."""
-    target = PyMCTarget(exact_systems()["data_container"].build())
+    """A second function without gradients took as long to compile as half of the first.
+
+    Only where no gradient can be computed it is needed: there may be a density all the same.
+    """
+    target = PyMCTarget(shared("line").model)
     particles = target.draw(20, np.random.SeedSequence(1))
     assert target.prior_acceptance == 1.0
     target.sample_stats(particles.x)
     assert "density" not in vars(target) and particles.gradient is None
-    np.testing.assert_allclose(
-        particles.log_density, target.density.values(particles.x), rtol=1e-12
-    )
-
-
-def test_values_that_gradients_fail_at_are_kept():
-    """A point where no gradient can be computed may have a density all the same."""
-    target = PyMCTarget(exact_systems()["data_container"].build())
-    x = np.linspace(-1.0, 1.0, 6).reshape(3, 2)
-    expected = target.density.values(x)
-    failing = np.where([[False], [True], [False]], np.nan, expected)
+    expected = target.density.values(particles.x)
+    np.testing.assert_allclose(particles.log_density, expected, rtol=1e-12)
+    failing = np.where(np.arange(20)[:, None] == 3, np.nan, expected)
 
     def write(x, log_density):
         log_density[:] = failing
 
     vars(target)["differentiable"] = SimpleNamespace(write=write, slow_ops=())
-    np.testing.assert_array_equal(target.evaluate(x).log_density, expected)
+    np.testing.assert_array_equal(target.evaluate(particles.x).log_density, expected)

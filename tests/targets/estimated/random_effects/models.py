@@ -8,8 +8,10 @@ import pytensor.tensor as pt
 from scipy import stats
 from scipy.special import expit, gammaln, logsumexp
 
+from pm_evidence.targets.compile.calls import GENERATOR_SLOTS
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.variable import estimators_of
+from tests.targets.compile.frames import call
 
 KINDS = ("random", "antithetic", "quasi")
 RNG = np.random.default_rng(20250711)
@@ -62,18 +64,42 @@ def bernoulli():
 
 @cache
 def gaussian():
-    """Two independent effects, normal data: a closed form."""
-    with pm.Model() as model:
+    """Two independent effects, normal data: a closed form. Names are of all kinds."""
+    with pm.Model(coords={"plant": np.arange(N_OBS)}) as model:
         b = pm.Normal("b", 0, 2, shape=2)
         s = pm.HalfNormal("s", 1)
+        half = pm.Deterministic("half", s / 2)
         RandomEffects(
             "height",
-            effects=lambda: pm.Normal.dist(b[1], s, shape=2),
+            effects=lambda: pm.Normal.dist(b[1], 2 * half, shape=2),
             emission=lambda u, i: pm.Normal.dist(b[0] + u[:, 0] + u[:, 1] * X[i], 0.8),
-            groups=GROUPS,
+            groups=GROUPS + 7,
             observed=REAL,
+            dims="plant",
         )
     return model
+
+
+@cache
+def small():
+    """Two groups of counts whose rate may be negative, and data that can be replaced."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 3, 1)
+        x = pm.Data("x", np.ones(4))
+        RandomEffects(
+            "y",
+            effects=lambda: pm.Normal.dist(0, 1),
+            emission=lambda u, i: pm.Poisson.dist(b * x[i] + u),
+            groups=[0, 0, 1, 1],
+            observed=pm.Data("counts", [0, 1, 4, 6]),
+        )
+    return model
+
+
+def exact_small(b, x, counts):
+    u = np.linspace(-b * x + 1e-9, 12, 200_001)
+    each = stats.poisson.logpmf(np.reshape(counts, (2, 2, 1)), b * x + u).sum(1)
+    return logsumexp(each + stats.norm.logpdf(u), axis=1) + np.log(u[1] - u[0])
 
 
 def exact_poisson(x):
@@ -128,4 +154,17 @@ def at_point(n, point=POINT):
     return np.repeat(point[None], n, axis=0)
 
 
-# the estimate ---------------------------------------------------------------------------------
+def derivatives(density, point, at):
+    """Start of Newton's method at a point; values, gradients and Hessians of all groups there."""
+    n_groups, n_dim = at.shape
+    parameters, start = np.empty(density.n_parameters), np.empty((n_groups, n_dim))
+    value, gradient = np.empty(n_groups), np.empty((n_groups, n_dim))
+    hessian = np.empty((n_dim, n_groups, n_dim))
+    for number, arrays in enumerate(
+        [(point, parameters, start), (at, parameters, value, gradient, hessian)]
+    ):
+        frame = density.frames()[number]
+        slots = slice(GENERATOR_SLOTS, GENERATOR_SLOTS + len(arrays))
+        frame[slots] = [a.ctypes.data for a in arrays]
+        assert call(density.addresses[number], frame) == 0
+    return start, value, gradient, hessian.transpose(1, 0, 2)

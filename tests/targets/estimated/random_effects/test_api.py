@@ -1,4 +1,4 @@
-"""The user's call: one variable of the model, its data, and mistakes that are told."""
+"""The user's call: one variable of the model, its data, and models that cannot be estimated."""
 
 import copy
 import logging
@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pymc.exceptions import BlockModelAccessError
 from pymc.model_graph import ModelGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -18,15 +17,13 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from tests.targets.estimated.random_effects.models import (
-    BINARY,
-    COUNTS,
-    GROUPS,
     N_OBS,
-    POINT,
-    X,
-    estimator,
+    at_point,
+    exact_small,
+    gaussian,
     poisson,
     seeds_of,
+    small,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -46,25 +43,9 @@ def test_the_variable_prints_and_is_drawn_as_any_other():
 
 
 def test_dimensions_and_deterministics_are_kept():
-    with pm.Model(coords={"plot": np.arange(4)}) as model:
-        s = pm.HalfNormal("s")
-        twice = pm.Deterministic("twice", 2 * s)
-        RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, twice),
-            emission=lambda u, i: pm.Normal.dist(u, 1),
-            groups=np.array([7, 7, 9, 9]),
-            observed=np.arange(4),
-            dims="plot",
-        )
-    assert model.named_vars_to_dims["y"] == ("plot",)
-    assert ModelGraph(model).make_compute_graph()["y"] == {"twice"}
-    (chosen,) = estimators_of(model)
-    np.testing.assert_array_equal(chosen.labels, [7, 9])
-    cov = 4 * np.exp(-0.6) + np.eye(2)
-    exact = sum(stats.multivariate_normal.logpdf(y, np.zeros(2), cov) for y in ([0, 1], [2, 3]))
-    estimate = chosen.with_particles(512).estimate(np.array([[-0.3]]), seeds_of(1))
-    assert estimate[0] == pytest.approx(exact, abs=1e-3)
+    model = gaussian()
+    assert model.named_vars_to_dims["height"] == ("plant",)
+    assert ModelGraph(model).make_compute_graph()["height"] == {"b", "half"}
 
 
 def test_effects_are_shared_within_a_group():
@@ -82,100 +63,61 @@ def test_effects_are_shared_within_a_group():
     assert abs(correlation[0, 1]) < 0.06
 
 
-@pytest.mark.parametrize("ask", ["compile_logp", "sample"])
-def test_asking_for_its_density_names_the_way_out(ask):
+def test_asking_for_its_density_names_the_way_out():
     model = poisson()
-    with pytest.raises(ModelError, match=r"counts.*pe\.sample_evidence\(model\)"):
-        model.compile_logp() if ask == "compile_logp" else pm.sample(model=model, progressbar=False)
+    for ask in (model.compile_logp, lambda: pm.sample(model=model, progressbar=False)):
+        with pytest.raises(ModelError, match=r"counts.*pe\.sample_evidence\(model\)"):
+            ask()
 
 
 def test_a_model_survives_copies():
-    point = {"b": POINT[:2], "s_log__": POINT[2:]}
-    for same in (cloudpickle.loads(cloudpickle.dumps(poisson())), copy.copy(poisson())):
+    model, x = small(), np.ones((1, 1))
+    found = estimators_of(model)[0].estimate(x, seeds_of(1))
+    for same in (cloudpickle.loads(cloudpickle.dumps(model)), copy.copy(model)):
         (chosen,) = estimators_of(same)
-        x = np.concatenate([point[v.name] for v in same.value_vars])  # copies sort them anew
-        np.testing.assert_array_equal(
-            chosen.estimate(x[None], seeds_of(1)),
-            estimator("poisson").estimate(POINT[None], seeds_of(1)),
-        )
+        np.testing.assert_array_equal(chosen.estimate(x, seeds_of(1)), found)
 
 
 def test_new_values_of_pm_data_are_taken():
+    """And a particle out of range takes its own group only.
+
+    PyMC's checks of parameters would make the whole density -inf. The means of 4,000 weights are
+    within 4.5 standard errors: false alarms below 1e-4 in all.
+    """
+    model, b = small(), 1.0
+    assert ModelGraph(model).make_compute_graph()["y"] == {"b", "x"}
+    kept = [model["x"].get_value(), model["counts"].get_value()]
+    try:
+        for x, counts in ((1.0, [0, 1, 4, 6]), (1.5, [2, 0, 3, 1])):
+            pm.set_data({"x": np.full(4, x), "counts": counts}, model=model)
+            (chosen,) = estimators_of(model)
+            groups = chosen.estimate_groups(at_point(4000, np.array([b])), seeds_of(4000))
+            ratio = np.exp(groups - exact_small(b, x, counts))
+            error = ratio.std(axis=0) / np.sqrt(4000)
+            assert np.all(np.abs(ratio.mean(axis=0) - 1) < 4.5 * error)
+            assert np.all(error < 0.02)
+    finally:
+        pm.set_data(dict(zip(("x", "counts"), kept, strict=True)), model=model)
+
+
+# what cannot be estimated ---------------------------------------------------------------------
+
+
+def call(emission):
     with pm.Model() as model:
         b = pm.Normal("b")
-        x = pm.Data("x", X)
-        y = pm.Data("y", BINARY.astype(float))
         RandomEffects(
-            "hit",
+            "y",
             effects=lambda: pm.Normal.dist(0, 1),
-            emission=lambda u, i: pm.Poisson.dist(pt.exp(b * x[i] + u)),
-            groups=GROUPS,
-            observed=y,
+            emission=lambda u, i: pm.Normal.dist(emission(u, b), 1),
+            groups=[0, 0, 1],
+            observed=[0.1, 0.2, 0.3],
         )
-    assert ModelGraph(model).make_compute_graph()["hit"] == {"b", "x"}
-    before = estimators_of(model)[0].estimate(np.zeros((1, 1)), seeds_of(1))
-    pm.set_data({"y": COUNTS_WITHOUT_GAPS}, model=model)
-    after = estimators_of(model)[0].estimate(np.zeros((1, 1)), seeds_of(1))
-    assert after != before
-    pm.set_data({"y": COUNTS}, model=model)
-    with pytest.raises(ModelError, match="build the model again"):
-        estimators_of(model)
-
-
-COUNTS_WITHOUT_GAPS = np.nan_to_num(COUNTS, nan=1.0)
-
-
-# mistakes -------------------------------------------------------------------------------------
-
-
-def call(**changes):
-    arguments = {
-        "effects": lambda: pm.Normal.dist(0, 1),
-        "emission": lambda u, i: pm.Normal.dist(u, 1),
-        "groups": [0, 0, 1],
-        "observed": [0.1, 0.2, 0.3],
-        **changes,
-    }
-    with pm.Model() as model:
-        RandomEffects("y", **arguments)
     return model
 
 
-MISTAKES = [
-    ({"effects": lambda: pt.zeros(2)}, TypeError, "effects must return a distribution"),
-    ({"effects": 3}, TypeError, "effects must be a function"),
-    ({"emission": lambda u, i: u}, TypeError, "emission must return a distribution"),
-    ({"emission": lambda u, i: pm.Normal("a", u, 1)}, BlockModelAccessError, "without a name"),
-    ({"emission": lambda u, i: pm.Normal.dist(X[i], 1)}, ModelError, "must depend on the effects"),
-    ({"emission": lambda u, i: pm.Normal.dist(u + X, 1)}, ValueError, "shape|broadcast"),
-    ({"emission": lambda u, i: pm.Normal.dist(u[0], 1)}, ValueError, "distribution of the obs"),
-    (
-        {"emission": lambda u, i: pm.Normal.dist(u + pm.Normal.dist(0, 1), 1)},
-        ModelError,
-        "no name in the model",
-    ),
-    ({"effects": lambda: pm.Poisson.dist(1)}, ModelError, "must be continuous"),
-    ({"groups": [0, 1]}, ValueError, "3 observations"),
-    ({"groups": [0, 0.5, 1]}, ValueError, "whole numbers or labels"),
-    ({"groups": ["a", None, "b"]}, ValueError, "needs a group"),
-    ({"observed": [1.0, 2.0, np.inf]}, ValueError, "must be finite"),
-    ({"observed": [1.0, 2.0, np.nan]}, ValueError, "1 of 2 have none, the first 1"),
-    ({"observed": ["a", "b", "c"]}, TypeError, "must be numbers"),
-    ({"observed": [[1.0, np.nan], [1, 1], [1, 1]]}, ValueError, "missing as a whole"),
-    ({"n_particles": 1}, ValueError, "at least 2"),
-    ({"n_particles": 5, "draws": "antithetic"}, ValueError, "n_particles=6"),
-    ({"draws": "sobol"}, ValueError, "draws must be one of"),
-]
-
-
-@pytest.mark.parametrize(("changes", "kind", "message"), MISTAKES)
-def test_a_mistake_is_told(changes, kind, message):
-    with pytest.raises(kind, match=message):
-        call(**changes)
-
-
 def test_an_effect_of_another_group_is_refused():
-    model = call(emission=lambda u, i: pm.Normal.dist(u - u.mean(), 1))
+    model = call(lambda u, b: u[::-1])
     with pytest.raises(ModelError, match="effect of its own group only"):
         estimators_of(model)
 
@@ -193,16 +135,9 @@ class Doubled(Op):
         outputs[0][0] = np.asarray(2.0 * inputs[0])
 
 
+@pytest.mark.slow
 def test_slow_operations_are_named(caplog):
-    with pm.Model() as model:
-        b = pm.Normal("b")
-        RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, 1),
-            emission=lambda u, i: pm.Normal.dist(Doubled()(b) + u, 1),
-            groups=[0, 0, 1],
-            observed=[0.1, 0.2, 0.3],
-        )
+    model = call(lambda u, b: Doubled()(b) + u)
     with caplog.at_level(logging.WARNING, logger="pymc.pm_evidence"):
         (chosen,) = estimators_of(model)
     assert "Doubled" in caplog.text and "slow" in caplog.text
@@ -214,14 +149,6 @@ def test_slow_operations_are_named(caplog):
 
 
 def test_a_density_without_derivatives_is_refused():
-    model = call(emission=lambda u, i: pm.Normal.dist(Doubled()(u), 1))
+    model = call(lambda u, b: Doubled()(u))
     with pytest.raises(ModelError, match=r"second derivatives.*pe\.StateSpace"):
         estimators_of(model)
-
-
-def test_seeds_must_fit():
-    with pytest.raises(ValueError, match="one for every row"):
-        estimator("poisson").estimate(POINT[None], seeds_of(1, 2))
-
-
-# the fixture, and long runs -------------------------------------------------------------------

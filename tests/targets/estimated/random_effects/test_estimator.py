@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
+from pm_evidence.targets.estimated.random_effects.compile import compile_groups
 from pm_evidence.targets.estimated.random_effects.estimator import DRAWS
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
@@ -27,6 +28,7 @@ from tests.targets.estimated.random_effects.models import (
     REAL,
     X,
     at_point,
+    derivatives,
     estimator,
     exact_poisson,
     seeds_of,
@@ -35,23 +37,22 @@ from tests.targets.estimated.random_effects.models import (
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 
-@pytest.mark.parametrize("draws", KINDS)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "bernoulli" else []) for n in MODELS]
-)
-def test_every_group_is_estimated_without_bias(name, draws):
+NAMES = [pytest.param(n, marks=pytest.mark.slow if n == "bernoulli" else []) for n in MODELS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_group_is_estimated_without_bias(name):
     # 72 means of 4,000 weights each; false alarm below 1e-3 in all at 4.5 standard errors
-    few = replace(estimator(name), draws=draws, n_particles=4)
     exact = MODELS[name][1](POINT)
-    ratio = np.exp(few.estimate_groups(at_point(4000), seeds_of(4000)) - exact)
-    error = ratio.std(axis=0) / np.sqrt(4000)
-    assert np.all(np.abs(ratio.mean(axis=0) - 1) < 4.5 * error)
-    assert np.all(error < 0.02)
+    for draws in KINDS:
+        few = replace(estimator(name), draws=draws, n_particles=4)
+        ratio = np.exp(few.estimate_groups(at_point(4000), seeds_of(4000)) - exact)
+        error = ratio.std(axis=0) / np.sqrt(4000)
+        assert np.all(np.abs(ratio.mean(axis=0) - 1) < 4.5 * error), draws
+        assert np.all(error < 0.02), draws
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "bernoulli" else []) for n in MODELS]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_many_particles_give_the_exact_value_anywhere(name):
     many = replace(estimator(name), n_particles=2048)
     for point in (POINT, np.array([-1.0, 0.8, 1.0]), np.array([2.0, 0.5, -6.0])):
@@ -78,12 +79,13 @@ def test_the_lattice_lowers_the_error(name, gain):
 
 
 def test_mirrored_particles_repeat_each_other_where_a_posterior_is_symmetric():
-    # weights are even around the mode there: twice the particles are needed, and no more
-    x, seeds = at_point(20_000), seeds_of(20_000)
+    # weights are even around the mode there: twice the particles are needed, and no more; the
+    # bound is five standard errors of the ratio, which would be 0.71 if the particles were new
+    x, seeds = at_point(3000), seeds_of(3000)
     mirrored = replace(estimator("gaussian"), draws="antithetic", n_particles=64)
     independent = replace(estimator("gaussian"), draws="random", n_particles=32)
     ratio = mirrored.estimate(x, seeds).std() / independent.estimate(x, seeds).std()
-    assert 0.95 < ratio < 1.05
+    assert 0.9 < ratio < 1.1
 
 
 def test_equal_seeds_give_equal_bits():
@@ -97,7 +99,7 @@ def test_equal_seeds_give_equal_bits():
 
 
 def test_threads_give_equal_bits():
-    chosen = estimator("bernoulli")
+    chosen = estimator("gaussian")
     x, seeds = at_point(400), seeds_of(400)
     with ThreadPoolExecutor(4) as pool:
         parts = pool.map(chosen.estimate, np.split(x, 8), np.split(seeds, 8))
@@ -135,10 +137,10 @@ def test_a_close_point_has_a_close_estimate():
 
 
 def test_effects_are_draws_from_their_posterior():
-    # means of 20,000 draws at 16 particles each; the closed form of normal data
+    # means of 6,000 draws at 64 particles each; the closed form of normal data
     chosen = replace(estimator("gaussian"), n_particles=64)
-    drawn = chosen.effects(at_point(20000), seeds_of(20000))
-    assert drawn.shape == (20000, 8, 2)
+    drawn = chosen.effects(at_point(6000), seeds_of(6000))
+    assert drawn.shape == (6000, 8, 2)
     b, slope, s = POINT[0], POINT[1], np.exp(POINT[2])
     for g in range(8):
         rows = g == GROUPS
@@ -146,7 +148,7 @@ def test_effects_are_draws_from_their_posterior():
         precision = design.T @ design / 0.64 + np.eye(2) / s**2
         mean = np.linalg.solve(precision, design.T @ (REAL[rows] - b) / 0.64 + slope / s**2)
         cov = np.linalg.inv(precision)
-        error = np.sqrt(np.diag(cov) / 20000)
+        error = np.sqrt(np.diag(cov) / 6000)
         np.testing.assert_array_less(np.abs(drawn[:, g].mean(axis=0) - mean), 5 * error)
         np.testing.assert_allclose(np.cov(drawn[:, g].T), cov, rtol=0.15, atol=0.02)
 
@@ -158,34 +160,58 @@ def test_cost_is_counted():
     assert estimator("poisson").with_particles(100).cost() == (fixed, each)
 
 
+def test_derivatives_by_rows():
+    """Up to three dimensions the rows of the Hessian are graphs of their own."""
+    at = np.random.default_rng(1).normal(size=(8, 2))
+    start, value, gradient, hessian = derivatives(estimator("gaussian").density, POINT, at)
+    b, slope, s = POINT[0], POINT[1], np.exp(POINT[2])
+    np.testing.assert_allclose(start, np.full((8, 2), slope))
+    for g in range(8):
+        design = np.c_[np.ones(np.sum(g == GROUPS)), X[g == GROUPS]]
+        rest = REAL[g == GROUPS] - b - design @ at[g]
+        joint = stats.norm.logpdf(rest, 0, 0.8).sum() + stats.norm.logpdf(at[g], slope, s).sum()
+        assert value[g] == pytest.approx(joint, rel=1e-12)
+        slopes = design.T @ rest / 0.64 - (at[g] - slope) / s**2
+        np.testing.assert_allclose(gradient[g], slopes, rtol=1e-10)
+        np.testing.assert_allclose(hessian[g], -(design.T @ design / 0.64 + np.eye(2) / s**2))
+
+
+@pytest.mark.slow
+def test_derivatives_by_one_jacobian():
+    """So it is beyond three dimensions."""
+    n_groups, n_dim = 3, 4
+    x = pt.TensorType("float64", shape=(n_dim,))("x")
+    z = pt.TensorType("float64", shape=(n_groups, n_dim))("z")
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(n_dim, n_dim))
+    precision, scales = root @ root.T, np.arange(1.0, n_groups + 1)
+    away = z - x
+    log_prior = -0.5 * ((away @ precision) * away).sum(axis=1) * scales
+    log_likelihood = pt.exp(x).sum() + 0 * z[:, 0]
+    density = compile_groups(x, z, log_prior, log_likelihood, pt.zeros((n_groups, n_dim)) + x)
+    point, at = rng.normal(size=n_dim), rng.normal(size=(n_groups, n_dim))
+    start, value, gradient, hessian = derivatives(density, point, at)
+    d = at - point
+    np.testing.assert_allclose(start, np.tile(point, (n_groups, 1)))
+    quadratic = -0.5 * np.einsum("gi,ij,gj->g", d, precision, d) * scales
+    np.testing.assert_allclose(value, quadratic + np.exp(point).sum())
+    np.testing.assert_allclose(gradient, -(d @ precision) * scales[:, None])
+    np.testing.assert_allclose(hessian, -precision * scales[:, None, None])
+
+
 def test_no_support_is_weight_zero_and_nan_stays():
     far = np.array([[800.0, 0.0, 0.0], [np.nan, 0.0, 0.0]])
     assert estimator("poisson").estimate(far, seeds_of(2))[0] == -np.inf
     assert np.isnan(estimator("gaussian").estimate(far, seeds_of(2))[1])
 
 
-def test_an_odd_number_of_mirrored_particles_is_raised():
+def test_labels_and_numbers_of_particles_and_seeds():
+    assert set(DRAWS) == set(KINDS)
+    np.testing.assert_array_equal(estimator("gaussian").labels, np.arange(7, 15))
     chosen = replace(estimator("poisson"), draws="antithetic")
-    assert chosen.with_particles(7).n_particles == 8
-
-
-def test_a_particle_out_of_range_takes_its_own_group_only():
-    # PyMC's checks of parameters make the whole density -inf
-    with pm.Model() as model:
-        b = pm.Normal("b", 3, 1)
-        RandomEffects(
-            "y",
-            effects=lambda: pm.Normal.dist(0, 1),
-            emission=lambda u, i: pm.Poisson.dist(b + u),
-            groups=[0, 0, 1, 1],
-            observed=[0, 1, 4, 6],
-        )
-    (chosen,) = estimators_of(model)
-    x, u = np.array([1.0]), np.linspace(-1 + 1e-9, 12, 200001)
-    each = stats.poisson.logpmf(np.array([[0, 1], [4, 6]])[:, :, None], 1 + u).sum(1)
-    exact = logsumexp(each + stats.norm.logpdf(u), axis=1) + np.log(u[1] - u[0])
-    ratio = np.exp(chosen.estimate_groups(at_point(4000, x), seeds_of(4000)) - exact)
-    assert np.all(np.abs(ratio.mean(axis=0) - 1) < 4.5 * ratio.std(axis=0) / np.sqrt(4000))
+    assert chosen.with_particles(7).n_particles == 8  # mirrored particles come in pairs
+    with pytest.raises(ValueError, match="one for every row"):
+        chosen.estimate(POINT[None], seeds_of(1, 2))
 
 
 # the variable ---------------------------------------------------------------------------------
@@ -207,16 +233,6 @@ def test_the_fixture_is_estimated_without_bias():
     x = np.c_[1.5 * rng.normal(size=100_000), np.log(np.abs(rng.normal(size=100_000)))]
     weight = np.exp(chosen.estimate(x, seeds_of(100_000)) - poisson_glmm().log_evidence)
     assert abs(weight.mean() - 1) < 4 * weight.std() / np.sqrt(weight.size)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("draws", KINDS)
-@pytest.mark.parametrize("name", MODELS)
-def test_the_likelihood_is_estimated_without_bias_in_long_runs(name, draws):
-    chosen = replace(estimator(name), draws=draws, n_particles=8)
-    estimates = chosen.estimate(at_point(10_000), seeds_of(10_000, seed=7))
-    ratio = np.exp(estimates - MODELS[name][1](POINT).sum())
-    assert abs(ratio.mean() - 1) < 3 * ratio.std() / 100
 
 
 @pytest.mark.slow
@@ -250,7 +266,3 @@ def test_other_effects_are_integrated_as_well(effects):
     exact = [logsumexp(each[:2].sum(0) + log_prior) + step, logsumexp(each[2] + log_prior) + step]
     ratio = np.exp(chosen.estimate_groups(np.zeros((10_000, 1)), seeds_of(10_000)) - exact)
     assert np.all(np.abs(ratio.mean(axis=0) - 1) < 4 * ratio.std(axis=0) / 100)
-
-
-def test_ways_to_draw_are_those_that_users_may_ask_for():
-    assert set(DRAWS) == set(KINDS)

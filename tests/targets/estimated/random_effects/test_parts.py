@@ -1,4 +1,4 @@
-"""Importance sampling of effects: points of the cube, and the proposal that they are mapped to."""
+"""The parts of importance sampling: points, the proposal, and the steps of Newton's method."""
 
 import numpy as np
 import pytest

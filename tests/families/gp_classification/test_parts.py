@@ -1,0 +1,206 @@
+"""What Gaussian process classification is made of, each against its formula or SciPy."""
+
+import numba as nb
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+from scipy.stats import kstest
+
+from pm_evidence.core.random import streams
+from pm_evidence.families.gp_classification.covariance import squared_exponential
+from pm_evidence.families.gp_classification.gaussians import (
+    gaussian_of,
+    nearest,
+    tempered_gaussians,
+)
+from pm_evidence.families.gp_classification.latent_state import LatentValues
+from pm_evidence.families.gp_classification.normal import excess
+from pm_evidence.families.gp_classification.orders import greedy_order, order_of, whitening_of
+from pm_evidence.families.gp_classification.probit import hazards, log_ndtr_and_slope
+from pm_evidence.families.gp_classification.product import BLOCK, add, multiply, width_of
+from pm_evidence.families.gp_classification.state import NoisyValues
+from tests.families.gp_classification.latent import exact, problem
+from tests.families.gp_classification.problems import curve
+
+
+def test_the_squared_exponential_is_its_formula():
+    """Far from the origin too, where products of inputs lose digits."""
+    x = np.random.default_rng(1).standard_normal((7, 3)) + 1000.0
+    found = squared_exponential(x, 1.5, 2.0)
+    square = ((x[:, None] - x) ** 2).sum(axis=2)
+    np.testing.assert_allclose(found, 4.0 * np.exp(-0.5 * square / 1.5**2), rtol=1e-9)
+    assert (found.diagonal() == 4.0).all() and np.array_equal(found, found.T)
+
+
+# --- the order in which data points are added ---
+
+
+def test_the_informative_order_takes_the_largest_conditional_variance():
+    """Against the conditional variances by the textbook formula, up to ties."""
+    covariance = curve(12).prior_covariance
+    order = greedy_order(covariance)
+    assert sorted(order) == list(range(12))
+    for k in range(1, 6):
+        past = order[:k]
+        cross = covariance[:, past]
+        rest = covariance.diagonal() - np.einsum(
+            "ij,ij->i", cross, np.linalg.solve(covariance[np.ix_(past, past)], cross.T).T
+        )
+        assert rest[order[k]] == pytest.approx(rest.max(), abs=1e-9)
+
+
+def test_duplicated_points_come_last():
+    """Their conditional variance is 0 or, by rounding, below."""
+    covariance = np.tile(curve(4).prior_covariance, (2, 2))
+    order = greedy_order(covariance)
+    assert sorted(order) == list(range(8)) and sorted(order[:4] % 4) == [0, 1, 2, 3]
+
+
+def test_orders_by_name():
+    covariance = np.eye(6)
+    assert np.array_equal(order_of("given", 0, covariance), np.arange(6))
+    one, again, other = (order_of("random", seed, covariance) for seed in (0, 0, 1))
+    assert np.array_equal(one, again) and not np.array_equal(one, other)
+    mine = np.array([5, 4, 3, 2, 1, 0])
+    assert order_of(mine, 0, covariance) is mine
+
+
+def test_leading_rows_of_the_whitening_are_those_of_the_first_points():
+    target = curve(9)
+    covariance, order = target.noisy_covariance, np.array([8, 0, 3, 1, 2, 4, 5, 6, 7])
+    whole = whitening_of(covariance, order)
+    for k in (1, 4, 9):
+        part = covariance[np.ix_(order[:k], order[:k])]
+        np.testing.assert_allclose(whole[:k, :k].T @ whole[:k, :k], np.linalg.inv(part), atol=1e-12)
+    assert np.array_equal(whole, np.tril(whole))
+
+
+# --- numerical parts ---
+
+
+@nb.njit
+def many(bound, stream, out):
+    room = np.empty(1)
+    for i in range(out.size):
+        out[i] = excess(bound, stream, room)
+
+
+@pytest.mark.parametrize("bound", [-40.0, -1.0, 0.449, 0.451, 3.0, 12.0, 1000.0])
+def test_the_excess_has_the_distribution_of_a_normal_tail(bound):
+    """On both sides of the bound at which the proposal changes, and where tails underflow."""
+    out = np.empty(50_000)
+    many(bound, streams(np.random.SeedSequence(1), 1)[0], out)
+    assert (out > 0.0).all() or bound == -40.0
+
+    def survival(t):
+        return np.exp(log_ndtr(-(bound + t)) - log_ndtr(-bound))
+
+    if bound < 100.0:
+        assert kstest(out, lambda t: 1.0 - survival(t)).pvalue > 1e-6
+    else:  # an exponential with the rate of the bound
+        assert kstest(out * bound, "expon").pvalue > 1e-6
+
+
+def test_value_and_slope_of_the_log_of_the_normal_distribution_function():
+    """Against SciPy, and the slope by its definition, on both sides of the change of formula."""
+    for t in (-1e6, -60.0, -10.001, -10.0, -9.9, -1.0, 0.0, 0.5, 9.0, 30.0):
+        value, slope = log_ndtr_and_slope(t)
+        assert value == pytest.approx(log_ndtr(t), rel=1e-13, abs=1e-300)
+        log_density = -0.5 * t * t - 0.5 * np.log(2.0 * np.pi)
+        if t > -1000.0:
+            assert slope == pytest.approx(np.exp(log_density - log_ndtr(t)), rel=1e-11)
+        assert slope >= max(-t, 0.0)
+
+
+def test_many_hazards_are_those_of_each():
+    t = np.array([-1e6, -3.0, 0.0, 40.0])
+    np.testing.assert_array_equal(hazards(t), [log_ndtr_and_slope(v)[1] for v in t])
+
+
+@pytest.mark.parametrize(("k", "width"), [(1, 8), (7, 24), (8, 64), (21, 8), (21, 64)])
+def test_products_agree_with_numpy(k, width):
+    """All remainders of eight rows."""
+    rng = np.random.default_rng(k)
+    matrix, values = rng.standard_normal((40, k)), rng.standard_normal((k, width))
+    out = np.full((BLOCK, width), np.nan)
+    multiply(matrix, values, 5, 30, out)
+    np.testing.assert_allclose(out[:25], (matrix @ values)[5:30], atol=1e-13)
+    add(out[0], 2.0, values[0])
+    np.testing.assert_allclose(out[0], (matrix @ values)[5] + 2.0 * values[0], atol=1e-13)
+
+
+def test_width_is_in_whole_vectors():
+    assert [width_of(n) for n in (1, 8, 9, 64, 100, 1000)] == [8, 8, 16, 64, 56, 64]
+
+
+# --- Gaussians that approximate the densities of latent values ---
+
+
+def test_a_gaussian_of_factors_has_the_moments_of_the_product():
+    """Against the inverse of the sum of precisions."""
+    target = curve(5, representation="latent", jitter=0.1)
+    precisions, shifts = np.array([0.0, 1.0, 2.0, 0.5, 3.0]), np.array([0.0, -1.0, 2.0, 1.0, 0.5])
+    made = gaussian_of(target.factor, precisions, shifts)
+    covariance = np.linalg.inv(np.linalg.inv(target.prior_covariance) + np.diag(precisions))
+    np.testing.assert_allclose(made.root @ made.root.T, covariance, atol=1e-10)
+    np.testing.assert_allclose(made.mean, covariance @ shifts, atol=1e-10)
+    np.testing.assert_allclose(made.inverse @ made.root, np.eye(5), atol=1e-10)
+    x = np.arange(10.0).reshape(2, 5)
+    expected = [(v * shifts - 0.5 * precisions * v * v).sum() for v in x]
+    np.testing.assert_allclose(made.log_factors(x), expected)
+
+
+def test_the_first_is_the_approximation_of_the_posterior_and_the_last_the_prior():
+    target = curve(6, representation="latent", jitter=0.01)
+    found, made = target.expectation_propagation(), target.gaussians
+    np.testing.assert_allclose(made[1.0].mean, found.mean, atol=1e-8)
+    np.testing.assert_allclose(made[1.0].root @ made[1.0].root.T, found.covariance, atol=1e-8)
+    np.testing.assert_allclose(
+        made[0.0].root @ made[0.0].root.T, target.prior_covariance, atol=1e-10
+    )
+    parts = target.prior_covariance, target.factor, target.signs, found
+    assert tempered_gaussians(*parts, True).keys() == made.keys()
+    assert tempered_gaussians(*parts, False).keys() == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("power", [0.5, 0.125])
+def test_those_between_have_the_moments_of_powers_of_the_likelihood(power):
+    """Moves would be short if they did not; exact draws by rejection."""
+    path = problem("prior", 5)
+    made, draws = path.target.gaussians[power], exact(path, power, 50_000).x
+    sd = draws.std(axis=0)
+    np.testing.assert_allclose(made.mean / sd, draws.mean(axis=0) / sd, atol=0.1)
+    np.testing.assert_allclose((made.root**2).sum(axis=1) ** 0.5 / sd, 1.0, atol=0.1)
+
+
+def test_the_nearest_power_is_taken():
+    made = problem("prior").target.gaussians
+    assert nearest(made, 1.0) is made[1.0] and nearest(made, 0.8) is made[1.0]
+    assert nearest(made, 0.3) is made[0.25] and nearest(made, 0.0) is made[0.0]
+    assert nearest(made, 1e-12) is made[0.0]
+
+
+# --- populations ---
+
+
+def test_latent_values_are_taken_and_joined():
+    state = LatentValues(np.arange(6.0).reshape(3, 2), np.arange(3.0), -np.arange(3.0))
+    both = state.take(np.array([2, 2])).join([state])
+    assert len(both) == 5
+    np.testing.assert_array_equal(both.to_draws()[:, 0], [4.0, 4.0, 0.0, 2.0, 4.0])
+    np.testing.assert_array_equal(both.log_likelihood, [2.0, 2.0, 0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(both.log_factors, [-2.0, -2.0, 0.0, -1.0, -2.0])
+
+
+def test_noisy_values_are_taken_and_joined():
+    order, precision = np.array([2, 0, 1]), np.eye(2)
+    state = NoisyValues(np.arange(6.0).reshape(3, 2), precision, order)
+    assert len(state) == 3 and state.step == 2
+    both = state.take(np.array([2, 2])).join([state])
+    np.testing.assert_array_equal(both.z[:, 0], [4.0, 4.0, 0.0, 2.0, 4.0])
+    assert both.precision is precision
+
+
+def test_points_that_have_not_been_added_are_zero():
+    state = NoisyValues(np.array([[5.0, 7.0]]), np.eye(2), np.array([2, 0, 1]))
+    np.testing.assert_array_equal(state.to_draws(), [[7.0, 0.0, 5.0]])

@@ -1,0 +1,165 @@
+"""Functions, sums and products of our own have the values of those whose place they take."""
+
+from itertools import product
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.mode import get_mode
+from scipy import special
+
+from pm_evidence.targets.compile import elementary
+from pm_evidence.targets.compile import products as matrix_products
+from pm_evidence.targets.compile.graph import compile_graph, jit
+from pm_evidence.targets.compile.sums import OrderedSum, with_ordered_sums
+from pm_evidence.targets.compile.trigamma import trigamma
+
+# PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+# --- elementary functions ---
+
+EDGES = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 1e-310, 1e308, -1e308])
+SMALL = np.array([1e-300, 1e-20, 1e-16, -1e-16, 1e-8, -1e-8, 0.5, -0.5, 37.0, -37.0, 709.0, -745.0])
+
+
+def softplus(x):
+    return np.logaddexp(0.0, x)
+
+
+FUNCTIONS = [
+    (pt.exp, np.exp, elementary.VectorExp),
+    (pt.log, np.log, elementary.VectorLog),
+    (pt.log1p, np.log1p, elementary.VectorLog1p),
+    (pt.sigmoid, special.expit, elementary.VectorSigmoid),
+    (pt.softplus, softplus, elementary.VectorSoftplus),
+]
+
+
+def scalar_ops(function):
+    """The types of all operations on scalars in a compiled graph, also in merged loops."""
+    found = set()
+    for node in function.maker.fgraph.apply_nodes:
+        op = getattr(node.op, "scalar_op", None)
+        found.add(type(op))
+        if hasattr(op, "fgraph"):
+            found |= {type(inner.op) for inner in op.fgraph.apply_nodes}
+    return found
+
+
+def test_values_are_those_of_numpy():
+    """A wrong bit in a series, or an edge that is not handled, shows in an evidence."""
+    rng = np.random.default_rng(1)
+    at = np.concatenate(
+        [EDGES, SMALL, rng.normal(0, 3, 4000), np.exp(rng.uniform(-700, 700, 4000))]
+    )
+    x = pt.dvector("x")
+    made = compile_graph([x], [function(x) for function, _, _ in FUNCTIONS])
+    assert {kind for _, _, kind in FUNCTIONS} <= scalar_ops(made)
+    for found, (_, exact, kind) in zip(made(at), FUNCTIONS, strict=True):
+        with np.errstate(all="ignore"):
+            expected = exact(at)
+        normal = np.abs(expected) > 2.3e-308
+        name = kind.__name__
+        np.testing.assert_allclose(found[normal], expected[normal], rtol=2e-15, err_msg=name)
+        np.testing.assert_allclose(found[~normal], expected[~normal], atol=1e-300, err_msg=name)
+
+
+def test_short_rows_keep_the_usual_functions():
+    """Vector instructions cost more than they save there."""
+    for shape in ((), (3,), (100, 2)):
+        x = pt.tensor("x", shape=shape, dtype="float64")
+        assert elementary.VectorExp not in scalar_ops(compile_graph([x], [pt.exp(x)])), shape
+
+
+# --- the derivative of the digamma function ---
+
+
+def test_trigamma():
+    for x in (1e-300, 1e-8, 0.3, 1.0, 14.99, 15.0, 80.0, 1e8, 1e300, np.inf):
+        assert trigamma(x) == pytest.approx(special.polygamma(1, x), rel=1e-13)
+    for x in (-0.3, -2.5, -1e-3):
+        expected = special.polygamma(1, x + 4.0) + sum(1 / (x + k) ** 2 for k in range(4))
+        assert trigamma(x) == pytest.approx(expected, rel=1e-12)
+    for x in (0.0, -1.0, -20.0):  # poles
+        assert trigamma(x) == np.inf
+    assert np.isnan(trigamma(np.nan))
+
+
+def test_second_derivatives_are_compiled():
+    x = pt.dvector("x")
+    second = pt.grad(pt.grad(pt.gammaln(x).sum(), x).sum(), x)
+    function = compile_graph([x], [second])
+    assert jit(function, []).slow_ops == ()
+    at = np.array([0.4, 30.0])
+    np.testing.assert_allclose(function(at)[0], special.polygamma(1, at), rtol=1e-13)
+
+
+# --- sums: in order where that pays, and the same value everywhere ---
+
+RNG = np.random.default_rng(1)
+LONG, SHORT = RNG.normal(size=300), RNG.normal(size=30)
+MATRIX, INDICES = RNG.normal(size=(20, 15)), RNG.integers(3, size=300)
+IN_ORDER = [
+    lambda x, s: (((LONG - x[0]) / s) ** 2).sum(),
+    lambda x, s: ((MATRIX - x[0]) / s).sum(),
+    lambda x, s: ((MATRIX.T - x[1]) / s).sum(axis=(0, 1)),
+    lambda x, s: pt.outer(x, x / s).sum(),  # of a length that is not known
+]
+AS_USUAL = [
+    lambda x, s: (((SHORT - x[0]) / s) ** 2).sum(),
+    lambda x, s: (MATRIX * x[0]).sum(axis=1).max() / s,
+    lambda x, s: (LONG * x[INDICES] / s).sum(),
+    lambda x, s: (x[0] < LONG).sum() + s,
+]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_sums(in_order):
+    """Which sums are taken in order is a matter of speed; what they are is not."""
+    x, s = pt.vector("x"), pt.scalar("s")
+    outputs = [graph(x, s) for graph in (IN_ORDER if in_order else AS_USUAL)]
+    function = pm.compile([x, s], outputs, mode=with_ordered_sums(get_mode("NUMBA")))
+    ops = [node.op for node in function.maker.fgraph.toposort()]
+    assert sum(isinstance(op, OrderedSum) for op in ops) == (4 if in_order else 0)
+    plain = pm.compile([x, s], outputs, mode="FAST_COMPILE")
+    at = np.array([0.3, -1.0, 2.0]), 0.7
+    np.testing.assert_allclose(function(*at), plain(*at), rtol=1e-13)
+    if in_order:  # a scale of zero is infinite terms, as it was before division was multiplication
+        assert function(at[0], 0.0)[0] == np.inf
+
+
+def test_ordered_sums_in_python():
+    """Where PyTensor runs the operation without numba."""
+    x = pt.matrix("x")
+    function = pm.compile([x], OrderedSum()(x), mode="FAST_COMPILE")
+    assert function(np.ones((3, 4)).T) == 12.0
+
+
+# --- the one function that multiplies matrices for all models ---
+
+
+def layouts(rng, n_rows, n_columns):
+    """Matrices of one shape in every layout that NumPy gives them."""
+    yield rng.normal(size=(n_rows, n_columns))
+    yield rng.normal(size=(n_columns, n_rows)).T
+    yield rng.normal(size=(2 * n_rows, 3 * n_columns))[::2, ::3]
+    yield rng.normal(size=(n_rows, n_columns))[::-1]
+    yield rng.normal(size=(n_rows, n_columns))[:, ::-1]
+    yield rng.normal(size=(n_rows, n_columns + 2))[:, 1:-1]
+    yield np.broadcast_to(rng.normal(size=(n_rows, 1)), (n_rows, n_columns))
+    yield np.broadcast_to(rng.normal(), (n_rows, n_columns))
+
+
+def test_products_of_all_layouts():
+    """Vectors, matrices and empty ones, however they lie in memory."""
+    matrix_products._export()
+    rng = np.random.default_rng(1)
+    for n_rows, n_inner, n_columns in product((1, 2, 5), (0, 1, 3), (1, 4)):
+        for a in layouts(rng, n_rows, n_inner):
+            for b in layouts(rng, n_inner, n_columns):
+                found = matrix_products._call(a, b)
+                np.testing.assert_allclose(found, a @ b, rtol=1e-12, atol=1e-14)
+    with pytest.raises(ValueError, match="product must fit"):
+        matrix_products._call(np.ones((2, 3)), np.ones((2, 3)))
