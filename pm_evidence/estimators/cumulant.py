@@ -190,10 +190,11 @@ def cumulant(
         (forward, forward_blocks, "forward_blocks", 1.0),
         (reverse, reverse_blocks, "reverse_blocks", -1.0),
     ):
+        of_paths = checked_blocks(name, blocks, work)
         residual, variance = _residual(work), _variance(work)
         values.append(-0.5 * float(work.mean()) + sign * variance / 12.0)
         terms = -0.5 * residual + sign * (residual**2 - np.mean(residual**2)) / 12.0
-        parts.append((terms / work.size, checked_blocks(name, blocks, work)))
+        parts.append((terms / work.size, of_paths))
         cut += sign * (float(np.mean(residual**4)) - 3.0 * variance**2) / 720.0
         noise += 24.0 * variance**4 / work.size / 720.0**2
     fewest = min(forward.size, reverse.size)
@@ -211,10 +212,11 @@ def _variance(work: Floats) -> float:
 
 
 def _one_sided(work: Floats, blocks: ArrayLike | None, sign: float, name: str) -> LogEvidence:
+    of_paths = checked_blocks("blocks", blocks, work)
     residual, variance = _residual(work), _variance(work)
     value = -float(work.mean()) + sign * 0.5 * variance
     terms = -residual + sign * 0.5 * (residual**2 - np.mean(residual**2))
-    found = spread((terms / work.size, checked_blocks("blocks", blocks, work)))
+    found = spread((terms / work.size, of_paths))
     cut = float(np.mean(residual**3)) / 6.0
     noise = np.sqrt(6.0 * variance**3 / work.size) / 6.0
     return _expanded(value, found, cut, noise, work.size, name)

@@ -23,8 +23,8 @@ class Options:
 class Target:
     """A target of a user's own."""
 
-    def __init__(self, scale):
-        self.scale, self._cache = scale, np.random.default_rng().normal()
+    def __init__(self, scale, private=0.0):
+        self.scale, self._private = scale, private
 
     @cached_property
     def table(self):
@@ -60,6 +60,7 @@ DIFFERENT = [
     Target,
     Target(1.0),
     Target(2.0),
+    Target(1.0, private=1.0),
     power(2),
     power(3),
     np.random.PCG64,

@@ -20,15 +20,25 @@ INF = np.inf
 
 
 def test_one_sided_by_hand():
-    """Work 0 and 2: mean 1, variance 1."""
-    assert cumulant_forward([0.0, 2.0]).value == pytest.approx(-1.0 + 0.5)
-    assert cumulant_reverse([0.0, 2.0]).value == pytest.approx(-1.0 - 0.5)
+    """Work 0 and 2: mean 1, sample variance 2."""
+    assert cumulant_forward([0.0, 2.0]).value == pytest.approx(-1.0 + 1.0)
+    assert cumulant_reverse([0.0, 2.0]).value == pytest.approx(-1.0 - 1.0)
 
 
 def test_both_sides_by_hand():
-    """Forward mean 1 and variance 1, reverse mean -2 and variance 2/3."""
+    """Forward mean 1 and variance 2, reverse mean -2 and variance 1."""
     found = cumulant([0.0, 2.0], [-3.0, -2.0, -1.0])
-    assert found.value == pytest.approx(-0.5 * (1.0 - 2.0) + (1.0 - 2 / 3) / 12)
+    assert found.value == pytest.approx(-0.5 * (1.0 - 2.0) + (2.0 - 1.0) / 12)
+
+
+def test_the_variance_is_unbiased():
+    """With few paths of a large spread, the divisor n would be half a nat too low.
+
+    The mean of 20,000 estimates from 100 values of variance 100 has an error of 0.07.
+    """
+    work = np.random.default_rng(4).normal(0.0, 10.0, (20_000, 100))
+    values = [cumulant_forward(row).value for row in work]
+    assert abs(np.mean(values) - 50.0) < 0.35
 
 
 def test_errors_by_hand():

@@ -37,7 +37,7 @@ def one_by_one(tasks, *, done, order=None):
 
 
 def journal(folder, run="a"):
-    return Journal(Archive(folder), (), run)
+    return Journal(Archive(folder), run)
 
 
 def squares(folder, numbers=range(4), run="a", **options):
