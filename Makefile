@@ -34,7 +34,7 @@ help:
 	@echo "make demo       run the examples"
 	@echo "make test       run the fast tests, or those of TESTS=FILE"
 	@echo "make test-slow  run the slow tests, or a part of them: PART=$(subst $() ,|,$(PARTS))"
-	@echo "make test-docs  run the pages, the notebooks, and the examples of docstrings"
+	@echo "make test-docs  run the pages, the notebooks, the examples, and those of docstrings"
 	@echo "make test-processors  run tests of numbers as other processors would"
 	@echo "make golden     compare the golden numbers with those stored, or of BASE=COMMIT; WRITE=1 stores them"
 	@echo "make lint       check style, types and layers"
@@ -56,7 +56,7 @@ test: $(STAMP)
 	$(SAME_NUMBERS) $(PYTEST) $(PARALLEL) $(TESTS)
 
 # Slow tests are statistical. A part takes at most 30 minutes on two cores.
-PARTS := coverage routes priors bridge tempering runs models samplers families examples rest
+PARTS := coverage routes priors bridge tempering runs models samplers families rest
 PART_coverage := tests/test_coverage.py
 PART_routes := tests/test_coverage_routes.py
 PART_priors := tests/test_coverage_priors.py
@@ -66,7 +66,6 @@ PART_runs := tests/runs
 PART_models := tests/targets
 PART_samplers := tests/samplers tests/estimators tests/references tests/kernels
 PART_families := tests/families tests/testing
-PART_examples := tests/examples tests/benchmarks
 PART_rest := tests $(foreach part,$(filter-out rest,$(PARTS)),$(addprefix --ignore=,$(PART_$(part))))
 
 test-slow: $(STAMP)

@@ -34,15 +34,21 @@ if not os.environ.get(_DATA) and _BESIDE.is_dir():
     os.environ[_DATA] = str(_BESIDE)
 
 
-# Folders whose files take longest: begun first, so that no process is left with one at the end.
-_FIRST = ("golden", "targets", "api")
+# Folders whose files are begun first, since they take longest, and the one that is begun last, when
+# the machine code that it needs is there.
+_FIRST, _LAST = ("targets", "families", "api"), "golden"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Order the files, and leave the tests within them in their order."""
-    place = {folder: i for i, folder in enumerate(_FIRST)}
+    """Order the files, and leave the tests within them in their order; mark those of examples."""
+    place = {folder: i for i, folder in enumerate(_FIRST)} | {_LAST: len(_FIRST) + 1}
     here = Path(__file__).parent
-    items.sort(key=lambda item: place.get(item.path.relative_to(here).parts[0], len(place)))
+    folders = {item: item.path.relative_to(here).parts[0] for item in items}
+    items.sort(key=lambda item: place.get(folders[item], len(_FIRST)))
+    for item in items:
+        if folders[item] == "examples":
+            item.add_marker("docs")
 
 
 @pytest.fixture

@@ -46,7 +46,6 @@ def system(name: str) -> Callable[[], pm.Model]:
 for kind in ("normal", "schools", "line", "positive", "modes", "mixed", "support", "no variable"):
     add(f"default {kind}", model(kind))
 add("default small error", model("line"), target_mcse=0.002)
-add("default zero-sum", system("zero_sum"))
 add("default circle", system("von_mises"))
 add("default spread of groups", system("student_t_groups"), target_mcse=0.05)
 add("default states", model("states"), target_mcse=0.05)
@@ -67,7 +66,7 @@ add("smc named schedule", model("normal"), method="smc", schedule="sm08", **ONCE
 add("smc potential in the prior", model("potential"), potentials="prior", **ONCE)
 add("smc from a fit", model("line"), method="smc", reference="fit", **ONCE)
 add("ais both ways", model("normal"), method="ais", **ONCE)
-add("ais forward", system("ordered_three"), method=pe.AIS(direction="forward"), **ONCE)
+add("ais forward", model("positive"), method=pe.AIS(direction="forward"), **ONCE)
 add("ais learnt schedule", model("normal"), method="ais", schedule=pe.VarOpt(), **ONCE)
 add("aisel paths", model("groups"), method=pe.AISEL(resampling=None), **ONCE)
 add("resample-move", model("line"), method="resample_move", **ONCE)
