@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import LogEvidence, Role, RunRecord
+from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
     agreeing,
@@ -14,11 +16,13 @@ from pm_evidence.estimators.verdicts import (
     of_noise,
     of_uncovered,
     short_of,
+    short_of_target,
     short_of_trial,
     times,
     unbounded,
     unfinished,
 )
+from tests.estimators.runs import islands_of
 
 
 def estimate(value, mcse=0.3, status="ok", name="smc"):
@@ -146,3 +150,22 @@ def test_a_limit_that_ended_the_run_is_named():
     bad = replace(GOOD, status="dominated")
     assert unfinished(bad, "max_draws", 0.05) is bad
     assert unbounded(bad).status == "unbounded"  # which no other status outlives
+
+
+def test_a_default_run_says_that_its_error_is_larger_than_the_default():
+    """The status stays ok, and the message says how to go on; small errors have no message."""
+    coarse = LogEvidence(-1.0, 0.05, "smc", "ok", -1.1, -0.9)
+    found = short_of_target(coarse, 0.02)
+    assert found.status == "ok" and "the error is 0.05 nats and not 0.02" in found.message
+    assert "target_mcse=0.0202" in found.message
+    assert short_of_target(coarse, 0.05) is coarse
+    blocks = {Role.FORWARD: islands_of(np.random.default_rng(1))}
+    info = {"short_of": 1e-3}
+    (first, *_) = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks, info=info))
+    assert first.status == "ok" and "by default a run ends" in first.message
+
+
+def test_bounds_are_not_compared_with_a_trial():
+    """A bound may lie below a trial that is right."""
+    bound = LogEvidence(-9.0, 0.1, "lower_bound", Status.BOUND)
+    assert short_of_trial(bound, -1.0, 0.1) is bound

@@ -5,14 +5,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.runs.checkpoint import with_journal
+from pm_evidence.execution.archive import Archive, Entry
+from pm_evidence.runs.checkpoint import _folder, with_journal
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.identity import identity_of
 from tests.runs.checkpointed import (
@@ -298,3 +302,80 @@ def test_on_dask(copied, smc, tmp_path):
     with watched(tmp_path / "again"):
         assert contents(run("smc", copied)) == smc[1]
     assert lines(tmp_path / "again") == []
+
+
+def test_the_folder_is_that_of_the_start(tmp_path, monkeypatch):
+    """A run that changes its working folder goes on storing."""
+    monkeypatch.chdir(tmp_path)
+    assert _folder("mine") == tmp_path / "mine"
+
+
+def test_a_description_of_something_else_is_refused(tmp_path):
+    """The checksum is right, and the content is not that of a call."""
+    for attributes in ({"format": 1}, {"format": 1, "seed": "1", "parts": {"model": 3}}):
+        Archive(tmp_path).write("call", Entry(attributes, {}))
+        with pytest.raises(ValueError, match="whose file 'call' describes no call"):
+            run("gaussian", tmp_path)
+
+
+def test_what_cannot_be_compared_is_not_stored(tmp_path):
+    """A call with a lock in its density may be another one tomorrow."""
+    target, where = Locked(lock=threading.Lock()), {"checkpoint": tmp_path, "random_seed": 1}
+    with pytest.warns(pe.EvidenceWarning, match=r"_thread.lock, whose content cannot be: nothing"):
+        kept = with_journal(Run(pe.SMC(), 10, 1, None, 0), target, where)
+    assert kept.seed == 1 and not list(tmp_path.iterdir())
+
+
+@dataclass(frozen=True)
+class Locked(pe.Gaussian):
+    """A target of a user's own, with an attribute that has no content."""
+
+    lock: object = None
+
+
+class Shifted(pe.Gaussian):
+    """A target with private state that no field tells of."""
+
+    def __init__(self, shift):
+        super().__init__()
+        object.__setattr__(self, "_shift", shift)
+
+
+class Around:
+    """A reference of a user's own, with private state in slots."""
+
+    __slots__ = ("_centre",)
+
+    def __init__(self, centre):
+        self._centre = centre
+
+
+def test_private_state_of_targets_and_references_is_a_part_of_the_call(tmp_path):
+    """A target whose private attribute was corrected is another one."""
+    start = Run(pe.SMC(), 10, 1, None, 0)
+    for number, (target, reference) in enumerate(
+        [(Shifted(0.0), Around(0.0)), (Shifted(1.0), Around(0.0)), (Shifted(0.0), Around(1.0))]
+    ):
+        folder = tmp_path / "run"
+        call = {"checkpoint": folder, "random_seed": 1, "reference": reference}
+        if number == 0:
+            journal = with_journal(start, target, call).journal
+            journal.remembered("fact", lambda: 1)
+            with_journal(start, Shifted(0.0), {**call, "reference": Around(0.0)})
+        else:
+            with pytest.raises(ValueError, match=r"another (model|reference)"):
+                with_journal(start, target, call)
+
+
+@pytest.mark.slow
+def test_all_that_a_run_of_a_mixture_has_found_is_read(tmp_path, caplog):
+    """Labels are exchanged in survey and fit; nothing of that is computed again."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(-2, 0.7, 20), rng.normal(2, 0.7, 20)])
+    with pm.Model() as model:
+        weight, mean = pm.Dirichlet("w", np.ones(2)), pm.Normal("mu", 0, 3, shape=2)
+        pm.NormalMixture("y", w=weight, mu=mean, sigma=0.7, observed=y)
+    options = {"random_seed": 1, "progressbar": False, "target_mcse": 0.1, "checkpoint": tmp_path}
+    with caplog.at_level("INFO", "pymc.pm_evidence"):
+        one, again = (pe.log_evidence(pe.sample_evidence(model, **options)) for _ in range(2))
+    assert one == again and "not stored" not in caplog.text
