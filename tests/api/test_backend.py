@@ -32,9 +32,8 @@ def check(known, **options):
 OTHERS = ["eight_schools_half_cauchy_centred", "von_mises", "zero_sum", "random_walk"]
 
 
-@pytest.mark.parametrize(
-    "name", ["modes", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["modes", *OTHERS])
 def test_a_default_run_is_right(name):
     """The right number, its status, its route and what computed it."""
     system = exact_systems().get(name)

@@ -85,7 +85,9 @@ def test_native_targets(name, method):
 
 
 @both
-@pytest.mark.parametrize("kernel", ["swendsen_wang", "metropolis"])
+@pytest.mark.parametrize(
+    "kernel", ["swendsen_wang", pytest.param("metropolis", marks=pytest.mark.slow)]
+)
 def test_other_kernels_of_lattices(kernel, method):
     target, exact = native("ising")
     check(run(target, method, kernel=kernel), exact)
@@ -121,9 +123,18 @@ def test_what_cannot_be_tempered_is_refused():
 
 # --- models ---
 
+# Each model by one of the methods, and one by both, is fast.
+SLOW_MODELS = {("support", "simulated"), ("groups", "simulated"), ("potential", "simulated")}
 
-@both
-@pytest.mark.parametrize("name", ["support", "potential", "groups", "discrete"])
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(name, method, marks=pytest.mark.slow if (name, method) in SLOW_MODELS else [])
+        for name in ("support", "potential", "groups", "discrete")
+        for method in METHODS
+    ],
+)
 def test_models(name, method):
     """Discrete variables, an estimated likelihood, one that is zero in places, and potentials."""
     known = shared(name)

@@ -33,6 +33,7 @@ MODEL = """
 """
 
 
+@pytest.mark.slow
 def test_a_run_without_jax_does_not_load_it():
     """PyTensor's part of it takes a second, and settles the precision of the process.
 

@@ -20,11 +20,6 @@ from tests.samplers.test_nested_laplace import one_value_for_each_group
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
 
-def of_seeds(n):
-    """Return seeds for a parameter of a test, of which the first one is fast."""
-    return [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, n))]
-
-
 def coarse(model, target_mcse, seed=1):
     run = Run(SMC(), 200, 1, None, seed, limits=Limits(target_mcse=target_mcse))
     target = target_of(model, reparameterise=True)
@@ -103,7 +98,8 @@ def test_a_hierarchical_model_costs_little_in_both_forms(form):
     assert info["n_evaluations"] < 6_000
 
 
-@pytest.mark.parametrize("seed", of_seeds(4))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
 def test_coordinates_in_which_the_approximation_is_good(seed):
     """The evidence is a sum over both scales, each of the variance of a value."""
     model = one_value_for_each_group()

@@ -27,10 +27,15 @@ def start(model):
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("gaussian_10", None), ("one_way_noncentred", "tau, sigma")]
+    ("name", "given"),
+    [
+        ("several", None),
+        ("schools", "tau"),
+        pytest.param("one_way_noncentred", "tau, sigma", marks=pytest.mark.slow),
+    ],
 )
 def test_from_an_approximation(name, given):
-    found = start(SYSTEMS[name].build())
+    found = start(SYSTEMS[name].build() if name in SYSTEMS else shared(name).model)
     assert found.approximation.complete and found.n_evaluations > 0
     assert found.annealed is not found.target
     facts = found.annealed.facts
@@ -117,7 +122,7 @@ def test_what_is_known_is_in_the_coordinates_of_the_target(monkeypatch):
         return replace(explored(*arguments, **options), complete=False)
 
     monkeypatch.setattr(module, "explore", incomplete)
-    found = start(SYSTEMS["one_way_noncentred"].build())
+    found = start(shared("schools").model)
     assert found.annealed is found.target and found.approximation.n_peaks
     assert found.target.centring.amount == (1.0,)
 

@@ -72,6 +72,7 @@ def test_the_check_is_recorded():
     assert record.info["n_chains"] == 4 and record.info["doubt"] == ""
 
 
+@pytest.mark.slow
 def test_coordinates_that_the_draws_choose():
     """Effects are bridged where their posterior is nearest to a normal distribution."""
     model = SYSTEMS["eight_schools_half_normal_noncentred"].build()

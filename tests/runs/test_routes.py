@@ -124,6 +124,7 @@ def test_time_ends_the_routes(heavy_tailed):
     assert pe.log_evidence(dt).status != "ok"
 
 
+@pytest.mark.slow
 def test_infinite_evidence_ends_at_once():
     dt = sampled(build_infinite())
     routes = facts_of(dt)[1]

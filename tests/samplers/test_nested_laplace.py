@@ -73,7 +73,7 @@ def test_a_normal_posterior_is_found(name):
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("one_way_centred", 0.6),
+        pytest.param("one_way_centred", 0.6, marks=SLOW),
         ("funnel", 0.85),
         pytest.param("normal_inverse_gamma", 0.9, marks=SLOW),
         pytest.param("radiata_pine_like", 0.9, marks=SLOW),

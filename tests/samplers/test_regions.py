@@ -81,7 +81,7 @@ def exact_mass(at, width, k, log_mass=1.0):
         (1, 0.3, 0.01),
         pytest.param(1, 2.0, 0.01, marks=pytest.mark.slow),
         pytest.param(2, 0.5, 0.05, marks=pytest.mark.slow),
-        (3, 0.5, 0.2),
+        pytest.param(3, 0.5, 0.2, marks=pytest.mark.slow),
     ],
 )
 def test_narrow_peaks_are_found(k, at, width):

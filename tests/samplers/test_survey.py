@@ -82,6 +82,7 @@ def test_a_wide_mode_beside_a_narrow_one():
         assert np.sort(sd) == pytest.approx([0.01, 2.01**-0.5], rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_spike_in_a_slab():
     """It lies below the scale of the slab, whose own peak is met by every ascent."""
     case = deceptive._SPIKES["spike_20"]

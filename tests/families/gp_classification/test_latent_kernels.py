@@ -113,7 +113,7 @@ KERNELS = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(k, marks=pytest.mark.slow if k == "riemannian-ep" else ()) for k in KERNELS],
+    [pytest.param(k, marks=pytest.mark.slow if "riemannian" in k else ()) for k in KERNELS],
 )
 def test_it_is_a_kernel(name):
     """Invariance, reversal and streams, by the checks that users have for theirs."""

@@ -4,7 +4,7 @@ Each statistical check has a fixed seed and a false-alarm rate of 1e-6.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numba as nb
 import numpy as np
@@ -46,9 +46,21 @@ every_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
 
-@every_path
-@every_kernel
-def test_invariance(path, kernel):
+def with_slow(pairs):
+    """Return parameters; Metropolis in three dimensions takes seconds to compile."""
+    return [
+        pytest.param(
+            KERNELS[kernel],
+            PATHS[path],
+            id=f"{kernel}-{path}",
+            marks=pytest.mark.slow if "Metropolis" in kernel and "cube" in path else (),
+        )
+        for kernel, path in pairs
+    ]
+
+
+@pytest.mark.parametrize(("kernel", "path"), with_slow(product(KERNELS, PATHS)))
+def test_invariance(kernel, path):
     """A kernel that distorts its density biases every evidence."""
     assert invariance_p_value(kernel, path, 0.7, N) > FALSE_ALARM
 
@@ -61,15 +73,23 @@ def test_invariance_of_many_draws(path, kernel):
         assert invariance_p_value(kernel, path, beta, MANY) > FALSE_ALARM
 
 
-@every_kernel
-def test_reversal(kernel):
+IN_ORDER = [name for name in KERNELS if "random" not in name]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "path"), with_slow(product(IN_ORDER, ("field", "free cube", "detour")))
+)
+def test_reversal(kernel, path):
     """Reverse annealing with a wrong reversal is biased."""
-    if kernel.order == "random":  # chains of a group share the sites
-        path = LatticePath(Ising((2, 2), 0.3, 0.4))
-        assert reversal_p_value(kernel, path, 0.7, 2000 * 512, every=512) > FALSE_ALARM
-        return
-    for name in ("field", "free cube", "detour"):
-        assert reversal_p_value(kernel, PATHS[name], 0.7, MANY) > FALSE_ALARM
+    assert reversal_p_value(kernel, path, 0.7, MANY) > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    "kind", [SpinHeatBath, pytest.param(SpinMetropolis, marks=pytest.mark.slow)]
+)
+def test_reversal_where_chains_of_a_group_share_the_sites(kind):
+    path = LatticePath(Ising((2, 2), 0.3, 0.4))
+    assert reversal_p_value(kind(1, "random"), path, 0.7, 2000 * 512, every=512) > FALSE_ALARM
 
 
 def test_reversal_would_be_missed():
@@ -106,7 +126,8 @@ def test_odd_numbers_of_chains(n):
         target, chains = path.target, fresh_streams(n)
         state = path.draw(n, np.random.SeedSequence(3))
         before = state.to_draws().copy()
-        for kernel in (SpinHeatBath(2), SpinMetropolis(2, "random")):
+        in_plane = (SpinMetropolis(2, "random"),) if len(target.sizes) == 2 else ()
+        for kernel in (SpinHeatBath(2), *in_plane):
             moved, info = kernel.advance(path, state, 0.5, chains)
             assert len(moved) == n
             assert 0.0 < info.acceptance <= 1.0

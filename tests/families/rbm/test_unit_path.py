@@ -44,7 +44,7 @@ def test_log_z_is_exact(method, latent):
     assert abs(found.value - log_z()) < 4.0 * found.mcse
 
 
-@pytest.mark.parametrize("generate", ["anticipate", "reseed"])
+@pytest.mark.parametrize("generate", ["anticipate", pytest.param("reseed", marks=pytest.mark.slow)])
 def test_other_ways_to_make_particles(generate):
     """New states follow the density of the step, or log Z would be that of the data."""
     machine = sine(20, 8, data=bits(40, 20), base="uniform")
@@ -159,6 +159,7 @@ def test_populations():
     np.testing.assert_array_equal(path.smoothed(without)[:6], path.smoothed(state))
 
 
+@pytest.mark.slow
 def test_draws_of_both_layers_follow_the_machine():
     """Hidden units are by-products of the moves; mean products, within 5 errors."""
     machine = sine(6, 4)

@@ -28,14 +28,9 @@ from pm_evidence.testing import exact_systems
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 SYSTEMS = exact_systems()
-# one of each kind: simplex, discrete, mixed and imputed, potential, pm.Data
-AGREEING = (
-    "dirichlet_multinomial",
-    "sprinkler",
-    "missing_poisson",
-    "potential_and_data",
-    "data_container",
-)
+# one of each kind: discrete, potential, pm.Data; slower ones: simplex, mixed and imputed
+AGREEING_FAST = ("sprinkler", "potential_and_data", "data_container")
+AGREEING = (*AGREEING_FAST, "dirichlet_multinomial", "missing_poisson")
 # models of every family whose variables are continuous
 BY_JAX = (
     "dirichlet_multinomial",
@@ -111,7 +106,10 @@ def check_jax(target):
     np.testing.assert_allclose(by_jax.values(x), found, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", AGREEING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in AGREEING_FAST else pytest.mark.slow) for n in AGREEING],
+)
 def test_density_and_gradient_are_pymcs(name):
     """A density that is off is the evidence of another model; a wrong gradient ruins acceptance."""
     check_agreement(target(name))

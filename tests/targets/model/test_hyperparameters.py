@@ -24,6 +24,8 @@ KNOWN = {
     "funnel": ({"log_variance"}, True),
     "banana": ({"a"}, False),
 }
+# One of each kind; the others are variations of them.
+FAST = {"normal_inverse_gamma", "one_way_noncentred", "many_means", "funnel", "banana"}
 UNKNOWN = ["student_t_groups", "label_switching", "bimodal_10", "gaussian_shells", "separated"]
 
 
@@ -32,14 +34,23 @@ def names(target):
     return None if found is None else {variable.name for variable in found}
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in KNOWN]
+)
 def test_scales_are_found(name):
     target = in_python(SYSTEMS[name].build(), target_of, reparameterise=True)
     assert (names(target), target.is_concave_in_hyperparameters) == KNOWN[name]
     assert not violations(target)
 
 
-@pytest.mark.parametrize("name", ["radiata_pine_like", "one_way_centred", "many_means", "funnel"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one_way_centred",
+        "funnel",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("radiata_pine_like", "many_means")),
+    ],
+)
 def test_scales_are_found_in_the_coordinates_of_the_model(name):
     target = in_python(SYSTEMS[name].build())
     assert names(target) == KNOWN[name][0]
@@ -56,7 +67,7 @@ def test_parameters_of_a_process():
     assert not violations(target)
 
 
-@pytest.mark.parametrize("reparameterise", [True, False])
+@pytest.mark.parametrize("reparameterise", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_scales_of_trend_and_season(reparameterise):
     with pm.Model() as model:
         step, height = pm.HalfNormal("step", 0.5), pm.HalfNormal("height", 1)

@@ -117,6 +117,7 @@ def loop(t, k, values):
     return values[t - t + k]
 
 
+@pytest.mark.slow
 def test_in_a_loop():
     """A loop of PyTensor has a graph of its own."""
     with pm.Model() as model:

@@ -42,7 +42,7 @@ def only_drawn(model):
     ("build", "use"),
     [
         (matrix, only_drawn),
-        (huge_numbers, sampled),
+        pytest.param(huge_numbers, sampled, marks=pytest.mark.slow),
         (hierarchical_zero_sum, only_drawn),
         pytest.param(matrix, sampled, marks=pytest.mark.slow),
         pytest.param(hierarchical_zero_sum, sampled, marks=pytest.mark.slow),

@@ -97,6 +97,11 @@ FILTERS = {
         "look_ahead": lambda h, t, y: -0.5 * (y - 0.9 * h) ** 2,
     },
 }
+# Each of the others has a part of its own that one of these has too.
+FAST = ("bootstrap", "guided_from_start", "auxiliary")
+every_filter = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in FILTERS]
+)
 
 
 @cache
@@ -130,7 +135,7 @@ def check_unbiased(one, x, truth, runs=RUNS, seed=0):
 
 
 @pytest.mark.parametrize("runs", [RUNS, pytest.param(10_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", FILTERS)
+@every_filter
 def test_unbiased_for_every_filter_and_scheme(name, runs):
     """A filter that is biased makes every evidence wrong, and no error bar shows it."""
     for scheme in SCHEMES:
@@ -160,18 +165,17 @@ def test_unbiased_whenever_it_resamples(name):
 
 def test_planted_bias_is_caught():
     """Weights of a look-ahead that are not taken off again would fail the test above."""
-    one = estimator("auxiliary_own")
+    one = estimator("auxiliary")
     with pytest.raises(AssertionError, match="mean"):
         check_unbiased(one, [OFFSET], scalar_kalman(DATA) + 0.3)
 
 
-def test_many_particles_come_to_the_truth():
+@every_filter
+def test_many_particles_come_to_the_truth(name):
     """An estimate that does not sharpen is an estimate of something else."""
-    truth = scalar_kalman(DATA)
-    for name in FILTERS:
-        got = estimator(name).with_particles(20_000).estimate(np.full((8, 1), OFFSET), words(8))
-        assert abs(got.mean() - truth) < 0.06, name
-        assert got.std() < 0.1, name
+    got = estimator(name).with_particles(20_000).estimate(np.full((8, 1), OFFSET), words(8))
+    assert abs(got.mean() - scalar_kalman(DATA)) < 0.06
+    assert got.std() < 0.1
 
 
 def test_same_words_same_bits():
@@ -255,7 +259,7 @@ def vector_model(y, filter, joint):
     ("filter", "joint", "y"),
     [
         ("bootstrap", True, GAPS[:4]),
-        ("guided", False, COMPLETE),
+        pytest.param("guided", False, COMPLETE, marks=pytest.mark.slow),
         pytest.param("auxiliary", True, GAPS, marks=pytest.mark.slow),
         pytest.param("guided", True, GAPS, marks=pytest.mark.slow),
     ],
@@ -336,6 +340,7 @@ def test_a_parameter_out_of_range_concerns_one_particle():
     check_unbiased(one, [0.0], truth)
 
 
+@pytest.mark.slow
 def test_draws_that_run_in_python(caplog):
     """Without compiled code for it a distribution is slow, which is told, and right."""
     with pm.Model() as model:
