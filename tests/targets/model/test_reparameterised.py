@@ -180,4 +180,6 @@ def test_workers_get_the_same_coordinates():
 
 def test_other_models_keep_their_target():
     """The compiled code of models without such variables would change."""
-    assert type(in_python(shared("normal").model, target_of, reparameterise=True)) is PyMCTarget
+    with pm.Model() as model:  # of its own: others would find the target without machine code
+        pm.Normal("y", pm.Normal("x", 0, 1), 1, observed=0.5)
+    assert type(in_python(model, target_of, reparameterise=True)) is PyMCTarget
