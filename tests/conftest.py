@@ -41,13 +41,13 @@ _FIRST, _LAST = ("targets", "families", "api"), "golden"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Order the files, and leave the tests within them in their order; mark those of examples."""
+    """Order the files, and leave the tests within them in their order; mark those of scripts."""
     place = {folder: i for i, folder in enumerate(_FIRST)} | {_LAST: len(_FIRST) + 1}
     here = Path(__file__).parent
     folders = {item: item.path.relative_to(here).parts[0] for item in items}
     items.sort(key=lambda item: place.get(folders[item], len(_FIRST)))
     for item in items:
-        if folders[item] == "examples":
+        if folders[item] in ("examples", "benchmarks"):
             item.add_marker("docs")
 
 

@@ -195,10 +195,13 @@ def _refuse_extremes(model: pm.Model, sampler: PriorSampler) -> None:
         if any(other in model.free_RVs for other in ancestors(rv.owner.inputs)):
             continue
         if not np.isfinite(values).any(axis=0).all():
+            wrong = _wrong_parameters(rv)
+            if wrong is None:  # no draw is inside of its transform
+                continue
             raise ModelError(
-                f"the prior of {variable.name!r} must have finite draws, but none is: "
-                f"{_wrong_parameters(rv)}. Look for NaN, infinity and values out of range in what "
-                "its parameters are computed from."
+                f"the prior of {variable.name!r} must have finite draws, but none is: {wrong}. "
+                "Look for NaN, infinity and values out of range in what its parameters are "
+                "computed from."
             )
         size = np.quantile(np.nan_to_num(values), [0.5, 0.95], axis=0)
         if (size[1] > _LARGEST).any() or ((size[1] > 0.0) & (size[1] < 1.0 / _LARGEST)).any():
@@ -209,17 +212,17 @@ def _refuse_extremes(model: pm.Model, sampler: PriorSampler) -> None:
             )
 
 
-def _wrong_parameters(rv: Variable) -> str:
-    """Return in words what is wrong with the parameters of a variable that cannot be drawn."""
+def _wrong_parameters(rv: Variable) -> str | None:
+    """Return in words what is wrong with the parameters of a variable; None if nothing is."""
     try:
         with quietly():
             pm.logp(rv, pt.ones_like(rv)).eval(mode="FAST_COMPILE")
     except (ParameterValueError, AssertionError) as error:
         return f"its parameters must satisfy {' '.join(str(error).split())}"
-    parameters = [
-        np.round(each.eval(mode="FAST_COMPILE"), 4) for each in rv.owner.op.dist_params(rv.owner)
-    ]
-    return f"its parameters are {', '.join(str(each) for each in parameters)}"
+    parameters = [each.eval(mode="FAST_COMPILE") for each in rv.owner.op.dist_params(rv.owner)]
+    if all(np.isfinite(each).all() for each in parameters):
+        return None
+    return f"its parameters are {', '.join(str(np.round(each, 4)) for each in parameters)}"
 
 
 def without_overflow(x: Floats, kept: NDArray[np.bool_]) -> Floats:
