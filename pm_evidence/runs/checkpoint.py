@@ -134,10 +134,10 @@ def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
         )
         return replace(run, seed=resolve_seed(random_seed))
     parts = call.parts
-    stored, n_finished = _stored(archive), len(archive) - 1
+    stored, n_finished = _stored(archive, path), len(archive) - 1
     if stored is not None and n_finished:
         seed = int(stored["seed"]) if random_seed is None else resolve_seed(random_seed)
-        _check_same(archive.folder, stored, parts, seed)
+        _check_same(path, stored, parts, seed)
         _log.info("%d finished parts of this run are read from %s.", n_finished, path)
     else:
         seed = resolve_seed(random_seed)
@@ -164,26 +164,26 @@ def _folder(path: Any) -> Path:
     return folder
 
 
-def _stored(archive: Archive) -> dict[str, Any] | None:
+def _stored(archive: Archive, path: Any) -> dict[str, Any] | None:
     """Return the description of the call that a checkpoint is of; None if there is none."""
     try:
         entry = archive.read(_CALL)
         if entry is not None:
-            return _checked(dict(entry.attributes), archive.folder)
+            return _checked(dict(entry.attributes), path)
     except Damaged as reason:
-        path = archive.path(_CALL)
-        _log.warning("%s is damaged, and is written again for this call: %s", path, reason)
+        file = archive.path(_CALL)
+        _log.warning("%s is damaged, and is written again for this call: %s", file, reason)
         return None
     others = [each.name for each in archive.folder.iterdir() if each.name != f"{_CALL}.part"]
     if others:
         raise ValueError(
-            f"checkpoint must be a new folder or that of a checkpoint, got {str(archive.folder)!r} "
+            f"checkpoint must be a new folder or that of a checkpoint, got {str(path)!r} "
             f"with other files, such as {others[0]!r}; pass another path."
         )
     return None
 
 
-def _checked(attributes: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _checked(attributes: dict[str, Any], folder: Any) -> dict[str, Any]:
     """Return the description of a call as it is stored, or raise ValueError if it is none."""
     if attributes.get("format") != _FORMAT:
         raise ValueError(
@@ -203,7 +203,7 @@ def _checked(attributes: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _check_same(
-    folder: Path, stored: Mapping[str, Any], parts: Mapping[str, _Part], seed: int
+    folder: Any, stored: Mapping[str, Any], parts: Mapping[str, _Part], seed: int
 ) -> None:
     """Raise ValueError if a checkpoint is of another call, naming all that differs."""
     now = {**parts, "random_seed": _Part("", str(seed))}
