@@ -131,7 +131,9 @@ class AIS(Annealer):
     ) -> RunRecord:
         first, n, path = len(record.of(Role.REVERSE)), len(starts.draws), context.setup.path
         rng = generator(context.seed, Phase.START, first)
-        chosen = rng.choice(n, draws, replace=draws > n, p=starts.probability)
+        # of islands whose weights are far apart, few draws have a probability above zero
+        possible = n if starts.probability is None else np.count_nonzero(starts.probability)
+        chosen = rng.choice(n, draws, replace=bool(draws > possible), p=starts.probability)
         ends = np.cumsum(block_sizes(draws, context.setup.n_paths))[:-1]
         tasks = [
             _ReverseBlock(self, path, context.plan, first + i, starts.take(part), context.seed)

@@ -59,3 +59,12 @@ def test_a_number_of_stages_that_is_asked_for_is_kept():
     assert abs(found.value - groups.log_evidence) < 5.0 * found.mcse
     dt = pe.sample_evidence(pe.Gaussian(), method=pe.SMC(n_stages=40), **options)
     assert dt["annealing"].sizes["stage"] >= 40
+
+
+def test_few_reverse_starts_of_weight_above_zero(recwarn):
+    """A prior 3e10 times wider than the data: the status is not ok, and there is no raw error."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x", 0, np.float64(3e10)), 1.0, observed=0.5)
+    dt = pe.sample_evidence(model, method="ais", draws=400, target_mcse=None, **QUIET)
+    assert pe.log_evidence(dt).status != "ok"
+    assert any(issubclass(each.category, pe.EvidenceWarning) for each in recwarn)
