@@ -35,8 +35,8 @@ Floats = NDArray[np.float64]
 
 # The largest value of a coordinate in either direction; sums of its square do not overflow.
 _LARGEST = 1e100
-# So many draws show that a prior has impossible parameters.
-_LOOKED_AT = 100
+# So many draws show that a prior has impossible parameters; fewer where there are many variables.
+_LOOKED_AT, _FEWEST, _MOST_NUMBERS = 100, 20, 1_000_000
 # Exceptions that NumPy and PyTensor raise if a distribution cannot be drawn from.
 _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
@@ -189,7 +189,8 @@ def _refuse_extremes(model: pm.Model, sampler: PriorSampler) -> None:
     ModelError
         The message names the variable, and what is wrong with its parameters.
     """
-    drawn = sampler.draw(_LOOKED_AT, np.random.SeedSequence(_LOOKED_AT))
+    n = int(np.clip(_MOST_NUMBERS // max(sampler.layout.size, 1), _FEWEST, _LOOKED_AT))
+    drawn = sampler.draw(n, np.random.SeedSequence(n))
     for variable in sampler.layout.variables:
         rv, values = model[variable.name], np.abs(drawn[:, variable.positions])
         if any(other in model.free_RVs for other in ancestors(rv.owner.inputs)):
