@@ -6,9 +6,13 @@ Each kind of model is built twice with the same value, and once with another one
 import dataclasses
 import functools
 import logging
+import os
+import subprocess
+import sys
 import threading
 import types
 from collections import OrderedDict
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -22,6 +26,7 @@ from pytensor.graph.op import Op
 from pm_evidence.targets.model import cache
 from pm_evidence.targets.model.identity import description_of, identity_of
 
+ROOT = Path(__file__).resolve().parents[3]
 Y = np.array([0.3, 1.1, 0.8])
 
 
@@ -235,6 +240,30 @@ def test_what_a_density_uses_is_a_part_of_the_model(build):
     assert not unknown
     assert identity_of(build(9.0)) != first
     assert identity_of(build(1.0)) == first
+
+
+def test_another_process_describes_models_in_the_same_way():
+    """Else no checkpoint would be resumed: sets, addresses and hashes differ between processes."""
+    names = ", ".join(build.__name__ for build in KINDS)
+    code = (
+        f"from {__name__} import {names}\n"
+        "from pm_evidence.targets.model.identity import identity_of\n"
+        f"print([identity_of(build(1.0)) for build in ({names})])"
+    )
+    env = {**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": str(ROOT)}
+    there = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    )
+    assert there.stdout.strip() == str([identity_of(build(1.0)) for build in KINDS])
+
+
+def test_a_run_leaves_what_operations_hold_as_it_is():
+    """What compilers add to an operation would make the next call another one."""
+    for build in (operation, wrapped, compiled):
+        model = build(1.0)
+        before = identity_of(model)
+        model.compile_logp()(model.initial_point())
+        assert identity_of(model) == before, build.__name__
 
 
 @pytest.fixture
