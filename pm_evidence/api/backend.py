@@ -18,7 +18,7 @@ from pm_evidence.targets.estimated.variable import estimated_variables
 
 __all__ = ["BACKENDS", "check_backend", "check_gradient"]
 
-BACKENDS = ("numba", "jax")
+BACKENDS = ("numba", "numpy", "jax")
 _REMEDY = "leave backend out"
 
 
@@ -48,7 +48,7 @@ def check_backend(
         If the model has discrete variables, or a likelihood that is estimated.
     """
     check_choice("backend", backend, BACKENDS)
-    if backend == "numba":
+    if backend in ("numba", "numpy"):
         return
     if is_native(given):
         raise ValueError(

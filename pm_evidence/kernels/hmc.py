@@ -14,13 +14,12 @@ from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.curvature import MOST_DIMENSIONS, curvature, shape_of_curvature
-from pm_evidence.kernels.jax_trajectories import move_together
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
+from pm_evidence.kernels.trajectories import move_together
 from pm_evidence.kernels.tuning import move_towards
 from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
-from pm_evidence.targets.compile.density import densities_with_gradients
-from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.density import CompiledDensity, densities_with_gradients
 from pm_evidence.targets.points import Particles
 
 __all__ = ["HMC"]
@@ -128,7 +127,7 @@ class HMC:
         chains = [_room(each, n_moves) for each in (state.x, state.log_density, known)]
         n_leapfrogs = self._n_leapfrogs(n)
         report = np.zeros((n, 4))
-        if isinstance(target.differentiable, JaxDensity):
+        if not isinstance(target.differentiable, CompiledDensity):
             how = beta, shape, self.step_size, n_leapfrogs, streams, self.exploring, report
             for k in range(1, n_moves + 1):
                 for each in chains:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 __all__ = ["KnownPeaks", "reached"]
 
@@ -39,31 +39,28 @@ class KnownPeaks:
         return cls(np.empty((0, n_dim)), np.empty((0, n_dim, n_dim)), np.empty(0))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def reached(x, height, gradient, mean, factor, heights):
-    """Return the index of the peak whose curvature explains what is found at ``x``, or -1.
+def reached(x: Floats, height: Floats, gradient: Floats, known: KnownPeaks) -> NDArray[np.int64]:
+    """Return the index of the peak whose curvature explains what is found at each point, or -1.
 
-    Log density and slope are compared: another peak nearby would change one of them. The rows of
-    ``gradient`` are those of the log prior and of the log likelihood.
+    Log density and slope are compared: another peak nearby would change one of them.
+
+    Parameters
+    ----------
+    x, gradient : ndarray, shape (n, d)
+        Points, and the gradients of the log density there.
+    height : ndarray, shape (n,)
+        Log densities.
+    known : KnownPeaks
+        The peaks.
     """
-    d = x.size
-    z = np.empty(d)
-    for k in range(heights.size):
-        square = 0.0
-        for i in range(d):  # forward substitution
-            z[i] = x[i] - mean[k, i]
-            for j in range(i):
-                z[i] -= factor[k, i, j] * z[j]
-            z[i] /= factor[k, i, i]
-            square += z[i] * z[i]
-        if not abs(heights[k] - 0.5 * square - height) < _CLOSE:
-            continue
-        apart = 0.0
-        for j in range(d):
-            slope = z[j]
-            for i in range(j, d):
-                slope += factor[k, i, j] * (gradient[0, i] + gradient[1, i])
-            apart += slope * slope
-        if 0.5 * apart < _CLOSE:
-            return k
-    return -1
+    found = np.full(len(x), -1)
+    for k in range(len(known.height)):
+        rows = np.flatnonzero(found < 0)
+        if not rows.size:
+            break
+        factor, mean = known.factor[k], known.mean[k]
+        z = solve_triangular(factor, (x[rows] - mean).T, lower=True, check_finite=False).T
+        misfit = np.abs(known.height[k] - 0.5 * (z**2).sum(axis=1) - height[rows])
+        apart = ((z + gradient[rows] @ factor) ** 2).sum(axis=1)
+        found[rows[(misfit < _CLOSE) & (0.5 * apart < _CLOSE)]] = k
+    return found

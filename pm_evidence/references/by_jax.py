@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.jax import load_jax
-from pm_evidence.references.packed import DENSE, N_OF_COMPONENT, N_OF_MIXTURE, SPARSE, Packed
+from pm_evidence.references.packed import Packed, unpacked
 from pm_evidence.targets.compile.jax_density import JaxDensity
 
 __all__ = ["annealed_from_by_jax"]
@@ -63,32 +63,19 @@ def _unpacked(packed: Packed) -> list[Any]:
     stretched coordinates, shape ``(K, d)``; and the factors. Components with sparse factors, which
     have equally many elements, come first.
     """
-    numbers, d = packed.numbers, packed.positions.size
-    start, parts = N_OF_MIXTURE, list[tuple[Floats, Floats, Floats]]()
-    for _ in range(int(numbers[0])):
-        head = numbers[start : start + N_OF_COMPONENT]
-        start += N_OF_COMPONENT
-        arrays, factor = np.split(numbers[start : start + 3 * d + int(head[3])], [3 * d])
-        start += arrays.size + factor.size
-        parts.append((head, arrays.reshape(3, d), factor))
-    parts.sort(key=lambda part: part[0][2] != SPARSE)
-    n_sparse = sum(int(head[2] == SPARSE) for head, _, _ in parts)
-    sparse = [_sparse(factor, d) for _, _, factor in parts[:n_sparse]]
+    d = packed.positions.size
+    constant, parts = unpacked(packed)
+    parts.sort(key=lambda part: part.sparse is None)
+    sparse = [part.sparse for part in parts if part.sparse is not None]
     dense = [
-        factor.reshape(d, d) if head[2] == DENSE else np.diag(factor)
-        for head, _, factor in parts[n_sparse:]
+        part.factor if part.factor.ndim == 2 else np.diag(part.factor)
+        for part in parts[len(sparse) :]
     ]
     factors = [np.array(each) for each in zip(*sparse, strict=True)], np.array(dense)
-    heads, rows = (np.array([part[i] for part in parts]) for i in (0, 1))
-    return [packed.positions, numbers[1], heads[:, 0], heads[:, 1], *rows.swapaxes(0, 1), factors]
-
-
-def _sparse(factor: Floats, d: int) -> tuple[NDArray[Any], ...]:
-    """Return order, rows, columns, diagonal and elements of a sparse factor."""
-    n = (factor.size - 3 * d - 1) // 2
-    order, start, row = np.split(factor[: 2 * d + 1 + n].view(np.int64), [d, 2 * d + 1])
-    diagonal, below = np.split(factor[2 * d + 1 + n :], [d])
-    return order, row, np.repeat(np.arange(d), np.diff(start)), diagonal, below
+    heads = [np.array([getattr(part, name) for part in parts]) for name in ("log_peak", "dof")]
+    rows = [(part.location, part.centre, part.scale) for part in parts]
+    arrays = np.array(rows).reshape(-1, 3, d).swapaxes(0, 1)
+    return [packed.positions, constant, *heads, *arrays, factors]
 
 
 def _log_mixture(

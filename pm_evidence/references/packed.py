@@ -14,7 +14,17 @@ from pm_evidence.references.given import Mixture, Normal, StudentT
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.stretched import StretchedFit
 
-__all__ = ["DENSE", "N_OF_COMPONENT", "N_OF_MIXTURE", "SCALES", "SPARSE", "Packed", "packed"]
+__all__ = [
+    "DENSE",
+    "N_OF_COMPONENT",
+    "N_OF_MIXTURE",
+    "SCALES",
+    "SPARSE",
+    "Component",
+    "Packed",
+    "packed",
+    "unpacked",
+]
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +65,57 @@ class Packed:
         numbers = self.numbers.copy()
         numbers[2:4] = log_mass, share
         return replace(self, numbers=numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A Student-t density in stretched coordinates, as it is found in ``Packed``.
+
+    Parameters
+    ----------
+    log_peak : float
+        Its log density at the location with its log weight, in nats.
+    dof : float
+        Degrees of freedom.
+    location, centre, scale : ndarray, shape (d,)
+        Location, and centre and scale of the stretched coordinates.
+    factor : ndarray, shape (d,) or (d, d)
+        Scales, or the lower factor of the covariance; empty where ``sparse`` is given.
+    sparse : tuple of ndarray, optional
+        Order of the coordinates, rows, columns, diagonal and elements of the lower factor of the
+        inverse of the covariance.
+    """
+
+    log_peak: float
+    dof: float
+    location: Floats
+    centre: Floats
+    scale: Floats
+    factor: Floats
+    sparse: tuple[NDArray[Any], ...] | None
+
+
+def unpacked(packed: Packed) -> tuple[float, list[Component]]:
+    """Return the constant and the components of a mixture."""
+    numbers, d = packed.numbers, packed.positions.size
+    start, parts = N_OF_MIXTURE, list[Component]()
+    for _ in range(int(numbers[0])):
+        log_peak, dof, form, size = numbers[start : start + N_OF_COMPONENT]
+        start += N_OF_COMPONENT
+        arrays, factor = np.split(numbers[start : start + 3 * d + int(size)], [3 * d])
+        start += arrays.size + factor.size
+        sparse = _sparse(factor, d) if form == SPARSE else None
+        factor = factor.reshape(d, d) if form == DENSE else factor
+        parts.append(Component(float(log_peak), float(dof), *arrays.reshape(3, d), factor, sparse))
+    return float(numbers[1]), parts
+
+
+def _sparse(factor: Floats, d: int) -> tuple[NDArray[Any], ...]:
+    """Return order, rows, columns, diagonal and elements of a sparse factor."""
+    n = (factor.size - 3 * d - 1) // 2
+    order, start, row = np.split(factor[: 2 * d + 1 + n].view(np.int64), [d, 2 * d + 1])
+    diagonal, below = np.split(factor[2 * d + 1 + n :], [d])
+    return order, row, np.repeat(np.arange(d), np.diff(start)), diagonal, below
 
 
 def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) -> Packed | None:

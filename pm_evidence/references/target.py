@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.references.by_jax import annealed_from_by_jax
+from pm_evidence.references.by_numpy import annealed_from_by_numpy
 from pm_evidence.references.compiled import annealed_from
 from pm_evidence.references.in_python import density_in_python
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.packed import Packed, packed
 from pm_evidence.targets.compile.density import CompiledDensity, log_densities
 from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.points import Particles
 
 __all__ = ["ReferencedTarget", "coordinates_of"]
@@ -107,12 +109,12 @@ class ReferencedTarget:
     # densities ------------------------------------------------------------------------------
 
     @cached_property
-    def density(self) -> CompiledDensity | JaxDensity:
+    def density(self) -> CompiledDensity | JaxDensity | NumpyDensity:
         """Both log densities, without gradients."""
         return self._wrapped(self.model.density)
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | JaxDensity | None:
+    def differentiable(self) -> CompiledDensity | JaxDensity | NumpyDensity | None:
         """Both log densities with gradients; None if the model or the reference has none."""
         model = self.model.differentiable
         return None if model is None or self._packed is None else self._wrapped(model)
@@ -122,12 +124,11 @@ class ReferencedTarget:
         """The reference as arrays; None if it is an object of the user's."""
         return packed(self.reference, self.positions, int(np.count_nonzero(self.period)))
 
-    def _wrapped(self, model: CompiledDensity | JaxDensity) -> CompiledDensity | JaxDensity:
-        if isinstance(model, JaxDensity):
+    def _wrapped(self, model: CompiledDensity | JaxDensity | NumpyDensity) -> CompiledDensity | JaxDensity | NumpyDensity:
+        if not isinstance(model, CompiledDensity):
             assert self._packed is not None  # otherwise the argument was refused
-            return annealed_from_by_jax(
-                model, self._packed, self.model.log_order_mass, _PRIOR_SHARE
-            )
+            together = annealed_from_by_jax if isinstance(model, JaxDensity) else annealed_from_by_numpy
+            return together(model, self._packed, self.model.log_order_mass, _PRIOR_SHARE)
         factors = [self.model.discrete_prior] if self.discrete.size else []
         arrays = self._packed
         if arrays is None:

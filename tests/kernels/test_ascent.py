@@ -1,4 +1,4 @@
-"""Climbs to the peaks of a posterior, in compiled code, also to peaks that are known."""
+"""Climbs to the peaks of a posterior, also to peaks that are known."""
 
 import numpy as np
 import pymc as pm
@@ -155,26 +155,11 @@ def test_a_wrong_curvature_or_height_ends_no_ascent(two_modes, wrong):
     """At two standard deviations from the peak; the right ones end it there."""
     x = np.array([2.0 * SD, 0.0, 0.0])
     height = two_modes.evaluate(x[None]).log_density.sum()
-    gradient = np.array([np.zeros(D), -x / SD**2])
+    gradient = -x / SD**2
     for peaks, expected in (
         (known(two_modes, ZERO), 0),
         (known(two_modes, OTHER, ZERO), 1),
         (known(two_modes, ZERO, **wrong), -1),
     ):
-        assert reached(x, height, gradient, peaks.mean, peaks.factor, peaks.height) == expected
-
-
-def test_compiled_equals_python(two_modes):
-    rng = np.random.default_rng(4)
-    factor = np.tril(rng.normal(size=(2, D, D))) + 2 * np.eye(D)
-    mean, height = rng.normal(size=(2, D)), np.array([-1.0, -1.2])
-    answers = set()
-    for _ in range(200):
-        k = rng.integers(2)
-        z = rng.normal(size=D)
-        x = mean[k] + factor[k] @ z
-        gradient = np.array([-np.linalg.solve(factor[k].T, z), 0.1 * rng.normal(size=D)])
-        arguments = x, height[k] - 0.5 * z @ z + 0.1 * rng.normal(), gradient, mean, factor, height
-        assert reached(*arguments) == reached.py_func(*arguments)
-        answers.add(reached(*arguments))
-    assert answers == {-1, 0, 1}
+        found = reached(x[None], np.array([height]), gradient[None], peaks)
+        assert found.tolist() == [expected]

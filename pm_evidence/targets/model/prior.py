@@ -21,6 +21,8 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.draws import compile_draws
+from pm_evidence.targets.compile.numpy_draws import numpy_draws
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.covariance_factors import CovarianceFactor
@@ -76,7 +78,13 @@ class PriorSampler:
         with _drawing():
             shapes = [np.shape(value) for value in self._in_python()]
         self.layout = Layout.of(shapes, names, dtypes)
-        self._compiled = compile_draws(outputs, self.layout) if outputs else None
+        self._together, self._compiled = None, None
+        if not outputs:
+            return
+        try:
+            self._together = numpy_draws(outputs, self.layout)
+        except NotBatchedError:
+            self._compiled = compile_draws(outputs, self.layout)
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.
@@ -91,6 +99,9 @@ class PriorSampler:
 
     def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
         out = np.empty((n, self.layout.size))
+        if self._together is not None:
+            self._together(out, seed)
+            return out
         if self._compiled is not None:
             self._compiled(out, np.random.Generator(np.random.PCG64(seed)))
             return out

@@ -24,6 +24,7 @@ from pm_evidence.core.jax import device_name
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
 from pm_evidence.targets.compile.hints import offer_jax
 from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_density
+from pm_evidence.targets.compile.numpy_density import NumpyDensity, numpy_density
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.concavity import is_log_concave
@@ -155,12 +156,12 @@ class PyMCTarget:
     # densities ------------------------------------------------------------------------------
 
     @cached_property
-    def density(self) -> CompiledDensity | JaxDensity:
+    def density(self) -> CompiledDensity | JaxDensity | NumpyDensity:
         """Log prior and log likelihood, without gradients."""
         return self._compiled(self.graphs(), None)
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | JaxDensity | None:
+    def differentiable(self) -> CompiledDensity | JaxDensity | NumpyDensity | None:
         """Log prior and log likelihood with gradients; None if there is no gradient.
 
         It is also None if observed variables are left out, because no MCMC step then uses it.
@@ -245,7 +246,9 @@ class PyMCTarget:
 
     def _compiled(
         self, graphs: DensityGraphs, gradient: list[list[Variable]] | None
-    ) -> CompiledDensity | JaxDensity:
+    ) -> CompiledDensity | JaxDensity | NumpyDensity:
+        if self.backend == "numpy":
+            return numpy_density(graphs.parts, graphs.log_density, gradient)
         if self.backend == "jax":
             return compile_jax_density(
                 graphs.parts, graphs.log_density, gradient, self.compile_kwargs

@@ -1,5 +1,6 @@
-"""Hamiltonian trajectories of a whole population at once, by JAX."""
+"""Hamiltonian trajectories of a whole population at once, by NumPy or JAX."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from pm_evidence.core.jax import load_jax
 from pm_evidence.core.random import normals, uniforms
 from pm_evidence.core.shape import Shape
 from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
 
 __all__ = ["move_together"]
 
@@ -16,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def move_together(
-    compiled: JaxDensity,
+    compiled: JaxDensity | NumpyDensity,
     x: Floats,
     log_density: Floats,
     gradient: Floats,
@@ -36,9 +38,12 @@ def move_together(
     momentum, draws = normals(streams, x.shape[1]), uniforms(streams, 2)
     sizes = step * (0.8 + 0.4 * draws[:, 0])
     rows = (x, log_density, gradient, momentum, sizes, n_leapfrogs)
-    proposal, new_density, new_gradient, last = compiled.on_rows(
-        _leapfrog, rows, (beta, shape.factor), is_long=True
-    )
+    if isinstance(compiled, JaxDensity):
+        ends = compiled.on_rows(_by_jax, rows, (beta, shape.factor), is_long=True)
+    else:
+        with np.errstate(all="ignore"):
+            ends = _leapfrog(np, _while, compiled.evaluate, *rows, beta, shape.factor)
+    proposal, new_density, new_gradient, last = ends
     start = log_density[:, 0] + beta * log_density[:, 1]
     with np.errstate(invalid="ignore", over="ignore"):
         log_ratio = new_density[:, 0] + beta * new_density[:, 1] - start
@@ -60,8 +65,22 @@ def move_together(
     gradient[accepted] = new_gradient[accepted]
 
 
+def _by_jax(density: Any, *arguments: Any) -> tuple[Any, ...]:
+    jax = load_jax()
+    return _leapfrog(jax.numpy, jax.lax.while_loop, density, *arguments)
+
+
+def _while(goes_on: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+    """Return the state after the last step of a loop, as ``jax.lax.while_loop`` does."""
+    while goes_on(state):
+        state = step(state)
+    return state
+
+
 def _leapfrog(
-    density: Any,
+    xp: Any,
+    loop: Callable[..., Any],
+    density: Callable[[Any], tuple[Any, Any]],
     x: Any,
     log_density: Any,
     gradient: Any,
@@ -73,10 +92,8 @@ def _leapfrog(
 ) -> tuple[Any, ...]:
     """Return positions, log densities, gradients and momenta at the ends of trajectories.
 
-    A trajectory that leaves the support stops there.
+    A trajectory that leaves the support stops there. Arrays are those of ``xp``, NumPy or JAX.
     """
-    jax = load_jax()
-    jnp = jax.numpy
     is_dense = factor.shape[1] == factor.shape[0]
 
     def force(gradient: Any) -> Any:
@@ -88,26 +105,26 @@ def _leapfrog(
 
     def goes_on(state: Any) -> Any:
         leap, moving = state[0], state[1]
-        return jnp.any(moving & (leap < n_leapfrogs))
+        return xp.any(moving & (leap < n_leapfrogs))
 
     def one_leap(state: Any) -> Any:
         leap, moving, x, log_density, gradient, momentum = state
         moves = moving & (leap < n_leapfrogs)
-        kick = jnp.where(leap == 0, 0.5, 1.0) * sizes[:, None]
+        kick = xp.where(leap == 0, 0.5, 1.0) * sizes[:, None]
         new_momentum = momentum + kick * force(gradient)
         new_x = x + sizes[:, None] * along(new_momentum)
         new_density, new_gradient = density(new_x)
-        finite = jnp.isfinite(new_density[:, 0] + beta * new_density[:, 1])
+        finite = xp.isfinite(new_density[:, 0] + beta * new_density[:, 1])
         return (
             leap + 1,
             moving & (finite | ~moves),
-            jnp.where(moves[:, None], new_x, x),
-            jnp.where(moves[:, None], new_density, log_density),
-            jnp.where(moves[:, None, None], new_gradient, gradient),
-            jnp.where(moves[:, None], new_momentum, momentum),
+            xp.where(moves[:, None], new_x, x),
+            xp.where(moves[:, None], new_density, log_density),
+            xp.where(moves[:, None, None], new_gradient, gradient),
+            xp.where(moves[:, None], new_momentum, momentum),
         )
 
-    moving = jnp.isfinite(log_density[:, 0] + beta * log_density[:, 1])
-    start = (jnp.zeros((), n_leapfrogs.dtype), moving, x, log_density, gradient, momentum)
-    _, _, x, log_density, gradient, momentum = jax.lax.while_loop(goes_on, one_leap, start)
+    moving = xp.isfinite(log_density[:, 0] + beta * log_density[:, 1])
+    start = (xp.zeros((), n_leapfrogs.dtype), moving, x, log_density, gradient, momentum)
+    _, _, x, log_density, gradient, momentum = loop(goes_on, one_leap, start)
     return x, log_density, gradient, momentum + 0.5 * sizes[:, None] * force(gradient)

@@ -1,0 +1,143 @@
+"""Log densities that NumPy evaluates for a whole population at once; nothing is compiled."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+
+from pm_evidence.core.interrupts import interruptible
+from pm_evidence.targets.compile.graph import shared_to_inputs
+from pm_evidence.targets.compile.numpy_graph import batched, numpy_function
+from pm_evidence.targets.layout import Layout
+
+__all__ = ["NumpyDensity", "numpy_density"]
+
+Floats = NDArray[np.float64]
+
+type Function = Callable[[Floats, Any, bool], tuple[Floats, Floats | None]]
+
+# Points are evaluated in blocks for which the largest result of an operation has at most so many
+# elements, which a processor's cache holds.
+_LARGEST = 2**15
+
+
+@dataclass(frozen=True, eq=False)
+class NumpyDensity:
+    """Two log densities, and their gradients, as a function of a population.
+
+    Parameters
+    ----------
+    function : callable
+        Function of points, shape ``(n, n_dim)``, of ``arrays``, and of whether gradients are
+        wanted. Returns both log densities, shape ``(n, 2)``, and their gradients, shape ``(n, 2,
+        n_dim)``, or None.
+    n_dim : int
+        Number of coordinates of a point.
+    arrays : sequence
+        Arrays, and sequences of arrays, that the function reads.
+    has_gradient : bool
+        Whether the function returns gradients.
+    n_rows : int
+        How many points are evaluated together.
+    slow_ops : tuple of str
+        Empty, because nothing is compiled.
+    """
+
+    function: Function
+    n_dim: int
+    arrays: Sequence[Any]
+    has_gradient: bool
+    n_rows: int
+    slow_ops: tuple[str, ...] = ()
+
+    def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
+        """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
+        return self._over(x, with_gradient=self.has_gradient)
+
+    def _over(self, x: Floats, *, with_gradient: bool) -> tuple[Floats, Floats | None]:
+        starts = range(0, max(len(x), 1), self.n_rows)
+        blocks = [x[k : k + self.n_rows] for k in starts]
+        found = [self.function(block, self.arrays, with_gradient) for block in blocks]
+        if len(found) == 1:
+            return found[0]
+        values, gradients = zip(*found, strict=True)
+        return np.concatenate(values), np.concatenate(gradients) if with_gradient else None
+
+    def values(self, x: Floats) -> Floats:
+        """Return log densities ``(n, 2)`` at ``x``."""
+        return self._over(x, with_gradient=False)[0]
+
+    def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
+        """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
+        log_density[:], found = self._over(x, with_gradient=gradient is not None)
+        if gradient is not None:
+            gradient[:] = found
+
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "NumpyDensity":
+        """Return the density with other arrays in the place of some that it reads.
+
+        Parameters
+        ----------
+        others : sequence of pairs of ndarray
+            An array that was the value of a shared variable, and one of its shape and dtype.
+        """
+        new = {id(old): other for old, other in others}
+        return replace(self, arrays=[new.get(id(array), array) for array in self.arrays])
+
+
+@interruptible()
+def numpy_density(
+    parts: Sequence[Variable],
+    log_density: Sequence[Variable],
+    gradient: Sequence[Sequence[Variable]] | None = None,
+) -> NumpyDensity:
+    """Return log prior and log likelihood of a flat vector as a function of populations.
+
+    The arguments are those of ``compile_density``.
+
+    Raises
+    ------
+    NotBatchedError
+        If an operation of the model is done one step after the other, such as a loop.
+    """
+    terms = [g for of_term in gradient or () for g in of_term]
+    outputs, data_inputs, values = shared_to_inputs([*log_density, *terms])
+    many, graphs = batched(parts, outputs)
+    program = numpy_function([*many, *data_inputs], graphs)
+    layout = Layout.of([part.type.shape for part in parts])
+    arrays = [np.asarray(value) for value in values]
+    first = np.zeros((1, layout.size))
+    largest = program.largest(*_parts(first, layout), *arrays)
+    flat = _of_flat_vectors(program, layout)
+    n_rows = max(_LARGEST // largest, 1)
+    return NumpyDensity(flat, layout.size, arrays, gradient is not None, n_rows)
+
+
+def _parts(x: Floats, layout: Layout) -> list[Floats]:
+    return [
+        x[:, v.start : v.start + v.size].reshape(len(x), *v.shape) for v in layout.variables
+    ]
+
+
+def _of_flat_vectors(program: Callable[..., list[Any]], layout: Layout) -> Function:
+    """Return a function of parts and arrays as one of flat vectors and arrays."""
+    variables = layout.variables
+
+    def flat(x: Floats, arrays: Any, with_gradient: bool) -> tuple[Floats, Floats | None]:
+        found = program(*_parts(x, layout), *arrays, n_results=None if with_gradient else 2)
+        values = np.empty((len(x), 2))
+        values[:, 0], values[:, 1] = found[:2]
+        if not with_gradient:
+            return values, None
+        gradient = np.empty((len(x), 2, layout.size))
+        for k, slope in enumerate(found[2:]):
+            term, v = divmod(k, len(variables))
+            where = slice(variables[v].start, variables[v].start + variables[v].size)
+            whole = np.broadcast_to(slope, (len(x), *variables[v].shape))
+            gradient[:, term, where] = whole.reshape(len(x), -1)
+        return values, gradient
+
+    return flat

@@ -1,0 +1,108 @@
+"""Random draws of a graph, many at once, by NumPy; nothing is compiled."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.distributions.custom import CustomDistRV
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomGeneratorType
+
+from pm_evidence.core.interrupts import interruptible
+from pm_evidence.targets.compile.batched import inline_symbolic
+from pm_evidence.targets.compile.graph import shared_to_inputs
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
+from pm_evidence.targets.layout import Layout
+
+__all__ = ["Draw", "numpy_draws"]
+
+# Fills the rows of an array with joint draws.
+type Draw = Callable[[NDArray[np.float64], np.random.SeedSequence], None]
+
+
+@interruptible()
+def numpy_draws(outputs: Sequence[Variable], layout: Layout) -> Draw:
+    """Return a function of joint draws of some variables as rows of one array.
+
+    Parameters
+    ----------
+    outputs : sequence of TensorVariable
+        Graphs of random variables.
+    layout : Layout
+        Position of each of them in a row.
+
+    Raises
+    ------
+    NotBatchedError
+        If an operation is done one step after the other, a random function is the user's, or one
+        random generator serves several operations.
+    """
+    graphs = inline_symbolic([pt.as_tensor(v) for v in outputs])
+    generators = _generators_of(graphs)
+    graphs, shared, values = shared_to_inputs(graphs)
+    n, fresh = pt.lscalar(), {old: old.type() for old in generators}
+    try:
+        many = clone_replace(_together(graphs, n), fresh, rebuild_strict=False)
+        program = numpy_function([n, *fresh.values(), *shared], many)
+    except (NotImplementedError, ValueError, TypeError) as error:
+        raise NotBatchedError(str(error)) from error
+
+    def draw(out: NDArray[np.float64], seed: np.random.SeedSequence) -> None:
+        rngs = [np.random.Generator(np.random.PCG64(s)) for s in seed.spawn(len(generators))]
+        found = program(np.int64(len(out)), *rngs, *values)
+        for variable, value in zip(layout.variables, found, strict=True):
+            whole = np.broadcast_to(value, (len(out), *variable.shape))
+            out[:, variable.start : variable.start + variable.size] = whole.reshape(len(out), -1)
+
+    return draw
+
+
+def _together(graphs: Sequence[Variable], n: Variable) -> list[Variable]:
+    """Return graphs of ``n`` independent draws, along a new first dimension."""
+    many: dict[Variable, Variable] = {}
+    for node in io_toposort([], list(graphs)):
+        if isinstance(node.op, RandomVariable):
+            rng, _, *parameters = node.inputs
+            draw, batch_ndim = node.outputs[1], node.op.batch_ndim(node)
+            core = zip(parameters, node.op.ndims_params, strict=True)
+            missing = [batch_ndim - (p.type.ndim - ndim) for p, ndim in core]
+            expanded = [
+                _with_axes(old, new, k)
+                for old, new, k in zip(parameters, _of_many(parameters, many), missing, strict=True)
+            ]
+            size = [n, *(draw.shape[k] for k in range(batch_ndim))]
+            many[draw] = node.op.make_node(rng, size, *expanded).outputs[1]
+    return _of_many(graphs, many)
+
+
+def _of_many(graphs: Sequence[Variable], many: Mapping[Variable, Variable]) -> list[Variable]:
+    """Return graphs of draws for many draws; those that depend on none are left as they are."""
+    used = set(ancestors(graphs)) & set(many)
+    return list(vectorize_graph(list(graphs), {v: many[v] for v in used})) if used else list(graphs)
+
+
+def _with_axes(old: Variable, new: Variable, n_axes: int) -> Variable:
+    """Return a parameter of many draws with the dimensions that it has in common with others."""
+    if new.type.ndim == old.type.ndim or not n_axes:
+        return new
+    return pt.expand_dims(new, tuple(range(1, 1 + n_axes)))
+
+
+def _generators_of(graphs: Sequence[Variable]) -> list[Variable]:
+    """Return the random generators, each of which serves one operation."""
+    found: list[Variable] = []
+    for node in io_toposort([], list(graphs)):
+        own = [v for v in node.inputs if isinstance(v.type, RandomGeneratorType)]
+        if not own:
+            continue
+        if not isinstance(node.op, RandomVariable) or isinstance(node.op, CustomDistRV):
+            raise NotBatchedError(f"{node.op} is drawn one by one")
+        if not isinstance(own[0], SharedVariable) or own[0] in found:
+            raise NotBatchedError(f"the random generator of {node.op} serves others as well")
+        found += own
+    return found

@@ -1,0 +1,198 @@
+"""PyTensor graphs of one point as functions of many that NumPy evaluates; nothing is compiled."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.utils import CheckParameterValue
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import io_toposort
+from pytensor.conditional.op import IfElse
+from pytensor.scan.op import Scan
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.symbolic import FusibleSymbolicOp, FusibleSymbolicOpDerivative
+
+from pm_evidence.targets.compile.numpy_ops import numpy_form
+from pm_evidence.targets.compile.rewrite import rewrite
+
+__all__ = ["NotBatchedError", "batched", "numpy_function"]
+
+# Operations that are done one step after the other, or that PyTensor would compile.
+_NOT_BATCHED = (Scan, IfElse, OpFromGraph)
+# Rewritings for compiled code: merged elementwise operations, results in the place of inputs, calls
+# of BLAS that write into their arguments.
+_FOR_COMPILED_CODE = ("fusion", "inplace", "BlasOpt")
+
+
+class NotBatchedError(Exception):
+    """A graph has an operation that is not evaluated for many points at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An operation: its function, the places of inputs and outputs, and those not used again."""
+
+    function: Callable[..., Sequence[Any]]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    free: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The operations of a graph, one after the other, on a list of values.
+
+    Parameters
+    ----------
+    values : list
+        The values of constants at their places; inputs come first.
+    steps : list of _Step
+        The operations.
+    results : list of int
+        Places of the outputs.
+    shorter : dict
+        The operations that the first of the outputs need, by their number.
+    """
+
+    values: list[Any]
+    steps: list[_Step]
+    results: list[int]
+    shorter: dict[int, list[_Step]] = field(default_factory=dict)
+
+    def __call__(self, *inputs: Any, n_results: int | None = None) -> list[Any]:
+        """Return the outputs, or the first of them."""
+        values = [*inputs, *self.values[len(inputs) :]]
+        steps = self.steps if n_results is None else self._for_first(n_results)
+        with np.errstate(all="ignore"):
+            for step in steps:
+                found = step.function(*[values[k] for k in step.inputs])
+                for place, value in zip(step.outputs, found, strict=True):
+                    values[place] = value
+                for place in step.free:
+                    values[place] = None
+        return [values[place] for place in self.results[:n_results]]
+
+    def _for_first(self, n_results: int) -> list[_Step]:
+        """Return the steps that the first outputs need."""
+        if n_results not in self.shorter:
+            needed, kept = set(self.results[:n_results]), list[_Step]()
+            for step in reversed(self.steps):
+                if needed.intersection(step.outputs):
+                    needed.update(step.inputs)
+                    kept.append(step)
+            self.shorter[n_results] = kept[::-1]
+        return self.shorter[n_results]
+
+    def largest(self, *inputs: Any) -> int:
+        """Return the number of elements of the largest result of an operation."""
+        values, most = [*inputs, *self.values[len(inputs) :]], 1
+        with np.errstate(all="ignore"):
+            for step in self.steps:
+                found = step.function(*[values[k] for k in step.inputs])
+                for place, value in zip(step.outputs, found, strict=True):
+                    values[place] = value
+                    most = max(most, np.size(value))
+        return most
+
+
+def batched(
+    parts: Sequence[Variable], outputs: Sequence[Variable]
+) -> tuple[list[Variable], list[Variable]]:
+    """Return variables of many points, and graphs of these.
+
+    Parameters
+    ----------
+    parts : sequence of TensorVariable
+        Variables of one point.
+    outputs : sequence of TensorVariable
+        Graphs of them. Those that depend on none of them get no dimension for points.
+
+    Raises
+    ------
+    NotBatchedError
+        If an operation is done one step after the other, such as a loop.
+    """
+    graphs = _elementwise_inlined(rewrite(outputs, _without_check))
+    many = [pt.TensorType(part.type.dtype, shape=(None, *part.type.shape))() for part in parts]
+    try:
+        return many, list(vectorize_graph(graphs, dict(zip(parts, many, strict=True))))
+    except (NotImplementedError, ValueError, TypeError) as error:
+        raise NotBatchedError(str(error)) from error
+
+
+def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _Program:
+    """Return a function of arrays that evaluates graphs.
+
+    Raises
+    ------
+    NotBatchedError
+        If an operation is done one step after the other.
+    """
+    fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
+    _mode().optimizer.rewrite(fgraph)
+    order = fgraph.toposort()
+    _refuse_steps(order)
+    places = {variable: k for k, variable in enumerate(fgraph.inputs)}
+    values: list[Any] = [None] * len(places)
+
+    def place_of(variable: Variable) -> int:
+        if variable not in places:
+            places[variable] = len(values)
+            values.append(variable.data if isinstance(variable, Constant) else None)
+        return places[variable]
+
+    last_use: dict[Variable, Any] = {v: node for node in order for v in node.inputs}
+    kept, steps = set(fgraph.outputs), []
+    for node in order:
+        unused = (v for v in node.inputs if last_use[v] is node and v not in kept)
+        free = {place_of(v) for v in unused if not isinstance(v, Constant)}
+        at = tuple(map(place_of, node.inputs)), tuple(map(place_of, node.outputs))
+        steps.append(_Step(numpy_form(node.op, node), *at, tuple(sorted(free))))
+    return _Program(values, steps, [place_of(v) for v in fgraph.outputs])
+
+
+def _elementwise_inlined(graphs: list[Variable]) -> list[Variable]:
+    """Return graphs in which elementwise operations made of others are written out."""
+
+    def inlined(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
+        if not _is_written_of_others(node):
+            return None
+        inner = node.op.fgraph
+        written: Sequence[Variable] = inner.bind(dict(zip(inner.inputs, inputs, strict=True)))
+        return written
+
+    while any(_is_written_of_others(node) for node in io_toposort([], graphs)):
+        graphs = rewrite(graphs, inlined)
+    return graphs
+
+
+def _is_written_of_others(node: Any) -> bool:
+    return isinstance(node.op, FusibleSymbolicOp | FusibleSymbolicOpDerivative)
+
+
+@cache
+def _mode() -> Mode:
+    return Mode(linker="py", optimizer="fast_run").excluding(*_FOR_COMPILED_CODE)
+
+
+def _refuse_steps(nodes: Sequence[Any]) -> None:
+    for node in nodes:
+        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        if isinstance(op, _NOT_BATCHED):
+            raise NotBatchedError(f"{type(op).__name__} is done step by step")
+
+
+def _without_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """Make a check of parameters minus infinity, as PyMC does in what it compiles."""
+    if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
+        return None
+    expression, *conditions = inputs
+    fine = pt.all([pt.all(condition) for condition in conditions])
+    return [pt.switch(fine, expression, -np.inf)]

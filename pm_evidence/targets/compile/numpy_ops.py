@@ -1,0 +1,300 @@
+"""NumPy's forms of PyTensor's operations on batches of points.
+
+PyTensor can carry out every operation in Python, but those that it knows no ufunc for run element
+by element, and those on matrices row by row. This table holds faster forms of them, as PyTensor's
+own tables do for numba and JAX. What is not in the table is done by the operation itself.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce, singledispatch
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytensor.scalar as ps
+from numpy.typing import NDArray
+from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
+from pytensor.scalar.math import Log1mexp, Softplus, TriGamma
+from pytensor.tensor.basic import Alloc, ExtractDiag
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.linalg import Cholesky, SolveTriangular
+from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, unflatten_index_variables
+from scipy.special import zeta
+
+__all__ = ["numpy_form"]
+
+# Function of the values of an operation's inputs, which returns those of its outputs.
+type Form = Callable[..., Sequence[Any]]
+
+# Triangular systems up to this size are solved for all points together, one row after the other;
+# larger ones by LAPACK, one point after the other.
+_SMALL = 32
+# Axes up to this length are reduced by one operation for each index.
+_FEW = 8
+
+
+@singledispatch
+def numpy_form(op: Any, node: Any) -> Form:
+    """Return the function that carries out an operation on arrays.
+
+    Parameters
+    ----------
+    op : Op
+        The operation.
+    node : Apply
+        The operation with its inputs and outputs.
+    """
+
+    def performed(*inputs: Any) -> Sequence[Any]:
+        found: list[list[Any]] = [[None] for _ in node.outputs]
+        op.perform(node, inputs, found)
+        return [each[0] for each in found]
+
+    return performed
+
+
+def _one(function: Callable[..., Any]) -> Form:
+    """Return a function of one result in the form of those of several."""
+    return lambda *inputs: (function(*inputs),)
+
+
+# elementwise ------------------------------------------------------------------------------------
+
+
+@numpy_form.register
+def _elementwise(op: Elemwise, node: Any) -> Form:
+    dtypes = [np.dtype(out.type.dtype) for out in node.outputs]
+    function = _of_scalar(op.scalar_op, node)
+    if len(dtypes) == 1:
+        return _one(lambda *inputs: np.asarray(function(*inputs), dtypes[0]))
+    return lambda *inputs: list(map(np.asarray, function(*inputs), dtypes))
+
+
+def _of_scalar(op: Any, node: Any) -> Callable[..., Any]:
+    """Return the function of arrays that does what an operation on scalars does.
+
+    Parameters
+    ----------
+    op : ScalarOp
+        The operation.
+    node : Apply
+        The node that carries it out, on scalars or on arrays.
+    """
+    dtype = np.dtype(node.outputs[0].type.dtype)
+    if isinstance(op, Composite):
+        return _composed(op)
+    if isinstance(op, Cast):
+        return lambda x: np.asarray(x).astype(dtype)
+    if type(op) in _OF_SCALARS:
+        return _OF_SCALARS[type(op)]
+    if op.nfunc_spec is None:
+        return np.frompyfunc(op.impl, len(node.inputs), len(node.outputs))
+    module, _, name = str(op.nfunc_spec[0]).rpartition(".")
+    ufunc: Callable[..., Any] = getattr(import_module(module or "numpy"), name)
+    if len(node.inputs) != op.nfunc_spec[1]:  # a sum or product of many terms
+        return lambda *inputs: reduce(ufunc, inputs)
+    if dtype.kind == "f" and any(v.type.dtype != dtype for v in node.inputs):
+        # NumPy would compute with small integers in half precision
+        return lambda *inputs: ufunc(*(_as(dtype, x) for x in inputs))
+    return ufunc
+
+
+def _composed(op: Composite) -> Callable[..., Any]:
+    """Return the function of arrays for an operation that is made of others."""
+    graph = op.fgraph
+    steps = [(node, _of_scalar(node.op, node)) for node in graph.toposort()]
+
+    def composed(*inputs: Any) -> Any:
+        values: dict[Any, Any] = dict(zip(graph.inputs, inputs, strict=True))
+        for node, function in steps:
+            given = [values[v] if v in values else np.asarray(v.data) for v in node.inputs]
+            found = function(*given)
+            values |= zip(node.outputs, found if len(node.outputs) > 1 else [found], strict=True)
+        results = [values[out] for out in graph.outputs]
+        return results if len(results) > 1 else results[0]
+
+    return composed
+
+
+def _as(dtype: np.dtype[Any], x: Any) -> NDArray[Any]:
+    return np.asarray(x, dtype)
+
+
+def _second(shape: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+    return np.broadcast_to(x, np.broadcast_shapes(np.shape(shape), np.shape(x)))
+
+
+def _clip(x: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    return np.where(x < low, low, np.where(x > high, high, x))
+
+
+def _log1mexp(x: NDArray[Any]) -> NDArray[Any]:
+    return np.where(x < -np.log(2.0), np.log1p(-np.exp(x)), np.log(-np.expm1(x)))
+
+
+_OF_SCALARS: dict[type, Callable[..., Any]] = {
+    ps.Switch: np.where,
+    Identity: lambda x: x,
+    Second: _second,
+    Clip: _clip,
+    Softplus: lambda x: np.logaddexp(0.0, x),
+    Log1mexp: _log1mexp,
+    TriGamma: lambda x: zeta(2.0, x),
+}
+
+
+@numpy_form.register
+def _reduced(op: CAReduce, node: Any) -> Form:
+    dtype = np.dtype(node.outputs[0].type.dtype)
+    computed = np.dtype(op.acc_dtype or dtype)
+    axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+    combine = op.ufunc
+
+    def reduced(x: NDArray[Any]) -> NDArray[Any]:
+        x = _as(computed, x)
+        if len(axes) == 1 and 0 < x.shape[axes[0]] <= _FEW:
+            # one operation on all entries of each index takes less than a loop for each result
+            terms = np.moveaxis(x, axes[0], 0)
+            return np.array(reduce(combine, terms) if len(terms) > 1 else terms[0], dtype)
+        return np.asarray(combine.reduce(x, axis=axes, dtype=computed), dtype)
+
+    return _one(reduced)
+
+
+# shapes -----------------------------------------------------------------------------------------
+
+
+@numpy_form.register
+def _shuffled(op: DimShuffle, node: Any) -> Form:
+    if not op.shuffle and not op.augment and not op.drop:
+        return _one(lambda x: x)
+    order, kept, added = op._transposition, len(op.shuffle), tuple(op.augment)
+
+    def shuffled(x: NDArray[Any]) -> NDArray[Any]:
+        moved = x.transpose(order)
+        return np.expand_dims(moved.reshape(moved.shape[:kept]), added)
+
+    return _one(shuffled)
+
+
+@numpy_form.register
+def _allocated(op: Alloc, node: Any) -> Form:
+    return _one(lambda x, *shape: np.broadcast_to(x, tuple(int(n) for n in shape)))
+
+
+@numpy_form.register
+def _specified(op: SpecifyShape, node: Any) -> Form:
+    return _one(lambda x, *shape: x)
+
+
+@numpy_form.register
+def _incremented(op: AdvancedIncSubtensor, node: Any) -> Form:
+    """Return the form for one list of indices that is known, or that of the operation itself.
+
+    ``np.add.at`` adds one element after the other. Here those of one index are neighbours, so that
+    a reduction adds them up.
+    """
+    usual: Form = numpy_form.dispatch(object)(op, node)
+    base, added, *given = node.inputs
+    indices = unflatten_index_variables(given, op.idx_list)
+    lists = [axis for axis, index in enumerate(indices) if not isinstance(index, slice)]
+    whole = len(lists) == 1 and all(index == slice(None) for index in indices[: lists[0]])
+    if op.set_instead_of_inc or not whole or added.type.ndim != base.type.ndim:
+        return usual
+    (axis,) = lists
+    index = np.asarray(getattr(indices[axis], "data", None))
+    if index.ndim != 1 or index.dtype.kind not in "iu" or not index.size:
+        return usual
+    order = np.argsort(index, kind="stable")
+    unique, start = np.unique(index[order], return_index=True)
+
+    def incremented(x: NDArray[Any], y: NDArray[Any], *_: Any) -> NDArray[Any]:
+        found = np.moveaxis(x.copy(), axis, -1)
+        terms = np.moveaxis(np.broadcast_to(y, _with(x.shape, axis, index.size)), axis, -1)
+        found[..., unique] += np.add.reduceat(terms[..., order], start, axis=-1)
+        return np.moveaxis(found, -1, axis)
+
+    return _one(incremented)
+
+
+def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+# matrices ---------------------------------------------------------------------------------------
+
+
+@numpy_form.register
+def _by_block(op: Blockwise, node: Any) -> Form:
+    own = _OF_MATRICES.get(type(op.core_op))
+    found = None if own is None else own(op.core_op, node)
+    if found is not None:
+        return found
+    by_row = op._create_node_gufunc(node, impl="py")
+    several = len(node.outputs) > 1 or not isinstance(by_row, np.ufunc)
+    return by_row if several else _one(by_row)
+
+
+def _product(op: Dot, node: Any) -> Form:
+    return _one(_matmul)
+
+
+def _matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return the products of matrices; a matrix that all points share is applied to them at once.
+
+    A product of each point with it would be one call of BLAS for each.
+    """
+    if a.ndim == 3 and a.shape[0] == 1 and b.shape[-1] == 1:
+        return (b[..., 0] @ a[0].T)[..., None]
+    if b.ndim == 3 and b.shape[0] == 1 and a.shape[-2] == 1:
+        return (a[:, 0] @ b[0])[:, None]
+    return np.matmul(a, b)
+
+
+def _factorised(op: Cholesky, node: Any) -> Form:
+    def factorised(x: NDArray[Any]) -> NDArray[Any]:
+        try:
+            factor = np.linalg.cholesky(x)
+        except np.linalg.LinAlgError:  # that of some point: the others have a factor
+            factor = np.full(x.shape, np.nan)
+            for point in np.ndindex(x.shape[:-2]):
+                try:
+                    factor[point] = np.linalg.cholesky(x[point])
+                except np.linalg.LinAlgError:
+                    continue
+        return factor if op.lower else np.swapaxes(factor, -1, -2)
+
+    return _one(factorised)
+
+
+def _solved(op: SolveTriangular, node: Any) -> Form | None:
+    size = node.inputs[0].type.shape[-1]
+    if size is None or size > _SMALL:
+        return None
+    order = range(size) if op.lower else range(size - 1, -1, -1)
+
+    def solved(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        right = b[..., None] if op.b_ndim == 1 else b
+        x = np.empty(np.broadcast_shapes(a.shape[:-2], right.shape[:-2]) + right.shape[-2:])
+        for i in order:
+            done = slice(0, i) if op.lower else slice(i + 1, size)
+            rest = right[..., i, :] - (a[..., i, done, None] * x[..., done, :]).sum(axis=-2)
+            x[..., i, :] = rest if op.unit_diagonal else rest / a[..., i, i, None]
+        return x[..., 0] if op.b_ndim == 1 else x
+
+    return _one(solved)
+
+
+def _diagonal(op: ExtractDiag, node: Any) -> Form:
+    return _one(lambda x: np.diagonal(x, op.offset, axis1=-2, axis2=-1))
+
+
+_OF_MATRICES: dict[type, Callable[[Any, Any], Form | None]] = {
+    Dot: _product,
+    Cholesky: _factorised,
+    SolveTriangular: _solved,
+    ExtractDiag: _diagonal,
+}
