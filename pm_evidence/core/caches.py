@@ -9,20 +9,15 @@ numba raises an error if it can write to no folder, as in containers with a read
 In this case the code is stored in a temporary folder until the process ends.
 """
 
+import inspect
 import logging
 import os
 import tempfile
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
-
-from numba.core.caching import (
-    CacheImpl,
-    InTreeCacheLocator,
-    UserProvidedCacheLocator,
-    UserWideCacheLocator,
-)
 
 from pm_evidence.core.version import VERSION
 
@@ -30,6 +25,8 @@ __all__ = ["register", "source_key", "temporary_folder"]
 
 _log = logging.getLogger("pymc.pm_evidence")
 _PACKAGE = Path(__file__).resolve().parents[1]
+# Where numba keeps machine code, in the order in which it looks.
+_USUAL = ("UserProvided", "InTree", "UserWide")
 _REMEDY = (
     "Set the environment variables NUMBA_CACHE_DIR=FOLDER and "
     "PYTENSOR_FLAGS=base_compiledir=FOLDER to a folder that can be written to."
@@ -61,6 +58,17 @@ def _is_ours(py_file: str) -> bool:
     return Path(py_file).resolve().is_relative_to(_PACKAGE)
 
 
+def register() -> None:
+    """Register these folders with numba, the temporary one as the last choice."""
+    caching: Any = import_module("numba.core.caching")
+    known = caching.CacheImpl._locator_classes
+    if any(_is_ours(inspect.getfile(locator)) for locator in known):
+        return
+    usual = [getattr(caching, f"{name}CacheLocator") for name in _USUAL]
+    known[:0] = [_with_key(locator) for locator in usual]
+    known.append(_temporary(caching.UserProvidedCacheLocator))
+
+
 def _with_key(usual: Any) -> Any:
     """Return a locator that gives functions of this package a subfolder of the usual folder."""
 
@@ -75,31 +83,26 @@ def _with_key(usual: Any) -> Any:
     return Locator
 
 
-class TemporaryLocator(UserProvidedCacheLocator):
-    """Gives numba the temporary folder for functions of this package, if no other folder works."""
+def _temporary(usual: Any) -> Any:
+    """Return a locator that gives functions of this package the temporary folder."""
 
-    def __init__(self, py_func: Any, py_file: str) -> None:
-        self._py_file = py_file
-        self._lineno = py_func.__code__.co_firstlineno
-        subfolder = self.get_suitable_cache_subpath(py_file)  # type: ignore[no-untyped-call]
-        self._cache_path = str(temporary_folder() / subfolder)
+    class TemporaryLocator(usual):  # type: ignore[misc]
+        def __init__(self, py_func: Any, py_file: str) -> None:
+            self._py_file = py_file
+            self._lineno = py_func.__code__.co_firstlineno
+            subfolder = self.get_suitable_cache_subpath(py_file)
+            self._cache_path = str(temporary_folder() / subfolder)
 
-    @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> Self | None:
-        """Return the locator of a function, or None if the function is not of this package."""
-        if not _is_ours(py_file):
-            return None
-        locator = cls(py_func, py_file)
-        locator.ensure_cache_path()  # type: ignore[no-untyped-call]
-        return locator
+        @classmethod
+        def from_function(cls, py_func: Any, py_file: str) -> Self | None:
+            """Return the locator of a function, or None if the function is not of this package."""
+            if not _is_ours(py_file):
+                return None
+            locator = cls(py_func, py_file)
+            locator.ensure_cache_path()
+            return locator
 
-
-def register() -> None:
-    """Register these folders with numba, the temporary one as the last choice."""
-    if TemporaryLocator not in CacheImpl._locator_classes:
-        usual = (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator)
-        CacheImpl._locator_classes[:0] = [_with_key(locator) for locator in usual]
-        CacheImpl._locator_classes.append(TemporaryLocator)
+    return TemporaryLocator
 
 
 def temporary_folder() -> Path:

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-import numba as nb
 import numpy as np
+
+from pm_evidence.core.codegen.numba import njit
 
 __all__ = ["order_along_curve"]
 
 _BITS = 62  # of a position along the curve
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def order_along_curve(points: Any) -> Any:
     """Return the order of points, shape ``(n, d)``, by value or along a Hilbert curve.
 
@@ -36,7 +37,7 @@ def order_along_curve(points: Any) -> Any:
     return np.argsort(position, kind="mergesort")
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _along(cell: Any, bits: Any) -> Any:
     """Return the position on the curve of a cell, whose coordinates are overwritten."""
     d = cell.size

@@ -11,10 +11,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import Any
-
-from numba.core.event import Event, Listener, register
 
 __all__ = [
     "Interrupted",
@@ -22,6 +21,7 @@ __all__ = [
     "check_interrupt",
     "interrupt_answered",
     "interruptible",
+    "listen",
     "uninterrupted",
 ]
 
@@ -60,7 +60,6 @@ class _Interrupts:
         """Install the handler for its first user, if the previous handler is written in Python."""
         self.holds += 1
         if self._users == 0:
-            _listen()
             handler = signal.getsignal(signal.SIGINT)
             self._previous = handler if callable(handler) else None
             if self._previous is not None:
@@ -108,10 +107,10 @@ class _Checks(threading.local):
     check: Callable[[], None] | None = None
 
 
-class _Compiler(Listener):
+class _Compiler:
     """Follows numba's compiler, in every thread."""
 
-    def on_start(self, event: Event) -> None:
+    def on_start(self, event: Any) -> None:
         """Count an entry into the compiler, or end compilation before a pass."""
         main = _in_main_thread()
         if event.kind == "numba:compiler_lock":
@@ -122,7 +121,7 @@ class _Compiler(Listener):
         if _checks.check is not None:
             _checks.check()
 
-    def on_end(self, event: Event) -> None:
+    def on_end(self, event: Any) -> None:
         """Count an exit from the compiler."""
         if event.kind == "numba:compiler_lock" and _in_main_thread():
             _interrupts.compiling = max(_interrupts.compiling - 1, 0)
@@ -131,14 +130,19 @@ class _Compiler(Listener):
 
 _interrupts = _Interrupts()
 _checks = _Checks()
-_compiler = _Compiler()
 _listening = threading.Lock()  # never released once the listener is registered
 
 
-def _listen() -> None:
+def listen() -> None:
+    """Follow numba's compiler from now on; called when numba has been imported."""
     if _listening.acquire(blocking=False):
-        register("numba:compiler_lock", _compiler)
-        register("numba:run_pass", _compiler)
+        event = import_module("numba.core.event")
+
+        class Follower(_Compiler, event.Listener):  # type: ignore[misc, name-defined]
+            """Is told by numba what it does."""
+
+        for name in ("numba:compiler_lock", "numba:run_pass"):
+            event.register(name, Follower())
 
 
 def _in_main_thread() -> bool:
@@ -184,7 +188,6 @@ def uninterrupted() -> Iterator[None]:
 @contextmanager
 def abandonable(check: Callable[[], None]) -> Iterator[None]:
     """Let ``check`` end compilation in this thread, by an exception, between numba's passes."""
-    _listen()
     _checks.check = check
     try:
         yield

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import dot, total
 
 __all__ = [
@@ -19,8 +19,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-_compiled = nb.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def log_sum_exp(log_terms: Floats) -> float:
@@ -89,7 +87,7 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats, Floats]:
     return log_weight, share, accumulated
 
 
-@_compiled
+@njit
 def _add_up(log_weight: Any, steps: Any, share: Any, accumulated: Any) -> None:
     weight = np.empty(log_weight.size)
     for k in range(steps.shape[0]):
@@ -99,14 +97,14 @@ def _add_up(log_weight: Any, steps: Any, share: Any, accumulated: Any) -> None:
         accumulated[k] = _ess_share(log_weight, weight)
 
 
-@_compiled
+@njit
 def _ess_shares(log_weight: Any, share: Any) -> None:
     weight = np.empty(log_weight.shape[1])
     for k in range(log_weight.shape[0]):
         share[k] = _ess_share(log_weight[k], weight)
 
 
-@_compiled
+@njit
 def _ess_share(log_weight: Any, weight: Any) -> Any:
     """Return the share, and store the weights, scaled to a maximum of 1, in ``weight``."""
     top = -np.inf
@@ -120,7 +118,7 @@ def _ess_share(log_weight: Any, weight: Any) -> Any:
     return share if share > 0.0 else 0.0  # NaN if a weight is NaN
 
 
-@_compiled
+@njit
 def _moments(table: Any, mean: Any, var: Any) -> None:
     for k in range(table.shape[0]):
         row = table[k]
@@ -129,7 +127,7 @@ def _moments(table: Any, mean: Any, var: Any) -> None:
             mean[k], var[k] = _mean_and_var(row[np.isfinite(row)])
 
 
-@_compiled
+@njit
 def _mean_and_var(row: Any) -> Any:
     mean = total(row) / row.size
     rest = row - mean

@@ -11,11 +11,11 @@ from functools import cache
 from math import erfc, exp, log, pi, sqrt
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
+from pm_evidence.core.codegen.numba import cfunc, nb, njit
 
 __all__ = [
     "Phase",
@@ -153,7 +153,7 @@ def streams(seed: np.random.SeedSequence, n: int) -> NDArray[np.uint64]:
     return words
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
     """Return the next 64 random bits, and the next four words of a stream."""
     total = a + d
@@ -168,7 +168,7 @@ def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
     return result, a, b, c, d
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def next_word(stream: Any) -> Any:
     """Return the next 64 random bits of ``stream`` (four words), advancing it."""
     result, a, b, c, d = _step(stream[0], stream[1], stream[2], stream[3])
@@ -176,7 +176,7 @@ def next_word(stream: Any) -> Any:
     return result
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def fill_uniform(stream: Any, out: Any) -> None:
     """Fill ``out`` with the draws that as many calls of ``uniform`` would return.
 
@@ -195,7 +195,7 @@ def fill_uniform(stream: Any, out: Any) -> None:
     stream[0], stream[1], stream[2], stream[3] = a, b, c, d
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def uniform(stream: Any) -> Any:
     """Return a uniform draw strictly between 0 and 1.
 
@@ -213,7 +213,7 @@ def uniform(stream: Any) -> Any:
     return ((next_word(stream) >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def seed_stream(stream: Any, seed: Any, number: Any) -> None:
     """Set ``stream`` to the start of the stream that has this number under a 64-bit seed.
 
@@ -225,7 +225,7 @@ def seed_stream(stream: Any, seed: Any, number: Any) -> None:
         stream[k] = _mix(start + nb.uint64(k + 1) * _GOLDEN)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _mix(word: Any) -> Any:
     word = (word ^ (word >> nb.uint64(30))) * nb.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> nb.uint64(27))) * nb.uint64(0x94D049BB133111EB)
@@ -248,9 +248,9 @@ def _next_double(state: Any) -> Any:
 def _generator_callbacks() -> tuple[Any, Any, Any]:
     state = nb.types.CPointer(nb.types.uint64)
     return (
-        nb.cfunc(nb.types.uint64(state), cache=True)(_next_uint64),
-        nb.cfunc(nb.types.uint32(state), cache=True)(_next_uint32),
-        nb.cfunc(nb.types.double(state), cache=True)(_next_double),
+        cfunc(nb.types.uint64(state), _next_uint64),
+        cfunc(nb.types.uint32(state), _next_uint32),
+        cfunc(nb.types.double(state), _next_double),
     )
 
 
@@ -292,7 +292,7 @@ def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.floa
 _SCALE, _INSIDE, _HEIGHT = _ziggurat()
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def fill_normal(stream: Any, out: Any) -> None:
     """Fill ``out`` with standard normal draws.
 
@@ -360,19 +360,19 @@ def uniforms(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
     return out
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _fill_rows_normal(streams: Any, out: Any) -> None:
     for i in range(len(out)):
         fill_normal(streams[i], out[i])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _fill_rows_uniform(streams: Any, out: Any) -> None:
     for i in range(len(out)):
         fill_uniform(streams[i], out[i])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _beyond_the_foot(stream: Any) -> Any:
     """Return a draw from the normal tail (Marsaglia 1964)."""
     while True:

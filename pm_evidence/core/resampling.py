@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
+from pm_evidence.core.codegen.numba import njit
 
 __all__ = ["CODES", "SCHEMES", "count_uniforms", "resample", "resample_into"]
 
@@ -73,7 +73,7 @@ SCHEMES: dict[str, Callable[[Floats, int, np.random.Generator], Indices]] = {
 }
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def count_uniforms(scheme: Any, weight: Any, m: Any) -> Any:
     """Return how many uniform draws a scheme (its code) needs for ``m`` indices."""
     if scheme == _SYSTEMATIC:
@@ -88,7 +88,7 @@ def count_uniforms(scheme: Any, weight: Any, m: Any) -> Any:
     return m
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def resample_into(scheme: Any, weight: Any, uniforms: Any, index: Any) -> None:
     """Fill ``index`` with indices in rising order.
 
@@ -119,7 +119,7 @@ def resample_into(scheme: Any, weight: Any, uniforms: Any, index: Any) -> None:
         index[:] = _invert(weight, uniforms)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _invert(weight: Floats, points: Floats) -> Indices:
     """Return the index of the weight interval that each sorted point in [0, 1) falls into."""
     index = np.empty(points.size, np.int64)
@@ -133,7 +133,7 @@ def _invert(weight: Floats, points: Floats) -> Indices:
     return index
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _systematic(weight: Floats, shift: float, index: Indices) -> None:
     last, m = _last_positive(weight), index.size
     j, edge = 0, weight[0]
@@ -145,7 +145,7 @@ def _systematic(weight: Floats, shift: float, index: Indices) -> None:
         index[k] = j
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _last_positive(weight: Floats) -> int:
     """Return the last member whose weight is positive.
 
@@ -158,7 +158,7 @@ def _last_positive(weight: Floats) -> int:
     return last
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _residual(weight: Floats, uniforms: Floats, index: Indices) -> None:
     m = index.size
     residue = m * weight
@@ -176,7 +176,7 @@ def _residual(weight: Floats, uniforms: Floats, index: Indices) -> None:
         index.sort()
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _repeat(counts: Indices, expected: Floats, index: Indices) -> None:
     """Write every index as many times as its count says."""
     # rounding of the cumulated fractions can leave one too many or too few
@@ -191,7 +191,7 @@ def _repeat(counts: Indices, expected: Floats, index: Indices) -> None:
         start += counts[i]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _ssp_counts(expected: Floats, draws: Floats) -> Indices:
     """Round expected numbers to integers by pairing fractions until each is 0 or 1."""
     n = expected.size

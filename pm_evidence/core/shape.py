@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import dot
 
 __all__ = ["Shape", "learn_shape", "squares"]
@@ -138,13 +138,13 @@ def squares(rows: Floats) -> Floats:
     return found
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _squares(rows: Any, found: Any) -> None:
     for i in range(len(rows)):
         found[i] = dot(rows[i], rows[i])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _whiten(x: Any, mean: Any, factor: Any, whitened: Any) -> None:
     """Solve a lower triangular system for every row, some rows at a time."""
     n, d = x.shape

@@ -10,11 +10,9 @@ sums, each of every 32nd term, are added in pairs.
 from collections.abc import Callable
 from typing import Any
 
-import numba as nb
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.errors import TypingError
-from numba.extending import intrinsic
+
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
 
 __all__ = ["dot", "fused", "total"]
 
@@ -36,7 +34,7 @@ def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
 
 def _signature(*arrays: Any) -> Any:
     if not all(a.ndim == 1 and a.layout == "C" and a.dtype == types.float64 for a in arrays):
-        raise TypingError(f"sums are of contiguous vectors of float64, not of {arrays}")
+        raise nb.TypingError(f"sums are of contiguous vectors of float64, not of {arrays}")
     return types.float64(*arrays)
 
 
@@ -56,13 +54,13 @@ def _dot(typingctx: Any, x: Any, y: Any) -> Any:
     return _signature(x, y), codegen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def total(x: Any) -> Any:
     """Return the sum of a contiguous vector of float64."""
     return _total(x)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def dot(x: Any, y: Any) -> Any:
     """Return the inner product of two contiguous vectors of float64, of one length."""
     return _dot(x, y)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
+
+from pm_evidence.core.codegen.numba import njit
 
 __all__ = [
     "Pattern",
@@ -52,7 +53,7 @@ class Pattern:
         return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def factorise(start: Any, row: Any, diagonal: Any, below: Any) -> Any:
     """Overwrite the lower triangle of a matrix by its Cholesky factor.
 
@@ -89,7 +90,7 @@ def factorise(start: Any, row: Any, diagonal: Any, below: Any) -> Any:
     return True
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def multiply(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
     """Multiply a vector by a lower triangular matrix, in place."""
     for back in range(diagonal.size):
@@ -100,7 +101,7 @@ def multiply(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
             x[row[e]] += below[e] * value
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def multiply_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
     """Multiply a vector by a transposed lower triangular matrix, in place."""
     for j in range(diagonal.size):
@@ -110,14 +111,14 @@ def multiply_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: A
         x[j] = total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def multiply_rows_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
     """Multiply every row by a transposed lower triangular matrix, in place."""
     for x in rows:
         multiply_by_transposed(start, row, diagonal, below, x)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
     """Multiply every row by the inverse of a lower triangular matrix, in place."""
     for x in rows:
@@ -127,7 +128,7 @@ def solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> No
                 x[row[e]] -= below[e] * x[j]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def solve_rows_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
     """Multiply every row by the transposed inverse of a lower triangular matrix, in place."""
     for x in rows:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
@@ -289,8 +289,8 @@ def reliability(probability: Floats, hit: NDArray[np.bool_], n_bins: int) -> dic
     hits = np.array([hit[part].sum() for part in parts], float)
     lower, upper = np.zeros(len(parts)), np.ones(len(parts))
     some, missing = hits > 0, hits < count
-    lower[some] = beta.ppf(0.025, hits[some], (count - hits + 1.0)[some])
-    upper[missing] = beta.ppf(0.975, (hits + 1.0)[missing], (count - hits)[missing])
+    lower[some] = scipy.special.betaincinv(hits[some], (count - hits + 1.0)[some], 0.025)
+    upper[missing] = scipy.special.betaincinv((hits + 1.0)[missing], (count - hits)[missing], 0.975)
     mean = np.array([probability[part].mean() for part in parts])
     return {
         "probability": mean,

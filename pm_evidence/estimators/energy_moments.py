@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import dot, total
 from pm_evidence.estimators.tempered import Tempered
 from pm_evidence.estimators.tempered_weights import Shares
@@ -15,8 +15,6 @@ from pm_evidence.estimators.tempered_weights import Shares
 __all__ = ["EnergyMoments", "OfAll", "OfDrawn"]
 
 Floats = NDArray[np.float64]
-
-_compiled = nb.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class EnergyMoments(Protocol):
@@ -170,7 +168,7 @@ class OfAll:
         return values - values.mean()
 
 
-@_compiled
+@njit
 def _moments(
     beta: Any, energy: Any, log_density: Any, log_sums: Any, mean: Any, variance: Any
 ) -> None:
@@ -184,7 +182,7 @@ def _moments(
         variance[k] = dot(weight, rest) / total(weight)
 
 
-@_compiled
+@njit
 def _influence(
     beta: Any, energy: Any, log_density: Any, log_sums: Any, for_each: Any, out: Any
 ) -> None:

@@ -12,11 +12,11 @@ every exponential of them is zero. All quantities are in nats.
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import dot, total
 
 __all__ = [
@@ -29,8 +29,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-_compiled = nb.njit(cache=True, nogil=True, error_model="numpy")
 
 # A potential for infinity: exp(-x) is zero from 750 on, and sums of such numbers stay finite.
 _HUGE = 1e300
@@ -127,12 +125,12 @@ def projections(
     return out
 
 
-@_compiled
+@njit
 def _row(base: Any, k: Any) -> Any:
     return base[min(k, base.shape[0] - 1)]
 
 
-@_compiled
+@njit
 def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, products: Any) -> None:
     n_states, n = len(scale), base.shape[1]
     tile = np.empty((n_states, _TILE))
@@ -153,7 +151,7 @@ def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, product
             products[j, i] = products[i, j]
 
 
-@_compiled
+@njit
 def _active_states(scale: Any, base: Any, offset: Any, start: Any, stop: Any, bound: Any) -> Any:
     """Return the range of states outside of which all shares of a tile are negligible.
 
@@ -189,7 +187,7 @@ def _active_states(scale: Any, base: Any, offset: Any, start: Any, stop: Any, bo
     return low, high
 
 
-@_compiled
+@njit
 def _fill(
     scale: Any,
     base: Any,
@@ -225,7 +223,7 @@ def _fill(
             tile[k, n] *= density[n]
 
 
-@_compiled
+@njit
 def _log_mixture(scale: Any, base: Any, offset: Any, out: Any) -> None:
     n = base.shape[1]
     density = np.empty(_TILE)
@@ -246,7 +244,7 @@ def _log_mixture(scale: Any, base: Any, offset: Any, out: Any) -> None:
             top[i] += np.log(density[i])
 
 
-@_compiled
+@njit
 def _log_columns(scale: Any, base: Any, log_density: Any, out: Any) -> None:
     weight = np.empty(base.shape[1])
     for k in range(len(scale)):
@@ -259,7 +257,7 @@ def _log_columns(scale: Any, base: Any, log_density: Any, out: Any) -> None:
         out[k] = top + np.log(total(weight))
 
 
-@_compiled
+@njit
 def _cluster_sums(
     scale: Any, base: Any, offset: Any, log_density: Any, cluster: Any, out: Any
 ) -> None:
@@ -272,7 +270,7 @@ def _cluster_sums(
             out[cluster[n], k] += weight[n]
 
 
-@_compiled
+@njit
 def _projections(
     scale: Any, base: Any, offset: Any, log_density: Any, vector: Any, out: Any
 ) -> None:

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import uniform
 from pm_evidence.kernels.metropolis import acceptance_probability, accepts
@@ -241,7 +241,7 @@ def _whole_bounds(name: str, values: Any, n: int) -> NDArray[np.float64]:
     return found
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper, streams):
     """Move every row in place; return the changes, the evaluations and the count of NaN."""
     n, n_dim = x.shape
@@ -294,7 +294,7 @@ def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper,
     return changed, n_evaluations, n_nan
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _integer_sweep(
     address, data, x, log_density, beta, coordinates, lower, upper, spread, streams
 ):  # fmt: skip

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_flag, check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.rows import over_rows
@@ -247,7 +247,7 @@ class _Trajectories:
         )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _trajectories(
     address, data, x, log_density, gradient, beta, free, period, mean, factor, step, n_leapfrogs,
     streams, explores, report,
@@ -307,7 +307,7 @@ def _trajectories(
             x[now], log_density[now], gradient[now] = proposal, new_density, new_gradient
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _half_square(v):
     total = 0.0
     for j in range(v.size):

@@ -2,20 +2,19 @@
 
 from math import exp, log
 
-import numba as nb
-
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import uniform
 
 __all__ = ["acceptance_probability", "accepts"]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def accepts(log_ratio, stream):
     """Return whether a proposal with this log density ratio is accepted; never if it is NaN."""
     return log(uniform(stream)) < log_ratio
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def acceptance_probability(log_ratio):
     """Return ``min(1, exp(log_ratio))``, 0 for NaN."""
     if log_ratio >= 0.0:

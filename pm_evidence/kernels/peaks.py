@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 __all__ = ["KnownPeaks", "reached"]
 
@@ -59,7 +59,9 @@ def reached(x: Floats, height: Floats, gradient: Floats, known: KnownPeaks) -> N
         if not rows.size:
             break
         factor, mean = known.factor[k], known.mean[k]
-        z = solve_triangular(factor, (x[rows] - mean).T, lower=True, check_finite=False).T
+        z = scipy.linalg.solve_triangular(
+            factor, (x[rows] - mean).T, lower=True, check_finite=False
+        ).T
         misfit = np.abs(known.height[k] - 0.5 * (z**2).sum(axis=1) - height[rows])
         apart = ((z + gradient[rows] @ factor) ** 2).sum(axis=1)
         found[rows[(misfit < _CLOSE) & (0.5 * apart < _CLOSE)]] = k

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_positive, check_share, real_number
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, next_word, uniform
 from pm_evidence.core.shape import Shape, learn_shape
@@ -23,7 +23,7 @@ __all__ = ["PseudoMarginal"]
 _OPTIMAL_SCALE = 2.38
 _SCALES = (0.4, 1.5)
 _EXACT_SUPPORT = 32  # with at most so many values, a discrete move may propose any other value
-_SHIFT = nb.uint64(64 - SEED_BITS)
+_SHIFT = np.uint64(64 - SEED_BITS)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _mixed(
     )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _decide(gained, streams, accepted):
     """Accept or reject every proposal; return the sum of acceptance probabilities."""
     total = 0.0
@@ -190,7 +190,7 @@ def _decide(gained, streams, accepted):
     return total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _propose(x, free, factor, discrete, streams):
     """Move every row in place: its continuous coordinates, or one of the discrete ones."""
     d, n_discrete = free.size, discrete[0].size
@@ -209,7 +209,7 @@ def _propose(x, free, factor, discrete, streams):
                 x[i, free[j]] += factor[j, 0] * noise[j]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _step(row, discrete, stream):
     """Move a random discrete coordinate, symmetrically, to another value."""
     coordinates, lower, upper, spread = discrete
@@ -226,7 +226,7 @@ def _step(row, discrete, stream):
         row[j] = moved
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _renew(seeds, share, streams):
     """Draw each random word anew with probability ``share``."""
     for i in range(seeds.shape[0]):

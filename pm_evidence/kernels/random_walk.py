@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_positive, check_share
 from pm_evidence.core.codegen.native import call_density
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal
 from pm_evidence.core.rows import over_rows
@@ -143,7 +143,7 @@ class _Walk:
         )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _walk(
     address, data, x, log_density, beta, free, factor, n_steps, streams, acceptance, n_nan
 ):  # fmt: skip

@@ -3,12 +3,12 @@
 A factor is a lower Cholesky factor, or standard deviations as a column.
 """
 
-import numba as nb
+from pm_evidence.core.codegen.numba import njit
 
 __all__ = ["move_along", "pull_back", "squared_distance"]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def move_along(position, free, factor, size, direction):
     """Move the free coordinates of ``position`` by ``size`` times the factor times a direction."""
     d = free.size
@@ -28,7 +28,7 @@ def move_along(position, free, factor, size, direction):
         position[free[j]] += size * scale[j] * direction[j]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def pull_back(gradient, beta, free, factor, force):
     """Set ``force`` to the transposed factor times the gradient of the log density at beta."""
     d = free.size
@@ -49,7 +49,7 @@ def pull_back(gradient, beta, free, factor, force):
         force[j] = scale[j] * (prior[free[j]] + beta * likelihood[free[j]])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def squared_distance(position, free, mean, factor, work):
     """Return the squared Mahalanobis distance from the mean; ``work`` is overwritten."""
     d = free.size

@@ -1,12 +1,11 @@
-"""A reference and a model in one density that NumPy evaluates; see ``compiled`` for that of numba."""
+"""A reference and a model in one density that NumPy evaluates; for numba see ``compiled``."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.sparse import csr_array
 
 from pm_evidence.references.packed import Component, Packed, unpacked
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
@@ -123,10 +122,16 @@ def _whitening(part: Component) -> Any:
     d = part.location.size
     if part.sparse is None:
         if part.factor.ndim == 1:
-            return np.diag(1.0 / part.factor) if d <= _DENSE else csr_array(np.diag(1 / part.factor))
-        return solve_triangular(part.factor, np.eye(d), lower=True).T
+            return (
+                np.diag(1.0 / part.factor)
+                if d <= _DENSE
+                else scipy.sparse.csr_array(np.diag(1 / part.factor))
+            )
+        return scipy.linalg.solve_triangular(part.factor, np.eye(d), lower=True).T
     order, row, column, diagonal, below = part.sparse
     rows = np.concatenate([order, order[row]])
     columns = np.concatenate([np.arange(d), column])
-    matrix = csr_array((np.concatenate([diagonal, below]), (rows, columns)), shape=(d, d))
+    matrix = scipy.sparse.csr_array(
+        (np.concatenate([diagonal, below]), (rows, columns)), shape=(d, d)
+    )
     return matrix.toarray() if d <= _DENSE else matrix

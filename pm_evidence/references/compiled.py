@@ -10,10 +10,10 @@ from functools import cache
 from math import exp, log, log1p
 from typing import Any
 
-import numba as nb
 import numpy as np
 
-from pm_evidence.core.codegen.native import DENSITY_SIGNATURE, call_density, view_address
+from pm_evidence.core.codegen.native import call_density, density_signature, view_address
+from pm_evidence.core.codegen.numba import cfunc, nb, njit
 from pm_evidence.core.sums import dot
 from pm_evidence.core.triangular import multiply, multiply_by_transposed
 from pm_evidence.references.packed import (
@@ -91,7 +91,7 @@ def annealed_from(
     )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _whiten(form, factor, residual):
     """Bring a deviation from the location to scale 1, in place."""
     if form == SPARSE:
@@ -108,7 +108,7 @@ def _whiten(form, factor, residual):
             residual[i] /= factor[i]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _pull_back(form, factor, scaled):
     """Replace what `_whiten` has made by half the gradient of its square, in place."""
     if form == SPARSE:
@@ -126,7 +126,7 @@ def _pull_back(form, factor, scaled):
             scaled[j] -= factor[i * scaled.size + j] * scaled[i]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sparse(factor, d):
     """Return the parts of a sparse factor."""
     n = (factor.size - 3 * d - 1) // 2
@@ -135,7 +135,7 @@ def _sparse(factor, d):
     return indices[:d], indices[d : 2 * d + 1], indices[2 * d + 1 :], values[:d], values[d:]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def component_density(part, x, positions, with_gradient, slope):
     """Return the log density of one component and set ``slope`` to its gradient."""
     d = positions.size
@@ -171,7 +171,7 @@ def component_density(part, x, positions, with_gradient, slope):
     return log_density
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _mixture(numbers, x, positions, with_gradient, slope, of_part):
     """Return the log density of a mixture and set ``slope`` to its gradient."""
     d, start = positions.size, N_OF_MIXTURE
@@ -202,7 +202,7 @@ def _mixture(numbers, x, positions, with_gradient, slope, of_part):
     return numbers[1] + (top + log(total) if numbers[0] > 0.0 else 0.0)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _of_factors(words, x):
     """Return the sum of the log densities of the further factors; NaN if one fails."""
     total, n_dim = 0.0, x.size
@@ -218,7 +218,7 @@ def _of_factors(words, x):
     return total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _beside_prior(log_reference, log_prior, share):
     """Return the log density of the reference with a share of the prior, and its part in that."""
     if share == 0.0 or log_prior == -np.inf:
@@ -230,7 +230,7 @@ def _beside_prior(log_reference, log_prior, share):
     return together, exp(second - together)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _evaluate(words, x, out, gradient):
     data = nb.carray(view_address(words[1]), (words[2],), nb.int64)
     status = call_density(words[0], x, out, gradient, data)
@@ -265,4 +265,4 @@ def _density(x_: Any, out_: Any, gradient_: Any, data_: Any) -> Any:
 
 @cache
 def _c_function() -> Any:
-    return nb.cfunc(DENSITY_SIGNATURE, cache=True)(_density)
+    return cfunc(density_signature(), _density)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.native import DENSITY_SIGNATURE, call_density, view_address
+from pm_evidence.core.codegen.native import call_density, density_signature, view_address
+from pm_evidence.core.codegen.numba import cfunc, nb, njit
 from pm_evidence.core.sums import dot
 from pm_evidence.references.alignment import Alignment
 from pm_evidence.references.compiled import component_density
@@ -88,7 +88,7 @@ def pair_density(sides: Sequence[Side], n_dim: int) -> CompiledDensity:
     )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _add_linking(numbers, positions, x, gradient, with_gradient):
     """Return the log of a linking density and add its gradient."""
     d, g = positions[0], positions[1]
@@ -111,7 +111,7 @@ def _add_linking(numbers, positions, x, gradient, with_gradient):
     return numbers[0] + log_density
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _map(words, own):
     """Map some of the coordinates of a model, in place."""
     m, dense = words[5], words[6] != 0
@@ -129,7 +129,7 @@ def _map(words, own):
         own[mapped[i]] = location[i] + moved
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _map_gradient(words, slope):
     """Replace the gradient at mapped coordinates by that at the coordinates before, in place."""
     m, dense = words[5], words[6] != 0
@@ -147,7 +147,7 @@ def _map_gradient(words, slope):
         slope[mapped[i]] = before[i]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _side(words, x, gradient, with_gradient):
     """Return whether a model failed, and its log density; ``gradient`` receives its gradient."""
     data = nb.carray(view_address(words[1]), (words[2],), nb.int64)
@@ -173,7 +173,7 @@ def _side(words, x, gradient, with_gradient):
     return status, out[0] + out[1] - log_mass[0] + linking
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _evaluate(words, x, out, gradient):
     with_gradient = words[1] != 0
     slopes, first = np.empty((2, x.size)), words[_N_HEAD : _N_HEAD + _N_OF_SIDE]
@@ -199,4 +199,4 @@ def _density(x_: Any, out_: Any, gradient_: Any, data_: Any) -> Any:
 
 @cache
 def _c_function() -> Any:
-    return nb.cfunc(DENSITY_SIGNATURE, cache=True)(_density)
+    return cfunc(density_signature(), _density)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from math import log
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.relabelling import Relabelling
 from pm_evidence.references.fitted import StudentFit
 from pm_evidence.references.mixture import Component
@@ -72,7 +72,7 @@ class Relabelled:
         return self.component.log_density(images.reshape(-1, d)).reshape(n_maps, n)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _averaged(x, maps, shift, dof):
     """Return the log of the mean over maps of a Student-t density relative to its maximum.
 

@@ -124,10 +124,14 @@ class ReferencedTarget:
         """The reference as arrays; None if it is an object of the user's."""
         return packed(self.reference, self.positions, int(np.count_nonzero(self.period)))
 
-    def _wrapped(self, model: CompiledDensity | JaxDensity | NumpyDensity) -> CompiledDensity | JaxDensity | NumpyDensity:
+    def _wrapped(
+        self, model: CompiledDensity | JaxDensity | NumpyDensity
+    ) -> CompiledDensity | JaxDensity | NumpyDensity:
         if not isinstance(model, CompiledDensity):
             assert self._packed is not None  # otherwise the argument was refused
-            together = annealed_from_by_jax if isinstance(model, JaxDensity) else annealed_from_by_numpy
+            together = (
+                annealed_from_by_jax if isinstance(model, JaxDensity) else annealed_from_by_numpy
+            )
             return together(model, self._packed, self.model.log_order_mass, _PRIOR_SHARE)
         factors = [self.model.discrete_prior] if self.discrete.size else []
         arrays = self._packed

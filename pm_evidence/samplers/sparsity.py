@@ -8,10 +8,10 @@ because the matrix is symmetric (Powell and Toint 1979).
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.triangular import Pattern
 
 __all__ = ["Sparsity"]
@@ -179,7 +179,7 @@ def _coloured(conflict: Any) -> Indices:
     return colour
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _colour(start: Any, row: Any, colour: Any) -> None:
     """Give every column the first colour that none of those before it in its rows has."""
     used_by = np.full(colour.size, -1)

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from scipy import stats
 from scipy.special import logsumexp
 
-from pm_evidence.core.codegen.native import DENSITY_SIGNATURE
+from pm_evidence.core.codegen.native import density_signature
 from pm_evidence.core.contracts import Tunable
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
@@ -69,7 +69,7 @@ def native(function, n_continuous, lower=(), upper=()):
         x, out = nb.carray(x_, (n_dim,)), nb.carray(out_, (2,))
         return compiled(x, out, nb.carray(gradient_, (2, n_dim)))
 
-    return NativeTarget(nb.cfunc(DENSITY_SIGNATURE)(density), n_continuous, lower, upper)
+    return NativeTarget(nb.cfunc(density_signature())(density), n_continuous, lower, upper)
 
 
 # --- continuous ---

@@ -8,11 +8,9 @@ computed by a short series, with an error of one or two units in the last place.
 from math import factorial, inf
 from typing import Any
 
-import numba as nb
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
+from pm_evidence.core.codegen.numba import intrinsic, njit, types
 from pm_evidence.core.sums import fused
 
 __all__ = ["fast_exp", "fast_log"]
@@ -47,7 +45,7 @@ def _as_double(typingctx: Any, word: Any) -> Any:
     return types.float64(types.int64), codegen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _series(x: Any, coefficients: Any) -> Any:
     """Return a polynomial, coefficients of high powers first."""
     total = coefficients[0]
@@ -56,7 +54,7 @@ def _series(x: Any, coefficients: Any) -> Any:
     return total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def fast_exp(x: Any) -> Any:
     """Return ``exp(x)``; 0 below -708, infinity above 709."""
     shifted = fused(x, _LOG2_E, _ROUND)
@@ -68,7 +66,7 @@ def fast_exp(x: Any) -> Any:
     return inf if x > _LARGEST else found
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def fast_log(x: Any) -> Any:
     """Return ``log(x)`` of a positive normal number."""
     # x = 2**whole * rest with rest between 0.7 and 1.4

@@ -11,23 +11,29 @@ array of words that holds the addresses of its arguments and results.
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, types
 
 __all__ = [
-    "DENSITY_SIGNATURE",
-    "FRAME_SIGNATURE",
     "call_density",
     "call_frame",
+    "density_signature",
     "exception_pending",
+    "frame_signature",
     "skip_doubles",
     "view_address",
 ]
 
-_doubles = types.CPointer(types.double)
-_words = types.CPointer(types.int64)
-DENSITY_SIGNATURE = types.int64(_doubles, _doubles, _doubles, _words)
-FRAME_SIGNATURE = types.int64(_words)
+
+def density_signature() -> Any:
+    """Return the signature of a density."""
+    doubles = types.CPointer(types.double)
+    return types.int64(doubles, doubles, doubles, types.CPointer(types.int64))
+
+
+def frame_signature() -> Any:
+    """Return the signature of a function that is called with a frame."""
+    return types.int64(types.CPointer(types.int64))
 
 
 @intrinsic
@@ -37,7 +43,7 @@ def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, 
     Parameters
     ----------
     address : int64
-        Address of a function with ``DENSITY_SIGNATURE``.
+        Address of a function with ``density_signature``.
     x : float64 array, shape (n_dim,)
         Position.
     out : float64 array, shape (2,)
@@ -70,7 +76,7 @@ def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
     Parameters
     ----------
     address : int64
-        Address of a function with ``FRAME_SIGNATURE``.
+        Address of a function with ``frame_signature``.
     frame : int64 array, contiguous
         Its arguments, in the layout of ``targets.compile.calls``.
     """
@@ -100,7 +106,8 @@ def view_address(typingctx: Any, address: Any) -> Any:
 @intrinsic
 def skip_doubles(typingctx: Any, pointer: Any, n: Any) -> Any:
     """Return a pointer to doubles moved forward by ``n`` numbers."""
-    signature = _doubles(_doubles, types.intp)
+    doubles = types.CPointer(types.double)
+    signature = doubles(doubles, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import cgutils
 from pm_evidence.core.codegen.vectors import Vector
 
 __all__ = ["SINGLES", "Singles", "aligned"]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from math import cos, log, pi, sin
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
@@ -106,7 +106,7 @@ def residual(path: Any, beta: float, near: Gaussian) -> NDArray[np.float64]:
     )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluations):
     """Move every row of ``x`` once, in place.
 
@@ -146,7 +146,7 @@ def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluation
             evaluations[m] += count
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _move(x, rows, signs, factors, beta, stream):
     """Move one state along an ellipse in place.
 
@@ -180,7 +180,7 @@ def _move(x, rows, signs, factors, beta, stream):
     return likelihood, approximate, count
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _logs(x, signs, factors):
     """Return log likelihood, log factors of the reference, and the rest of the log density."""
     likelihood, approximate, rest = 0.0, 0.0, 0.0

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_flag
 from pm_evidence.core.codegen.fast_math import fast_log
+from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.sums import fused
@@ -105,7 +105,7 @@ class SliceGibbs:
         return {"n_sweeps": float(self.n_sweeps), "n_slices": float(self.n_slices)}
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sweep(z, precision, signs, starts, backwards, counts, streams, room):
     """Move all members, some together.
 
@@ -156,7 +156,7 @@ def _sweep(z, precision, signs, starts, backwards, counts, streams, room):
                 streams[first + c, word] = words[word, c]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _draw(value, product, precision, sign, n_slices, extra, words):
     """Draw one value of each member given its other values (Appendix A.2).
 
@@ -204,7 +204,7 @@ def _draw(value, product, precision, sign, n_slices, extra, words):
         change[m] = value[m] - change[m]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _fill_uniform(words, out):
     """Draw one uniform number from each stream, as ``core.random.uniform`` does."""
     first, second, third, fourth = words[0], words[1], words[2], words[3]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from math import cos, log, sin
 from typing import Any, NamedTuple, Self
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
@@ -131,7 +131,7 @@ def _density(path: Any, beta: float, metric: str) -> _Density:
     return _Density(True, near.root, transposed, near.inverse, *rest)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _trajectories(x, logs, density, path, streams, room, acceptance):
     """Move at most ``width`` rows of ``x`` in place.
 
@@ -186,14 +186,14 @@ def _trajectories(x, logs, density, path, streams, room, acceptance):
             logs[0][c], logs[1][c] = sums[1, c], sums[2, c]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _kick(values, rates, sizes, share):
     for i in range(values.shape[0]):
         for c in range(sizes.size):
             values[i, c] += share * sizes[c] * rates[i, c]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _rotate(position, momentum, angles):
     """Move along the exact trajectories of standard normal positions."""
     for c in range(angles.size):
@@ -204,7 +204,7 @@ def _rotate(position, momentum, angles):
             momentum[i, c] = a * p - b * t
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _total(sums, momentum, out):
     """Set ``out`` to the log density minus the kinetic energy."""
     for c in range(out.size):
@@ -214,7 +214,7 @@ def _total(sums, momentum, out):
             out[c] -= 0.5 * momentum[i, c] ** 2
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _evaluate(density, position, latent, force, sums, products):
     """Set latent values, forces, and the parts of the log density at positions.
 

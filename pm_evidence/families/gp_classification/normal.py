@@ -2,8 +2,7 @@
 
 from math import exp, log, sqrt
 
-import numba as nb
-
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import fill_normal, uniform
 
 __all__ = ["excess"]
@@ -12,7 +11,7 @@ __all__ = ["excess"]
 _FROM_EXPONENTIAL = 0.45
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def excess(bound, stream, room):
     """Return ``t - bound`` for a standard normal ``t`` given ``t > bound``.
 

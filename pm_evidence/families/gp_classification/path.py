@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import dot
 from pm_evidence.families.gp_classification.normal import excess
 from pm_evidence.families.gp_classification.state import NoisyValues
@@ -84,7 +84,7 @@ class DataPointPath(GrowingPath):
         return bounds
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _products(z, row):
     """Return ``z @ row``; unlike BLAS, with the same digits for a member in any population."""
     out = np.empty(z.shape[0])
@@ -93,7 +93,7 @@ def _products(z, row):
     return out
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _draw(bounds, scale, streams, z):
     """Set the last column of ``z``; the bound itself is the sign."""
     room = np.empty(1)
@@ -102,7 +102,7 @@ def _draw(bounds, scale, streams, z):
         z[i, last] = scale * excess(bounds[i], streams[i], room)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _grown(precision, row):
     """Return the precision of one more point, whose row of the inverse factor is given."""
     k = row.size

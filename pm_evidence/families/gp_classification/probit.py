@@ -2,8 +2,9 @@
 
 from math import erfc, exp, log, log1p, pi, sqrt
 
-import numba as nb
 import numpy as np
+
+from pm_evidence.core.codegen.numba import njit
 
 __all__ = ["hazards", "log_ndtr_and_slope"]
 
@@ -13,7 +14,7 @@ _TAIL = -10.0  # below this the continued fraction is exact after few terms
 _TERMS = 24
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def log_ndtr_and_slope(t):
     """Return ``log Phi(t)`` in nats and its derivative, ``phi(t) / Phi(t)``, also far in the tail.
 
@@ -30,7 +31,7 @@ def log_ndtr_and_slope(t):
     return -0.5 * t * t - _HALF_LOG_2_PI - log(slope), slope
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def hazards(t):
     """Return ``phi(t) / Phi(t)`` of all entries of a vector."""
     out = np.empty(t.size)

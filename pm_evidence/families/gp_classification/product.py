@@ -1,7 +1,6 @@
 """Products of a matrix with the values of many members, whose digits depend on no other member."""
 
-import numba as nb
-
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import fused
 
 __all__ = ["BLOCK", "add", "multiply", "times", "width_of"]
@@ -21,7 +20,7 @@ def width_of(n: int) -> int:
     return max(-(-n // (n_groups * _ROWS)), 1) * _ROWS
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def multiply(matrix, values, start, stop, out):
     """Set ``out`` to rows ``start`` to ``stop`` of a matrix times values.
 
@@ -49,7 +48,7 @@ def multiply(matrix, values, start, stop, out):
             add(out[i - start], matrix[i, rest], values[rest])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def times(matrix, values, out, products):
     """Set ``out`` to a matrix times values; ``products``, shape (BLOCK, width), is overwritten."""
     for start in range(0, matrix.shape[0], BLOCK):
@@ -58,7 +57,7 @@ def times(matrix, values, out, products):
         out[start:stop] = products[: stop - start]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _add_rows(sums, factors, rows):
     a, b, c, d = factors[0], factors[1], factors[2], factors[3]
     e, f, g, h = factors[4], factors[5], factors[6], factors[7]
@@ -73,7 +72,7 @@ def _add_rows(sums, factors, rows):
         sums[m] = fused(h, rows[7, m], total)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def add(sums, factor, row):
     """Add a number times a row to ``sums``."""
     for m in range(sums.size):

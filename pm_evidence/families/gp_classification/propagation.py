@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from math import exp, log, sqrt
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.families.gp_classification.probit import log_ndtr_and_slope
 
@@ -178,7 +178,7 @@ def _log_scales(
     return out
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _log_scale(mean, variance, y, precision, shift):
     """Return the log of the scale with which a factor has the integral of the likelihood.
 
@@ -192,7 +192,7 @@ def _log_scale(mean, variance, y, precision, shift):
     return log_ndtr_and_slope(bound)[0] - log_integral
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _update_all(covariance, mean, y, factors, damping, power, nodes):
     """Update the factors one after the other, with the approximation, in place."""
     n = y.size
@@ -231,7 +231,7 @@ def _update_all(covariance, mean, y, factors, damping, power, nodes):
                 covariance[j, m] -= part * column[m]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _moments(centre, variance, y, power, nodes):
     """Return mean and variance of a normal times a power of the likelihood, by quadrature."""
     deviation = sqrt(variance)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import expm1
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import next_word, uniform
 from pm_evidence.families.lattice.sweep import SweepKernel
@@ -116,7 +116,7 @@ def _check_no_field(field: float) -> None:
         )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _swendsen_wang(rows, forward, probability, q, n_sweeps, streams):
     n, n_sites = rows.shape
     parent, colour = np.empty(n_sites, np.int64), np.empty(n_sites, np.int64)
@@ -139,7 +139,7 @@ def _swendsen_wang(rows, forward, probability, q, n_sweeps, streams):
                 x[i] = colour[root]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _root(parent, i):
     """Return the root of a site's cluster, and shorten the path to it."""
     while parent[i] != i:
@@ -148,7 +148,7 @@ def _root(parent, i):
     return i
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _wolff(rows, neighbours, probability, q, n_clusters, streams):
     """Move all chains, and return the number of sites moved."""
     n, n_sites = rows.shape
@@ -174,7 +174,7 @@ def _wolff(rows, neighbours, probability, q, n_clusters, streams):
     return moved
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _below(n, stream):
     """Return a random whole number below ``n``; the relative bias is at most n / 2**32."""
     return nb.int64(((next_word(stream) >> nb.uint64(32)) * nb.uint64(n)) >> nb.uint64(32))

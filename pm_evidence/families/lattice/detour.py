@@ -1,16 +1,16 @@
 """Contributions of fields that favour each value of a site, to energies and weights."""
 
-import numba as nb
 import numpy as np
 
 from pm_evidence.core.codegen.fast_math import fast_exp, fast_log
+from pm_evidence.core.codegen.numba import njit
 
 __all__ = ["favour_colours", "favour_spins"]
 
 _NEGLIGIBLE = 40.0  # a term that is so many nats smaller than another changes no digit of the sum
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def favour_spins(n_sites, up, fields, slope, energy, ratio):
     """Add the contributions of fields in favour of either spin to energies and log ratios.
 
@@ -46,7 +46,7 @@ def favour_spins(n_sites, up, fields, slope, energy, ratio):
             ratio[k, c] += fast_log((1.0 + second) * share)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def favour_colours(counts, fields, slope, energy, ratio):
     """Add the contributions of fields in favour of every colour; see ``favour_spins``.
 

@@ -11,13 +11,11 @@ from functools import lru_cache
 from math import exp
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 
 from pm_evidence.core.codegen import lanes
 from pm_evidence.core.codegen.lanes import WORD, next_lanes
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.core.codegen.vectors import Vector
 from pm_evidence.families.lattice.lattice import Lattice
 
@@ -65,19 +63,19 @@ def form_of(target: Lattice, heat_bath: bool, biased: bool) -> Form:
     return Form(*((0,) * length for length in lengths))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def empty_table(form):
     """Return a table for ``fill_table``."""
     n_classes = len(form.sides) + 1
     return np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + len(form.two))), np.uint64)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _logistic(x):
     return 1.0 / (1.0 + exp(-x)) if x > -700.0 else 0.0
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _write_digits(probability, column):
     """Write the binary digits of a probability, each as a word of equal bits.
 
@@ -89,7 +87,7 @@ def _write_digits(probability, column):
         column[k] = nb.uint64(0) - digit  # no branch, because digits cannot be predicted
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def fill_table(table, heat_bath, coupling, bias, degrees):
     """Write the digits of the probability to be unlike the reference spin.
 

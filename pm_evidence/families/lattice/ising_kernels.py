@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
 from pm_evidence.core.codegen.lanes import WIDTH
+from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import fill_uniform, next_word
 from pm_evidence.families.lattice.ising_draws import empty_table, fill_table, form_of, renew
@@ -136,7 +136,7 @@ class SpinMetropolis(_SpinKernel):
     heat_bath = False
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _pass(planes, moves, form, sites, bonds, stages, streams, out):
     """Move all chains in place through some stages, and count after each.
 
@@ -181,7 +181,7 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
                 count_up(spins, up[k + 1, first:last])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
     """Move the chains of a group in place; return how many sites were set to the opposite."""
     heat_bath, n_sweeps = moves
@@ -203,7 +203,7 @@ def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
     return n_opposite
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _favour(row, field, n_sites, up, streams):
     """Draw the favoured spin of every chain given its state; -1 if there is no field."""
     row[:] = 0
@@ -226,7 +226,7 @@ def _favour(row, field, n_sites, up, streams):
         row[first // 64] = word
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _begin(streams, generator, with_sites):
     """Load the stream of the first chain of each word; return a stream of sites if requested.
 
@@ -241,7 +241,7 @@ def _begin(streams, generator, with_sites):
     return site_stream
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _end(streams, generator):
     """Write the streams back."""
     for word in range(WIDTH):
@@ -249,7 +249,7 @@ def _end(streams, generator):
             streams[64 * word] = generator[:, word]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _draw_sites(stream, sites):
     """Draw every entry, uniformly up to a bias of about 2**-32, which leaves the kernel exact.
 

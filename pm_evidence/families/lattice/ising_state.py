@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen import lanes
 from pm_evidence.core.codegen.lanes import WIDTH, WORD
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.families.lattice.lattice import Lattice
 
@@ -180,7 +178,7 @@ def unpack(planes: Planes, n: int) -> NDArray[np.int8]:
     return draws
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _pack(draws, planes):
     for c in range(draws.shape[0]):
         group, word, bit = c // GROUP, c % GROUP // 64, nb.uint64(c % 64)
@@ -188,7 +186,7 @@ def _pack(draws, planes):
             planes[group, i, word] |= nb.uint64(draws[c, i] > 0) << bit
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _unpack(planes, draws):
     n, n_sites = draws.shape
     words = np.empty(n_sites, np.uint64)
@@ -200,7 +198,7 @@ def _unpack(planes, draws):
                 draws[c, i] = nb.int8(nb.int8(set_ << nb.uint64(1)) - nb.int8(1))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _gather(planes, index, out, first):
     """Copy the chains at ``index`` to those from ``first`` on of ``out``, which are all -1."""
     for k in range(index.size):
@@ -330,7 +328,7 @@ def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
     return signature, codegen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _read(high, n_planes, out):
     """Read the counts of the first chains of a group from their planes."""
     numbers = np.empty(GROUP, np.uint16)
@@ -341,7 +339,7 @@ def _read(high, n_planes, out):
             out[c] += nb.int32(numbers[c]) << first
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def count_unlike(planes, forward, axes, out):
     """Count the unlike bonds of the chains of a group.
 
@@ -367,7 +365,7 @@ def count_unlike(planes, forward, axes, out):
     _read(high, _n_planes(n_sites * len(axes)), out)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def count_up(planes, out):
     """Count the spins 1 of the chains of a group; see ``count_unlike``."""
     low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)
@@ -383,7 +381,7 @@ def count_up(planes, out):
     _read(high, _n_planes(n_sites), out)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _n_planes(largest):
     """Return the number of binary digits of a count."""
     digits = 1

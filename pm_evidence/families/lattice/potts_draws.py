@@ -16,12 +16,10 @@ from collections.abc import Callable
 from math import expm1
 from typing import Any
 
-import numba as nb
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.random import next_word, uniform
 from pm_evidence.families.lattice.potts_state import NOBODY, SIDE
@@ -66,7 +64,7 @@ _PLAIN_ROWS, _IN_FIELD_ROWS = np.array(_CODES), np.array(_CODES_IN_FIELD)
 _LIKE_BY_PAIRS = np.array([[*_LIKE.get(pairs, ()), 0, 0, 0, 0][:_SIDES] for pairs in range(7)])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def tabulate(q, coupling, field):
     """Return the lengths of pieces.
 
@@ -255,7 +253,7 @@ def _lowest(typingctx: Any, word: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams):
     """Draw again for the chains in doubt, with more bits; see ``draw`` and ``tabulate``."""
     while doubtful:
@@ -269,7 +267,7 @@ def settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams):
             x[i, k] = _draw_exactly(where, which, colours, favoured[k], q, shares, extra)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _draw_exactly(where, which, near, favoured, q, shares, extra):
     """Return the colour at two numbers between 0 and 1, in double precision."""
     length, total, n_favoured = np.empty(_SIDES), float(q), 0
@@ -295,14 +293,14 @@ def _draw_exactly(where, which, near, favoured, q, shares, extra):
     return last
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _place(k):
     """Return the position of the random bits of a chain: those of even chains come first."""
     k = nb.uint64(k)
     return (k & nb.uint64(1)) * nb.uint64(_HALF) + (k >> nb.uint64(1))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def seed(streams, words):
     """Seed 64 xoshiro128++ generators from the streams of chains; surplus ones copy the first.
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from math import exp, expm1
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.fast_math import fast_exp
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import uniform
 from pm_evidence.families.lattice.lattice import Lattice
@@ -108,7 +108,7 @@ class ColourHeatBath(VisitKernel):
         return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
     """Move all chains of a square lattice in place through some stages, and count after each.
 
@@ -146,7 +146,7 @@ def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
                 count_colours(x, tally[k + 1, :, first:last])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares, streams):
     """Move 64 chains in place, all at a time."""
     order, n_sweeps, _ = orders
@@ -167,7 +167,7 @@ def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares,
                 settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _around(neighbours, i, n_sites):
     """Return the neighbours of a site, with those that do not exist last, and their number."""
     # no view of the row: threads would wait for each other to count the references to the array
@@ -182,7 +182,7 @@ def _around(neighbours, i, n_sites):
     return (a, c, b, d), 3 if b < n_sites else 2
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
     """Move all chains of any lattice in place, at any coupling; see ``_pass_wide``."""
     coupling, field = stages
@@ -203,7 +203,7 @@ def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
                 count_colours(x, tally[k + 1, :, first:last])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
     """Move one chain in place."""
     order, n_sweeps, _ = orders
@@ -230,7 +230,7 @@ def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
             x[i] = colour
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _favour(favoured, field, tally, streams):
     """Draw the favoured colour of every chain given its numbers of sites, if there is a field."""
     if field == 0.0:

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numba as nb
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.families.lattice.lattice import Lattice
 
@@ -160,7 +158,7 @@ def _counted(sites: Bytes, n: int, target: Lattice) -> Colours:
     return Colours(sites, like, target.sizes)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def count_like(sites, ghosted, axes, out):
     """Count the like bonds of the chains of a group.
 
@@ -187,7 +185,7 @@ def count_like(sites, ghosted, axes, out):
     out[:] = total[0, : out.size]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def count_colours(sites, out):
     """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
     n_sites, q = sites.shape[0] - 1, out.shape[0]
@@ -273,7 +271,7 @@ def _add_ones(builder: Any, few: Any, row: Any, first: int, masks: list[Vector])
     total.store(few, _place(builder, row, first))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _spill(few, total):
     for k in range(few.shape[0]):
         for c in range(SIDE):

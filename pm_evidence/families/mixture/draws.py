@@ -6,9 +6,9 @@ All functions move one member of a population, in place, and draw from its strea
 from math import exp, log, sqrt
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
+from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.random import fill_normal, uniform
 
 __all__ = [
@@ -51,7 +51,7 @@ class Prior(NamedTuple):
     concentration: float
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def log_gamma_draw(stream, shape, room):
     """Return the log of a draw from the gamma distribution of some shape, with rate 1.
 
@@ -74,7 +74,7 @@ def log_gamma_draw(stream, shape, room):
                 return log(d) + log(v) + boost
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def log_terms(variance, weight, room):
     """Compute ``log w_j - log(2 pi v_j) / 2`` for every component."""
     for j in range(weight.size):
@@ -82,7 +82,7 @@ def log_terms(variance, weight, room):
         room[_CONSTANT, j] = log(weight[j]) - 0.5 * (_LOG_2_PI + log(own))
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def draw_component(y, mean, variance, room, stream):
     """Draw the component of a point given the parameters.
 
@@ -104,7 +104,7 @@ def draw_component(y, mean, variance, room, stream):
     return pick(room, k, stream), log_density
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def predict(new, y, component, prior, variance, k, room):
     """Return the log density of a new point given variances and components of the points so far.
 
@@ -127,7 +127,7 @@ def predict(new, y, component, prior, variance, k, room):
     return _add_up(room, k)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _count(y, component, room):
     """Add up points and their number for every component; return the number of all of them."""
     n = 0
@@ -139,7 +139,7 @@ def _count(y, component, room):
     return n
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _add_up(room, k):
     """Replace log terms by cumulative sums up to a factor; return the log of the sum of all."""
     largest = -np.inf
@@ -152,7 +152,7 @@ def _add_up(room, k):
     return largest + log(total)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def pick(room, k, stream):
     """Return a component, drawn in proportion to the terms that were added up last."""
     threshold = uniform(stream) * room[_LOG_TERM, k - 1]
@@ -162,7 +162,7 @@ def pick(room, k, stream):
     return chosen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def draw_weights(component, prior, weight, room, stream):
     """Draw the weights given the components of the points: a Dirichlet distribution."""
     k = weight.size
@@ -183,7 +183,7 @@ def draw_weights(component, prior, weight, room, stream):
         weight[j] /= total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def draw_means(y, component, prior, mean, variance, room, stream):
     """Draw the means given variances and components: normal distributions.
 
@@ -201,7 +201,7 @@ def draw_means(y, component, prior, mean, variance, room, stream):
         mean[j] = centre + room[_NORMAL, 0] / sqrt(precision)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def draw_variances(y, component, prior, mean, variance, room, stream):
     """Draw the variances given means and components: inverse gamma distributions."""
     k = variance.size

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.families.mixture.draws import (
     ROOM,
@@ -51,7 +51,7 @@ class MixtureGibbs(SweepSettings):
         return moved, MoveInfo(1.0, len(state) * self.n_sweeps)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sweep(y, prior, n_sweeps, order, mean, variance, weight, component, streams):
     collapsed, backwards = order
     room = np.empty((ROOM, mean.shape[1]))
@@ -74,7 +74,7 @@ def _sweep(y, prior, n_sweeps, order, mean, variance, weight, component, streams
                 draw_means(y, z, prior, mean[m], variance[m], room, stream)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def fill_parameters(prior, mean, variance, weight, streams):
     """Fill the parameters of every member with draws from the prior."""
     nothing, nowhere = np.empty(0), np.empty(0, np.int8)

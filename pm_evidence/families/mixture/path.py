@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import streams as streams_of
 from pm_evidence.families.mixture.draws import ROOM, draw_component, log_terms, pick, predict
 from pm_evidence.families.mixture.gibbs import fill_parameters
@@ -91,7 +91,7 @@ class DataAnnealingPath(GrowingPath):
         return log_density
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _next_point(y, place, prior, mean, variance, weight, component, out, streams, log_density):
     """Compute the log density of a point for every member, and draw its component into ``out``."""
     point, collapsed = place

@@ -8,11 +8,9 @@ precision: the relative error of even the smallest probability is 1e-7, and the 
 
 from typing import Any
 
-import numba as nb
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.core.codegen.singles import SINGLES, Singles
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.random import next_word
@@ -27,7 +25,7 @@ SUMS = 3
 _UNIT = 2.0**31
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def seed_lanes(stream, lanes):
     """Seed sixteen xoshiro128++ generators from the stream of a chain.
 
@@ -46,7 +44,7 @@ def seed_lanes(stream, lanes):
         lanes[0, k] |= nb.uint32(1)  # all zeros is the only fixed point
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def draw_layer(inputs, layer, beta, lanes, sums, words):
     """Draw the units of a layer of one chain.
 

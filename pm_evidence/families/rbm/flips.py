@@ -10,13 +10,11 @@ that no logarithm of single terms is needed. Neither is one needed for the log d
 from math import log
 from typing import Any
 
-import numba as nb
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, njit, types
 from pm_evidence.core.codegen.singles import SINGLES, Singles, aligned
 from pm_evidence.core.codegen.vectors import INDEX
 from pm_evidence.families.rbm.layers import Layer
@@ -127,7 +125,7 @@ def flip(typingctx: Any, likely: Any, gains: Any, row: Any) -> Any:
     return signature, codegen
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def log_sum(inputs, likely, there):
     """Return ``sum_i log(1 + exp(inputs_i))``, and set ``likely`` to their sigmoids.
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.codegen.singles import SINGLES, aligned
 from pm_evidence.core.contracts import StageBatch
 from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lanes
@@ -102,7 +102,7 @@ def log_densities(layers: tuple[Layer, Layer], units: tuple[NDArray[np.uint64], 
     return out
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _add_up(weights, visible_bias, hidden_bias, v, h, room, out):
     tables, inputs = room
     multiply(h, weights, visible_bias, tables, inputs)
@@ -110,7 +110,7 @@ def _add_up(weights, visible_bias, hidden_bias, v, h, room, out):
         out[m] = _sum_of(inputs[m], v[m]) + _sum_of(hidden_bias, h[m])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _sum_of(numbers, words):
     """Return the sum of the numbers of the units that are on."""
     total = 0.0
@@ -122,7 +122,7 @@ def _sum_of(numbers, words):
     return total
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _go(layers, units, beta, n_sweeps, streams, room, found):
     """Draw the first layer given the second, and then the second given the first.
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import uniform
@@ -77,7 +77,7 @@ class UnitMetropolis(Sweeps):
         return StageBatch(moved, before, after, accepted / attempts, attempts * n_stages)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _go(summed, gains, biases, order, words, beta, n_sweeps, streams, room, found, accepted):
     """Move all chains in place through some stages.
 

@@ -8,11 +8,9 @@ no multiplication.
 
 from typing import Any
 
-import numba as nb
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.families.rbm.state import WORD
 
 __all__ = ["COLUMNS", "ENTRIES", "TABLES", "multiply"]
@@ -26,7 +24,7 @@ _SINGLES = ir.VectorType(ir.FloatType(), _VECTOR)
 _INDEX = ir.IntType(64)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def multiply(words, weights, bias, tables, out):
     """Compute ``bias + states @ weights`` for packed states.
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, described, whole_array
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.singles import aligned
 from pm_evidence.core.random import streams, uniforms
 from pm_evidence.families.rbm.flips import factor_of_flip, gains_of, log_sum
@@ -240,7 +240,7 @@ class UnitByUnitPath(GrowingPath):
         return moved
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _log_factors(words, weights, bias, gains, there, unit, room, out):
     """Compute the log of what switching ``unit`` on multiplies the density by, its bias aside."""
     tables, inputs, likely = room

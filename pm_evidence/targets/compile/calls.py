@@ -13,22 +13,20 @@ Machine code is kept on disk in PyTensor's cache, and data are passed by address
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pytensor
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
-from numba.np.random.generator_core import _bit_gen_type
 from numpy.typing import NDArray
 from pytensor.compile.ops import DeepCopyOp
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pm_evidence.core.codegen.native import FRAME_SIGNATURE, exception_pending, view_address
+from pm_evidence.core.codegen.native import exception_pending, frame_signature, view_address
+from pm_evidence.core.codegen.numba import Later, built, cfunc, cgutils, intrinsic, nb, njit, types
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import next_word
 from pm_evidence.targets.compile.graph import (
@@ -47,7 +45,7 @@ __all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call"]
 
 GENERATOR_SLOTS = 4
 
-_generator_type = types.NumPyRandomGeneratorType("NumPyRandomGeneratorType")
+_generator_type = Later(lambda: types.NumPyRandomGeneratorType("NumPyRandomGeneratorType"))
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class CompiledCall:
     Parameters
     ----------
     address : int
-        Address of a function with ``core.native.FRAME_SIGNATURE``.
+        Address of a function with ``core.codegen.native.frame_signature``.
     n_slots : int
         Number of slots that the caller fills.
     data : ndarray of int64
@@ -141,7 +139,7 @@ def _c_function(
     digest = hashlib.sha256(f"{jitted.key}{lines}{types_of_arrays}".encode()).hexdigest()
     function = function_from_source(lines, "call", scope, digest if jitted.key else None)
     with without_numba_hints():
-        return nb.cfunc(FRAME_SIGNATURE, cache=jitted.key is not None)(function)
+        return cfunc(frame_signature(), function, cache=jitted.key is not None)
 
 
 def _body(
@@ -195,16 +193,18 @@ def _view(variable: Variable, position: int) -> str:
 @intrinsic
 def _generator_at(typingctx: Any, state: Any, uint64: Any, uint32: Any, double: Any) -> Any:
     """Return a NumPy generator over the stream at an address, for use in compiled code only."""
-    signature = _generator_type(types.int64, types.int64, types.int64, types.int64)
+    bit_generator = import_module("numba.np.random.generator_core")._bit_gen_type
+    generator_type = built(_generator_type)
+    signature = generator_type(types.int64, types.int64, types.int64, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        bits = cgutils.create_struct_proxy(_bit_gen_type)(context, builder)
+        bits = cgutils.create_struct_proxy(bit_generator)(context, builder)
         bits.state_address = bits.state = args[0]
         bits.fnptr_next_uint64, bits.fnptr_next_uint32, bits.fnptr_next_double = args[1:]
         bits.bit_generator = ir.Constant(context.get_value_type(types.uintp), 0)
         # it has no owner, so it must never reach Python
         bits.parent = cgutils.get_null_value(bits.parent.type)
-        generator = cgutils.create_struct_proxy(_generator_type)(context, builder)
+        generator = cgutils.create_struct_proxy(generator_type)(context, builder)
         generator.bit_generator = bits._getvalue()
         generator.meminfo = cgutils.get_null_value(generator.meminfo.type)
         generator.parent = cgutils.get_null_value(generator.parent.type)
@@ -217,7 +217,7 @@ def _new_generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-@nb.njit(nogil=True)
+@njit(cache=False, error_model="python")
 def _python_generator_at(state: Any, uint64: Any, uint32: Any, double: Any) -> Any:
     """Return a generator that operations in Python can use, seeded from the stream."""
     seed = next_word(nb.carray(view_address(state), (4,), nb.uint64))

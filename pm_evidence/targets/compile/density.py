@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.codegen.native import (
-    DENSITY_SIGNATURE,
     call_density,
+    density_signature,
     exception_pending,
     skip_doubles,
 )
+from pm_evidence.core.codegen.numba import cfunc, nb, njit
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.rows import RowWork, over_rows
 from pm_evidence.targets.compile.graph import (
@@ -40,7 +40,7 @@ class CompiledDensity:
     Parameters
     ----------
     address : int
-        Address of a function with ``core.native.DENSITY_SIGNATURE``.
+        Address of a function with ``core.codegen.native.density_signature``.
     data : ndarray of int64
         Address and shape of every array that the function reads, one after the other.
     has_gradient : bool
@@ -178,7 +178,7 @@ class _Gradients:
         self.target.differentiable.write(x, log_density, gradient)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _evaluate(address, data, x, log_density, gradient, has_gradient):
     for i in range(x.shape[0]):
         slot = i if has_gradient else 0
@@ -235,7 +235,7 @@ def _c_function(jitted: Jitted, layout: Layout, *, with_gradient: bool) -> Any:
     scope["fill"] = nb.njit(function_from_source(fill, "fill", scope, keys[0]))
     function = function_from_source(guarded, "density", scope, keys[1])
     with without_numba_hints():
-        return nb.cfunc(DENSITY_SIGNATURE, cache=jitted.key is not None)(function)
+        return cfunc(density_signature(), function, cache=jitted.key is not None)
 
 
 def _fill(

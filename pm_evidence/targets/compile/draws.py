@@ -4,11 +4,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 from pymc.distributions.discrete import DiscreteUniformRV
 from pytensor.graph.basic import Variable
@@ -16,6 +14,7 @@ from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.random.basic import integers
 from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
+from pm_evidence.core.codegen.numba import nb
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.targets.compile.graph import (
     Jitted,
@@ -67,7 +66,7 @@ def compile_draws(
     try:
         with without_numba_hints():
             compiled(np.empty((0, 1)), np.random.default_rng(0), *arrays)
-    except NumbaError:
+    except nb.NumbaError:
         return None
     return lambda out, generator: compiled(out, generator, *arrays)
 

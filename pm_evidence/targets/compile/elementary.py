@@ -10,7 +10,6 @@ from collections.abc import Callable
 from math import exp, inf, nan
 from typing import Any
 
-import numba as nb
 import pytensor.scalar as ps
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import node_rewriter
@@ -18,6 +17,7 @@ from pytensor.scalar.basic import UnaryScalarOp
 from pytensor.tensor.elemwise import Elemwise
 
 from pm_evidence.core.codegen.fast_math import fast_exp, fast_log
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.targets.compile.implementations import implement_scalar_by
 
 __all__ = ["replace_elementary"]
@@ -31,14 +31,14 @@ _FEW = 8  # entries of a row: a shorter loop is not faster with vector instructi
 _SMALLEST_NORMAL, _TWO_54, _54_LOG_2 = 2.2250738585072014e-308, 2.0**54, 37.42994775023705
 
 
-@nb.njit(nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=False, forceinline=True)
 def _exp(x: Any) -> Any:
     """Return ``exp(x)``."""
     is_low = x < _LOW
     return fast_exp(x + (_SHIFT if is_low else 0.0)) * (_UNSHIFT if is_low else 1.0)
 
 
-@nb.njit(nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=False, forceinline=True)
 def _log(x: Any) -> Any:
     """Return ``log(x)``."""
     is_low = x < _SMALLEST_NORMAL
@@ -48,7 +48,7 @@ def _log(x: Any) -> Any:
     return nan if x < 0.0 else found
 
 
-@nb.njit(nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=False, forceinline=True)
 def _log1p(x: Any) -> Any:
     """Return ``log(1 + x)``, of small numbers too."""
     above = 1.0 + x
@@ -57,14 +57,14 @@ def _log1p(x: Any) -> Any:
     return _log(above) + (lost if abs(lost) < 1.0 else 0.0)
 
 
-@nb.njit(nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=False, forceinline=True)
 def _sigmoid(x: Any) -> Any:
     """Return ``1 / (1 + exp(-x))``."""
     e = _exp(-abs(x))
     return (1.0 if x >= 0.0 else e) / (1.0 + e)
 
 
-@nb.njit(nogil=True, error_model="numpy", forceinline=True)
+@njit(cache=False, forceinline=True)
 def _softplus(x: Any) -> Any:
     """Return ``log(1 + exp(x))``."""
     e = _exp(-abs(x))

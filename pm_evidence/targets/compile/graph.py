@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from threading import RLock
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numba.core.errors import NumbaPerformanceWarning
 from numpy.typing import NDArray
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
@@ -23,7 +23,6 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
-from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.rewriting.basic import topo_constant_folding
@@ -34,6 +33,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from pm_evidence.core import random, sums
 from pm_evidence.core.codegen import native
+from pm_evidence.core.codegen.numba import built, nb
 from pm_evidence.core.version import VERSION
 from pm_evidence.targets.compile.implementations import numba_implementations
 from pm_evidence.targets.compile.sums import with_ordered_sums
@@ -121,7 +121,7 @@ def without_numba_hints() -> Iterator[None]:
         warnings.filterwarnings("ignore", message="Numba will use object mode")
         warnings.filterwarnings("ignore", message="Code running in object mode")
         # matrices that PyTensor leaves in Fortran order, which a user cannot change
-        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        warnings.simplefilter("ignore", nb.NumbaPerformanceWarning)
         yield
 
 
@@ -259,9 +259,11 @@ def function_from_source(
         Identifies its machine code on disk; None if it is not to be stored.
     """
     # numba's cache looks up the module of the function
-    scope = {"__name__": __name__, **scope}
+    scope = {"__name__": __name__, **{name: built(value) for name, value in scope.items()}}
+    numba_implementations()
     source = "\n".join([*lines, ""])
-    return compile_numba_function_src(source, name, global_env=scope, cache_key=key)
+    cache: Any = import_module("pytensor.link.numba.cache")
+    return cache.compile_numba_function_src(source, name, global_env=scope, cache_key=key)
 
 
 def addresses_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytensor
 
 from pm_evidence.core.caches import temporary_folder
+from pm_evidence.core.codegen.numba import built, nb
 from pm_evidence.core.interrupts import uninterrupted
 
 __all__ = [
@@ -48,6 +49,7 @@ def numba_implementations() -> Any:
     because it takes half as long as all other imports.
     """
     with uninterrupted():
+        nb.njit  # noqa: B018  # numba is imported here, with our folders for machine code
         import_module("pytensor.link.numba.dispatch")
     return import_module("pytensor.link.numba.dispatch.basic")
 
@@ -70,7 +72,7 @@ def implement_by(op_type: type, function: Callable[..., Any], version: int) -> N
 
     @table.register_funcify_default_op_cache_key(op_type)
     def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return function, version
+        return built(function), version
 
 
 def implement_scalar_by(op_type: type, function: Callable[..., Any], version: int) -> None:
@@ -91,7 +93,7 @@ def implement_scalar_by(op_type: type, function: Callable[..., Any], version: in
 
     @table.register_funcify_and_cache_key(op_type)
     def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return function, f"{op_type.__module__}.{op_type.__name__} {version}"
+        return built(function), f"{op_type.__module__}.{op_type.__name__} {version}"
 
 
 def implement_in_python(op_type: type) -> None:

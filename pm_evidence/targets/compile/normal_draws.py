@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pytensor.tensor as pt
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.linalg import cholesky
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.random.op import RNGConsumerOp
 
 from pm_evidence.core.codegen.native import view_address
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
 from pm_evidence.core.random import fill_normal
 from pm_evidence.targets.compile.implementations import implement_by
 from pm_evidence.targets.compile.rewrite import rewrite
@@ -89,7 +87,7 @@ def _state_address(typingctx: Any, generator: Any) -> Any:
     return signature, codegen
 
 
-@nb.njit(nogil=True, error_model="numpy")
+@njit(cache=False)
 def _standard_normals(generator: Any, n: Any) -> Any:
     out = np.empty(n.item())
     fill_normal(nb.carray(view_address(_state_address(generator)), (4,), nb.uint64), out)

@@ -117,9 +117,7 @@ def numpy_density(
 
 
 def _parts(x: Floats, layout: Layout) -> list[Floats]:
-    return [
-        x[:, v.start : v.start + v.size].reshape(len(x), *v.shape) for v in layout.variables
-    ]
+    return [x[:, v.start : v.start + v.size].reshape(len(x), *v.shape) for v in layout.variables]
 
 
 def _of_flat_vectors(program: Callable[..., list[Any]], layout: Layout) -> Function:

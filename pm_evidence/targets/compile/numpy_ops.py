@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.scalar as ps
+import scipy
 from numpy.typing import NDArray
 from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
 from pytensor.scalar.math import Log1mexp, Softplus, TriGamma
@@ -22,7 +23,6 @@ from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, unflatten_index_variables
-from scipy.special import zeta
 
 __all__ = ["numpy_form"]
 
@@ -142,7 +142,7 @@ _OF_SCALARS: dict[type, Callable[..., Any]] = {
     Clip: _clip,
     Softplus: lambda x: np.logaddexp(0.0, x),
     Log1mexp: _log1mexp,
-    TriGamma: lambda x: zeta(2.0, x),
+    TriGamma: lambda x: scipy.special.zeta(2.0, x),
 }
 
 

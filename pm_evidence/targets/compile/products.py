@@ -6,28 +6,23 @@ by name.
 """
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
-import llvmlite.binding
-import numba as nb
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.math import Dot
 from pytensor.tensor.type import TensorType
 
+from pm_evidence.core.codegen.numba import Later, cfunc, intrinsic, nb, njit, types
 from pm_evidence.targets.compile.implementations import implement_by
 
 __all__ = ["replace_product"]
 
 _NAME = "pm_evidence_matrix_product"
 _ITEM = 8  # bytes of a float64
-# a matrix is its address, two lengths and two strides in bytes; the result lies in C order
-_MATRIX = (types.voidptr, types.intp, types.intp, types.intp, types.intp)
-_SIGNATURE = types.void(*_MATRIX, *_MATRIX, types.voidptr)
 
 
 class MatrixProduct(Op):
@@ -55,7 +50,7 @@ def replace_product(fgraph: Any, node: Any) -> list[Variable] | None:
     return [MatrixProduct()(*node.inputs)]
 
 
-@nb.njit(nogil=True, error_model="numpy", cache=True)
+@njit
 def _in_order(address, n_rows, n_columns, row_stride, column_stride):
     """Return a matrix in C order, copied if necessary, and whether it is the transpose."""
     rows_whole = column_stride == _ITEM or n_columns == 1
@@ -113,10 +108,16 @@ def _address(typingctx: Any, array: Any) -> Any:
     return types.voidptr(array), codegen
 
 
-_exported = types.ExternalFunction(_NAME, _SIGNATURE)
+def _signature() -> Any:
+    # a matrix is its address, two lengths and two strides in bytes; the result lies in C order
+    matrix = (types.voidptr, types.intp, types.intp, types.intp, types.intp)
+    return types.void(*matrix, *matrix, types.voidptr)
 
 
-@nb.njit(nogil=True, error_model="numpy")
+_exported = Later(lambda: types.ExternalFunction(_NAME, _signature()))
+
+
+@njit(cache=False)
 def _call(a: Any, b: Any) -> Any:
     (n_rows, n_inner), (n_inner_too, n_columns) = a.shape, b.shape
     if n_inner != n_inner_too:
@@ -133,6 +134,6 @@ def _call(a: Any, b: Any) -> Any:
 @cache
 def _export() -> Any:
     """Compile the product and register its name; return the function, to keep it alive."""
-    compiled = nb.cfunc(_SIGNATURE, cache=True)(_product)
-    llvmlite.binding.add_symbol(_NAME, compiled.address)
+    compiled = cfunc(_signature(), _product)
+    import_module("llvmlite.binding").add_symbol(_NAME, compiled.address)
     return compiled

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numba as nb
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.native import view_address
+from pm_evidence.core.codegen.numba import nb
 
 __all__ = ["assignments", "views_of_arrays"]
 

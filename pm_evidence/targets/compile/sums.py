@@ -7,7 +7,6 @@ that computes the terms cannot be vectorised either.
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
@@ -17,6 +16,7 @@ from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.tensor.math import Sum, true_div
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.sums import total
 from pm_evidence.targets.compile.elementary import replace_elementary
 from pm_evidence.targets.compile.implementations import implement_by
@@ -81,6 +81,6 @@ def _order_sum(fgraph: Any, node: Any) -> list[Variable] | None:
     return [OrderedSum()(x)]
 
 
-@nb.njit(nogil=True, error_model="numpy")
+@njit(cache=False)
 def _ordered_sum(x: Any) -> Any:
     return np.array(total(np.ravel(x)))

@@ -6,9 +6,9 @@ beta-binomial data with random effects.
 
 from math import floor, inf, pi, sin
 
-import numba as nb
 from pytensor.scalar.math import TriGamma
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.targets.compile.implementations import implement_scalar_by
 
 __all__ = ["implement_trigamma", "trigamma"]
@@ -17,7 +17,7 @@ __all__ = ["implement_trigamma", "trigamma"]
 _LARGE = 15.0
 
 
-@nb.njit(nogil=True, error_model="numpy")
+@njit(cache=False)
 def trigamma(x: float) -> float:
     """Return the second derivative of ``log G(x)``."""
     if x <= 0.0:
@@ -28,7 +28,7 @@ def trigamma(x: float) -> float:
     return _of_positive(x)
 
 
-@nb.njit(nogil=True, error_model="numpy")
+@njit(cache=False)
 def _of_positive(x: float) -> float:
     below = 0.0
     while x < _LARGE:

@@ -12,9 +12,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.multivariate import CARRV
 from pytensor.graph.basic import Variable
-from pytensor.sparse import dense_from_sparse
-from pytensor.sparse.variable import SparseVariable
 from pytensor.tensor.linalg import cholesky, solve_triangular
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
 from pm_evidence.targets.compile.rewrite import rewrite
@@ -79,6 +78,9 @@ def _draw(
 
 
 def _dense(w: Variable) -> Variable:
-    w = dense_from_sparse(w) if isinstance(w, SparseVariable) else w
+    if not isinstance(w.type, TensorType):
+        from pytensor.sparse import dense_from_sparse  # imports SciPy's sparse matrices
+
+        w = dense_from_sparse(w)
     w = pt.cast(w, "float64")
     return w.reshape(w.shape[-2:]) if w.type.ndim > 2 else w

@@ -45,7 +45,9 @@ class ExchangedTarget(PyMCTarget):
     def differentiable(self) -> CompiledDensity | JaxDensity | NumpyDensity | None:
         """Log prior and log likelihood with gradients; None if there is no gradient."""
         if self._base is None:
-            found: CompiledDensity | JaxDensity | NumpyDensity | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
+            found: CompiledDensity | JaxDensity | NumpyDensity | None = (
+                PyMCTarget.differentiable.func(self)
+            )  # type: ignore[attr-defined]
             return found
         compiled = self._base.differentiable
         return None if compiled is None else compiled.reading(self._exchanged())

@@ -3,10 +3,10 @@
 import numba as nb
 import numpy as np
 
-from pm_evidence.core.codegen.native import DENSITY_SIGNATURE, call_density, view_address
+from pm_evidence.core.codegen.native import density_signature, call_density, view_address
 
 
-@nb.cfunc(DENSITY_SIGNATURE)
+@nb.cfunc(density_signature())
 def density(x_, out_, gradient_, data_):
     x, out, data = nb.carray(x_, (2,)), nb.carray(out_, (2,)), nb.carray(data_, (1,))
     gradient = nb.carray(gradient_, (2, 2))
@@ -41,7 +41,7 @@ def test_one_kernel_serves_every_density():
     """Kernels would be compiled anew for every model if the address were part of their type."""
     out, gradient, data = np.zeros(2), np.zeros((2, 2)), np.zeros(1, np.int64)
 
-    @nb.cfunc(DENSITY_SIGNATURE)
+    @nb.cfunc(density_signature())
     def other(x_, out_, gradient_, data_):
         nb.carray(out_, (2,))[0] = 4.0
         return 0

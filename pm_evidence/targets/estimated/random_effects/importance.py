@@ -7,11 +7,11 @@ gives the joint density of every group at its own effect.
 from functools import lru_cache
 from math import acos, cos, exp, log, log1p, sqrt
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.native import call_frame
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import seed_stream, uniform
 
 __all__ = [
@@ -45,7 +45,7 @@ _LOG_PEAK = log(3.0 / 8.0)
 _LEAST_PROBABILITY = 2.0**-54
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def estimate_rows(
     x,
     seeds,
@@ -116,7 +116,7 @@ def estimate_rows(
         )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _find_modes(address, frame, parameters, mode, factor):
     """Move ``mode`` uphill in every group; ``factor`` is the Cholesky factor of its precision."""
     n_groups, n_dim = mode.shape
@@ -163,7 +163,7 @@ def _find_modes(address, frame, parameters, mode, factor):
     return evaluation
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _newton_step(gradient, hessian, factor, step):
     """Fill ``factor`` and ``step``; return twice the gain that the step predicts.
 
@@ -191,7 +191,7 @@ def _newton_step(gradient, hessian, factor, step):
     return gain
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _factorise(hessian, factor):
     """Fill ``factor`` with the Cholesky factor of minus ``hessian``; return whether it has one."""
     n_dim = factor.shape[0]
@@ -209,7 +209,7 @@ def _factorise(hessian, factor):
     return True
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _solve_transposed(factor, vector):
     """Replace ``vector`` by the solution of ``factor.T @ solution = vector``."""
     for i in range(vector.size - 1, -1, -1):
@@ -219,7 +219,7 @@ def _solve_transposed(factor, vector):
         vector[i] = total / factor[i, i]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _weigh(
     address, frame, parameters, mode, factor, seeds, n_particles, draws, lattice, out, picks
 ):
@@ -258,7 +258,7 @@ def _weigh(
             out[g] -= log(factor[g, j, j] / _WIDTH)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _add(total, top, log_weight):
     """Add a weight to the running sum ``total * exp(top)``; return also its share of the sum."""
     if log_weight == -np.inf:
@@ -272,7 +272,7 @@ def _add(total, top, log_weight):
     return total + weight, top, weight / (total + weight)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _fill_probabilities(stream, k, n_particles, draws, lattice, start, out):
     """Fill ``out`` with the ``k``-th point of the unit cube, in which every point is uniform."""
     for j in range(out.size):
@@ -291,7 +291,7 @@ def _fill_probabilities(stream, k, n_particles, draws, lattice, start, out):
             out[j] = max(shifted - np.floor(shifted), _LEAST_PROBABILITY)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _propose(mode, factor, point):
     """Turn a point of the unit cube into a draw from the proposal.
 
@@ -313,7 +313,7 @@ def _propose(mode, factor, point):
     return log_density
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def evaluate_near_start(
     x, moved, addresses, parameter_frame, derivative_frame, value_frame, n_parameters
 ):

@@ -6,11 +6,11 @@ A model's own functions are called by address; see ``targets.compile.calls`` for
 from collections import namedtuple
 from typing import Any
 
-import numba as nb
 import numpy as np
 
 from pm_evidence.core.codegen.fast_math import fast_exp
 from pm_evidence.core.codegen.native import call_frame
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.hilbert import order_along_curve
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.core.resampling import count_uniforms, resample_into
@@ -52,7 +52,7 @@ Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "
 Weights = namedtuple("Weights", ["normalised", "carried", "v", "log_weight", "index"])
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
     """Write the log of an estimated likelihood for every row of ``x`` and of ``seeds``."""
     record = Record(
@@ -63,7 +63,7 @@ def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
         out[i] = run(x[i], seeds[i], model, options, precomputed, record)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: Any) -> Any:
     """Run one filter.
 
@@ -133,7 +133,7 @@ def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: 
     return log_likelihood
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _choose(
     h: Any,
     out: Any,
@@ -170,7 +170,7 @@ def _choose(
     return _KEPT
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _gather(h: Any, weights: Any, tilted: Any, out: Any) -> None:
     """Copy the chosen particles, and set the weights that they carry."""
     n, d = h.shape
@@ -183,7 +183,7 @@ def _gather(h: Any, weights: Any, tilted: Any, out: Any) -> None:
             weights.carried[i] *= weights.normalised[chosen] / weights.v[chosen]
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _keep(t: Any, h: Any, weights: Any, increment: Any, ess: Any, record: Any) -> None:
     record.states[t] = h
     record.weights[t] = weights.normalised
@@ -192,7 +192,7 @@ def _keep(t: Any, h: Any, weights: Any, increment: Any, ess: Any, record: Any) -
     record.ess[t] = ess
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _weigh(weights: Any) -> Any:
     """Normalise new weights; return the log of their sum, and their effective sample size."""
     weight, carried, log_weight = weights.normalised, weights.carried, weights.log_weight
@@ -213,7 +213,7 @@ def _weigh(weights: Any) -> Any:
     return top + np.log(sum_of_weights), ess
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _tilt(weights: Any) -> Any:
     """Write normalised resampling weights into ``v``; return their effective sample size."""
     weight, log_tilt, v = weights.normalised, weights.log_weight, weights.v
@@ -235,7 +235,7 @@ def _tilt(weights: Any) -> Any:
     return 1.0 / dot(v, v)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _resample(h: Any, weights: Any, stream: Any, in_order: Any, scheme: Any) -> None:
     """Draw ancestors with probabilities ``v``, in the order of a space-filling curve if asked."""
     v, index = weights.v, weights.index

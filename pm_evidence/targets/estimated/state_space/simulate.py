@@ -3,7 +3,6 @@
 from copy import deepcopy
 from typing import Any
 
-import numba as nb
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -12,6 +11,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.random.op import RNGConsumerOp
 
 from pm_evidence.core.codegen.native import call_frame
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import seed_stream
 from pm_evidence.targets.compile.implementations import implement_in_python
 from pm_evidence.targets.estimated.state_space.compile import (
@@ -101,7 +101,7 @@ def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any,
     return result
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit
 def _simulate_flat(
     calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any
 ) -> Any:

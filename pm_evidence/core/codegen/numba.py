@@ -1,0 +1,130 @@
+"""numba, imported when the first function is compiled.
+
+Many runs compile nothing, and numba would take longer to import than they take in all. The names
+here stand for those of numba until they are used.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from pm_evidence.core import interrupts
+
+__all__ = ["Later", "built", "cfunc", "cgutils", "intrinsic", "nb", "njit", "types"]
+
+_lock = threading.RLock()
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+def _numba(name: str = "numba") -> Any:
+    """Return a module of numba, with our folders for machine code and our handling of Ctrl-C."""
+    with _lock, interrupts.uninterrupted():
+        module = import_module(name)
+        import_module("pm_evidence.core.caches").register()
+        interrupts.listen()
+    return module
+
+
+class _Module(ModuleType):
+    """Stands for a module of numba."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_numba(self.__name__), name)
+
+
+nb: Any = _Module("numba")
+types: Any = _Module("numba.core.types")
+cgutils: Any = _Module("numba.core.cgutils")
+
+
+class Later:
+    """Stands for what numba makes of a function, or for a value of numba's, until it is used.
+
+    Parameters
+    ----------
+    make : callable
+        Returns what it stands for.
+    function : callable, optional
+        The function as it is written.
+    """
+
+    def __init__(self, make: Callable[[], Any], function: Any = None) -> None:
+        self._make, self._made = make, None
+        if function is not None:
+            self.__wrapped__ = self.py_func = function
+            self.__doc__, self.__name__ = function.__doc__, function.__name__
+            self.__module__, self.__qualname__ = function.__module__, function.__qualname__
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it, and compile it if it has not been."""
+        return (self._made or self.built())(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what inspection asks for
+            raise AttributeError(name)
+        return getattr(self.built(), name)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Its type for numba, where a compiled function of the user's calls it."""
+        return self.built()._numba_type_
+
+    def built(self) -> Any:
+        """Return what it stands for; a function is then ready to be compiled."""
+        with _lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+def built(value: Any) -> Any:
+    """Return what a value stands for, if it stands for another one."""
+    return value.built() if isinstance(value, Later) else value
+
+
+def njit(function: Any = None, **options: Any) -> Any:
+    """Let numba compile a function when it is called; decorator as ``numba.njit``.
+
+    Machine code is kept on disk, the lock of Python is released, and divisions by zero give
+    infinity, unless the options say otherwise.
+    """
+    if function is None:
+        return lambda given: njit(given, **options)
+
+    def make() -> Any:
+        _build_names(function)
+        return _numba().njit(**{**_OPTIONS, **options})(function)
+
+    return Later(make, function)
+
+
+def cfunc(signature: Any, function: Any, *, cache: bool = True) -> Any:
+    """Return a function as a C function; compiled now, as by ``numba.cfunc``."""
+    _build_names(function)
+    return _numba().cfunc(signature, cache=cache)(function)
+
+
+def intrinsic(function: Any) -> Any:
+    """Let a function write code where another is compiled; as ``numba.extending.intrinsic``."""
+    return Later(lambda: _numba("numba.extending").intrinsic(function), function)
+
+
+def _build_names(function: FunctionType) -> None:
+    """Put what the names in a function stand for in their place: the compiler looks them up."""
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        if isinstance(value, _Module):
+            function.__globals__[name] = _numba(value.__name__)
+        elif isinstance(value, Later):
+            function.__globals__[name] = value.built()
+    for cell in function.__closure__ or ():
+        cell.cell_contents = built(cell.cell_contents)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
