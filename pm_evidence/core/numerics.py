@@ -5,10 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.fast_math import fast_exp
-from pm_evidence.core.codegen.numba import njit
-from pm_evidence.core.sums import dot, total
-
 __all__ = [
     "add_up",
     "ess_share",
@@ -57,17 +53,22 @@ def ess_share(log_weight: Floats) -> Any:
 
     It is computed over the last axis, and is 0 if all weights are zero or one is NaN or infinite.
     """
-    shape = log_weight.shape
-    share = np.empty(shape[:-1])
-    _ess_shares(np.ascontiguousarray(log_weight).reshape(-1, shape[-1]), share.reshape(-1))
-    return share[()]
+    top = log_weight.max(axis=-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        weight = np.exp(log_weight - top)
+        share = weight.sum(axis=-1) ** 2 / (weight**2).sum(axis=-1) / log_weight.shape[-1]
+    return np.where(np.isfinite(top[..., 0]) & (share > 0.0), share, 0.0)[()]
 
 
 def moments(table: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance of the finite entries of every row; NaN where there are none."""
-    mean, var = np.empty((2, len(table)))
-    _moments(np.ascontiguousarray(table), mean, var)
-    return mean, var
+    alive = np.isfinite(table)
+    count = alive.sum(axis=1)
+    known = np.where(alive, table, 0.0)
+    with np.errstate(all="ignore"):
+        mean = known.sum(axis=1) / count
+        rest = np.where(alive, table - mean[:, None], 0.0)
+        return mean, (rest**2).sum(axis=1) / count
 
 
 def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats, Floats]:
@@ -82,53 +83,5 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats, Floats]:
     accumulated : ndarray, shape (m,)
         ``ess_share`` of the sum of ``start`` and all rows up to each.
     """
-    log_weight, (share, accumulated) = start.copy(), np.empty((2, len(steps)))
-    _add_up(log_weight, steps, share, accumulated)
-    return log_weight, share, accumulated
-
-
-@njit
-def _add_up(log_weight: Any, steps: Any, share: Any, accumulated: Any) -> None:
-    weight = np.empty(log_weight.size)
-    for k in range(steps.shape[0]):
-        for c in range(log_weight.size):
-            log_weight[c] += steps[k, c]
-        share[k] = _ess_share(steps[k], weight)
-        accumulated[k] = _ess_share(log_weight, weight)
-
-
-@njit
-def _ess_shares(log_weight: Any, share: Any) -> None:
-    weight = np.empty(log_weight.shape[1])
-    for k in range(log_weight.shape[0]):
-        share[k] = _ess_share(log_weight[k], weight)
-
-
-@njit
-def _ess_share(log_weight: Any, weight: Any) -> Any:
-    """Return the share, and store the weights, scaled to a maximum of 1, in ``weight``."""
-    top = -np.inf
-    for c in range(log_weight.size):
-        top = max(top, log_weight[c])
-    if not np.isfinite(top):
-        return 0.0
-    for c in range(log_weight.size):
-        weight[c] = fast_exp(log_weight[c] - top)
-    share = total(weight) ** 2 / dot(weight, weight) / log_weight.size
-    return share if share > 0.0 else 0.0  # NaN if a weight is NaN
-
-
-@njit
-def _moments(table: Any, mean: Any, var: Any) -> None:
-    for k in range(table.shape[0]):
-        row = table[k]
-        mean[k], var[k] = _mean_and_var(row)
-        if not np.isfinite(mean[k]):
-            mean[k], var[k] = _mean_and_var(row[np.isfinite(row)])
-
-
-@njit
-def _mean_and_var(row: Any) -> Any:
-    mean = total(row) / row.size
-    rest = row - mean
-    return mean, dot(rest, rest) / row.size
+    sums = np.cumsum(np.concatenate([start[None], steps]), axis=0)
+    return sums[-1], ess_share(steps), ess_share(sums[1:])

@@ -34,9 +34,14 @@ __all__ = [
     "uniforms",
 ]
 
+Streams = NDArray[np.uint64]
+
 _TWO_POW_52 = 4503599627370496.0
 _TWO_POW_MINUS_52 = 1.0 / _TWO_POW_52
 _TWO_POW_MINUS_53 = 0.5 * _TWO_POW_MINUS_52
+_U = np.uint64
+# Numbers of each stream up to which loops that draw one after the other are not worth compiling.
+_FEW = 128
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # If the widest layer ends here, 256 layers of equal area just cover the normal density.
 _TAIL = 3.6541528853610088
@@ -336,7 +341,11 @@ def normals(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
         The draws.
     """
     out = np.empty((len(streams), n))
-    _fill_rows_normal(streams, out)
+    if n > _FEW:
+        _fill_rows_normal(streams, out)
+    else:
+        for k in range(n):
+            out[:, k] = _normals(streams)
     return out
 
 
@@ -356,8 +365,57 @@ def uniforms(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
         The draws.
     """
     out = np.empty((len(streams), n))
-    _fill_rows_uniform(streams, out)
+    if n > _FEW:
+        _fill_rows_uniform(streams, out)
+    else:
+        for k in range(n):
+            out[:, k] = _uniforms(_next_words(streams))
     return out
+
+
+def _next_words(streams: Streams) -> Streams:
+    """Return the next 64 random bits of every stream, advancing them, as `next_word` does."""
+    a, b, c, d = streams.T
+    total = a + d
+    words = (total << _U(23) | total >> _U(41)) + a
+    shifted = b << _U(17)
+    c, d = c ^ a, d ^ b
+    b, a = b ^ c, a ^ d
+    streams[:] = np.stack([a, b, c ^ shifted, d << _U(45) | d >> _U(19)], axis=1)
+    return words
+
+
+def _uniforms(words: Streams) -> NDArray[np.float64]:
+    return ((words >> _U(12)) + 0.5) * _TWO_POW_MINUS_52
+
+
+def _normals(streams: Streams) -> NDArray[np.float64]:
+    """Return the next normal draw of every stream, advancing them, as `fill_normal` does."""
+    words = _next_words(streams)
+    layer, whole = (words & _U(255)).astype(np.int64), (words >> _U(12)).astype(np.int64)
+    x = whole * _SCALE[layer]
+    drawn = np.where(words & _U(256), x, -x)
+    for i in np.flatnonzero(whole >= _INSIDE[layer]):  # one in a hundred
+        drawn[i] = _outside(streams[i : i + 1], int(words[i]), int(layer[i]), float(x[i]))
+    return drawn
+
+
+def _outside(stream: Streams, word: int, layer: int, x: float) -> float:
+    """Return the draw of a stream whose first number may not lie under the density."""
+    sign = 1.0 if word & 256 else -1.0
+    if layer == 0:
+        return sign * _tail(stream)
+    low, high = _HEIGHT[layer], _HEIGHT[layer + 1]
+    if low + float(_uniforms(_next_words(stream))[0]) * (high - low) < exp(-0.5 * x * x):
+        return sign * x
+    return float(_normals(stream)[0])
+
+
+def _tail(stream: Streams) -> float:
+    while True:
+        further = -log(float(_uniforms(_next_words(stream))[0])) / _TAIL
+        if -2.0 * log(float(_uniforms(_next_words(stream))[0])) > further * further:
+            return _TAIL + further
 
 
 @njit

@@ -9,7 +9,6 @@ Compiled code calls ``count_uniforms`` and ``resample_into`` with its own random
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ __all__ = ["CODES", "SCHEMES", "count_uniforms", "resample", "resample_into"]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+# Members up to which pairing them one after the other is not worth compiling.
+_FEW = 1000
 _SYSTEMATIC, _STRATIFIED, _RESIDUAL, _SSP, _MULTINOMIAL = range(5)
 # the number of each scheme in compiled code
 CODES = {
@@ -61,16 +62,56 @@ def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> I
     return SCHEMES[check_choice("resampling", scheme, SCHEMES)](weight, m, rng)
 
 
-def _resample(code: int, weight: Floats, m: int, rng: np.random.Generator) -> Indices:
-    weight = np.require(weight, np.float64, ["C", "W"])  # one compiled version for all callers
+def _systematic(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
+    return _chosen(weight, (np.arange(m) + rng.random(1)) / m)
+
+
+def _stratified(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
+    return _chosen(weight, (np.arange(m) + rng.random(m)) / m)
+
+
+def _multinomial(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
+    return _chosen(weight, np.sort(rng.random(m)))
+
+
+def _residual(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
+    sure = np.floor(m * weight)
+    residue = m * weight - sure
+    index = np.repeat(np.arange(weight.size), sure.astype(np.int64))[:m]
+    n_rest = m - index.size
+    uniforms = np.sort(rng.random(n_rest))
+    rest = _chosen(residue / residue.sum(), uniforms) if n_rest else index[:0]
+    return np.sort(np.concatenate([index, rest]))
+
+
+def _ssp(weight: Floats, m: int, rng: np.random.Generator) -> Indices:
+    expected, draws = m * np.asarray(weight, float), rng.random(weight.size)
+    count = _ssp_counts.py_func if weight.size <= _FEW else _ssp_counts
     index = np.empty(m, np.int64)
-    resample_into(code, weight, rng.random(count_uniforms(code, weight, m)), index)
+    _repeat.py_func(count(expected, draws), expected, index)
     return index
 
 
+def _chosen(weight: Floats, points: Floats) -> Indices:
+    """Return the index of the weight interval that each point in [0, 1) falls into.
+
+    By rounding, the last edge may lie below a point, which then belongs to the last member whose
+    weight is positive: members of weight zero must not be drawn.
+    """
+    last = int(np.flatnonzero(weight)[-1]) if weight.any() else 0
+    return np.searchsorted(np.cumsum(weight)[:last], points, side="right")
+
+
 SCHEMES: dict[str, Callable[[Floats, int, np.random.Generator], Indices]] = {
-    scheme: partial(_resample, code) for scheme, code in CODES.items()
+    "systematic": _systematic,
+    "stratified": _stratified,
+    "residual": _residual,
+    "ssp": _ssp,
+    "multinomial": _multinomial,
 }
+
+
+# in compiled code ------------------------------------------------------------------------------
 
 
 @njit
@@ -105,11 +146,11 @@ def resample_into(scheme: Any, weight: Any, uniforms: Any, index: Any) -> None:
     """
     m = index.size
     if scheme == _SYSTEMATIC:
-        _systematic(weight, uniforms[0], index)
+        _systematic_into(weight, uniforms[0], index)
     elif scheme == _SSP:
         _repeat(_ssp_counts(m * weight, uniforms), m * weight, index)
     elif scheme == _RESIDUAL:
-        _residual(weight, uniforms, index)
+        _residual_into(weight, uniforms, index)
     else:
         if scheme == _MULTINOMIAL:
             uniforms.sort()
@@ -134,7 +175,7 @@ def _invert(weight: Floats, points: Floats) -> Indices:
 
 
 @njit
-def _systematic(weight: Floats, shift: float, index: Indices) -> None:
+def _systematic_into(weight: Floats, shift: float, index: Indices) -> None:
     last, m = _last_positive(weight), index.size
     j, edge = 0, weight[0]
     for k in range(m):
@@ -159,7 +200,7 @@ def _last_positive(weight: Floats) -> int:
 
 
 @njit
-def _residual(weight: Floats, uniforms: Floats, index: Indices) -> None:
+def _residual_into(weight: Floats, uniforms: Floats, index: Indices) -> None:
     m = index.size
     residue = m * weight
     start = 0

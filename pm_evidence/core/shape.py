@@ -1,13 +1,11 @@
 """Location and scale of a population, estimated robustly for proposals and fitted densities."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import njit
-from pm_evidence.core.sums import dot
+from pm_evidence.core.triangular import solved
 
 __all__ = ["Shape", "learn_shape", "squares"]
 
@@ -19,8 +17,6 @@ _MEMBERS_PER_DIMENSION = 5
 # If the shrinkage weight exceeds this, most of the estimated correlations are noise, and
 # correlations are not worth their cost of d**2 operations per step.
 _MOSTLY_NOISE = 0.2
-# Number of rows that are whitened together, so that loops over them use vector instructions.
-_TOGETHER = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +50,7 @@ class Shape:
         if not self.is_dense:
             apart: Floats = (x - self.mean) / self.factor[:, 0]
             return apart
-        whitened = np.empty((len(x), self.mean.size))
-        # arrays of another layout would be compiled for once more
-        given = map(np.ascontiguousarray, (x, self.mean, self.factor))
-        _whiten(*given, whitened)
-        return whitened
+        return solved(self.factor, x - self.mean)
 
     def squared_distances(self, x: Floats) -> Floats:
         """Return the squared Mahalanobis distance of every row of ``x`` from the mean."""
@@ -133,30 +125,4 @@ def _shrinkage(correlation: Floats, n: int) -> float:
 
 def squares(rows: Floats) -> Floats:
     """Return the sum of the squares of every row."""
-    found = np.empty(len(rows))
-    _squares(np.ascontiguousarray(rows), found)
-    return found
-
-
-@njit
-def _squares(rows: Any, found: Any) -> None:
-    for i in range(len(rows)):
-        found[i] = dot(rows[i], rows[i])
-
-
-@njit
-def _whiten(x: Any, mean: Any, factor: Any, whitened: Any) -> None:
-    """Solve a lower triangular system for every row, some rows at a time."""
-    n, d = x.shape
-    solved = np.empty((d, _TOGETHER))
-    for first in range(0, n, _TOGETHER):
-        size = min(_TOGETHER, n - first)
-        for j in range(d):
-            for c in range(size):
-                solved[j, c] = x[first + c, j] - mean[j]
-            for k in range(j):
-                for c in range(size):
-                    solved[j, c] -= factor[j, k] * solved[k, c]
-            for c in range(size):
-                solved[j, c] /= factor[j, j]
-                whitened[first + c, j] = solved[j, c]
+    return np.einsum("ij,ij->i", rows, rows)

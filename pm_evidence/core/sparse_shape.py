@@ -103,7 +103,7 @@ class SparseShape:
     def _with_rows(self, kernel: Callable[..., None], rows: Floats) -> Floats:
         """Return what a kernel makes of every row."""
         found = np.array(rows, order="C")
-        kernel(self.pattern.start, self.pattern.row, self.diagonal, self.below, found)
+        kernel(self.pattern, self.diagonal, self.below, found)
         return found
 
 

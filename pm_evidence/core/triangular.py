@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.numba import njit
@@ -16,9 +17,15 @@ __all__ = [
     "multiply_rows_by_transposed",
     "solve_rows",
     "solve_rows_transposed",
+    "solved",
 ]
 
+Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+# Matrices of at most so many rows are stored whole and left to LAPACK. Compiled loops over the used
+# elements are faster where there are more, and worth compiling.
+_SMALL = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +60,67 @@ class Pattern:
         return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
 
 
-@njit
-def factorise(start: Any, row: Any, diagonal: Any, below: Any) -> Any:
+def factorise(pattern: Pattern, diagonal: Floats, below: Floats) -> bool:
     """Overwrite the lower triangle of a matrix by its Cholesky factor.
 
     Elements outside of the pattern must be zero in the factor as well. Return whether the matrix is
     positive definite.
     """
+    if diagonal.size > _SMALL:
+        return bool(_factorise(pattern.start, pattern.row, diagonal, below))
+    try:
+        factor = np.linalg.cholesky(_whole(pattern, diagonal, below))
+    except np.linalg.LinAlgError:
+        return False
+    diagonal[:], below[:] = np.diag(factor), factor[pattern.row, pattern.column]
+    return bool(np.isfinite(diagonal).all())
+
+
+def multiply_rows_by_transposed(
+    pattern: Pattern, diagonal: Floats, below: Floats, rows: Floats
+) -> None:
+    """Multiply every row by a transposed lower triangular matrix, in place."""
+    if diagonal.size > _SMALL:
+        _multiply_rows(pattern.start, pattern.row, diagonal, below, rows)
+    else:
+        rows[:] = rows @ _whole(pattern, diagonal, below)
+
+
+def solve_rows(pattern: Pattern, diagonal: Floats, below: Floats, rows: Floats) -> None:
+    """Multiply every row by the inverse of a lower triangular matrix, in place."""
+    if diagonal.size > _SMALL:
+        _solve_rows(pattern.start, pattern.row, diagonal, below, rows)
+    else:
+        rows[:] = solved(_whole(pattern, diagonal, below), rows)
+
+
+def solve_rows_transposed(pattern: Pattern, diagonal: Floats, below: Floats, rows: Floats) -> None:
+    """Multiply every row by the transposed inverse of a lower triangular matrix, in place."""
+    if diagonal.size > _SMALL:
+        _solve_rows_transposed(pattern.start, pattern.row, diagonal, below, rows)
+    else:
+        rows[:] = solved(_whole(pattern, diagonal, below), rows, transposed=True)
+
+
+def solved(factor: Floats, rows: Floats, *, transposed: bool = False) -> Floats:
+    """Return every row times the inverse of a lower triangular matrix, or its transpose."""
+    if not rows.size:
+        return rows.copy()
+    found, _ = scipy.linalg.lapack.dtrtrs(factor, rows.T, lower=1, trans=int(transposed))
+    return np.asarray(found.T)
+
+
+def _whole(pattern: Pattern, diagonal: Floats, below: Floats) -> Floats:
+    """Return a lower triangular matrix with its zeros, in the order of Fortran."""
+    whole = np.zeros((diagonal.size, diagonal.size), order="F")
+    np.fill_diagonal(whole, diagonal)
+    whole[pattern.row, pattern.column] = below
+    return whole
+
+
+@njit
+def _factorise(start: Any, row: Any, diagonal: Any, below: Any) -> Any:
+    """Do what `factorise` does, by loops over the used elements."""
     m = diagonal.size
     work, at = np.zeros(m), start[:m].copy()
     first, following = np.full(m, -1), np.full(m, -1)
@@ -112,14 +173,14 @@ def multiply_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: A
 
 
 @njit
-def multiply_rows_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+def _multiply_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
     """Multiply every row by a transposed lower triangular matrix, in place."""
     for x in rows:
         multiply_by_transposed(start, row, diagonal, below, x)
 
 
 @njit
-def solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+def _solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
     """Multiply every row by the inverse of a lower triangular matrix, in place."""
     for x in rows:
         for j in range(diagonal.size):
@@ -129,7 +190,7 @@ def solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> No
 
 
 @njit
-def solve_rows_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+def _solve_rows_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
     """Multiply every row by the transposed inverse of a lower triangular matrix, in place."""
     for x in rows:
         for back in range(diagonal.size):

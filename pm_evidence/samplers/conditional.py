@@ -359,7 +359,7 @@ class ConditionalFits:
         change = self._differences.change(x, gradient, STEP * steps)[:, self.rest]
         diagonal, below = sparsity.elements(-change / STEP, lengths)
         pattern = sparsity.pattern
-        if not triangular.factorise(pattern.start, pattern.row, diagonal, below):
+        if not triangular.factorise(pattern, diagonal, below):
             return None
         return SparseShape(x[self.rest], np.arange(self.rest.size), pattern, diagonal, below)
 

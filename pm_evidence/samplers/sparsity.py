@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.triangular import Pattern
 
 __all__ = ["Sparsity"]
@@ -175,21 +174,13 @@ def _far_apart(graph: Any, reach: Any, colour: Indices) -> Indices:
 def _coloured(conflict: Any) -> Indices:
     """Return colours that differ where elements of a symmetric sparse matrix are not zero."""
     colour = np.full(conflict.shape[0], -1)
-    _colour(conflict.indptr.astype(np.int64), conflict.indices.astype(np.int64), colour)
+    start, row = conflict.indptr, conflict.indices
+    for j in range(colour.size):  # the first colour that none of those before it in its rows has
+        near = colour[row[start[j] : start[j + 1]]]
+        used = np.zeros(near.size + 1, bool)
+        used[near[(near >= 0) & (near <= near.size)]] = True
+        colour[j] = np.argmin(used)
     return colour
-
-
-@njit
-def _colour(start: Any, row: Any, colour: Any) -> None:
-    """Give every column the first colour that none of those before it in its rows has."""
-    used_by = np.full(colour.size, -1)
-    for j in range(colour.size):
-        for e in range(start[j], start[j + 1]):
-            if colour[row[e]] >= 0:
-                used_by[colour[row[e]]] = j
-        colour[j] = 0
-        while used_by[colour[j]] == j:
-            colour[j] += 1
 
 
 def _eliminated(graph: Bools) -> tuple[Indices, Bools]:
