@@ -14,11 +14,12 @@ from pm_evidence.references.packed import packed
 from pm_evidence.runs.defaults import adds_data_points
 from pm_evidence.runs.references import in_own_coordinates
 from pm_evidence.samplers.sampler import Sampler
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 
-__all__ = ["BACKENDS", "check_backend", "check_gradient"]
+__all__ = ["BACKENDS", "check_backend", "check_gradient", "needs_compiled_code"]
 
-BACKENDS = ("numba", "numpy", "jax")
+BACKENDS = ("auto", "numpy", "numba", "jax")
 _REMEDY = "leave backend out"
 
 
@@ -48,63 +49,81 @@ def check_backend(
         If the model has discrete variables, or a likelihood that is estimated.
     """
     check_choice("backend", backend, BACKENDS)
-    if backend in ("numba", "numpy"):
+    if backend in ("auto", "numba"):
         return
     if is_native(given):
         raise ValueError(
             "backend must be 'numba' for native targets, which have compiled kernels of their own, "
-            f"got 'jax' for {described(given)}; {_REMEDY}."
+            f"got {backend!r} for {described(given)}; {_REMEDY}."
         )
-    _check_model(given)
+    _check_model(given, backend)
+    problem = needs_compiled_code(kernel, sampler, path, reference)
+    if problem is not None:
+        raise ValueError(f"{problem} with backend={backend!r}; {_REMEDY}.")
+    if backend == "jax":
+        check_jax()
+
+
+def needs_compiled_code(
+    kernel: str | Kernel, sampler: Sampler, path: Any, reference: Any
+) -> str | None:
+    """Return which argument needs code that numba compiles, in words; None if none does."""
     is_hmc = kernel in ("auto", "hmc") if isinstance(kernel, str) else isinstance(kernel, HMC)
     if not is_hmc:
-        raise ValueError(
-            "kernel must be 'auto', 'hmc' or a pe.HMC with backend='jax', which moves whole "
-            f"populations, got {described(kernel)}; leave kernel out, or {_REMEDY}."
+        return (
+            "kernel must be 'auto', 'hmc' or a pe.HMC, which moves whole populations, got "
+            f"{described(kernel)},"
         )
     if adds_data_points(sampler, path):
-        raise ValueError(
-            "path must be 'auto' or 'geometric' with backend='jax', got data points that are added "
-            f"one by one, by path={described(path)} or by method {sampler.name!r}; {_REMEDY}."
+        return (
+            "path must be 'auto' or 'geometric', got data points that are added one by one, by "
+            f"path={described(path)} or by method {sampler.name!r},"
         )
     if in_own_coordinates(reference) and packed(reference, np.empty(0, np.int64)) is None:
-        raise ValueError(
-            "reference must be a name, posterior draws or a density of pe.references with "
-            f"backend='jax', as JAX cannot call other objects, got {described(reference)}; pass "
-            f"for example pe.references.Normal(mean, covariance), or {_REMEDY}."
+        return (
+            "reference must be a name, posterior draws or a density of pe.references, such as "
+            f"pe.references.Normal(mean, covariance), got {described(reference)}, which is called"
         )
-    check_jax()
+    return None
 
 
-def _check_model(model: Any) -> None:
+def _check_model(model: Any, backend: str) -> None:
     estimated = [rv.name for rv in estimated_variables(model)]
     if estimated:
         raise ModelError(
-            "backend='jax' needs a likelihood that is evaluated, got a model in which that of "
-            f"{estimated[0]!r} is estimated by pe.StateSpace or pe.RandomEffects; {_REMEDY}."
+            f"backend={backend!r} needs a likelihood that is evaluated, got a model in which that "
+            f"of {estimated[0]!r} is estimated by pe.StateSpace or pe.RandomEffects; {_REMEDY}."
         )
     discrete = [rv.name for rv in model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
     if discrete:
         raise ModelError(
-            "backend='jax' needs continuous variables only, got a model in which "
+            f"backend={backend!r} needs continuous variables only, got a model in which "
             f"{', '.join(map(repr, discrete[:10]))} is discrete; sum it out, for example by "
             f"pm.Mixture, or {_REMEDY}."
         )
 
 
 def check_gradient(target: Any) -> None:
-    """Raise ModelError if a target for JAX has no gradient; it is compiled here.
+    """Raise ModelError if a target for NumPy or JAX has no gradient; its code is made here.
 
     Raises
     ------
     ModelError
         If there is none, or JAX has no code for the model.
     """
-    if getattr(target, "backend", None) != "jax" or not target.n_dim:
+    backend = getattr(target, "backend", None)
+    if backend not in ("numpy", "jax") or not target.n_dim:
         return
-    if target.differentiable is None:
+    try:
+        has_none = target.differentiable is None
+    except NotBatchedError as error:
+        raise ModelError(
+            "backend='numpy' needs a model whose operations NumPy does for many points at once, "
+            f"got one of which it cannot: {error}. Leave backend out."
+        ) from error
+    if has_none:
         target.density  # noqa: B018  # raises an error if JAX has no code for it either
         raise ModelError(
-            "backend='jax' needs a gradient, got a model with an operation that has none; "
+            f"backend={backend!r} needs a gradient, got a model with an operation that has none; "
             f"{_REMEDY}."
         )

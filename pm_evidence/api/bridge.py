@@ -28,7 +28,7 @@ def bridge_sampling(
     kernel: str | Kernel = "auto",
     potentials: str = "likelihood",
     reparameterise: bool = True,
-    backend: str = "numba",
+    backend: str = "auto",
     cores: int | None = None,
     executor: Executor | None = None,
     checkpoint: str | PathLike[str] | None = None,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from math import inf
 from os import PathLike
 from typing import Any
 
@@ -23,7 +24,7 @@ from pm_evidence.api.arguments import (
     idata_options,
     limits,
 )
-from pm_evidence.api.backend import check_backend, check_gradient
+from pm_evidence.api.backend import check_backend, check_gradient, needs_compiled_code
 from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
@@ -38,6 +39,7 @@ from pm_evidence.runs.anneal import warn_of
 from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.estimated import with_particles
+from pm_evidence.runs.evaluators import expected_evaluations, model_target
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.normalise import over_prior
@@ -50,7 +52,6 @@ from pm_evidence.runs.starts import starts_from
 from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
-from pm_evidence.targets.model.cache import target_of
 
 __all__ = ["sample_evidence"]
 
@@ -71,7 +72,7 @@ def sample_evidence(
     path: str | Path = "auto",
     potentials: str = "likelihood",
     reparameterise: bool = True,
-    backend: str = "numba",
+    backend: str = "auto",
     cores: int | None = None,
     executor: Executor | None = None,
     target_mcse: float | None = TARGET_MCSE,
@@ -148,11 +149,15 @@ def sample_evidence(
         evidence and posterior draws are those of the model as it is written. The model keeps its
         coordinates if ``kernel`` or ``reference`` is an object of one's own, if data points are
         added one by one, and if a likelihood is estimated.
-    backend : {"numba", "jax"}
-        What compiles and evaluates the log densities of a model. ``"jax"`` (extra ``jax``)
-        evaluates whole populations at once, on a CPU or on a GPU, in double precision. The model
-        must have continuous variables only and operations that JAX has; the kernel is HMC.
-        Results equal those of numba but for rounding, which depends on the number of threads.
+    backend : {"auto", "numpy", "numba", "jax"}
+        What evaluates the log densities of a model. ``"numpy"`` needs no compilation and suits
+        short runs; the model must have continuous variables only and no loops. ``"numba"`` compiles
+        the model, which takes 5 to 60 seconds and suits long runs. ``"auto"`` is NumPy for short
+        runs of models that it can evaluate, and numba otherwise; the attribute ``backend`` of the
+        result says which. ``"jax"`` (extra ``jax``) is compiled for whole populations, on a CPU or
+        on a GPU, in double precision. The model must have continuous variables only and operations
+        that JAX has; the kernel is HMC. Results are equal but for rounding, which depends on the
+        number of threads with JAX.
     cores : int, optional
         Threads in this process; all cores by default.
     executor : concurrent.futures.Executor, optional
@@ -247,13 +252,18 @@ def sample_evidence(
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
     run = with_journal(_run_of(chosen, size, schedule, cores, executor, ends), given, locals())
+    open_routes = draws is None and _leaves_open(run, method, schedule, reference, path)
+    is_short = open_routes or isinstance(chosen, Bridge)
+    n = expected_evaluations(chosen.annealer, ends, is_short=is_short)
+    if needs_compiled_code(kernel, chosen.annealer, path, reference):
+        n = inf
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
     with rows, kept, Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler, moved, backend)
+            main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
-        if draws is None and _by_routes(run, main, method, schedule, reference, path):
+        if open_routes and has_routes(main):
             main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
         else:
             run = run if draws else _with_default_draws(run, chosen, main)
@@ -287,16 +297,14 @@ def _run_of(
     )
 
 
-def _by_routes(
-    run: Run, target: Target, method: Any, schedule: Any, reference: Any, path: Any
-) -> bool:
+def _leaves_open(run: Run, method: Any, schedule: Any, reference: Any, path: Any) -> bool:
     """Return whether a run may take the cheapest route: the user leaves all of it open."""
     given = (method, schedule, reference, path)
     usual = (("auto", "smc"), ("adaptive",), ("prior",), ("auto", "geometric"))
     left_open = all(
         isinstance(value, str) and value in names for value, names in zip(given, usual, strict=True)
     )
-    return left_open and run.limits.target_mcse is not None and has_routes(target)
+    return left_open and run.limits.target_mcse is not None
 
 
 def _with_default_draws(run: Run, chosen: Sampler, main: Target) -> Run:
@@ -347,6 +355,7 @@ def _targets(
     compile_kwargs: dict[str, Any],
     reparameterise: bool,
     backend: str,
+    n_evaluations: float,
 ) -> tuple[Target, Target | None]:
     """Return what to anneal, and what normalises the prior where potentials belong to it."""
     if is_native(given):
@@ -356,9 +365,9 @@ def _targets(
             "potentials='prior' needs an observed variable, got a model with none: a potential "
             "that belongs to the prior leaves no data. Pass potentials='likelihood'."
         )
-    options: dict[str, Any] = {"compile_kwargs": compile_kwargs, "backend": backend}
-    main = target_of(given, reparameterise=reparameterise, **options)
+    options: tuple[Any, ...] = backend, n_evaluations, compile_kwargs
+    main = model_target(given, *options, reparameterise=reparameterise)
     check_gradient(main)
     if potentials == "likelihood" or not given.potentials:
         return main, None
-    return main, target_of(given, potentials_only=True, **options)
+    return main, model_target(given, *options, potentials_only=True)

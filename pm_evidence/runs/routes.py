@@ -22,6 +22,7 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import Attempt, anneal_coarsely, share_of_effort
+from pm_evidence.runs.evaluators import ANNEALING, compiled_if_long
 from pm_evidence.runs.interruption import was_interrupted
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import Run
@@ -160,11 +161,14 @@ class _Routes:
 
     def _anneal(self, name: str, sampler: Any, size: int) -> None:
         """Anneal islands of ``size`` particles in the time that is left."""
+        with self.display.compiling():
+            grown = size / self.size * ANNEALING
+            target = compiled_if_long(self.target, grown)
         left = max(self.run.limits.max_time - self.elapsed, 0.0)
         limits = replace(self.run.limits, max_time=left)
         run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
         try:
-            found = anneal_moved(run, self.target, self.kernel, self.display, None, "auto")
+            found = anneal_moved(run, target, self.kernel, self.display, None, "auto")
         except KeyboardInterrupt:
             if not self.taken:
                 raise

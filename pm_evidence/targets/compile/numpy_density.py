@@ -42,6 +42,8 @@ class NumpyDensity:
         Whether the function returns gradients.
     n_rows : int
         How many points are evaluated together.
+    n_numbers : int
+        How many numbers the operations give for one point.
     slow_ops : tuple of str
         Empty, because nothing is compiled.
     """
@@ -51,6 +53,7 @@ class NumpyDensity:
     arrays: Sequence[Any]
     has_gradient: bool
     n_rows: int
+    n_numbers: int = 0
     slow_ops: tuple[str, ...] = ()
 
     def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
@@ -110,10 +113,10 @@ def numpy_density(
     layout = Layout.of([part.type.shape for part in parts])
     arrays = [np.asarray(value) for value in values]
     first = np.zeros((1, layout.size))
-    largest = program.largest(*_parts(first, layout), *arrays)
+    sizes = program.sizes(*_parts(first, layout), *arrays)
     flat = _of_flat_vectors(program, layout)
-    n_rows = max(_LARGEST // largest, 1)
-    return NumpyDensity(flat, layout.size, arrays, gradient is not None, n_rows)
+    n_rows = max(_LARGEST // max(sizes, default=1), 1)
+    return NumpyDensity(flat, layout.size, arrays, gradient is not None, n_rows, sum(sizes))
 
 
 def _parts(x: Floats, layout: Layout) -> list[Floats]:

@@ -1,6 +1,7 @@
 """Random draws of a graph, many at once, by NumPy; nothing is compiled."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,24 +18,21 @@ from pm_evidence.core.interrupts import interruptible
 from pm_evidence.targets.compile.batched import inline_symbolic
 from pm_evidence.targets.compile.graph import shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
-from pm_evidence.targets.layout import Layout
 
 __all__ = ["Draw", "numpy_draws"]
 
-# Fills the rows of an array with joint draws.
-type Draw = Callable[[NDArray[np.float64], np.random.SeedSequence], None]
+# Returns so many joint draws of some variables, each of shape ``(n, ...)``.
+type Draw = Callable[[int, np.random.SeedSequence], list[NDArray[Any]]]
 
 
 @interruptible()
-def numpy_draws(outputs: Sequence[Variable], layout: Layout) -> Draw:
-    """Return a function of joint draws of some variables as rows of one array.
+def numpy_draws(outputs: Sequence[Variable]) -> Draw:
+    """Return a function that draws some variables jointly.
 
     Parameters
     ----------
     outputs : sequence of TensorVariable
         Graphs of random variables.
-    layout : Layout
-        Position of each of them in a row.
 
     Raises
     ------
@@ -52,12 +50,15 @@ def numpy_draws(outputs: Sequence[Variable], layout: Layout) -> Draw:
     except (NotImplementedError, ValueError, TypeError) as error:
         raise NotBatchedError(str(error)) from error
 
-    def draw(out: NDArray[np.float64], seed: np.random.SeedSequence) -> None:
+    same_for_all = [new.type.ndim == old.type.ndim for new, old in zip(many, graphs, strict=True)]
+
+    def draw(n: int, seed: np.random.SeedSequence) -> list[NDArray[Any]]:
         rngs = [np.random.Generator(np.random.PCG64(s)) for s in seed.spawn(len(generators))]
-        found = program(np.int64(len(out)), *rngs, *values)
-        for variable, value in zip(layout.variables, found, strict=True):
-            whole = np.broadcast_to(value, (len(out), *variable.shape))
-            out[:, variable.start : variable.start + variable.size] = whole.reshape(len(out), -1)
+        found = program(np.int64(n), *rngs, *values)
+        return [
+            np.broadcast_to(value, (n, *np.shape(value))) if same else value
+            for value, same in zip(found, same_for_all, strict=True)
+        ]
 
     return draw
 

@@ -90,16 +90,16 @@ class _Program:
             self.shorter[n_results] = kept[::-1]
         return self.shorter[n_results]
 
-    def largest(self, *inputs: Any) -> int:
-        """Return the number of elements of the largest result of an operation."""
-        values, most = [*inputs, *self.values[len(inputs) :]], 1
+    def sizes(self, *inputs: Any) -> list[int]:
+        """Return the numbers of elements of the results of all operations."""
+        values, sizes = [*inputs, *self.values[len(inputs) :]], list[int]()
         with np.errstate(all="ignore"):
             for step in self.steps:
                 found = step.function(*[values[k] for k in step.inputs])
                 for place, value in zip(step.outputs, found, strict=True):
                     values[place] = value
-                    most = max(most, np.size(value))
-        return most
+                    sizes.append(np.size(value))
+        return sizes
 
 
 def batched(

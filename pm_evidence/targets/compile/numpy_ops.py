@@ -21,6 +21,8 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
+from pytensor.tensor.random.basic import CauchyRV, HalfCauchyRV, HalfNormalRV, StudentTRV
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, unflatten_index_variables
 
@@ -297,4 +299,28 @@ _OF_MATRICES: dict[type, Callable[[Any, Any], Form | None]] = {
     Cholesky: _factorised,
     SolveTriangular: _solved,
     ExtractDiag: _diagonal,
+}
+
+
+# draws ------------------------------------------------------------------------------------------
+
+
+@numpy_form.register
+def _drawn(op: RandomVariable, node: Any) -> Form:
+    own = _OF_DRAWS.get(type(op))
+
+    def drawn(rng: np.random.Generator, size: Any, *parameters: Any) -> Sequence[Any]:
+        shape = None if size is None else tuple(int(n) for n in size)
+        values = own(rng, shape, *parameters) if own else op.rng_fn(rng, *parameters, shape)
+        return rng, np.asarray(values, node.outputs[1].type.dtype)
+
+    return drawn
+
+
+# Distributions that PyTensor draws by scipy.stats, whose import takes longer than many runs.
+_OF_DRAWS: dict[type, Callable[..., Any]] = {
+    HalfNormalRV: lambda rng, size, low, scale: low + scale * np.abs(rng.standard_normal(size)),
+    HalfCauchyRV: lambda rng, size, low, scale: low + scale * np.abs(rng.standard_cauchy(size)),
+    CauchyRV: lambda rng, size, middle, scale: middle + scale * rng.standard_cauchy(size),
+    StudentTRV: lambda rng, size, dof, middle, scale: middle + scale * rng.standard_t(dof, size),
 }

@@ -150,8 +150,7 @@ class DataPointsTarget(ExchangedTarget):
         weights = [np.ascontiguousarray(weight[places]) for places in self._places]
         return [np.array(ranges, np.int64), *weights]
 
-    def graphs(self) -> DensityGraphs:
-        """Return log prior and log likelihood of a part of the data as graphs."""
+    def _new_graphs(self) -> DensityGraphs:
         ranges, *weights = (pytensor.shared(array, borrow=True) for array in self._arrays)
         sums = [
             _sum_between(term, rows, ranges[j, 0], ranges[j, 1], weight, self.model.value_vars)

@@ -14,7 +14,7 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 __all__ = ["ExchangedTarget"]
 
-_COMPILED = ("density", "differentiable")
+_COMPILED = ("density", "differentiable", "_graphs")
 
 
 class ExchangedTarget(PyMCTarget):

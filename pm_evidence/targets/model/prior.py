@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from math import lgamma
 from typing import Any
 
@@ -69,22 +70,16 @@ class PriorSampler:
         dtypes: Sequence[str],
     ) -> None:
         self.log_order_mass = log_order_mass
-        with quietly():
-            self._in_python = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
-        self._rngs = [
-            v for v in self._in_python.get_shared() if isinstance(v.type, RandomGeneratorType)
-        ]
-        self._lock = threading.Lock()
+        self._together, self._one_by_one = None, None
+        seed = np.random.SeedSequence(0)
         with _drawing():
-            shapes = [np.shape(value) for value in self._in_python()]
+            try:
+                self._together = numpy_draws(outputs)
+                shapes = [np.shape(value)[1:] for value in self._together(1, seed)]
+            except NotBatchedError:
+                self._one_by_one = _OneByOne(outputs)
+                shapes = [np.shape(value) for value in self._one_by_one.first()]
         self.layout = Layout.of(shapes, names, dtypes)
-        self._together, self._compiled = None, None
-        if not outputs:
-            return
-        try:
-            self._together = numpy_draws(outputs, self.layout)
-        except NotBatchedError:
-            self._compiled = compile_draws(outputs, self.layout)
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.
@@ -100,17 +95,39 @@ class PriorSampler:
     def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
         out = np.empty((n, self.layout.size))
         if self._together is not None:
-            self._together(out, seed)
-            return out
-        if self._compiled is not None:
-            self._compiled(out, np.random.Generator(np.random.PCG64(seed)))
-            return out
+            values = self._together(n, seed)
+            for variable, value in zip(self.layout.variables, values, strict=True):
+                out[:, variable.positions] = value.reshape(n, -1)
+        elif self._one_by_one is not None:
+            self._one_by_one.fill(out, seed, self.layout)
+        return out
+
+
+class _OneByOne:
+    """Draws of variables that cannot be drawn together: compiled if that is possible."""
+
+    def __init__(self, outputs: Sequence[Variable]) -> None:
+        self._outputs = outputs
+        with quietly():
+            self.first = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
+        self._rngs = [v for v in self.first.get_shared() if isinstance(v.type, RandomGeneratorType)]
+        self._lock = threading.Lock()
+
+    def fill(self, out: Floats, seed: np.random.SeedSequence, layout: Layout) -> None:
+        """Fill the rows of an array with draws."""
+        compiled = self._compiled(layout)
+        if compiled is not None:
+            compiled(out, np.random.Generator(np.random.PCG64(seed)))
+            return
         with self._lock:
             for rng, child in zip(self._rngs, seed.spawn(len(self._rngs)), strict=True):
                 rng.set_value(np.random.Generator(np.random.PCG64(child)), borrow=True)
             for row in out:
-                row[:] = self.layout.join(self._in_python())
-        return out
+                row[:] = layout.join(self.first())
+
+    @cache  # noqa: B019  # lives as long as the target does
+    def _compiled(self, layout: Layout) -> Any:
+        return compile_draws(self._outputs, layout)
 
 
 @contextmanager

@@ -105,8 +105,7 @@ class ReparameterisedTarget(ExchangedTarget):
         drawn = self._prior.draw(n, seed)
         return self.coordinates.converted(drawn, self._non_centred, self.centring)
 
-    def graphs(self) -> DensityGraphs:
-        """Return log prior and log likelihood as graphs."""
+    def _new_graphs(self) -> DensityGraphs:
         amount, log_unit = (pytensor.shared(array, borrow=True) for array in self._arrays)
         return density_graphs(
             self.model,

@@ -237,6 +237,12 @@ class PyMCTarget:
 
     def graphs(self) -> DensityGraphs:
         """Return log prior and log likelihood as graphs."""
+        if "_graphs" not in vars(self):
+            vars(self)["_graphs"] = self._new_graphs()
+        graphs: DensityGraphs = vars(self)["_graphs"]
+        return graphs
+
+    def _new_graphs(self) -> DensityGraphs:
         return density_graphs(
             self.model,
             self.layout,
