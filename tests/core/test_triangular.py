@@ -35,21 +35,30 @@ def test_a_pattern_holds_what_is_below_the_diagonal_by_columns():
     assert Pattern.full(4).row.size == 6 and Pattern.full(1).row.size == 0
 
 
+@pytest.fixture(params=["whole", "used elements"])
+def stored(request, monkeypatch):
+    """Whether small matrices are left to LAPACK, or to the compiled loops of larger ones."""
+    if request.param == "used elements":
+        monkeypatch.setattr(triangular, "_SMALL", 0)
+
+
 @pytest.mark.parametrize("m", [3, 7, 40])
+@pytest.mark.usefixtures("stored")
 def test_the_factor_is_that_of_cholesky(m):
     matrix = banded(m)
     pattern, diagonal, below = parts(matrix)
-    assert triangular.factorise(pattern.start, pattern.row, diagonal, below)
+    assert triangular.factorise(pattern, diagonal, below)
     found = dense(pattern, diagonal, below)
     np.testing.assert_allclose(found, np.linalg.cholesky(matrix), atol=1e-14)
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
+@pytest.mark.usefixtures("stored")
 def test_a_matrix_that_is_not_positive_definite_has_none(value):
     matrix = banded(7)
     matrix[4, 4] = value
     pattern, diagonal, below = parts(matrix)
-    assert not triangular.factorise(pattern.start, pattern.row, diagonal, below)
+    assert not triangular.factorise(pattern, diagonal, below)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +85,11 @@ def test_products(kernel, expected):
         (triangular.solve_rows_transposed, lambda a, x: np.linalg.solve(a.T, x)),
     ],
 )
+@pytest.mark.usefixtures("stored")
 def test_products_and_inverses_of_rows(kernel, expected):
     lower = np.tril(banded(9))
     pattern, diagonal, below = parts(lower)
     x = np.random.default_rng(1).normal(size=(3, 9))
     found = x.copy()
-    kernel(pattern.start, pattern.row, diagonal, below, found)
+    kernel(pattern, diagonal, below, found)
     np.testing.assert_allclose(found, expected(lower, x.T).T, atol=1e-13)

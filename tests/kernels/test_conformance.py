@@ -13,7 +13,7 @@ import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Tunable
 from pm_evidence.core.random import streams
-from pm_evidence.kernels import jax_trajectories
+from pm_evidence.kernels import trajectories
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
@@ -437,13 +437,13 @@ def test_one_member_and_many_by_jax():
 
 def test_a_wrong_leapfrog_by_jax_is_caught(monkeypatch):
     """Without the last half step of the momentum a proposal is not reversible."""
-    leapfrog = jax_trajectories._leapfrog
+    leapfrog = trajectories._leapfrog
 
     def too_short(density, x, log_density, gradient, momentum, *others):
         *rest, last = leapfrog(density, x, log_density, gradient, momentum, *others)
         return *rest, 0.0 * last
 
-    monkeypatch.setattr(jax_trajectories, "_leapfrog", too_short)
+    monkeypatch.setattr(trajectories, "_leapfrog", too_short)
     kernel = replace(fitted("gaussian by jax", "hmc-dense", BETA), step_size=1.4)
     exact = SYSTEMS["gaussian by jax"]()
     with pytest.raises(AssertionError, match="invariant"):

@@ -69,7 +69,8 @@ class Later:
     @property
     def _numba_type_(self) -> Any:
         """Its type for numba, where a compiled function of the user's calls it."""
-        return self.built()._numba_type_
+        typing: Any = _numba("numba.core.registry").cpu_target.typing_context
+        return typing.resolve_value_type(self.built())
 
     def built(self) -> Any:
         """Return what it stands for; a function is then ready to be compiled."""
