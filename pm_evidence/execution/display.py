@@ -1,8 +1,10 @@
 """A live display of a run, in PyMC's style."""
 
+import logging
+import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from math import isnan
 from types import TracebackType
@@ -21,7 +23,7 @@ __all__ = ["Display", "titled"]
 
 _FIELDS = ("stage", "beta", "ess", "acceptance")
 _HEADERS = ("Stage", "Beta", "ESS", "Accept")
-_WORTH_A_ROW = 1.0  # seconds of compilation from which on it is shown
+_WORTH_A_ROW = 1.0  # seconds of work from which on it is shown
 _TITLE: ContextVar[str] = ContextVar("title", default="")
 
 
@@ -33,6 +35,25 @@ def titled(title: str) -> Iterator[None]:
         yield
     finally:
         _TITLE.reset(token)
+
+
+@contextmanager
+def _messages_above() -> Iterator[None]:
+    """Let messages of PyMC's log be printed above a table that is drawn in a terminal.
+
+    The handler writes to the stream that was there when PyMC was imported, across the table. While
+    the table is drawn, ``sys.stderr`` is a stream that prints above it.
+    """
+    moved = [
+        (handler, handler.setStream(sys.stderr))
+        for handler in logging.getLogger("pymc").handlers
+        if type(handler) is logging.StreamHandler and handler.stream is sys.__stderr__
+    ]
+    try:
+        yield
+    finally:
+        for handler, stream in moved:
+            handler.setStream(stream or sys.__stderr__)
 
 
 class _Table(Progress):
@@ -56,9 +77,10 @@ class _Table(Progress):
 
 
 class Display:
-    """A table with rows for compilation, the pilot and the run, and the recommended estimate below.
+    """A table with a row for each part of a run that takes time, and the estimate below.
 
-    In a notebook the table is redrawn in place, with or without ipywidgets.
+    Messages of the log are printed above it. In a notebook the table is redrawn in place, with or
+    without ipywidgets.
 
     Parameters
     ----------
@@ -84,14 +106,15 @@ class Display:
         )
         self._progress.title = _TITLE.get()
         self._notebook = Redrawn(self._progress.picture) if enabled and in_notebook() else None
-        self._lock = threading.Lock()
+        self._lock, self._logs = threading.Lock(), ExitStack()
         self._rows: dict[str, TaskID] = {}
         self._run: TaskID | None = None
-        self._idle_since = self._compiled = 0.0
+        self._idle_since, self._spent = 0.0, dict[str, float]()
         self._reached: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         (self._notebook or self._progress).start()
+        self._logs.enter_context(_messages_above())
         self._idle_since = self._progress.get_time()
         return self
 
@@ -101,21 +124,31 @@ class Display:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._logs.close()
         (self._notebook or self._progress).stop()
 
+    def compiling(self) -> AbstractContextManager[None]:
+        """Show that the graph of a model is made, or its code; see `working`."""
+        return self.working("Model")
+
     @contextmanager
-    def compiling(self) -> Iterator[None]:
-        """Show that code is being compiled, and the total time of that if it exceeds a second."""
+    def working(self, description: str) -> Iterator[None]:
+        """Show a part of a run whose progress is not known, and its time if it exceeds a second."""
         started = self._progress.get_time()
-        row = self._add("Compiling", total=None)
-        self._progress.tasks[-1].start_time = started - self._compiled
+        row = self._rows.get(description)
+        if row is None:
+            row = self._add(description, total=None)
+        else:
+            self._progress.reset(row, total=None)
+        before = self._spent.get(description, 0.0)
+        self._progress.tasks[self._progress.task_ids.index(row)].start_time = started - before
         try:
             yield
         finally:
             self._idle_since = self._progress.get_time()
-            self._compiled += self._idle_since - started
-            if self._compiled < _WORTH_A_ROW:
-                self._progress.remove_task(self._rows.pop("Compiling"))
+            self._spent[description] = spent = before + self._idle_since - started
+            if spent < _WORTH_A_ROW:
+                self._progress.remove_task(self._rows.pop(description))
             else:
                 self._progress.update(row, total=1.0, completed=1.0)
 

@@ -162,7 +162,10 @@ def anneal_coarsely(
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     share = share_of_effort(target_mcse)
     with display.compiling():
+        target.differentiable  # noqa: B018  # its code is made here
+    with display.working("Approximation"):
         start = start_of(run, target, share)
+    with display.compiling():
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
@@ -188,7 +191,8 @@ def anneal_coarsely(
         stay = approximation is not None
         target, record = _in_best_coordinates(target, population, record, stay=stay)
         bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
-        record, found = _refined(run, record, bridging, target_mcse)
+        with display.working("Survey and fit"):
+            record, found = _refined(run, record, bridging, target_mcse)
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
