@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pm_evidence.core import random
 from pm_evidence.core.random import (
     block_seeds,
     fill_normal,
     fill_uniform,
     next_word,
+    normals,
     resolve_seed,
     streams,
     uniform,
+    uniforms,
 )
 
 MASK = 2**64 - 1
@@ -145,6 +148,46 @@ def test_fill_normal_of_nothing_leaves_the_stream():
     before = stream.copy()
     fill_normal(stream, np.empty(0))
     assert np.array_equal(stream, before)
+
+
+# --- many streams at once, by NumPy ---
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 128, 200])
+@pytest.mark.parametrize(
+    ("many", "one"), [(normals, fill_normal), (uniforms, fill_uniform)], ids=["normal", "uniform"]
+)
+def test_arrays_of_draws_are_those_of_compiled_code(many, one, n, monkeypatch):
+    """NumPy and numba would give other runs for the same seed, or streams would get out of step.
+
+    The first 400 streams of seed 9 meet every layer of the ziggurat, its foot and its tail; at most
+    ``_FEW`` draws are made by NumPy, more by compiled code, and here all of them.
+    """
+    chains = streams(np.random.SeedSequence(9), 400)
+    expected, own = np.empty((400, n)), chains.copy()
+    for row, out in zip(own, expected, strict=True):
+        one(row, out)
+    for limit in (random._FEW, n):
+        monkeypatch.setattr(random, "_FEW", limit)
+        advanced = chains.copy()
+        assert np.array_equal(many(advanced, n), expected)
+        assert np.array_equal(advanced, own)
+
+
+def test_arrays_of_normal_draws_reach_the_tail():
+    """One draw in 4,000 lies beyond the widest layer, and is made in another way. Seed 10."""
+    chains = streams(np.random.SeedSequence(10), 20_000)
+    own, drawn = chains.copy(), normals(chains, 4)
+    assert (np.abs(drawn) > random._TAIL).sum() > 5
+    expected = np.empty((20_000, 4))
+    random._fill_rows_normal(own, expected)
+    assert np.array_equal(drawn, expected) and np.array_equal(chains, own)
+
+
+def test_streams_without_rows():
+    """A population may be empty where all draws fall outside a transform."""
+    nothing = streams(np.random.SeedSequence(1), 0)
+    assert normals(nothing, 3).shape == uniforms(nothing, 3).shape == (0, 3)
 
 
 def test_streams_are_distinct_between_chains_blocks_and_phases():

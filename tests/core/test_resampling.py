@@ -8,7 +8,13 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core import resampling
-from pm_evidence.core.resampling import SCHEMES, resample
+from pm_evidence.core.resampling import (
+    CODES,
+    SCHEMES,
+    count_uniforms,
+    resample,
+    resample_into,
+)
 from tests.core.test_properties import Constant
 
 REPEATS = 4000
@@ -99,6 +105,26 @@ def test_ssp_compiled_equals_python(n):
         draws = rng.random(n)
         compiled = resampling._ssp_counts(expected, draws)
         np.testing.assert_array_equal(compiled, resampling._ssp_counts.py_func(expected, draws))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("few", [0, 1000])
+def test_arrays_equal_compiled_code(scheme, few, monkeypatch):
+    """Filters resample in machine code, islands by NumPy: one of them would be untested."""
+    monkeypatch.setattr(resampling, "_FEW", few)  # SSP pairs few members in plain Python
+    rng = np.random.default_rng(5)
+    for n, m in [(1, 1), (1, 7), (2, 3), (12, 17), (300, 300), (300, 40)]:
+        for concentration in (0.05, 1.0, 100.0):
+            weight = rng.dirichlet(np.full(n, concentration))
+            weight[rng.random(n) < 0.2] = 0.0
+            weight[-1] += 1.0 - weight.sum()
+            code, seed = CODES[scheme], int(rng.integers(2**31))
+            draws = np.random.default_rng(seed).random(count_uniforms(code, weight, m))
+            index = np.empty(m, np.int64)
+            resample_into(code, weight, draws, index)
+            found = resample(weight, m, np.random.default_rng(seed), scheme)
+            assert found.dtype == np.int64
+            np.testing.assert_array_equal(found, index)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -21,6 +21,7 @@ from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.points import Particles
 
@@ -192,6 +193,21 @@ def holes_by_jax():
     return System(GeometricPath(target), _draw_beside_holes)
 
 
+def _holes_by_numpy(x, arrays, with_gradient):
+    with np.errstate(all="ignore"):
+        values = np.column_stack([-0.5 * x[:, 0] ** 2, 2.0 * np.log(x[:, 0])])
+        slope = np.where(x < 0.0, np.nan, 2.0 / x)
+    return values, np.stack([-x, slope], axis=1) if with_gradient else None
+
+
+@cache
+def holes_by_numpy():
+    """The same density, where NumPy evaluates it, in blocks that are smaller than a population."""
+    target = native(_holes, 1)
+    target.differentiable = NumpyDensity(_holes_by_numpy, 1, [], has_gradient=True, n_rows=16)
+    return System(GeometricPath(target), _draw_beside_holes)
+
+
 def _tails(x, out, gradient):
     inside = 1.0 + x[0] * x[0] / 2.0
     out[0] = -1.5 * np.log(inside)
@@ -327,10 +343,14 @@ SYSTEMS = {
     "gaussian by jax": partial(gaussian, "jax"),
     "circle by jax": partial(circle, "jax"),
     "holes by jax": holes_by_jax,
+    "gaussian by numpy": partial(gaussian, "numpy"),
+    "circle by numpy": partial(circle, "numpy"),
+    "holes by numpy": holes_by_numpy,
 }
+# Systems whose whole populations are moved at once, by JAX or by NumPy.
+TOGETHER = tuple(name for name in SYSTEMS if " by " in name)
 FUNCTIONS = {
-    "circle": circle_functions,
-    "circle by jax": circle_functions,
+    **{name: circle_functions for name in SYSTEMS if name.startswith("circle")},
     "table": table_functions,
 }
 KERNELS = {
@@ -338,11 +358,10 @@ KERNELS = {
     "table": SWEEPS,
     "mixed": {f"{name}-and-discrete": _mixture(mover) for name, mover in MOVERS.items()},
 }
-# With JAX those two that share no setting: `test_the_same_move_as_numba` has others.
+# There those two that share no setting: `test_the_same_move_as_numba` has others.
 KERNELS |= {
     system: {name: MOVERS[name] for name in ("hmc-dense", "hmc-exploring-diagonal")}
-    for system in SYSTEMS
-    if system.endswith("by jax")
+    for system in TOGETHER
 }
 CASES = [(system, kernel) for system in SYSTEMS for kernel in KERNELS[system]]
 BETA = 0.7  # of the fast tier, and of the planted errors that it must find

@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Tunable
+from pm_evidence.core.jax import load_jax
 from pm_evidence.core.random import streams
 from pm_evidence.kernels import trajectories
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
@@ -118,8 +119,18 @@ def test_moves_carry_their_densities_and_report_what_they_did(system, name):
 
 @every_case
 def test_member_depends_on_its_own_stream_only(system, name):
-    """Otherwise results would depend on how a population is cut into blocks."""
+    """Otherwise results would depend on how a population is cut into blocks.
+
+    By NumPy up to rounding: BLAS multiplies other numbers of rows in another order. What divides
+    populations by the number of cores therefore leaves those alone that NumPy evaluates.
+    """
     exact = SYSTEMS[system]()
+
+    def same(one, other):
+        if system.endswith("by numpy"):
+            return np.allclose(one, other, rtol=1e-12, atol=1e-12)
+        return np.array_equal(one, other)
+
     start = exact.population(0.5, 60, seed=3)
     kernel = fitted(system, name, 0.5)
 
@@ -132,13 +143,13 @@ def test_member_depends_on_its_own_stream_only(system, name):
     assert (chains != fresh_streams(60)).any(axis=1).all()  # a second move is another one
     # an even offset: exploring kernels give odd and even members their own lengths
     part, part_chains = moved(kernel, some)
-    assert np.array_equal(part, whole[some]) and np.array_equal(part_chains, chains[some])
-    for same in (kernel, kernel.reversed().reversed()):
-        assert np.array_equal(moved(same, everybody)[0], whole)
+    assert same(part, whole[some]) and np.array_equal(part_chains, chains[some])
+    for twice in (kernel, kernel.reversed().reversed()):
+        assert np.array_equal(moved(twice, everybody)[0], whole)
     # the members of a run are exchangeable only if all move alike
     frozen = kernel.without_exploration() if isinstance(kernel, Tunable) else kernel
     odd = np.arange(1, 60, 2)
-    assert np.array_equal(moved(frozen, odd)[0], moved(frozen, everybody)[0][odd])
+    assert same(moved(frozen, odd)[0], moved(frozen, everybody)[0][odd])
     assert frozen.advance(exact.path, start, 0.5, fresh_streams(60))[1].reach == 0.0
 
 
@@ -380,7 +391,9 @@ def test_circular_coordinates_stay_in_one_period(system, name):
     assert far.sum() > 20  # across the cut, as the mode is there
 
 
-# --- trajectories of a whole population by JAX, against those of numba with the same streams ---
+# --- trajectories of a whole population by JAX or NumPy, against those of numba, same streams ---
+
+together = pytest.mark.parametrize("backend", ["jax", "numpy"])
 
 
 def moved(kernel, system, start, beta=0.5):
@@ -389,40 +402,44 @@ def moved(kernel, system, start, beta=0.5):
     return state, info, chains
 
 
+@together
 @pytest.mark.parametrize("system", ["gaussian", "circle"])
 @pytest.mark.parametrize("name", ["hmc-dense", "hmc-diagonal", "hmc-exploring"])
-def test_the_same_move_as_numba(system, name):
+def test_the_same_move_as_numba(system, name, backend):
     """The same streams give the same momenta, step sizes and decisions."""
     kernel = fitted(system, name, 0.5)
     start = SYSTEMS[system]().population(0.5, 60, seed=2)
     one, info, chains = moved(kernel, system, start)
-    other, by_jax, other_chains = moved(kernel, f"{system} by jax", start)
+    other, found, other_chains = moved(kernel, f"{system} by {backend}", start)
     np.testing.assert_allclose(other.x, one.x, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(other.log_density, one.log_density, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(other.gradient, one.gradient, rtol=1e-9, atol=1e-9)
     assert np.array_equal(chains, other_chains)
-    assert by_jax.acceptance == pytest.approx(info.acceptance, rel=1e-10)
-    assert (by_jax.n_evaluations, by_jax.n_nan) == (info.n_evaluations, info.n_nan)
-    assert by_jax.reach == info.reach
+    assert found.acceptance == pytest.approx(info.acceptance, rel=1e-10)
+    assert (found.n_evaluations, found.n_nan) == (info.n_evaluations, info.n_nan)
+    assert found.reach == info.reach
 
 
-def test_a_density_of_nan_is_rejected_and_counted_by_jax():
+@together
+def test_a_density_of_nan_is_rejected_and_counted(backend):
     """Random numbers differ from those of numba here, which draws none for the decision."""
-    start = SYSTEMS["holes by jax"]().population(0.5, 60, seed=2)
+    start = SYSTEMS[f"holes by {backend}"]().population(0.5, 60, seed=2)
     kernel = HMC(step_size=1.5, path_length=4.5)
     one, info, _ = moved(kernel, "holes", start)
-    other, by_jax, _ = moved(kernel, "holes by jax", start)
-    assert by_jax.n_nan == info.n_nan > 5
+    other, found, _ = moved(kernel, f"holes by {backend}", start)
+    assert found.n_nan == info.n_nan > 5
     np.testing.assert_allclose(other.x, one.x, rtol=1e-10)
     assert (other.x > 0.0).all()
 
 
-def test_one_member_and_many_by_jax():
+@together
+def test_one_member_and_many(backend):
     """Populations are padded to few sizes, and cut into blocks; nothing starts from NaN."""
-    exact = SYSTEMS["gaussian by jax"]()
+    system = f"gaussian by {backend}"
+    exact = SYSTEMS[system]()
     start = exact.population(0.5, 3000, seed=2)
     kernel = HMC().learn(exact.path, start)
-    whole = moved(kernel, "gaussian by jax", start)[0]
+    whole = moved(kernel, system, start)[0]
     chains = fresh_streams(3000)
     for rows in ([0], [17, 2999], range(100, 109)):
         index = np.array(rows)
@@ -430,21 +447,29 @@ def test_one_member_and_many_by_jax():
         np.testing.assert_allclose(part.x, whole.x[index], rtol=1e-10, atol=1e-10)
     few = start.take(np.arange(60))
     few.log_density[6, 1] = np.nan
-    state, info, _ = moved(kernel, "gaussian by jax", few)
+    state, info, _ = moved(kernel, system, few)
     assert np.array_equal(state.x[6], few.x[6]) and info.n_nan == 0
     assert np.isfinite(np.delete(state.log_density, 6, axis=0)).all()
 
 
-def test_a_wrong_leapfrog_by_jax_is_caught(monkeypatch):
+@together
+def test_a_wrong_leapfrog_is_caught(backend, monkeypatch):
     """Without the last half step of the momentum a proposal is not reversible."""
     leapfrog = trajectories._leapfrog
 
-    def too_short(density, x, log_density, gradient, momentum, *others):
-        *rest, last = leapfrog(density, x, log_density, gradient, momentum, *others)
+    def too_short(*arguments):
+        *rest, last = leapfrog(*arguments)
         return *rest, 0.0 * last
 
     monkeypatch.setattr(trajectories, "_leapfrog", too_short)
-    kernel = replace(fitted("gaussian by jax", "hmc-dense", BETA), step_size=1.4)
-    exact = SYSTEMS["gaussian by jax"]()
+    if backend == "jax":  # which traces a function once, and keeps it by its name
+        monkeypatch.setattr(trajectories, "_by_jax", lambda *given: too_short(*_of_jax(), *given))
+    kernel = replace(fitted(f"gaussian by {backend}", "hmc-dense", BETA), step_size=1.4)
+    exact = SYSTEMS[f"gaussian by {backend}"]()
     with pytest.raises(AssertionError, match="invariant"):
         check_invariance(kernel, exact.path, exact.population(BETA, 5000, seed=1), BETA)
+
+
+def _of_jax():
+    jax = load_jax()
+    return jax.numpy, jax.lax.while_loop

@@ -17,7 +17,16 @@ from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.testing.invariance import check_invariance, check_reversal
-from tests.kernels.exact import BETA, CASES, FUNCTIONS, SYSTEMS, fitted, n_members, n_pairs
+from tests.kernels.exact import (
+    BETA,
+    CASES,
+    FUNCTIONS,
+    SYSTEMS,
+    TOGETHER,
+    fitted,
+    n_members,
+    n_pairs,
+)
 
 COMPILED = {
     hmc: ["_trajectories", "_half_square", "move_along", "pull_back"],
@@ -61,7 +70,7 @@ def run(system, kernel, n):
     return state, infos, chains
 
 
-COMPILED_CASES = [case for case in CASES if not case[0].endswith("by jax")]
+COMPILED_CASES = [case for case in CASES if case[0] not in TOGETHER]
 
 
 @pytest.mark.parametrize(("system", "name"), COMPILED_CASES)

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pm_evidence.references import by_numpy
 from pm_evidence.references.by_jax import annealed_from_by_jax
+from pm_evidence.references.by_numpy import annealed_from_by_numpy
 from pm_evidence.references.compiled import annealed_from
 from pm_evidence.references.in_python import density_in_python
 from pm_evidence.references.packed import packed
@@ -127,31 +129,62 @@ def test_failures_of_the_model_are_passed_on(model):
     assert np.isnan(compiled.values(points(model))).all()
 
 
-# --- by JAX ---
+# --- by JAX and by NumPy ---
+
+FORMS = {"jax": annealed_from_by_jax, "numpy": annealed_from_by_numpy}
 
 
-@pytest.fixture(scope="module")
-def by_jax():
-    return target_of(shared("several").model, backend="jax")
+@pytest.fixture(scope="module", params=list(FORMS))
+def other(request):
+    """The model by another backend, and what puts a reference before it there."""
+    return target_of(shared("several").model, backend=request.param), FORMS[request.param]
 
 
-def test_columns_and_gradients_of_jax_are_those_of_numba(model, by_jax):
+def test_columns_and_gradients_are_those_of_numba(model, other):
     """A wrong weight biases the evidence, and a wrong gradient makes every move fail.
 
-    The mixture has components of all kinds. Far from the reference only the prior's share is left.
+    Far from the reference only the prior's share is left.
     """
     d = model.n_dim
     far = np.random.default_rng(5).choice([1e3, -1e3, 0.0, 1e8, -40.0], size=(6, d))
     x = np.concatenate([points(model), far])
-    for name in ("mixture", "given mixture"):
+    names = ("mixture", "given mixture") if other[0].backend == "jax" else references(d)
+    for name in names:  # those two have components of all kinds; JAX compiles each anew
         arrays = packed(references(d)[name], np.arange(d))
         one = annealed_from(model.differentiable, arrays, [], d, -0.5, 0.1)
-        other = annealed_from_by_jax(by_jax.differentiable, arrays, -0.5, 0.1)
-        for found, expected in zip(other.evaluate(x), one.evaluate(x), strict=True):
+        same = other[1](other[0].differentiable, arrays, -0.5, 0.1)
+        for found, expected in zip(same.evaluate(x), one.evaluate(x), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(same.values(x), one.values(x), rtol=1e-9, err_msg=name)
 
 
-def test_a_density_of_jax_without_gradient(by_jax):
-    arrays = packed(references(by_jax.n_dim)["normal"], np.arange(by_jax.n_dim))
-    compiled = annealed_from_by_jax(by_jax.density, arrays, 0.0, 0.1)
-    assert compiled.evaluate(np.zeros((4, by_jax.n_dim)))[1] is None
+def test_without_a_share_of_the_prior(model):
+    """Its logarithm is minus infinity: nothing may become NaN."""
+    x, arrays = points(model), packed(references(model.n_dim)["mixture"], np.arange(model.n_dim))
+    one = annealed_from(model.differentiable, arrays, [], model.n_dim, 0.0)
+    by = target_of(shared("several").model, backend="numpy").differentiable
+    same = annealed_from_by_numpy(by, arrays, 0.0, 0.0)
+    for found, expected in zip(same.evaluate(x), one.evaluate(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_density_without_gradient(other):
+    target, form = other
+    arrays = packed(references(target.n_dim)["normal"], np.arange(target.n_dim))
+    compiled = form(target.density, arrays, 0.0, 0.1)
+    assert compiled.evaluate(np.zeros((4, target.n_dim)))[1] is None
+
+
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_wide_references_are_sparse_matrices_for_numpy(model, limit, monkeypatch):
+    """Many coordinates would make dense matrices of mostly zeros; both forms are the same."""
+    monkeypatch.setattr(by_numpy, "_DENSE", limit)
+    by, d = target_of(shared("several").model, backend="numpy"), model.n_dim
+    for name in references(d):
+        arrays = packed(references(d)[name], np.arange(d))
+        one = annealed_from(model.differentiable, arrays, [], d, -0.5, 0.1)
+        same = annealed_from_by_numpy(by.differentiable, arrays, -0.5, 0.1)
+        for found, expected in zip(
+            same.evaluate(points(model)), one.evaluate(points(model)), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
