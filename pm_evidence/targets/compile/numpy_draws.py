@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from pymc.distributions.custom import CustomDistRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
@@ -40,7 +42,10 @@ def numpy_draws(outputs: Sequence[Variable]) -> Draw:
         If an operation is done one step after the other, a random function is the user's, or one
         random generator serves several operations.
     """
-    graphs = inline_symbolic([pt.as_tensor(v) for v in outputs])
+    # one operation may be there twice, because graphs were cloned: both are the same draw
+    fgraph = FunctionGraph(outputs=inline_symbolic([pt.as_tensor(v) for v in outputs]))
+    MergeOptimizer().rewrite(fgraph)
+    graphs = list(fgraph.outputs)
     generators = _generators_of(graphs)
     graphs, shared, values = shared_to_inputs(graphs)
     n, fresh = pt.lscalar(), {old: old.type() for old in generators}

@@ -17,15 +17,14 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import io_toposort
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.symbolic import FusibleSymbolicOp, FusibleSymbolicOpDerivative
 
 from pm_evidence.targets.compile.numpy_ops import numpy_form
 from pm_evidence.targets.compile.rewrite import rewrite
 
 __all__ = ["NotBatchedError", "batched", "numpy_function"]
 
-# Operations that are done one step after the other, or that PyTensor would compile.
-_NOT_BATCHED = (Scan, IfElse, OpFromGraph)
+# Operations that are done one step after the other.
+_IN_STEPS = (Scan, IfElse)
 # Rewritings for compiled code: merged elementwise operations, results in the place of inputs, calls
 # of BLAS that write into their arguments.
 _FOR_COMPILED_CODE = ("fusion", "inplace", "BlasOpt")
@@ -119,7 +118,7 @@ def batched(
     NotBatchedError
         If an operation is done one step after the other, such as a loop.
     """
-    graphs = _elementwise_inlined(rewrite(outputs, _without_check))
+    graphs = _inlined(rewrite(outputs, _without_check))
     many = [pt.TensorType(part.type.dtype, shape=(None, *part.type.shape))() for part in parts]
     try:
         return many, list(vectorize_graph(graphs, dict(zip(parts, many, strict=True))))
@@ -138,7 +137,16 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
     _mode().optimizer.rewrite(fgraph)
     order = fgraph.toposort()
-    _refuse_steps(order)
+    for node in order:
+        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        if isinstance(op, _IN_STEPS):
+            raise NotBatchedError(f"{type(op).__name__} is done step by step")
+    return _program(fgraph)
+
+
+def _program(fgraph: Any) -> _Program:
+    """Return the operations of a graph as functions."""
+    order = fgraph.toposort()
     places = {variable: k for k, variable in enumerate(fgraph.inputs)}
     values: list[Any] = [None] * len(places)
 
@@ -158,35 +166,30 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _
     return _Program(values, steps, [place_of(v) for v in fgraph.outputs])
 
 
-def _elementwise_inlined(graphs: list[Variable]) -> list[Variable]:
-    """Return graphs in which elementwise operations made of others are written out."""
+def _inlined(graphs: list[Variable]) -> list[Variable]:
+    """Return graphs in which operations made of others are written out."""
 
     def inlined(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
-        if not _is_written_of_others(node):
+        if not isinstance(node.op, OpFromGraph):
             return None
         inner = node.op.fgraph
         written: Sequence[Variable] = inner.bind(dict(zip(inner.inputs, inputs, strict=True)))
         return written
 
-    while any(_is_written_of_others(node) for node in io_toposort([], graphs)):
+    while any(isinstance(node.op, OpFromGraph) for node in io_toposort([], graphs)):
         graphs = rewrite(graphs, inlined)
     return graphs
 
 
-def _is_written_of_others(node: Any) -> bool:
-    return isinstance(node.op, FusibleSymbolicOp | FusibleSymbolicOpDerivative)
+@numpy_form.register
+def _made_of_others(op: OpFromGraph, node: Any) -> Callable[..., Sequence[Any]]:
+    """Return the form of an operation that PyTensor's rewriting has put in."""
+    return _program(op.fgraph)
 
 
 @cache
 def _mode() -> Mode:
     return Mode(linker="py", optimizer="fast_run").excluding(*_FOR_COMPILED_CODE)
-
-
-def _refuse_steps(nodes: Sequence[Any]) -> None:
-    for node in nodes:
-        op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
-        if isinstance(op, _NOT_BATCHED):
-            raise NotBatchedError(f"{type(op).__name__} is done step by step")
 
 
 def _without_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:

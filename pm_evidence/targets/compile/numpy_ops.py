@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
 from pytensor.scalar.math import Log1mexp, Softplus, TriGamma
-from pytensor.tensor.basic import Alloc, ExtractDiag
+from pytensor.tensor.basic import Alloc, AllocDiag, ExtractDiag, Join, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg import Cholesky, SolveTriangular
@@ -294,11 +294,46 @@ def _diagonal(op: ExtractDiag, node: Any) -> Form:
     return _one(lambda x: np.diagonal(x, op.offset, axis1=-2, axis2=-1))
 
 
+def _diagonal_matrix(op: AllocDiag, node: Any) -> Form:
+    def diagonal_matrix(x: NDArray[Any]) -> NDArray[Any]:
+        n = x.shape[-1] + abs(op.offset)
+        matrix = np.zeros((*x.shape[:-1], n, n), x.dtype)
+        row = np.arange(x.shape[-1]) + max(-op.offset, 0)
+        matrix[..., row, row + op.offset] = x
+        return matrix
+
+    return _one(diagonal_matrix)
+
+
+def _joined(op: Join, node: Any) -> Form:
+    core = node.inputs[0].type.ndim - node.op.batch_ndim(node)
+
+    def joined(*parts: NDArray[Any]) -> NDArray[Any]:
+        batch = np.broadcast_shapes(*(part.shape[:-core] for part in parts))
+        whole = [np.broadcast_to(part, batch + part.shape[-core:]) for part in parts]
+        return np.concatenate(whole, axis=op.axis - core)
+
+    return _one(joined)
+
+
+def _split(op: Split, node: Any) -> Form:
+    core = node.inputs[0].type.ndim - node.op.batch_ndim(node)
+
+    def split(x: NDArray[Any], sizes: NDArray[Any]) -> Sequence[Any]:
+        ends = np.cumsum(sizes.reshape(-1, sizes.shape[-1])[0])[:-1]  # the same for all points
+        return np.split(x, ends, axis=op.axis - core)
+
+    return split
+
+
 _OF_MATRICES: dict[type, Callable[[Any, Any], Form | None]] = {
     Dot: _product,
     Cholesky: _factorised,
     SolveTriangular: _solved,
+    AllocDiag: _diagonal_matrix,
     ExtractDiag: _diagonal,
+    Join: _joined,
+    Split: _split,
 }
 
 

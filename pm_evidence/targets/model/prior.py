@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 _LARGEST = 1e100
 # So many draws show that a prior has impossible parameters; fewer where there are many variables.
 _LOOKED_AT, _FEWEST, _MOST_NUMBERS = 100, 20, 1_000_000
+# Up to so many numbers are drawn in Python: a loop for more is worth compiling.
+_FEW = 100
 # Exceptions that NumPy and PyTensor raise if a distribution cannot be drawn from.
 _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
@@ -104,7 +106,7 @@ class PriorSampler:
 
 
 class _OneByOne:
-    """Draws of variables that cannot be drawn together: compiled if that is possible."""
+    """Draws of variables that cannot be drawn together, compiled if there are many variables."""
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
         self._outputs = outputs
@@ -115,7 +117,7 @@ class _OneByOne:
 
     def fill(self, out: Floats, seed: np.random.SeedSequence, layout: Layout) -> None:
         """Fill the rows of an array with draws."""
-        compiled = self._compiled(layout)
+        compiled = self._compiled(layout) if layout.size > _FEW else None
         if compiled is not None:
             compiled(out, np.random.Generator(np.random.PCG64(seed)))
             return
