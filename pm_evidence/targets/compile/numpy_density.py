@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.targets.compile.graph import shared_to_inputs
-from pm_evidence.targets.compile.numpy_graph import batched, numpy_function
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError, batched, numpy_function
 from pm_evidence.targets.layout import Layout
 
 __all__ = ["NumpyDensity", "numpy_density"]
@@ -107,13 +107,18 @@ def numpy_density(
         If an operation of the model is done one step after the other, such as a loop.
     """
     terms = [g for of_term in gradient or () for g in of_term]
-    outputs, data_inputs, values = shared_to_inputs([*log_density, *terms])
-    many, graphs = batched(parts, outputs)
-    program = numpy_function([*many, *data_inputs], graphs)
     layout = Layout.of([part.type.shape for part in parts])
-    arrays = [np.asarray(value) for value in values]
-    first = np.zeros((1, layout.size))
-    sizes = program.sizes(*_parts(first, layout), *arrays)
+    try:
+        outputs, data_inputs, values = shared_to_inputs([*log_density, *terms])
+        many, graphs = batched(parts, outputs)
+        program = numpy_function([*many, *data_inputs], graphs)
+        arrays = [np.asarray(value) for value in values]
+        sizes = program.sizes(*_parts(np.zeros((2, layout.size)), layout), *arrays)
+    except NotBatchedError:
+        raise
+    except Exception as error:  # PyTensor's have no type in common, and compiled code is as right
+        raise NotBatchedError(f"{type(error).__name__}: {error}") from error
+    sizes = [size // 2 for size in sizes]
     flat = _of_flat_vectors(program, layout)
     n_rows = max(_LARGEST // max(sizes, default=1), 1)
     return NumpyDensity(flat, layout.size, arrays, gradient is not None, n_rows, sum(sizes))

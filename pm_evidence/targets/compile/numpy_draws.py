@@ -70,7 +70,7 @@ def numpy_draws(outputs: Sequence[Variable]) -> Draw:
 
 def _together(graphs: Sequence[Variable], n: Variable) -> list[Variable]:
     """Return graphs of ``n`` independent draws, along a new first dimension."""
-    many: dict[Variable, Variable] = {}
+    many, advanced = dict[Variable, Variable](), dict[Variable, Variable]()
     for node in io_toposort([], list(graphs)):
         if isinstance(node.op, RandomVariable):
             rng, _, *parameters = node.inputs
@@ -82,7 +82,8 @@ def _together(graphs: Sequence[Variable], n: Variable) -> list[Variable]:
                 for old, new, k in zip(parameters, _of_many(parameters, many), missing, strict=True)
             ]
             size = [n, *(draw.shape[k] for k in range(batch_ndim))]
-            many[draw] = node.op.make_node(rng, size, *expanded).outputs[1]
+            after, drawn = node.op.make_node(advanced.get(rng, rng), size, *expanded).outputs
+            advanced[node.outputs[0]], many[draw] = after, drawn
     return _of_many(graphs, many)
 
 
@@ -100,15 +101,19 @@ def _with_axes(old: Variable, new: Variable, n_axes: int) -> Variable:
 
 
 def _generators_of(graphs: Sequence[Variable]) -> list[Variable]:
-    """Return the random generators, each of which serves one operation."""
-    found: list[Variable] = []
+    """Return the random generators, each of which serves one operation after the other."""
+    found, used = list[Variable](), set[Variable]()
     for node in io_toposort([], list(graphs)):
         own = [v for v in node.inputs if isinstance(v.type, RandomGeneratorType)]
         if not own:
             continue
         if not isinstance(node.op, RandomVariable) or isinstance(node.op, CustomDistRV):
             raise NotBatchedError(f"{node.op} is drawn one by one")
-        if not isinstance(own[0], SharedVariable) or own[0] in found:
+        if own[0] in used:
             raise NotBatchedError(f"the random generator of {node.op} serves others as well")
-        found += own
+        used.update(own)
+        if isinstance(own[0], SharedVariable):
+            found += own
+        elif own[0].owner is None or not isinstance(own[0].owner.op, RandomVariable):
+            raise NotBatchedError(f"the random generator of {node.op} is made in the graph")
     return found

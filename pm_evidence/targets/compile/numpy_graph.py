@@ -17,6 +17,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import io_toposort
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce
 
 from pm_evidence.targets.compile.numpy_ops import numpy_form
 from pm_evidence.targets.compile.rewrite import rewrite
@@ -194,6 +195,8 @@ def _mode() -> Mode:
 
 def _without_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
     """Make a check of parameters minus infinity, as PyMC does in what it compiles."""
+    if isinstance(node.op, CAReduce) and inputs[0].type.ndim == 0:  # in the density of pm.CAR
+        return [pt.cast(inputs[0], node.outputs[0].type.dtype)]
     if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
         return None
     expression, *conditions = inputs

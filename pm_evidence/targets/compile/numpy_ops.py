@@ -92,11 +92,12 @@ def _of_scalar(op: Any, node: Any) -> Callable[..., Any]:
         return lambda x: np.asarray(x).astype(dtype)
     if type(op) in _OF_SCALARS:
         return _OF_SCALARS[type(op)]
-    if op.nfunc_spec is None:
+    spec = getattr(op, "nfunc_spec", None)
+    if spec is None:
         return np.frompyfunc(op.impl, len(node.inputs), len(node.outputs))
-    module, _, name = str(op.nfunc_spec[0]).rpartition(".")
+    module, _, name = str(spec[0]).rpartition(".")
     ufunc: Callable[..., Any] = getattr(import_module(module or "numpy"), name)
-    if len(node.inputs) != op.nfunc_spec[1]:  # a sum or product of many terms
+    if len(node.inputs) != spec[1]:  # a sum or product of many terms
         return lambda *inputs: reduce(ufunc, inputs)
     if dtype.kind == "f" and any(v.type.dtype != dtype for v in node.inputs):
         # NumPy would compute with small integers in half precision

@@ -99,7 +99,7 @@ class PriorSampler:
         if self._together is not None:
             values = self._together(n, seed)
             for variable, value in zip(self.layout.variables, values, strict=True):
-                out[:, variable.positions] = value.reshape(n, -1)
+                out[:, variable.positions] = value.reshape(n, variable.size)
         elif self._one_by_one is not None:
             self._one_by_one.fill(out, seed, self.layout)
         return out
