@@ -24,6 +24,7 @@ from pm_evidence.estimators.of_pair import of_pair
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
+    of_few_values,
     of_noise,
     short_of_target,
     short_of_trial,
@@ -114,6 +115,9 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         kind = info.get("trial", info.get("reference", "base rates"))
         trial = info["trial_log_z"], info["trial_mcse"], kind
         found = [short_of_trial(estimate, *trial) for estimate in found]
+    if "n_values" in info:
+        seen = info["n_values"], info["n_prior_draws"]
+        found = [of_few_values(estimate, *seen) for estimate in found]
     if "short_of" in info:
         found[0] = short_of_target(found[0], info["short_of"])
     if "stopped_by" in info:

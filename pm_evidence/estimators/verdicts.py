@@ -21,6 +21,7 @@ __all__ = [
     "ROUNDING",
     "agreeing",
     "apart",
+    "of_few_values",
     "of_noise",
     "of_uncovered",
     "of_unmixed",
@@ -51,6 +52,9 @@ _UNMIXED = 0.6
 GIVEN_DRAWS = "given_draws"
 _BROKEN = (Status.UNBOUNDED, Status.MISSED_MASS)
 _MOST_PARTICLES = 1_000_000  # that a message advises
+# Rule of three: if none of n independent draws is of a kind, its share is at most 3 / n, with a
+# confidence of 95 %.
+_THREE = 3.0
 
 
 def apart(one: LogEvidence, other: LogEvidence) -> bool:
@@ -245,6 +249,30 @@ def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -
         "the fitted density produced no draws. Use more draws or another parametrisation."
     )
     return replace(found, status=Status.HIGH_VARIANCE, message=message)
+
+
+def of_few_values(estimate: LogEvidence, n_values: int, n_draws: int) -> LogEvidence:
+    """Return an estimate, as ``"few_values"``: the likelihood consists of steps.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        The estimate.
+    n_values : int
+        Number of values of the likelihood at all draws.
+    n_draws : int
+        Number of independent prior draws among these.
+    """
+    if estimate.status != Status.OK:
+        return estimate
+    values = "a single value" if n_values == 1 else f"only {n_values} values"
+    message = (
+        f"the likelihood took {values} over all draws, which shows nothing of the places that no "
+        f"draw has hit: with a confidence of 95 %, these are a share of at most "
+        f"{_THREE / n_draws:.1g} of the prior, and their evidence is missing. Use more draws, or a "
+        "likelihood that rises towards its steps; ignore this if it can take no other values."
+    )
+    return replace(estimate, status=Status.FEW_VALUES, message=message)
 
 
 def unbounded(estimate: LogEvidence) -> LogEvidence:

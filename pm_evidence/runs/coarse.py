@@ -30,6 +30,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.coarse_start import start_of
 from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.few_values import with_few_values
 from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.limits import growth_for
 from pm_evidence.runs.reparameterise import Choice
@@ -194,6 +195,7 @@ def anneal_coarsely(
         record, found = _with_draws(run, record, bridging, least_draws)
     spent = start.n_evaluations + plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
+    record, found = with_few_values(run, target, record, found)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return Attempt("importance", target, replace(record, info=info), found, good)
 
