@@ -24,6 +24,7 @@ from pm_evidence.estimators.of_pair import of_pair
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
+    known,
     of_few_values,
     of_noise,
     short_of_target,
@@ -57,7 +58,8 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     with potentials, are entries of ``record.info``.
     """
     found = _before_the_constant(record)
-    return [_relative(found[0], record)] if "prior_constant" in record.info else found
+    first = found[:1] if "prior_constant" in record.info else found
+    return [_relative(estimate, record) for estimate in first]
 
 
 def applicable(record: RunRecord) -> Mapping[str, Estimator]:
@@ -131,9 +133,11 @@ def _of_noise(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
 
 
 def _relative(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
-    """Return an estimate relative to the prior, where potentials belong to that."""
+    """Return an estimate relative to the prior, where potentials belong to that, if it is known."""
     constant = record.info.get("prior_constant")
-    return estimate if constant is None else difference(estimate, LogEvidence(**constant))
+    if constant is not None:
+        estimate = difference(estimate, LogEvidence(**constant))
+    return known(estimate)
 
 
 def _computed(estimator: Estimator, record: RunRecord) -> LogEvidence:

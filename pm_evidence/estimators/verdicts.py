@@ -17,10 +17,12 @@ from pm_evidence.estimators.pareto import unseen_tail
 __all__ = [
     "DISAGREEMENT",
     "GIVEN_DRAWS",
+    "LARGEST_KNOWN",
     "LARGEST_MCSE",
     "ROUNDING",
     "agreeing",
     "apart",
+    "known",
     "of_few_values",
     "of_noise",
     "of_uncovered",
@@ -39,6 +41,8 @@ Floats = NDArray[np.float64]
 
 # An interval around the log of a mean is not symmetric if the error is larger than this, in nats.
 LARGEST_MCSE = 0.5
+# With an error of this many nats, a factor of 5e8, an evidence is not known.
+LARGEST_KNOWN = 20.0
 # Two estimates contradict each other if they differ by more than this number of combined standard
 # errors and by more than this rounding error in nats.
 DISAGREEMENT, ROUNDING = 5.0, 1e-9
@@ -273,6 +277,18 @@ def of_few_values(estimate: LogEvidence, n_values: int, n_draws: int) -> LogEvid
         "likelihood that rises towards its steps; ignore this if it can take no other values."
     )
     return replace(estimate, status=Status.FEW_VALUES, message=message)
+
+
+def known(estimate: LogEvidence) -> LogEvidence:
+    """Return an estimate, without value and error if the error is so large that it says nothing."""
+    if not LARGEST_KNOWN < estimate.mcse < np.inf:
+        return estimate
+    message = (
+        f"there is no estimate: {estimate.value:.4g} would have an error of {estimate.mcse:.0f} "
+        f"nats. {estimate.message}"
+    ).rstrip()
+    nothing = {name: float("nan") for name in ("value", "mcse", "lower", "upper")}
+    return replace(estimate, **nothing, message=message)
 
 
 def unbounded(estimate: LogEvidence) -> LogEvidence:
