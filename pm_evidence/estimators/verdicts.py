@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, isnan
+from math import ceil, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -287,8 +287,7 @@ def known(estimate: LogEvidence) -> LogEvidence:
         f"there is no estimate: {estimate.value:.4g} would have an error of {estimate.mcse:.0f} "
         f"nats. {estimate.message}"
     ).rstrip()
-    nothing = {name: float("nan") for name in ("value", "mcse", "lower", "upper")}
-    return replace(estimate, **nothing, message=message)
+    return replace(estimate, value=nan, mcse=nan, lower=nan, upper=nan, message=message)
 
 
 def unbounded(estimate: LogEvidence) -> LogEvidence:

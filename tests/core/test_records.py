@@ -76,7 +76,7 @@ def test_notebooks_show_what_is_known_and_no_markup_of_a_message():
         assert text in html
     assert "95 % interval" not in LogEvidence(-1.0, 0.1, "bar")._repr_html_()
     assert "message" not in LogEvidence(-1.0, 0.1, "bar")._repr_html_()
-    assert "See docs/statuses.md#odd." in html
+    assert "See docs/statuses.md#no_overlap." in html
 
 
 def test_an_estimate_that_is_none():
