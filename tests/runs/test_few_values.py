@@ -1,6 +1,6 @@
-"""A likelihood of steps shows nothing of the steps that no draw has hit.
+"""Likelihoods that show too little: what is not "ok", because no draw can know it.
 
-Without this check, runs that never met a region with a share of 3.5e-5 of the prior and nearly all
+A likelihood of steps shows nothing of the steps that no draw has hit. Without this check, runs that never met a region with a share of 3.5e-5 of the prior and nearly all
 of the evidence were "ok", with an error of 0.003 and 3.8 nats too low.
 """
 
@@ -85,3 +85,17 @@ def test_steps_of_any_share_are_right_or_not_ok(radius, height):
         dt = pe.sample_evidence(model, random_seed=seed, progressbar=False, cores=1)
         found = pe.log_evidence(dt)
         assert found.status != "ok" or abs(found.value - right) < max(5 * found.mcse, 0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
+@pytest.mark.parametrize("cut", [1e-4, 1e-6, 1e-8])
+def test_mass_over_many_decades_is_right_or_not_ok(cut):
+    """Populations lose scales below 1e-6 or so, and the survey says so."""
+    with pm.Model() as model:
+        x = pm.Uniform("x", -1, 1, shape=2)
+        pm.Potential("l", -pt.log(pt.maximum(pt.abs(x[0]), cut)))
+    for seed in range(1, 6):
+        dt = pe.sample_evidence(model, random_seed=seed, progressbar=False, cores=1)
+        found = pe.log_evidence(dt)
+        assert found.status != "ok" or abs(found.value - np.log(1 - np.log(cut))) < 5 * found.mcse
