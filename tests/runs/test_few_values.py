@@ -1,7 +1,8 @@
 """Likelihoods that show too little: what is not "ok", because no draw can know it.
 
-A likelihood of steps shows nothing of the steps that no draw has hit. Without this check, runs that never met a region with a share of 3.5e-5 of the prior and nearly all
-of the evidence were "ok", with an error of 0.003 and 3.8 nats too low.
+A likelihood of steps shows nothing of the steps that no draw has hit. Without this check, runs that
+never met a region with a share of 3.5e-5 of the prior and nearly all of the evidence were "ok",
+with an error of 0.003 and 3.8 nats too low.
 """
 
 from dataclasses import replace
