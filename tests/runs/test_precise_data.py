@@ -68,7 +68,7 @@ def test_log_densities_without_digits_are_refused(y):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "ais", "parallel_tempering"])
+@pytest.mark.parametrize("method", ["auto", "ais"])
 def test_lines_of_all_errors(method):
     for sd, n in ((1e-4, 300), (1e-6, 300), (1e-8, 300), (1e-8, 5)):
         model, right = line(sd, n)
