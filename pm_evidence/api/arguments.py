@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import (
     check_choice,
     check_count,
+    check_dimensions,
     check_flag,
     check_positive,
     check_text,
@@ -39,6 +40,7 @@ __all__ = [
     "TARGET_MCSE",
     "check_bridge_arguments",
     "check_memory",
+    "check_target",
     "checked_cores",
     "checked_executor",
     "chosen_sampler",
@@ -88,8 +90,8 @@ _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
 _MOST_CORES = 10_000
 _ADDRESSES = 2**47  # bytes that a process can address
 _ABSURD = 10**12  # GiB
-# The error in nats at which a run ends by default.
-TARGET_MCSE = 0.02
+# The error in nats at which a run ends by default, and the least that can be asked for.
+TARGET_MCSE, _LEAST_MCSE = 0.02, 1e-9
 # Without a limit of the user's, this many times the draws of the first round: for an error that
 # was asked for, and for the default one.
 _MOST_ROUNDS, _MOST_ROUNDS_BY_DEFAULT = 1000, 10
@@ -249,6 +251,15 @@ def checked_executor(executor: Any) -> Executor | None:
     return executor
 
 
+def check_target(target_mcse: Any) -> None:
+    """Raise ValueError unless an error in nats can be reached: rounding alone makes such errors."""
+    if check_positive("target_mcse", target_mcse) < _LEAST_MCSE:
+        raise ValueError(
+            f"target_mcse must be at least {_LEAST_MCSE:g}, about the rounding error of a log "
+            f"likelihood, got {described(target_mcse)}; pass for example 0.005."
+        )
+
+
 def limits(
     target_mcse: float | None, max_time: float | None, max_draws: int | None, first_round: int
 ) -> Limits:
@@ -261,7 +272,7 @@ def limits(
             )
         return Limits()
     if target_mcse is not None:
-        check_positive("target_mcse", target_mcse)
+        check_target(target_mcse)
     if max_time is not None:
         check_positive("max_time", max_time)
     if max_draws is not None:
@@ -301,6 +312,7 @@ def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"idata_kwargs['dims'] must hold a list of names for each variable, got "
                 f"{described(dims)} for {name!r}; pass for example ['group']."
             )
+        check_dimensions("names in idata_kwargs['dims']", filter(None, dims))
     for name in ("log_likelihood", "log_prior"):
         check_flag(f"idata_kwargs[{name!r}]", options.get(name, False))
     return options

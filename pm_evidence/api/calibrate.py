@@ -7,8 +7,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.api.arguments import checked_cores
-from pm_evidence.core.checks import check_count, check_positive, described
+from pm_evidence.api.arguments import check_target, checked_cores
+from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.exceptions import (
     ModelError,
     NumericalError,
@@ -129,7 +129,7 @@ def calibrate(
     given = _checked_models("models", models)
     names, prior = list(given), prior_of(list(given), prior_probs)
     check_count("n", n, _FEWEST_DATA_SETS, _MOST_DATA_SETS)
-    check_positive("target_mcse", target_mcse)
+    check_target(target_mcse)
     n_cores, seed = checked_cores(cores), resolve_seed(random_seed)
     competitors = {name: DataSets(model) for name, model in given.items()}
     drawn_by = competitors | _simulators(simulators, names)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_evidence.api.arguments import TARGET_MCSE
+from pm_evidence.api.arguments import TARGET_MCSE, check_target
 from pm_evidence.api.sample import sample_evidence
-from pm_evidence.core.checks import check_positive, check_text, described
+from pm_evidence.core.checks import check_text, described
 from pm_evidence.core.exceptions import ModelError, NumericalError, usual_floats, warn
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.core.records import LogEvidence
@@ -123,7 +123,7 @@ def compare_models(
     """
     _check_options(options)
     if target_mcse is not None:
-        check_positive("target_mcse", target_mcse)
+        check_target(target_mcse)
     known = _checked(models)
     prior = dict(zip(known, np.log(prior_of(list(known), prior_probs)), strict=True))
     options = {**options, "progressbar": progressbar}

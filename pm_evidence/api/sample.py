@@ -168,8 +168,9 @@ def sample_evidence(
         end within ``max_time``. If ``draws`` is left out, a larger error than the default makes the
         search for missed modes smaller too.
     max_time : float, optional
-        Seconds. A round is not started if it is expected to end later than this; the first round is
-        always finished.
+        Seconds. A round is not started if it is expected to end later than this. The first round is
+        always finished; that of the cheapest route is smaller where evaluations are so dear that
+        the usual one would take too long.
     max_draws : int, optional
         Largest number of draws over all islands, or of paths in each direction. If this or
         ``max_time`` ends a run before the error is small enough, the status names it. Without these
@@ -219,7 +220,8 @@ def sample_evidence(
     Warns
     -----
     EvidenceWarning
-        If the estimate should not be relied on; the status in ``log_evidence`` says why.
+        If the estimate should not be relied on; the status in ``log_evidence`` says why. If even
+        the smallest first round of the cheapest route is expected to exceed ``max_time``.
 
     Notes
     -----

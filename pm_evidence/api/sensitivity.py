@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from pm_evidence.api.arguments import TARGET_MCSE
+from pm_evidence.api.arguments import TARGET_MCSE, check_target
 from pm_evidence.api.prior_rows import PriorRun, Study, seed_of
 from pm_evidence.api.priors import sample_options, variants_of
 from pm_evidence.api.sample import sample_evidence
-from pm_evidence.core.checks import check_choice, check_flag, check_positive, described
+from pm_evidence.core.checks import check_choice, check_flag, described
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results.sensitivity import SensitivityTable, sensitivity_table
@@ -114,7 +114,7 @@ def prior_sensitivity(
         raise TypeError(f"model must be a pymc.Model, got {described(model)}; pass the model.")
     variants = variants_of(model, priors)
     check_choice("new_runs", new_runs, _POLICIES)
-    check_positive("target_mcse", target_mcse)
+    check_target(target_mcse)
     check_flag("progressbar", progressbar)
     options = sample_options("sample_kwargs", sample_kwargs)
     options |= {"target_mcse": target_mcse, "progressbar": progressbar}

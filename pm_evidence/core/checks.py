@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 __all__ = [
     "check_choice",
     "check_count",
+    "check_dimensions",
     "check_finite",
     "check_flag",
     "check_kind",
@@ -158,6 +159,24 @@ def check_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {described(value)}; put it in quotes.")
     return value
+
+
+def check_dimensions(name: str, dims: Iterable[str]) -> None:
+    """Raise ValueError if the name of a dimension holds a slash, which divides groups of results.
+
+    Parameters
+    ----------
+    name : str
+        What these names are.
+    dims : iterable of str
+        The names.
+    """
+    for dim in dims:
+        if "/" in dim:
+            raise ValueError(
+                f"{name} must not contain a slash, got {dim!r}, which results cannot be stored "
+                f"under; rename it, for example to {dim.replace('/', '_')!r}."
+            )
 
 
 def check_kind(name: str, value: Any, kind: type, remedy: str) -> None:

@@ -8,7 +8,7 @@ generators".
 
 from enum import IntEnum
 from functools import cache
-from math import erfc, exp, log, pi, sqrt
+from math import erfc, exp, log, log10, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ _FEW = 128
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # If the widest layer ends here, 256 layers of equal area just cover the normal density.
 _TAIL = 3.6541528853610088
+# Stored results hold seeds as text.
+_MOST_DIGITS = 1000
 
 
 def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
@@ -67,15 +69,26 @@ def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
     if isinstance(random_seed, str) and random_seed.isdecimal() and random_seed.isascii():
+        _check_digits(len(random_seed))
         return int(random_seed)
     if isinstance(random_seed, bool) or not isinstance(random_seed, int | np.integer):
         raise ValueError(
             f"random_seed must be None, a non-negative integer or a numpy Generator, got "
             f"{described(random_seed)}; pass for example random_seed=1."
         )
+    _check_digits(int(int(random_seed).bit_length() * log10(2.0)))
     if random_seed < 0:
         raise ValueError(f"random_seed must not be negative, got {random_seed}; drop the sign.")
     return int(random_seed)
+
+
+def _check_digits(n: int) -> None:
+    """Raise ValueError if a seed has more digits than Python converts from and to text."""
+    if n > _MOST_DIGITS:
+        raise ValueError(
+            f"random_seed must have at most {_MOST_DIGITS:,} digits, got about {n:,}; pass for "
+            "example random_seed=1."
+        )
 
 
 class Phase(IntEnum):

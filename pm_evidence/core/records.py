@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_text, described, real_number
+from pm_evidence.core.checks import check_choice, check_text, described, real_number
 from pm_evidence.core.concise import concise, decimals
 from pm_evidence.core.html import facts
 from pm_evidence.core.schedule import UsedSchedule
-from pm_evidence.core.statuses import with_pointer
+from pm_evidence.core.statuses import Status, with_pointer
 
 __all__ = ["BlockRecord", "LogEvidence", "Role", "RunRecord", "StageTrace", "TemperedChains"]
 
@@ -84,6 +84,7 @@ class LogEvidence:
                 )
         for name in ("estimator", "status", "message"):
             check_text(name, getattr(self, name))
+        check_choice("status", self.status, Status)
         if self.mcse < 0.0:
             raise ValueError(
                 f"mcse must not be negative, got {self.mcse}; pass the standard error, or "

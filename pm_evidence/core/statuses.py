@@ -26,6 +26,7 @@ class Status(StrEnum):
     NO_SUPPORT = "no_support"
     NO_ERROR = "no_error"
     MISSED_MASS = "missed_mass"
+    FEW_VALUES = "few_values"
     INCONSISTENT = "inconsistent"
     ISLANDS_DIFFER = "islands_differ"
     NOT_MIXED = "not_mixed"

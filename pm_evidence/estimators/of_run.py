@@ -24,6 +24,8 @@ from pm_evidence.estimators.of_pair import of_pair
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
+    known,
+    of_few_values,
     of_noise,
     short_of_target,
     short_of_trial,
@@ -56,7 +58,8 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
     with potentials, are entries of ``record.info``.
     """
     found = _before_the_constant(record)
-    return [_relative(found[0], record)] if "prior_constant" in record.info else found
+    first = found[:1] if "prior_constant" in record.info else found
+    return [_relative(estimate, record) for estimate in first]
 
 
 def applicable(record: RunRecord) -> Mapping[str, Estimator]:
@@ -114,6 +117,9 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         kind = info.get("trial", info.get("reference", "base rates"))
         trial = info["trial_log_z"], info["trial_mcse"], kind
         found = [short_of_trial(estimate, *trial) for estimate in found]
+    if "n_values" in info:
+        seen = info["n_values"], info["n_prior_draws"]
+        found = [of_few_values(estimate, *seen) for estimate in found]
     if "short_of" in info:
         found[0] = short_of_target(found[0], info["short_of"])
     if "stopped_by" in info:
@@ -127,9 +133,11 @@ def _of_noise(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
 
 
 def _relative(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
-    """Return an estimate relative to the prior, where potentials belong to that."""
+    """Return an estimate relative to the prior, where potentials belong to that, if it is known."""
     constant = record.info.get("prior_constant")
-    return estimate if constant is None else difference(estimate, LogEvidence(**constant))
+    if constant is not None:
+        estimate = difference(estimate, LogEvidence(**constant))
+    return known(estimate)
 
 
 def _computed(estimator: Estimator, record: RunRecord) -> LogEvidence:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, isnan
+from math import ceil, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from pm_evidence.estimators.pareto import unseen_tail
 __all__ = [
     "DISAGREEMENT",
     "GIVEN_DRAWS",
+    "LARGEST_KNOWN",
     "LARGEST_MCSE",
     "ROUNDING",
     "agreeing",
     "apart",
+    "known",
+    "of_few_values",
     "of_noise",
     "of_uncovered",
     "of_unmixed",
@@ -38,6 +41,8 @@ Floats = NDArray[np.float64]
 
 # An interval around the log of a mean is not symmetric if the error is larger than this, in nats.
 LARGEST_MCSE = 0.5
+# With an error of this many nats, a factor of 5e8, an evidence is not known.
+LARGEST_KNOWN = 20.0
 # Two estimates contradict each other if they differ by more than this number of combined standard
 # errors and by more than this rounding error in nats.
 DISAGREEMENT, ROUNDING = 5.0, 1e-9
@@ -51,6 +56,9 @@ _UNMIXED = 0.6
 GIVEN_DRAWS = "given_draws"
 _BROKEN = (Status.UNBOUNDED, Status.MISSED_MASS)
 _MOST_PARTICLES = 1_000_000  # that a message advises
+# Rule of three: if none of n independent draws is of a kind, its share is at most 3 / n, with a
+# confidence of 95 %.
+_THREE = 3.0
 
 
 def apart(one: LogEvidence, other: LogEvidence) -> bool:
@@ -245,6 +253,41 @@ def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -
         "the fitted density produced no draws. Use more draws or another parametrisation."
     )
     return replace(found, status=Status.HIGH_VARIANCE, message=message)
+
+
+def of_few_values(estimate: LogEvidence, n_values: int, n_draws: int) -> LogEvidence:
+    """Return an estimate, as ``"few_values"``: the likelihood consists of steps.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        The estimate.
+    n_values : int
+        Number of values of the likelihood at all draws.
+    n_draws : int
+        Number of independent prior draws among these.
+    """
+    if estimate.status != Status.OK:
+        return estimate
+    values = "a single value" if n_values == 1 else f"only {n_values} values"
+    message = (
+        f"the likelihood took {values} over all draws, which shows nothing of the places that no "
+        f"draw has hit: with a confidence of 95 %, these are a share of at most "
+        f"{_THREE / n_draws:.1g} of the prior, and their evidence is missing. Use more draws, or a "
+        "likelihood that rises towards its steps; ignore this if it can take no other values."
+    )
+    return replace(estimate, status=Status.FEW_VALUES, message=message)
+
+
+def known(estimate: LogEvidence) -> LogEvidence:
+    """Return an estimate, without value and error if the error is so large that it says nothing."""
+    if not LARGEST_KNOWN < estimate.mcse < np.inf:
+        return estimate
+    message = (
+        f"there is no estimate: {estimate.value:.4g} would have an error of {estimate.mcse:.0f} "
+        f"nats. {estimate.message}"
+    ).rstrip()
+    return replace(estimate, value=nan, mcse=nan, lower=nan, upper=nan, message=message)
 
 
 def unbounded(estimate: LogEvidence) -> LogEvidence:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pm_evidence.core.blas import one_blas_thread
+from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import abandonable, check_interrupt, interrupt_answered
 from pm_evidence.core.progress import Progress, Report, silent
@@ -42,6 +43,13 @@ class Task(Protocol):
     def __call__(self, report: Report) -> Any:
         """Run the block and return its record."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The record of a block, as a worker returns it."""
+
+    record: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,7 @@ def _report_finished(futures: dict[Future[Any], int], done: Callable[[int, Any],
         if future.done() and not future.cancelled() and future.exception() is None:
             outcome = future.result()
             if not isinstance(outcome, _Failure):
-                done(block, outcome)
+                done(block, outcome.record if isinstance(outcome, _Done) else outcome)
 
 
 def _run_elsewhere(
@@ -180,9 +188,15 @@ def _run_elsewhere(
                     if not isinstance(outcome.error, Lacking):
                         raise outcome.error
                     sent.send(block, whole=True)
+                elif isinstance(outcome, _Done):
+                    records[block] = outcome.record
+                    done(block, outcome.record)
                 else:
-                    records[block] = outcome
-                    done(block, outcome)
+                    raise TypeError(
+                        "executor must return futures whose result is what the submitted function "
+                        f"returns, got {described(outcome)}; pass for example "
+                        "ProcessPoolExecutor(4)."
+                    )
                 del sent.futures[future]
     except KeyboardInterrupt:
         _report_finished(sent.futures, done)
@@ -228,7 +242,13 @@ class _Sent:
         task = self.tasks[block]
         if isinstance(task, Parcel) and not whole:
             task = task.without_large()
-        self.futures[self.executor.submit(_guarded, task, self.losses[block])] = block
+        future: Any = self.executor.submit(_guarded, task, self.losses[block])
+        if not isinstance(future, Future):
+            raise TypeError(
+                "executor must return a concurrent.futures.Future from submit, got "
+                f"{described(future)}; pass for example ProcessPoolExecutor(4)."
+            )
+        self.futures[future] = block
 
     def outcome(self, future: Future[Any]) -> Any:
         """Return the record of a block or a failure; a new worker lacks the large parts."""
@@ -268,6 +288,6 @@ def _guarded(task: Task | Parcel, n_losses: int) -> Any:
         # in the worker, because a pickled exception loses its cause
         with exceptions_of_users(), usual_floats(), one_blas_thread():
             block: Task = task.opened() if isinstance(task, Parcel) else task
-            return block(silent)
+            return _Done(block(silent))
     except Exception as error:
         return _Failure(error)

@@ -22,6 +22,7 @@ __all__ = ["PseudoMarginal"]
 # Noise lowers the acceptance rate, so the scale is adapted to it only within narrow bounds.
 _OPTIMAL_SCALE = 2.38
 _SCALES = (0.4, 1.5)
+_LARGEST_SPREAD = 1e15  # whole numbers beyond it have no digits of their own
 _EXACT_SUPPORT = 32  # with at most so many values, a discrete move may propose any other value
 _SHIFT = np.uint64(64 - SEED_BITS)
 
@@ -72,10 +73,11 @@ class PseudoMarginal:
         check_share("target_accept", self.target_accept, 0.25)
         if self.spread is not None:
             spread = checked_row("spread", self.spread, None)
-            if (spread < 1.0).any():
+            if not ((spread >= 1.0) & (spread <= _LARGEST_SPREAD)).all():
                 raise ValueError(
-                    f"spread must be at least 1, the least step of a whole number, got "
-                    f"{spread.min():g}; leave it out to have it learnt."
+                    "spread must be from 1, the least step of a whole number, to "
+                    f"{_LARGEST_SPREAD:g}, got {spread.min():g} to {spread.max():g}; leave it out "
+                    "to have it learnt."
                 )
             object.__setattr__(self, "spread", spread)
 

@@ -346,6 +346,10 @@ def _is_number(value: Any) -> bool:
     return real_number(value) is not None
 
 
+def _is_positive_count(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
 def _are_counts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(n) is int for n in value)
 
@@ -372,6 +376,7 @@ _TOGETHER = (
     ("log_likelihood_variance", "n_particles", "noise_acceptance"),
     ("stopped_by", "target_mcse"),
     ("trial_log_z", "trial_mcse"),
+    ("n_values", "n_prior_draws"),
     _OF_TEMPERATURES,
 )
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -390,12 +395,14 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "trial_log_z": (_is_number, "a number"),
     "trial_mcse": (_is_number, "a number"),
     "trial": (lambda value: isinstance(value, str), "a text"),
+    "n_values": (_is_positive_count, "a whole number of at least 1"),
+    "n_prior_draws": (_is_positive_count, "a whole number of at least 1"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
     "doubt": (lambda value: isinstance(value, str), "a text"),
     "n_divergent": (lambda value: type(value) is int, "a whole number"),
     "reference": (lambda value: isinstance(value, str), "a text"),
     "reverse_start": (lambda value: isinstance(value, str), "a text"),
-    _LADDERS: (lambda value: type(value) is int and value > 0, "a whole number of at least 1"),
+    _LADDERS: (_is_positive_count, "a whole number of at least 1"),
     _OF_TEMPERATURES[0]: (_are_numbers, "a list of numbers"),
     _OF_TEMPERATURES[1]: (_are_shares, "a list of numbers above 0"),
 }

@@ -13,6 +13,7 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.defaults import along, annealing_setup
 from pm_evidence.runs.estimated import with_precision
+from pm_evidence.runs.few_values import with_few_values
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.reverse_starts import ReverseStarts
 
@@ -38,6 +39,7 @@ def anneal(
         setup = along(target, annealing_setup(target, kernel), path)
     record, evidence = run.anneal(setup, display, starts)
     record, evidence = with_precision(run, target, record, evidence)
+    record, evidence = with_few_values(run, target, record, evidence)
     return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
 
 

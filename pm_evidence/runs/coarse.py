@@ -11,13 +11,15 @@ the hyperparameters as well, the particles are annealed from the approximation, 
 searched for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share
@@ -29,9 +31,10 @@ from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.coarse_start import start_of
-from pm_evidence.runs.defaults import annealing_setup
+from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.few_values import with_few_values
 from pm_evidence.runs.interruption import stopped
-from pm_evidence.runs.limits import growth_for
+from pm_evidence.runs.limits import EVALUATIONS_EACH, growth_for, seconds_each
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import Run, with_bridges, with_costs
 from pm_evidence.samplers.bridging import Bridging, Costs
@@ -70,6 +73,9 @@ _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 16, 100
 # Least share of the usual budget of the survey, for larger errors than the usual one. It takes
 # the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
+# Where evaluations are dear, the run is as small as that for a larger error, up to the least run.
+# Survey and probes cost this multiple of the budget in gradients.
+_COARSER, _LEAST_RUN, _ALL_OF_SURVEY = 1.25, 0.05, 1.5
 # How often a density is fitted again, to the draws from the one before. The new draws are meant to
 # be worth this many independent ones for each dimension, and the next number at most; bounds of
 # their number in relation to the present one. A fit to draws from a fit repeats what the first has
@@ -105,6 +111,8 @@ class Attempt:
         Its estimates, the recommended one first.
     certified : bool
         Whether an estimate that is ok can be relied on.
+    seconds_each : float
+        Seconds that an evaluation takes; 0 if it was not timed.
     """
 
     name: str
@@ -112,6 +120,7 @@ class Attempt:
     record: RunRecord
     evidence: list[LogEvidence]
     certified: bool = True
+    seconds_each: float = 0.0
 
     @property
     def status(self) -> str:
@@ -160,16 +169,16 @@ def anneal_coarsely(
         Upon Ctrl-C, if no estimate can be made of what has finished.
     """
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
-    share = share_of_effort(target_mcse)
     with display.compiling():
         target.differentiable  # noqa: B018  # its code is made here
     with display.working("Approximation"):
-        start = start_of(run, target, share)
+        seconds, sized_for = run.remembered("size", lambda: _in_time(run, target, target_mcse))
+        start = start_of(run, target, share_of_effort(sized_for))
     with display.compiling():
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
-    run = _small(run, target.n_dim, _n_particles(target.n_dim, target_mcse), short=is_near)
+    run = _small(run, target.n_dim, _n_particles(target.n_dim, sized_for), short=is_near)
     sampler: Any = run.sampler
     part, rounds = (_SMALL_PILOT, _FEW_ROUNDS) if is_near else (1.0, _ROUNDS)
     n_pilot = int(part * min(sampler.first_round(run.size), _PARTICLES))
@@ -187,19 +196,49 @@ def anneal_coarsely(
         record, found = stopped(run.journal, error.record, run.limits.target_mcse, error)
         bridging = Bridging(GeometricPath(target), run.seed)
     else:
-        costs = _costs(target_mcse, setup.effort)
+        costs = _costs(sized_for, setup.effort)
         stay = approximation is not None
         target, record = _in_best_coordinates(target, population, record, stay=stay)
         bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
+        too_late = partial(_too_late, run, started, seconds)
         with display.working("Survey and fit"):
-            record, found = _refined(run, record, bridging, target_mcse)
+            record, found = _refined(run, record, bridging, target_mcse, too_late)
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
     spent = start.n_evaluations + plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
+    record, found = with_few_values(run, target, record, found)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
-    return Attempt("importance", target, replace(record, info=info), found, good)
+    return Attempt("importance", target, replace(record, info=info), found, good, seconds)
+
+
+def _in_time(run: Run, target: Any, target_mcse: float) -> tuple[float, float]:
+    """Return the seconds of an evaluation, and the error that the run can be sized for in time."""
+    with one_blas_thread():
+        seconds = seconds_each(run.limits, target)
+    if not seconds:
+        return seconds, target_mcse
+    most, sized_for = run.limits.affordable(seconds), target_mcse
+    while sized_for < _LEAST_RUN and _n_evaluations(target, sized_for) > most:
+        sized_for *= _COARSER
+    run.limits.warn_of(_n_evaluations(target, max(sized_for, _LEAST_RUN)), seconds)
+    return seconds, sized_for
+
+
+def _n_evaluations(target: Any, target_mcse: float) -> float:
+    """Return about how many evaluations a run takes that is sized for an error."""
+    survey = 0.0
+    if target.differentiable is not None and not target.is_log_concave:
+        survey = _ALL_OF_SURVEY * _costs(target_mcse, effort_of(target)).survey
+    return EVALUATIONS_EACH * _n_particles(target.n_dim, target_mcse) + survey
+
+
+def _too_late(run: Run, started: float, seconds: float, n_evaluations: float) -> bool:
+    """Return whether so many further evaluations would not end within ``max_time``."""
+    if not np.isfinite(run.limits.max_time):
+        return False
+    return run.time() - started + seconds * n_evaluations > run.limits.max_time
 
 
 def _n_particles(n_dim: int, target_mcse: float) -> float:
@@ -270,12 +309,17 @@ def _in_best_coordinates(
 
 
 def _refined(
-    run: Run, record: RunRecord, bridging: Bridging, target_mcse: float
+    run: Run,
+    record: RunRecord,
+    bridging: Bridging,
+    target_mcse: float,
+    too_late: Callable[[float], bool],
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Return the record with draws from a fitted density, and its estimates.
 
-    The density is fitted again while the fit is poor, and draws are added while it is good. Upon
-    Ctrl-C the record is the last one of which estimates were made.
+    The density is fitted again while the fit is poor, and draws are added while it is good, as far
+    as ``too_late`` of the number of evaluations allows it. Upon Ctrl-C the record is the last one
+    of which estimates were made.
     """
     refits, additions, doubled = _REFITS, _ADDITIONS, False
     try:
@@ -294,6 +338,8 @@ def _refined(
                 n = _further_draws(found[0], blocks, excess) if good else 0
             if not n and additions and (bridging.is_complete or not refits):
                 n, additions = _last_draws(blocks, excess), 1
+            if too_late(len(blocks) * (n or _n_draws(blocks))):
+                return record, found
             if n and additions:
                 additions -= 1
                 blocks = bridging.drawn_further(blocks, n, run.execute)

@@ -32,6 +32,7 @@ from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
 from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
 from pm_evidence.runs.coarse import better, is_good
 from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.few_values import with_few_values
 from pm_evidence.runs.interruption import stopped
 from pm_evidence.runs.limits import Limits, growth_for
 from pm_evidence.runs.reparameterise import Choice
@@ -169,6 +170,7 @@ def bridge_given(
     spent = trial.plan.n_evaluations + bridging.n_evaluations
     durations = planned - started, run.time() - planned
     record = choice.added_to(with_costs(record, spent, *durations))
+    record, found = with_few_values(run, target, record, found)
     info = {**record.info, "log_prior_mass": target.log_prior_mass}
     return target, replace(record, info=info), found
 

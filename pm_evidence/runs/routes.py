@@ -24,6 +24,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import Attempt, anneal_coarsely, share_of_effort
 from pm_evidence.runs.evaluators import ANNEALING, compiled_if_long
 from pm_evidence.runs.interruption import was_interrupted
+from pm_evidence.runs.limits import EVALUATIONS_EACH
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.data_points import DataPointsTarget
@@ -130,7 +131,10 @@ class _Routes:
     @property
     def too_late(self) -> bool:
         """Whether a further route, which takes longer, is not expected to end in time."""
-        return (1.0 + _GROWTH) * self.elapsed > self.run.limits.max_time
+        seconds = self.taken[-1].seconds_each if self.taken else 0.0
+        longer = seconds * EVALUATIONS_EACH * self.run.sampler.first_round(self.size)
+        elapsed = self.elapsed
+        return elapsed + max(_GROWTH * elapsed, longer) > self.run.limits.max_time
 
     @property
     def elapsed(self) -> float:
@@ -144,6 +148,8 @@ class _Routes:
             found = anneal_coarsely(*given)
         except NumericalError as error:  # the next route says what is wrong
             self.lost = error.n_evaluations
+            if self.too_late:
+                raise
             return
         self.taken.append(found)
         self.interrupted = was_interrupted(found.record)

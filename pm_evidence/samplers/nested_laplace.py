@@ -123,7 +123,7 @@ def _by_lattices(
     lattices = regions.lattices
     found = [(lattice, each) for lattice in lattices for each in lattice.known.values()]
     log_mass = np.array([each.log_mass + lattice.log_volume for lattice, each in found])
-    found = [found[i] for i in np.flatnonzero(log_mass > log_mass.max() - _NEGLIGIBLE)]
+    found = [found[i] for i in np.flatnonzero(log_mass >= log_mass.max() - _NEGLIGIBLE)]
     moved = _skewed(conditional, [each for _, each in found])
     found = [(lattice, each) for (lattice, _), each in zip(found, moved, strict=True)]
     log_mass = np.array([each.log_mass + lattice.log_volume for lattice, each in found])

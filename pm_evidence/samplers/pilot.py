@@ -38,6 +38,8 @@ Floats = NDArray[np.float64]
 _FIT_ROUNDS = 4
 # Without a limit, a run with data in the wrong units would seem never to end.
 _MAX_STAGES = 500
+# Rounding errors of log weights, in nats, with which no evidence is known.
+_LARGEST_ROUNDING = 0.5
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Pilot:
                 error.n_evaluations = n_evaluations
                 raise error
             beta = self._next(path, state, betas[-1], len(kernels))
+            _check_digits(energy, beta - betas[-1])
             log_weight = path.log_ratio(state, betas[-1], beta)
             log_z += log_mean_exp(log_weight)
             if log_z == -np.inf:
@@ -137,6 +140,17 @@ class Pilot:
         if self.schedule is not None:
             return float(self.schedule[stage + 1])
         return next_beta(path, state, beta, self.ess)
+
+
+def _check_digits(energy: Floats, step: float) -> None:
+    """Raise NumericalError if a step would weight particles by rounding errors of the energy."""
+    least = float(np.abs(energy).min(initial=np.inf))
+    if np.isfinite(least) and step * np.finfo(float).eps * least > _LARGEST_ROUNDING:
+        raise NumericalError(
+            "log densities must differ by more than their rounding errors, but the log likelihood "
+            f"is about {-least:.2g} at best: the prior is very far from the data. Check the units "
+            "of the data and the scale of the prior."
+        )
 
 
 def _part(path: Path, start: float, stop: float) -> str:

@@ -9,7 +9,8 @@ from pm_evidence.core.numerics import ess_share
 
 __all__ = ["next_beta", "no_support"]
 
-_SMALLEST_STEP = 1e-14
+# The smallest step is so small, and so much smaller that log weights differ by no more than this.
+_SMALLEST_STEP, _LEAST_DIFFERENCE = 1e-14, 0.01
 _BISECTIONS = 60
 
 
@@ -58,17 +59,22 @@ def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
     if isinstance(path, FindsSteps):
         return path.next_beta(state, beta, ess)
     left = 1.0 - beta
+    smallest = _SMALLEST_STEP * left
+    ratio = path.log_ratio(state, beta, beta + smallest)
+    ratio = ratio[np.isfinite(ratio)]
+    if ratio.size and np.ptp(ratio) > _LEAST_DIFFERENCE:  # data far more precise than the prior
+        smallest *= _LEAST_DIFFERENCE / np.ptp(ratio)
 
     def share(step: float) -> float:
         return ess_share(path.log_ratio(state, beta, beta + step))
 
-    alive = share(_SMALLEST_STEP * left)
+    alive = share(smallest)
     if alive == 0.0:
         raise no_support(len(state))
     wanted = ess * alive
     if share(left) >= wanted:
         return 1.0
-    low, high = np.log(_SMALLEST_STEP * left), np.log(left)
+    low, high = np.log(smallest), np.log(left)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if share(float(np.exp(middle))) >= wanted else (low, middle)

@@ -111,7 +111,12 @@ def test_a_change_of_a_called_function_is_not_overlooked(tmp_path):
         (package / name).write_text(text)
 
     def result():
-        code = "from pm_evidence.core import caches\ncaches.register()\nfrom pm_evidence.outer import g\nprint(g(1.0))"
+        code = """
+from pm_evidence.core import caches
+caches.register()
+from pm_evidence.outer import g
+print(g(1.0))
+"""
         environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -262,6 +262,10 @@ def test_other_seeds_are_refused():
             resolve_seed(value)
     with pytest.raises(ValueError, match=r"random_seed must not be negative, got -3; drop"):
         resolve_seed(-3)
+    # Python converts no more than 4,300 digits from and to text
+    for value in (10**5000, "1" * 5000):
+        with pytest.raises(ValueError, match=r"at most 1,000 digits, got about 5,000; pass for"):
+            resolve_seed(value)
 
 
 def test_the_digits_of_a_seed_are_the_seed():

@@ -64,13 +64,19 @@ def test_text_is_value_and_error_with_what_is_wrong(evidence, shown):
 
 
 def test_notebooks_show_what_is_known_and_no_markup_of_a_message():
-    evidence = LogEvidence(-31.0364, 0.0081, "bar", "odd", -31.05, -31.02, "a < b & c")
+    evidence = LogEvidence(-31.0364, 0.0081, "bar", "no_overlap", -31.05, -31.02, "a < b & c")
     html = evidence._repr_html_()
-    for text in ("-31.036(8) nats", "-31.050 to -31.020 nats", "bar", "odd", "a &lt; b &amp; c"):
+    for text in (
+        "-31.036(8) nats",
+        "-31.050 to -31.020 nats",
+        "bar",
+        "no_overlap",
+        "a &lt; b &amp; c",
+    ):
         assert text in html
     assert "95 % interval" not in LogEvidence(-1.0, 0.1, "bar")._repr_html_()
     assert "message" not in LogEvidence(-1.0, 0.1, "bar")._repr_html_()
-    assert "See docs/statuses.md#odd." in html
+    assert "See docs/statuses.md#no_overlap." in html
 
 
 def test_an_estimate_that_is_none():
@@ -85,6 +91,7 @@ def test_an_estimate_that_is_none():
         ({"dof": np.nan}, r"dof must be a positive number, got nan"),
         ({"estimator": None}, r"estimator must be a string, got None"),
         ({"status": True}, r"status must be a string, got True"),
+        ({"status": "banana"}, r"status must be one of 'ok', .*, got 'banana'"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             LogEvidence(**{"value": -1.0, "mcse": 0.1, "estimator": "bar", **fields})

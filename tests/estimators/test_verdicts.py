@@ -13,6 +13,8 @@ from pm_evidence.estimators.verdicts import (
     agreeing,
     apart,
     beside_bridge,
+    known,
+    of_few_values,
     of_noise,
     of_uncovered,
     short_of,
@@ -169,3 +171,25 @@ def test_bounds_are_not_compared_with_a_trial():
     """A bound may lie below a trial that is right."""
     bound = LogEvidence(-9.0, 0.1, "lower_bound", Status.BOUND)
     assert short_of_trial(bound, -1.0, 0.1) is bound
+
+
+def test_an_error_of_many_nats_is_no_estimate():
+    """-108.5 with an error of 12322 nats was shown as an evidence."""
+    vague = replace(estimate(-108.5, 12322.0, "no_overlap"), message="draws are apart.")
+    found = known(vague)
+    assert np.isnan([found.value, found.mcse, found.lower, found.upper]).all()
+    assert found.status == "no_overlap" and found.estimator == vague.estimator
+    assert found.message == (
+        "there is no estimate: -108.5 would have an error of 12322 nats. draws are apart."
+    )
+    for kept in (estimate(-1.0, 19.0, "high_variance"), estimate(-1.0, np.inf, "no_overlap")):
+        assert known(kept) == kept
+
+
+def test_few_values_say_what_may_be_unseen():
+    found = of_few_values(estimate(0.0, 0.01), 1, 1000)
+    assert found.status == "few_values" and "a single value" in found.message
+    assert "at most 0.003 of the prior" in found.message
+    assert "only 3 values" in of_few_values(estimate(0.0, 0.01), 3, 1000).message
+    worse = estimate(0.0, 0.01, "missed_mass")
+    assert of_few_values(worse, 1, 1000) == worse

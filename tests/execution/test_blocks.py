@@ -213,6 +213,27 @@ def test_blocks_that_are_always_lost_are_an_error():
     assert max(executor.tries.values()) == 3
 
 
+class Foreign:
+    """An executor that returns something else than what it was given."""
+
+    def __init__(self, result):
+        self.result = result
+
+    def submit(self, function, *arguments):
+        if isinstance(self.result, Future):
+            self.result.set_result(3)
+        return self.result
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [(None, r"a concurrent.futures.Future from submit, got None"), (Future(), r"returns, got 3;")],
+)
+def test_an_executor_that_returns_something_else_is_refused(result, message):
+    with pytest.raises(TypeError, match=message + ".*pass for example ProcessPoolExecutor"):
+        run_blocks(numbered(tasks.square, 1), cores=1, executor=Foreign(result))
+
+
 def test_error_of_a_block_is_not_tried_again():
     """It would fail again: only the loss of a worker is bad luck."""
     executor = Lossy(0)

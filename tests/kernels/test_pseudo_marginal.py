@@ -317,3 +317,13 @@ def test_scale_stays_within_bounds():
     for _ in range(100):
         kernel = kernel.adjust(MoveInfo(1.0, 1))
     assert kernel.scale == pytest.approx(1.5)
+
+
+def test_the_spread_of_whole_numbers_is_checked():
+    for spread in ([0.5], [1e300]):
+        with pytest.raises(
+            ValueError, match=r"spread must be from 1, .* to 1e\+15, got .*leave it"
+        ):
+            PseudoMarginal(spread=spread)
+    with pytest.raises(ValueError, match="spread must be a row of one number for each"):
+        PseudoMarginal(spread=3)

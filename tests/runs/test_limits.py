@@ -1,9 +1,13 @@
 """How many draws an error needs, and what is said of a target that was not reached."""
 
-import numpy as np
+import time
 
+import numpy as np
+import pytest
+
+import pm_evidence as pe
 from pm_evidence.core.statuses import Status
-from pm_evidence.runs.limits import Limits, growth_for
+from pm_evidence.runs.limits import Limits, growth_for, seconds_each
 
 
 def test_errors_fall_as_the_root_of_the_draws():
@@ -21,3 +25,35 @@ def test_a_limit_that_nobody_set_is_no_status():
     assert Limits(0.02, asked=False).missed(Status.MAX_DRAWS) == {"short_of": 0.02}
     expected = {"stopped_by": "max_time", "target_mcse": 0.1}
     assert Limits(0.1, 5.0).missed(Status.MAX_TIME) == expected
+
+
+class Dear:
+    """A model with evaluations of a known cost, of which the first is dearer."""
+
+    def __init__(self):
+        self.n = 0
+
+    def finite_prior_points(self, n, seed):
+        return np.zeros((n, 2))
+
+    def evaluate(self, x):
+        self.n += len(x)
+        time.sleep(0.05 if self.n == 1 else 0.01)
+
+
+def test_evaluations_are_timed_only_if_time_is_limited():
+    target = Dear()
+    assert seconds_each(Limits(0.02), target) == 0.0 and target.n == 0
+    assert 0.01 <= seconds_each(Limits(0.02, 20.0), target) < 0.05 and target.n == 5
+    # timing is not to take more than a part of the time
+    target = Dear()
+    assert seconds_each(Limits(0.02, 0.1), target) >= 0.05 and target.n == 1
+
+
+def test_too_short_a_time_is_said_at_the_start():
+    limits = Limits(0.02, 20.0)
+    assert limits.affordable(0.005) == 2000
+    limits.warn_of(3000, 0.005)
+    Limits(0.02, 1e-6).warn_of(3000, 1e-5)  # nobody waits for this
+    with pytest.warns(pe.EvidenceWarning, match="max_time=20 is too short: .* 0.005 s.* 25 s"):
+        limits.warn_of(5000, 0.005)

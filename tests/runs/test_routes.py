@@ -1,12 +1,18 @@
 """Which routes a run takes, when it ends, and what is stored of each."""
 
 import json
+import time
 import warnings
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pytensor.graph.op import Op
+from scipy import stats
+from scipy.special import logsumexp
 
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
@@ -205,3 +211,32 @@ def test_a_good_error_of_a_poor_fit():
     """It is not enough: the message names the fit and not the error."""
     found = unfinished(pe.LogEvidence(0.0, 0.01, "bridge"), "max_time", 0.02)
     assert found.status == "max_time" and "too poor to rely on" in found.message
+
+
+class Decay(Op):
+    """A black box that takes 5 ms."""
+
+    __props__ = ()
+    itypes, otypes = [pt.dscalar], [pt.dvector]
+
+    def perform(self, node, inputs, outputs):
+        time.sleep(0.005)
+        outputs[0][0] = np.exp(-inputs[0] * np.arange(1.0, 4.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("max_time", "longest"), [(10.0, 40.0), (40.0, 50.0)])
+def test_time_is_kept_where_evaluations_are_dear(max_time, longest):
+    """Without this, the first route alone took more than 100 s. The smallest run takes 25 s."""
+    y, sd = np.array([0.5, 0.3, 0.1]), 0.1
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate", 2.0)
+        pm.Normal("y", Decay()(rate), sd, observed=y)
+    rates = np.linspace(0.0, 10.0, 4001)
+    heights = stats.norm.logpdf(y, np.exp(-rates[:, None] * np.arange(1.0, 4.0)), sd).sum(axis=1)
+    heights += stats.halfnorm.logpdf(rates, 0.0, 2.0)
+    exact = logsumexp(heights) + np.log(rates[1])
+    started = time.perf_counter()
+    found = pe.log_evidence(sampled(model, max_time=max_time))
+    assert time.perf_counter() - started < longest
+    assert abs(found.value - exact) < 5.0 * found.mcse

@@ -58,7 +58,7 @@ def test_all_elements_are_found(matrix, n_groups, n_elements):
     lower[found.pattern.row, found.pattern.column] = below
     np.testing.assert_allclose(lower, np.tril(ordered), atol=1e-10)
     pattern = found.pattern
-    assert triangular.factorise(pattern.start, pattern.row, diagonal, below)
+    assert triangular.factorise(pattern, diagonal, below)
     factor = np.diag(diagonal)
     factor[pattern.row, pattern.column] = below
     np.testing.assert_allclose(factor @ factor.T, ordered, atol=1e-10)

@@ -44,6 +44,14 @@ def test_scale_of_the_log_likelihood_does_not_matter():
     assert large == pytest.approx(1e-6 * small, rel=1e-3)
 
 
+def test_data_may_be_as_precise_as_they_like():
+    """Steps of at least 1e-14 kept a single particle where the error of data was 1e-8."""
+    small = next_beta(Tempered(), LOG_LIKELIHOOD, 0.0, 0.5)
+    for scale in (1e14, 1e20, 1e120):
+        large = next_beta(Tempered(), scale * LOG_LIKELIHOOD, 0.0, 0.5)
+        assert large == pytest.approx(small / scale, rel=1e-3)
+
+
 def test_no_support_anywhere():
     """The user must learn that data and model contradict each other, and what to do."""
     with pytest.raises(NumericalError, match=r"-inf at all 20 draws .*Look for data outside"):

@@ -14,6 +14,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pm_evidence.core.checks import check_dimensions, described
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.model.atoms import Measure, adds_probability_to_density, measure_of
 from pm_evidence.targets.model.index_checks import check_known_indices
@@ -62,6 +63,16 @@ def _check_names(model: pm.Model) -> None:
             raise ModelError(
                 f"no variable may be called {name!r}, which is a dimension of all posterior "
                 f"draws, got one of this name; rename it, for example to '{name}_'."
+            )
+    dims = [*model.coords, *(dim for dims in model.named_vars_to_dims.values() for dim in dims)]
+    check_dimensions("names of dimensions", [dim for dim in dims if dim is not None])
+    for name, labels in model.coords.items():
+        wrong = next((label for label in labels or () if isinstance(label, tuple)), None)
+        if wrong is not None:
+            raise ModelError(
+                f"labels of dimensions must be single values, got the tuple {described(wrong)} for "
+                f"the dimension {name!r}, which results cannot be stored with; join its parts to a "
+                "text."
             )
 
 

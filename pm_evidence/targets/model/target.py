@@ -153,6 +153,13 @@ class PyMCTarget:
         ]
         return int(sum(sizes))
 
+    @cached_property
+    def likelihood_varies(self) -> bool:
+        """Whether the likelihood depends on any of the free variables."""
+        terms = [] if self.potentials_only else self.model.observed_RVs
+        read = ancestors([*terms, *self.model.potentials])
+        return not set(self.model.free_RVs).isdisjoint(read)
+
     # densities ------------------------------------------------------------------------------
 
     @cached_property

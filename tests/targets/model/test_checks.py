@@ -277,3 +277,19 @@ def test_no_density(observed):
         pm.Normal("y", a + (0 if observed else x), 1, observed=0.0)
     with pytest.raises(ModelError, match=r"that PyMC knows, but that of x failed: LogC"):
         in_python(model).graphs()
+
+
+@pytest.mark.parametrize(
+    ("coords", "message"),
+    [
+        ({"a/b": [1, 2]}, r"names of dimensions must not contain a slash, got 'a/b', .* to 'a_b'"),
+        ({"a": [(1, 2), (3, 4)]}, r"single values, got the tuple \(1, 2\) for the dimension 'a'"),
+    ],
+)
+def test_dimensions_that_results_cannot_be_stored_with(coords, message):
+    """Refused before the run: ArviZ and xarray would raise after it."""
+    with pm.Model(coords=coords) as model:
+        x = pm.Normal("x", 0, 1, dims=next(iter(coords)))
+        pm.Normal("y", x, 1, observed=[0.5, 0.3])
+    with pytest.raises(ValueError, match=message):
+        check_model(model)

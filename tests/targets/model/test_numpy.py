@@ -1,0 +1,402 @@
+"""Densities that NumPy evaluates, against PyTensor's own evaluation of the same graphs in Python.
+
+PyTensor carries out a graph point by point, each operation by itself. NumPy's forms of operations,
+batches and rewritings have no part in that, so that a mistake in them shows here.
+"""
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from benchmarks.practitioner_models import CASES
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.model.log_density import gradient_graphs
+from pm_evidence.targets.model.target import PyMCTarget
+from tests.models import NAMES, shared
+from tests.targets.model.distributions import (
+    DISTRIBUTIONS,
+    data_of,
+    likelihood_model,
+    prior_model,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+    pytest.mark.filterwarnings("ignore:WishartBartlett is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning"),
+    pytest.mark.filterwarnings("ignore:No safe default transform:UserWarning"),
+]
+
+# What NumPy leaves to compiled code: loops. Nothing may be added unseen.
+NOT_BATCHED = {("prior", "GARCH11"), ("likelihood", "GARCH11")}
+# Draws that are made one by one: of a loop, of a user's function.
+ONE_BY_ONE: set[str] = {"CustomDist", "GARCH11"}
+# Rewriting and compiling their graphs takes more than about three seconds.
+LONG = {("prior", "LKJCorr"), ("prior", "Wishart"), ("prior", "WishartBartlett")}
+N_POINTS = 4
+
+
+def as_prior(name):
+    model = prior_model(name)
+    with model:
+        pm.Normal("y", 0, 1, observed=0.0)
+    return model
+
+
+def as_likelihood(name):
+    if name == "PolyaGamma" and not find_spec("polyagamma"):
+        pytest.skip("polyagamma is not installed, which evaluates it")
+    return likelihood_model(name, data_of(name))
+
+
+MAKE = {"prior": as_prior, "likelihood": as_likelihood}
+KINDS = [
+    (kind, name)
+    for name, case in DISTRIBUTIONS.items()
+    for kind in MAKE
+    if getattr(case, kind) is None and (kind, name) != ("likelihood", "WishartBartlett")
+]
+
+
+def density_of(target):
+    """What a run evaluates: with gradients where there are continuous variables."""
+    return target.differentiable or target.density
+
+
+def some_points(target, n=N_POINTS, seed=7):
+    x = target._prior_points(n, np.random.SeedSequence(seed))
+    return x[np.isfinite(x).all(axis=1)]
+
+
+def in_python(target, x):
+    """Return log densities and gradients by PyTensor in Python, one point after the other."""
+    graphs = target.graphs()
+    slopes = gradient_graphs(graphs) if target.continuous.size else None
+    terms = [slope for of_term in slopes or () for slope in of_term]
+    one = pm.compile(
+        graphs.parts,
+        [*graphs.log_density, *terms],
+        mode="FAST_COMPILE",
+        on_unused_input="ignore",
+    )
+    rows = [one(*(part[0] for part in target.layout.split(row[None]))) for row in x]
+    values = np.array([row[:2] for row in rows], float)
+    if slopes is None:
+        return values, None
+    k = len(graphs.parts)
+    halves = [(row[2 : 2 + k], row[2 + k :]) for row in rows]
+    return values, np.array([[np.concatenate([*map(np.ravel, h)]) for h in two] for two in halves])
+
+
+def check_equal(found, expected, rtol=1e-9):
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            scale = np.abs(other[np.isfinite(other)]).max(initial=0.0)
+            np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * min(scale, 1.0))
+
+
+def check_numpy(model):
+    target = PyMCTarget(model, backend="numpy")
+    density, x = density_of(target), some_points(target)
+    assert isinstance(density, NumpyDensity) and len(x)
+    expected = in_python(target, x)
+    check_equal(density.evaluate(x), expected)
+    np.testing.assert_array_equal(density.values(x), density.evaluate(x)[0])
+    # one after the other
+    alone = [density.evaluate(row[None]) for row in x]
+    check_equal((np.concatenate([values for values, _ in alone]), None), (expected[0], None))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, marks=[pytest.mark.slow] if (kind, name) in LONG else [])
+        for kind, name in KINDS
+    ],
+)
+def test_every_distribution(kind, name):
+    """A wrong form of one operation makes every evidence with this distribution wrong."""
+    model = MAKE[kind](name)
+    if (kind, name) in NOT_BATCHED:
+        with pytest.raises(NotBatchedError):
+            density_of(PyMCTarget(model, backend="numpy"))
+        return
+    check_numpy(model)
+
+
+@pytest.mark.parametrize("name", [n for n, case in DISTRIBUTIONS.items() if case.prior is None])
+def test_what_is_drawn_one_by_one(name):
+    """A distribution that must be drawn one by one, or compiled, makes a short run long."""
+    prior = PyMCTarget(as_prior(name), backend="numpy")._prior
+    assert (prior._together is None) == (name in ONE_BY_ONE)
+
+
+def test_the_comparison_catches_planted_errors():
+    """A digit that is wrong, and a gradient that belongs to the other term."""
+    target = PyMCTarget(shared("schools").model, backend="numpy")
+    density, x = target.differentiable, some_points(target)
+    values, slope = density.evaluate(x)
+    for wrong in ((values * (1 + 1e-8), slope), (values, slope[:, ::-1]), (values, None)):
+        with pytest.raises(AssertionError):
+            check_equal((values, slope), wrong)
+
+
+# --- forms of operations that no distribution has, and what a model may do besides ---
+
+
+def check_graph(build, n=5):
+    """A model whose potential is any function of five normal variables."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=n)
+        pm.Potential("p", build(x))
+        pm.Normal("y", x.sum(), 1, observed=0.3)
+    check_numpy(model)
+
+
+INDEX = np.array([3, 0, 0, 2, 3, 3])
+GRAPHS = {
+    "softplus": lambda x: pt.softplus(x).sum(),
+    "clip": lambda x: pt.clip(x, -0.5, 0.7).sum(),
+    "log1mexp": lambda x: pt.log1mexp(-pt.exp(x)).sum(),
+    "gammaln": lambda x: pt.gammaln(pt.exp(x)).sum(),
+    "digamma": lambda x: pt.digamma(pt.exp(x)).sum(),
+    "trigamma": lambda x: pt.psi(1.0 + pt.exp(x)).sum() * x[0],
+    "erfcx": lambda x: pt.log(pt.erfcx(x)).sum(),
+    "betainc": lambda x: pt.betainc(2.0, 3.0, pt.sigmoid(x)).sum(),
+    "gammainc": lambda x: pt.gammainc(pt.exp(x[0]), 1.5),
+    "i0": lambda x: pt.log(pt.i0(x)).sum(),
+    "softmax": lambda x: pt.log(pt.special.softmax(x))[1],
+    "log_softmax": lambda x: pt.special.log_softmax(x)[3],
+    "logsumexp": lambda x: pt.logsumexp(x),
+    "maximum": lambda x: pt.max(x) + pt.min(x),
+    "product": lambda x: pt.prod(x),
+    "many terms": lambda x: x[0] + x[1] * 2 + x[2] + x[3] + x[4] + x[0] * x[1] * x[2],
+    "mean": lambda x: x.mean() + x.var(),
+    "cumsum": lambda x: (pt.cumsum(x) ** 2).sum(),
+    "cumprod": lambda x: pt.cumprod(x)[-2],
+    "sort": lambda x: (pt.sort(x) * np.arange(5.0)).sum(),
+    "switch": lambda x: pt.switch(x > 0, x, x**2).sum(),
+    "where nothing is": lambda x: pt.switch(x > 1e9, pt.log(x), 0.0).sum(),
+    "index": lambda x: (x[INDEX] ** 2 * np.arange(6.0)).sum(),
+    "index of a matrix": lambda x: (pt.outer(x, x)[INDEX, :2] ** 2).sum(),
+    "index of both": lambda x: (pt.outer(x, x)[INDEX, INDEX[::-1]] ** 2).sum(),
+    "index by bool": lambda x: (x[np.array([True, False, True, True, False])] ** 3).sum(),
+    "slices": lambda x: (x[1:] * x[:-1]).sum() + x[::-2].sum() + x[-1],
+    "set": lambda x: (pt.set_subtensor(x[1:3], 2.0) ** 2).sum(),
+    "set by index": lambda x: (pt.set_subtensor(x[np.array([0, 4])], x[1]) ** 2).sum(),
+    "increase": lambda x: (pt.inc_subtensor(pt.zeros(4)[INDEX], x[0] * np.ones(6)) ** 2).sum(),
+    "stack": lambda x: (pt.stack([x, x**2], axis=1) @ np.array([1.0, 2.0])).sum(),
+    "concatenate": lambda x: (pt.concatenate([[0.0], pt.exp(x)]) ** 2).sum(),
+    "reshape": lambda x: pt.concatenate([x, x[:1]]).reshape((2, 3)).sum(axis=0).prod(),
+    "broadcast": lambda x: (x[:, None] * x[None] + pt.eye(5)).sum(axis=(0, 1)),
+    "repeat": lambda x: (pt.repeat(x, 2) ** 2).sum() + (pt.tile(x, 2) ** 3).sum(),
+    "vector product": lambda x: pt.dot(x, x[::-1]),
+    "matrix product": lambda x: (pt.as_tensor(np.arange(15.0).reshape(3, 5)) @ x).sum() ** 2,
+    "row product": lambda x: (x @ np.arange(15.0).reshape(5, 3)).prod(),
+    "product of matrices": lambda x: (pt.outer(x, x) @ pt.outer(x, x**2)).sum(),
+    "cholesky": lambda x: pt.log(pt.diag(pt.linalg.cholesky(pt.outer(x, x) + pt.eye(5)))).sum(),
+    "upper cholesky": lambda x: pt.linalg.cholesky(pt.outer(x, x) + pt.eye(5), lower=False)[
+        0, 1:
+    ].sum(),
+    "determinant": lambda x: pt.linalg.slogdet(pt.outer(x, x) + pt.eye(5))[1],
+    "inverse": lambda x: pt.linalg.inv(pt.outer(x, x) + pt.eye(5)).sum(),
+    "solve": lambda x: pt.linalg.solve(pt.outer(x, x) + pt.eye(5), x).sum(),
+    "lower triangular": lambda x: pt.linalg.solve_triangular(
+        pt.tril(pt.outer(x, x)) + 3 * pt.eye(5), x, lower=True
+    ).sum(),
+    "upper triangular": lambda x: pt.linalg.solve_triangular(
+        pt.triu(pt.outer(x, x)) + 3 * pt.eye(5), pt.outer(x, x), lower=False
+    ).sum(),
+    "unit triangular": lambda x: pt.linalg.solve_triangular(
+        pt.tril(pt.outer(x, x)), x, lower=True, unit_diagonal=True
+    ).sum(),
+    "transposed triangular": lambda x: pt.linalg.solve_triangular(
+        pt.tril(pt.outer(x, x)) + 3 * pt.eye(5), x, lower=True, trans=1
+    ).sum(),
+    "diagonal": lambda x: pt.diag(pt.outer(x, x)).sum() + pt.diag(pt.outer(x, x), 1).prod(),
+    "eigenvalues": lambda x: pt.linalg.eigh(pt.outer(x, x) + pt.diag(np.arange(5.0)))[0][-1],
+    "counts": lambda x: (x * np.array([1, 2, 3, 2, 1], np.int8)).sum() ** np.int8(2),
+    "small integers": lambda x: pt.log(pt.as_tensor(np.array([3, 200], np.uint8))).sum() * x[0],
+    "small integers as floats": lambda x: (
+        pt.sqrt(pt.as_tensor(np.array([3, 120], np.int8))).sum() * x[0]
+    ),
+    "comparison": lambda x: pt.eq(pt.floor(x), 0).sum() * x[0] + pt.sgn(x).sum(),
+    "two results": lambda x: pt.max_and_argmax(x)[0],
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_operations(name):
+    """Each has a form of its own, or is done by PyTensor's, which must know of the batch."""
+    check_graph(GRAPHS[name])
+
+
+def test_large_triangular_systems_and_matrices():
+    """Up to 32 rows they are solved together, above by LAPACK."""
+    d = 40
+
+    def build(x):
+        matrix = pt.outer(x, x) + d * pt.eye(d)
+        factor = pt.linalg.cholesky(matrix)
+        return pt.linalg.solve_triangular(factor, x, lower=True).sum() + pt.log(pt.diag(factor))[3]
+
+    check_graph(build, d)
+
+
+def test_a_matrix_without_a_factor_spoils_its_own_point_only():
+    """The others would be lost with it, or the evidence be that of fewer draws."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        factor = pt.linalg.cholesky(pt.stack([pt.stack([x, 0.0]), pt.stack([0.0, 1.0])]))
+        pm.Potential("p", pt.log(pt.diag(factor)).sum())
+        pm.Normal("y", x, 1, observed=0.0)
+    density = PyMCTarget(model, backend="numpy").differentiable
+    x = np.array([[2.0], [-1.0], [3.0]])
+    values = density.evaluate(x)[0]
+    both = values.sum(axis=1)
+    assert np.isfinite(both[[0, 2]]).all() and not np.isfinite(both[1])
+    np.testing.assert_allclose(values[:1], density.values(x[:1]), rtol=1e-12)
+
+
+def test_a_check_of_parameters_is_minus_infinity():
+    """PyTensor in Python raises an error, which would end a run at one wild proposal."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 3)
+        pm.Normal("y", 0, x, observed=1.0)
+    values, _ = PyMCTarget(model, backend="numpy").differentiable.evaluate(np.array([[1.0], [-1]]))
+    assert np.isfinite(values[0]).all() and values[1, 1] == -np.inf
+
+
+def test_blocks_are_one_population(monkeypatch):
+    """Points are evaluated in blocks that fit a cache: none may be left out or taken twice."""
+    target = PyMCTarget(shared("schools").model, backend="numpy")
+    density, x = target.differentiable, some_points(target, 50)
+    few = replace(density, n_rows=7)
+    check_equal(few.evaluate(x), density.evaluate(x), rtol=1e-12)
+    np.testing.assert_allclose(few.values(x), density.values(x), rtol=1e-12)
+    out, slope = np.empty((50, 2)), np.empty((50, 2, target.n_dim))
+    few.write(x, out, slope)
+    check_equal((out, slope), density.evaluate(x), rtol=1e-12)
+    few.write(x, out[::-1])
+    np.testing.assert_allclose(out[::-1], density.values(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["schools", "line"])
+def test_no_points(name):
+    """A population may be empty where all draws fall outside a transform."""
+    target = PyMCTarget(shared(name).model, backend="numpy")
+    values, slope = target.differentiable.evaluate(np.empty((0, target.n_dim)))
+    assert values.shape == (0, 2) and slope.shape == (0, 2, target.n_dim)
+    assert target.differentiable.values(np.empty((0, target.n_dim))).shape == (0, 2)
+    assert target.prior_points(0, np.random.SeedSequence(1)).shape == (0, target.n_dim)
+
+
+def test_large_models_have_short_blocks():
+    """Otherwise a thousand points of ten thousand numbers would be in memory at once."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1, observed=np.zeros(20_000))
+    density = PyMCTarget(model, backend="numpy").differentiable
+    assert 1 <= density.n_rows <= 2 and density.n_numbers >= 20_000
+    small = PyMCTarget(shared("normal").model, backend="numpy").differentiable
+    assert small.n_rows > 1000 and small.n_numbers < 1000
+
+
+def test_new_data_are_seen():
+    """Data are arguments: a second set must not give the evidence of the first."""
+    with pm.Model() as model:
+        data = pm.Data("data", [1.0, 2.0])
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1, observed=data)
+    density = PyMCTarget(model, backend="numpy").differentiable
+    before = density.values(np.zeros((1, 1)))[0, 1]
+    old = next(array for array in density.arrays if np.shape(array) == (2,))
+    after = density.reading([(old, np.array([1.0, 3.0]))]).values(np.zeros((1, 1)))[0, 1]
+    assert before - after == pytest.approx(2.5)
+    assert density.values(np.zeros((1, 1)))[0, 1] == before
+    with model:
+        pm.set_data({"data": [1.0, 3.0]})
+    fresh = PyMCTarget(model, backend="numpy").differentiable
+    assert fresh.values(np.zeros((1, 1)))[0, 1] == after
+
+
+def test_a_model_without_free_variables():
+    """Its likelihood is its evidence, and no point has coordinates."""
+    target = PyMCTarget(shared("no variable").model, backend="numpy")
+    found = target.evaluate(np.empty((2, 0))).log_density
+    numba = PyMCTarget(shared("no variable").model).evaluate(np.empty((2, 0))).log_density
+    np.testing.assert_allclose(found, numba, rtol=1e-12)
+
+
+def test_loops_are_refused():
+    """A loop runs in Python, step by step and operation by operation: compiled it is faster."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        path = pytensor.scan(
+            lambda last: 0.5 * last + x,
+            outputs_info=[pt.constant(1.0)],
+            n_steps=4,
+            return_updates=False,
+        )
+        pm.Normal("y", path[-1], 1, observed=0.5)
+    with pytest.raises(NotBatchedError, match="Scan"):
+        PyMCTarget(model, backend="numpy").differentiable  # noqa: B018
+
+
+# --- all evaluators ---
+
+
+def check_backends(model, rtol=1e-9):
+    """NumPy, numba and JAX (where it is installed, and has code for the model) agree."""
+    one = PyMCTarget(model, backend="numpy")
+    x = some_points(one, 8)
+    found = density_of(one).evaluate(x)
+    check_equal(found, density_of(PyMCTarget(model)).evaluate(x), rtol)
+    if find_spec("jax"):
+        try:
+            by_jax = density_of(PyMCTarget(model, backend="jax"))
+        except ModelError as error:
+            assert "JAX" in str(error)
+        else:
+            check_equal(found, by_jax.evaluate(x), rtol)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), [case for case in KINDS if case not in NOT_BATCHED])
+def test_every_distribution_by_all_backends(kind, name):
+    """The evidence must not depend on what evaluates it."""
+    check_backends(MAKE[kind](name), rtol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_shared_models_by_all_backends(name):
+    if name in ("states", "groups"):
+        pytest.skip("its likelihood is estimated")
+    check_backends(shared(name).model)
+
+
+LOOPS = {"ode_scan"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_practitioners_models_by_all_backends(name, request):
+    """Those that people fit: what is right for one distribution may be wrong for many rows."""
+    request.getfixturevalue("data_folder")
+    model = CASES[name].build()
+    target = PyMCTarget(model, backend="numpy")
+    if name in LOOPS:
+        with pytest.raises(NotBatchedError):
+            density_of(target)
+        return
+    check_backends(model, rtol=1e-7)
