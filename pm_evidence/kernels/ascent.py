@@ -43,7 +43,7 @@ class Climbs:
     x : ndarray, shape (n, n_dim)
         Last points.
     log_density : ndarray, shape (n,)
-        Log prior, times its weight, plus log likelihood there, in nats; ``-inf`` where a start has
+        Log prior and log likelihood there, times their powers, in nats; ``-inf`` where a start has
         no finite density.
     settled : ndarray of bool, shape (n,)
         Whether the ascent has converged or ended at a known peak, instead of reaching the limit of
@@ -65,7 +65,7 @@ def climb(
     n_evaluations: int,
     level: Floats | None = None,
     known: KnownPeaks | None = None,
-    prior_weight: float = 1.0,
+    power: tuple[float, float] = (1.0, 1.0),
 ) -> Climbs:
     """Climb the log posterior density from every row of ``start``.
 
@@ -83,8 +83,9 @@ def climb(
         Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
     known : KnownPeaks, optional
         Peaks at which an ascent ends as soon as their curvature explains what it finds.
-    prior_weight : float
-        Power to which the prior is raised.
+    power : tuple of two float
+        Powers to which prior and likelihood are raised. Ascents end nearer to a maximum of large
+        powers.
 
     Notes
     -----
@@ -99,7 +100,7 @@ def climb(
     log_density, used = np.full(len(x), -np.inf), np.zeros(len(x), np.int64)
     settled = np.zeros(len(x), bool)
     ends = log_density, settled, used
-    weights = np.array([prior_weight, 1.0])
+    weights = np.array(power)
     if isinstance(target.differentiable, JaxDensity):
         given = target.differentiable, weights, x, shape.factor, level, n_evaluations
         _climb_together(*given, peaks, *ends)

@@ -376,6 +376,7 @@ _TOGETHER = (
 )
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "unbounded": (lambda value: value in (0, 1), "0 or 1"),
+    "more_peaks": (lambda value: value in (0, 1), "0 or 1"),
     "moment_distance": (_is_number, "a number"),
     "chain_correlation": (_is_number, "a number"),
     "stopped_by": (
@@ -389,6 +390,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "n_particles": (_are_counts, "a list of whole numbers"),
     "trial_log_z": (_is_number, "a number"),
     "trial_mcse": (_is_number, "a number"),
+    "annealed_log_z": (_is_number, "a number"),
     "trial": (lambda value: isinstance(value, str), "a text"),
     "prior_constant": (_is_estimate, "the fields of a LogEvidence"),
     "doubt": (lambda value: isinstance(value, str), "a text"),
