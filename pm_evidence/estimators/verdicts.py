@@ -210,9 +210,9 @@ def of_more_peaks(estimate: LogEvidence, n_peaks: int) -> LogEvidence:
         return estimate
     message = (
         f"the posterior has more modes than the {n_peaks} that were found, because coordinates "
-        "have several modes each: no method meets all of their combinations, and the value may be "
-        "too low. Integrate such coordinates one by one (pe.Plates), or write the model with fewer "
-        "modes."
+        "have several modes each: draws do not meet all of their combinations, and the value may "
+        "be too low. Integrate such coordinates out of the model, or give them priors that leave "
+        "one mode."
     )
     return replace(estimate, status=Status.MISSED_MASS, message=message)
 
