@@ -212,8 +212,9 @@ class _Routes:
         record = replace(last.record, info=info)
         evidence = estimates(record)
         if "trial_log_z" in info and _demands_more(info, first.evidence[0], evidence[0]):
-            info = first.record.info | shared | {"route": first.name}
-            record = replace(first.record, info=info | {"annealed_log_z": evidence[0].value})
+            info = {**first.record.info, **shared, "route": first.name}
+            info["annealed_log_z"] = evidence[0].value
+            record = replace(first.record, info=info)
             return first.target, record, estimates(record)
         return last.target, record, evidence
 
