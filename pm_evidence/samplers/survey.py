@@ -366,7 +366,8 @@ class _Scout:
         for _ in range(_EXCHANGES):
             if not peaks or len(peaks) > _MOST_PEAKS:
                 break
-            n = int(max(_EXCHANGED * self.affordable(budget), _LEAST_EXCHANGED))
+            affordable = min(self.affordable(budget), USUAL_BUDGET)
+            n = int(max(_EXCHANGED * affordable, _LEAST_EXCHANGED))
             others = np.concatenate([draws, self.posterior.draw_prior(len(draws), rng)])
             means = np.array([peak.fit.shape.mean for peak in _significant(peaks)])
             x = exchanged(means, others, n, rng)
