@@ -24,8 +24,10 @@ from pm_evidence.estimators.of_pair import of_pair
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
+    beyond_annealing,
     known,
     of_few_values,
+    of_more_peaks,
     of_noise,
     short_of_target,
     short_of_trial,
@@ -111,6 +113,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         found = two_sided(record)
     if info.get("unbounded"):
         found = [unbounded(estimate) for estimate in found]
+    if info.get("more_peaks"):
+        found = [of_more_peaks(estimate, info["n_peaks"]) for estimate in found]
     if info.get("stepwise"):
         found = [with_stage(estimate, record.of(Role.FORWARD)) for estimate in found]
     if "trial_log_z" in info:
@@ -120,6 +124,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     if "n_values" in info:
         seen = info["n_values"], info["n_prior_draws"]
         found = [of_few_values(estimate, *seen) for estimate in found]
+    if "annealed_log_z" in info:
+        found = [beyond_annealing(estimate, info["annealed_log_z"]) for estimate in found]
     if "short_of" in info:
         found[0] = short_of_target(found[0], info["short_of"])
     if "stopped_by" in info:
@@ -145,6 +151,8 @@ def _computed(estimator: Estimator, record: RunRecord) -> LogEvidence:
     found = estimator()
     if record.info.get("unbounded"):
         found = unbounded(found)
+    if record.info.get("more_peaks"):
+        found = of_more_peaks(found, record.info["n_peaks"])
     return _relative(_of_noise(found, record), record)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.statuses import Status
+from pm_evidence.estimators.verdicts import DISAGREEMENT
 
 __all__ = ["recommend"]
 
@@ -43,13 +44,20 @@ def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
     between errors are ignored, because an error may be small by chance. Importance sampling is
     never preferred to the bridge for its error, which is too small if none of the rare large
     weights occurred.
+
+    If none is ok, the first one with an error comes first, unless importance or smc exceeds it by
+    more than five of its own errors: unbiased estimates rarely exceed Z by much, and may be far
+    too low.
     """
     _check_found(found)
     ranked = sorted(found, key=lambda estimate: _ORDER.index(estimate.estimator))
     usable = [estimate for estimate in ranked if estimate.status == Status.OK]
     if not usable:
         known = [estimate for estimate in ranked if np.isfinite(estimate.mcse)] or ranked
-        return [known[0], *(estimate for estimate in ranked if estimate is not known[0])]
+        unbiased = [estimate for estimate in known if estimate.estimator != "bridge"]
+        most = max(unbiased, key=_demanded, default=known[0])
+        first = most if _demanded(most) > known[0].value else known[0]
+        return [first, *(estimate for estimate in ranked if estimate is not first)]
     first = usable[0]
     trusted = [e for e in usable if e is first or e.estimator != "importance"]
     best = min(trusted, key=lambda estimate: estimate.mcse)
@@ -66,6 +74,11 @@ def recommend(found: Sequence[LogEvidence]) -> list[LogEvidence]:
         )
         first = replace(first, message=message)
     return [first, *(e for e in ranked if e.estimator != first.estimator)]
+
+
+def _demanded(estimate: LogEvidence) -> float:
+    """Return what the evidence is at least, if an unbiased estimate is not far too high."""
+    return estimate.value - DISAGREEMENT * estimate.mcse
 
 
 def _check_found(found: Any) -> None:

@@ -22,8 +22,10 @@ __all__ = [
     "ROUNDING",
     "agreeing",
     "apart",
+    "beyond_annealing",
     "known",
     "of_few_values",
+    "of_more_peaks",
     "of_noise",
     "of_uncovered",
     "of_unmixed",
@@ -157,6 +159,18 @@ def short_of_trial(
     return replace(estimate, status=Status.MISSED_MASS, message=message)
 
 
+def beyond_annealing(estimate: LogEvidence, log_z: float) -> LogEvidence:
+    """Return an estimate of a first route, as ``"inconsistent"``: the next one finds far less."""
+    if estimate.status != Status.OK:
+        return estimate
+    message = (
+        f"annealing with more particles gives only {log_z:.3f}, because it missed a mode that "
+        "importance sampling from a density fitted to few particles found; its error is larger "
+        "than asked for. Use more draws."
+    )
+    return replace(estimate, status=Status.INCONSISTENT, message=message)
+
+
 def short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
     """Return an estimate, as ``"missed_mass"`` if importance sampling finds more evidence.
 
@@ -196,6 +210,19 @@ def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
         "that it produced no draws there. Use the estimate 'bridge', or more draws."
     )
     return replace(drawn, status=Status.MISSED_MASS, message=message)
+
+
+def of_more_peaks(estimate: LogEvidence, n_peaks: int) -> LogEvidence:
+    """Return an estimate, as ``"missed_mass"`` if there are more peaks than a survey follows."""
+    if estimate.status != Status.OK:
+        return estimate
+    message = (
+        f"the posterior has more modes than the {n_peaks} that were found, because coordinates "
+        "have several modes each: draws do not meet all of their combinations, and the value may "
+        "be too low. Integrate such coordinates out of the model, or give them priors that leave "
+        "one mode."
+    )
+    return replace(estimate, status=Status.MISSED_MASS, message=message)
 
 
 def of_unmixed(

@@ -38,7 +38,7 @@ class Climbs:
     x : ndarray, shape (n, n_dim)
         Last points.
     log_density : ndarray, shape (n,)
-        Log prior, times its weight, plus log likelihood there, in nats; ``-inf`` where a start has
+        Log prior and log likelihood there, times their powers, in nats; ``-inf`` where a start has
         no finite density.
     settled : ndarray of bool, shape (n,)
         Whether the ascent has converged or ended at a known peak, instead of reaching the limit of
@@ -60,7 +60,7 @@ def climb(
     n_evaluations: int,
     level: Floats | None = None,
     known: KnownPeaks | None = None,
-    prior_weight: float = 1.0,
+    power: tuple[float, float] = (1.0, 1.0),
 ) -> Climbs:
     """Climb the log posterior density from every row of ``start``.
 
@@ -78,8 +78,9 @@ def climb(
         Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
     known : KnownPeaks, optional
         Peaks at which an ascent ends as soon as their curvature explains what it finds.
-    prior_weight : float
-        Power to which the prior is raised.
+    power : tuple of two float
+        Powers to which prior and likelihood are raised. Ascents end nearer to a maximum of large
+        powers.
 
     Notes
     -----
@@ -88,14 +89,14 @@ def climb(
     """
     level = np.zeros(start.shape[1]) if level is None else level
     known = KnownPeaks.none(start.shape[1]) if known is None else known
+    weights = np.array(power)
     ascents = _Ascents(start, shape, level, n_evaluations)
     with np.errstate(all="ignore"):
         while ascents.unfinished.size:
             rows = ascents.unfinished
             value, gradient = densities_with_gradients(target, ascents.point[rows])
-            height = prior_weight * value[:, 0] + value[:, 1]
-            gradient[:, 0] *= prior_weight
-            ascents.answer(rows, height, gradient.sum(axis=1), known)
+            height = value @ weights
+            ascents.answer(rows, height, weights @ gradient, known)
     used = int(ascents.used.sum())
     return Climbs(ascents.x, ascents.height, ascents.settled, used)
 

@@ -381,6 +381,7 @@ _TOGETHER = (
 )
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "unbounded": (lambda value: value in (0, 1), "0 or 1"),
+    "more_peaks": (lambda value: value in (0, 1), "0 or 1"),
     "moment_distance": (_is_number, "a number"),
     "chain_correlation": (_is_number, "a number"),
     "stopped_by": (
@@ -394,6 +395,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "n_particles": (_are_counts, "a list of whole numbers"),
     "trial_log_z": (_is_number, "a number"),
     "trial_mcse": (_is_number, "a number"),
+    "annealed_log_z": (_is_number, "a number"),
     "trial": (lambda value: isinstance(value, str), "a text"),
     "n_values": (_is_positive_count, "a whole number of at least 1"),
     "n_prior_draws": (_is_positive_count, "a whole number of at least 1"),

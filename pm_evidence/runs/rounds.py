@@ -132,6 +132,8 @@ class Run:
                 # further islands whose chains hardly move would miss the same as those before them
                 if not draws or (found[0].status == Status.NOT_MIXED and not record.tempered):
                     break
+                if "more_peaks" in record.info and self.limits.target_mcse is not None:
+                    break
                 n_contradicted += found[0].status in _CONTRADICTED
                 if n_contradicted > _MOST_CONTRADICTED:
                     break

@@ -5,9 +5,11 @@
 2. ``"annealing"``: annealing from the prior with as many particles as the error needs.
 3. ``"long_chains"``: the same with longer chains, if those of the second route hardly moved.
 
-A route is the last one if its estimate is ok and its error small enough.
+A route is the last one if its estimate is ok and its error small enough. If none is, and the first
+one, which is unbiased, demands more evidence than the last one found, it is the result.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -124,7 +126,9 @@ class _Routes:
         last = self.taken[-1]
         if self.interrupted:
             return True
-        if last.name != "importance" and last.status != Status.NOT_MIXED:
+        if last.name != "importance" and (
+            last.status != Status.NOT_MIXED or "more_peaks" in last.record.info
+        ):
             return True
         return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
 
@@ -189,8 +193,11 @@ class _Routes:
             self.taken.append(Attempt(name, *found))
 
     def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
-        """Return target, record and estimates of the last route, with the cost of all."""
-        last = self.taken[-1]
+        """Return target, record and estimates of the last route, with the cost of all.
+
+        If it is not ok and the first route demands more, those of the first one.
+        """
+        first, last = self.taken[0], self.taken[-1]
         found = {
             each.name: {
                 "estimator": each.evidence[0].estimator,
@@ -204,15 +211,31 @@ class _Routes:
         infos = [each.record.info for each in self.taken]
         totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
         totals["n_evaluations"] += self.lost
-        info = {**last.record.info, **totals, "route": last.name, "routes": found}
+        shared = {**totals, "routes": found}
+        info = {**last.record.info, **shared, "route": last.name}
         if self.interrupted:
             info |= {"stopped_by": Status.INTERRUPTED.value, "target_mcse": self.target_mcse}
         elif last.name == "importance" and not last.reached(self.target_mcse):
             info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
-        if last.name != "importance" and self.taken[0].name == "importance":
-            info |= _as_trial(self.taken[0])
+        if last is not first and first.name == "importance":
+            info |= _as_trial(first)
         record = replace(last.record, info=info)
-        return last.target, record, estimates(record)
+        evidence = estimates(record)
+        if "trial_log_z" in info and _demands_more(info, first.evidence[0], evidence[0]):
+            info = {**first.record.info, **shared, "route": first.name}
+            info["annealed_log_z"] = evidence[0].value
+            record = replace(first.record, info=info)
+            return first.target, record, estimates(record)
+        return last.target, record, evidence
+
+
+def _demands_more(trial: Mapping[str, Any], first: LogEvidence, last: LogEvidence) -> bool:
+    """Return whether trial and estimate of the first route exceed that of the last, not ok, one."""
+    found = (trial["trial_log_z"], trial["trial_mcse"]), (first.value, first.mcse)
+    return last.status != Status.OK and all(
+        value > last.value + DISAGREEMENT * float(np.hypot(mcse, last.mcse))
+        for value, mcse in found
+    )
 
 
 def _as_trial(first: Attempt) -> dict[str, Any]:

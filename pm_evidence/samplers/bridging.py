@@ -294,6 +294,8 @@ class Bridging:
         if self.found is None:
             return {}
         facts: dict[str, Any] = {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
+        if self.found.more_peaks:
+            facts["more_peaks"] = True
         if self.found.relabelling is not None:
             facts["relabelled"] = ", ".join(self.found.relabelling.names)
         return facts

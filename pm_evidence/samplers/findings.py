@@ -39,6 +39,8 @@ class Survey:
         findings are averaged over them.
     reference : StudentMixture, optional
         What annealing starts from, if the findings are complete: its gradient is known.
+    more_peaks : bool
+        Whether peaks that were not found are to be expected, because there were ever more.
     """
 
     components: list[Component] = field(default_factory=list)
@@ -49,6 +51,7 @@ class Survey:
     complete: bool = False
     relabelling: Relabelling | None = None
     reference: StudentMixture | None = None
+    more_peaks: bool = False
 
     def joined_by(self, other: "Survey") -> "Survey":
         """Return these findings with the components of others."""

@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 # Step of the finite differences of gradients, relative to the length scale of the curvature. Three
 # rounds find this scale even if it is far below that of the population.
 _STEP, _ROUNDS = 1e-3, 3
+# A peak is narrower than this step if the log density falls by more than so many nats, instead of
+# 1/2, within one standard deviation. The scale is then looked for from this share of the first one.
+_STEEP, _NARROW = 5.0, 1e-3
 # Largest number of gradients on either side that are computed at once: it bounds the memory.
 _MOST_ROWS = 256
 # Two peaks count as one if they are closer than this, in standard deviations of the first.
@@ -86,18 +89,22 @@ def fit_locally(
     d = x.size
     height = float(posterior.log_density(x[None])[0])
     basis = shape.factor if shape.is_dense else shape.factor[:, :1]
-    # columns of ``local`` are directions in the population's coordinates, each as long as one
-    # standard deviation of the density along it
-    local = np.eye(d)
-    for _ in range(_ROUNDS):
-        curvature = _curvature(posterior, x, _scaled(basis, local))
-        if not (np.isfinite(curvature).all() and np.isfinite(height)):
-            return None
-        inverse = np.linalg.inv(local)
-        curvature = inverse.T @ (0.5 * (curvature + curvature.T)) @ inverse
-        value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
-        local = vector / np.sqrt(np.where(value < longest**-2, 1.0, value))
-    factor = _scaled(basis, local)
+    for start in (1.0, _NARROW):
+        # columns of ``local`` are directions in the population's coordinates, each as long as one
+        # standard deviation of the density along it
+        local = start * np.eye(d)
+        for _ in range(_ROUNDS):
+            curvature = _curvature(posterior, x, _scaled(basis, local))
+            if not (np.isfinite(curvature).all() and np.isfinite(height)):
+                return None
+            inverse = np.linalg.inv(local)
+            curvature = inverse.T @ (0.5 * (curvature + curvature.T)) @ inverse
+            value, vector = np.linalg.eigh(0.5 * (curvature + curvature.T))
+            local = vector / np.sqrt(np.where(value < longest**-2, 1.0, value))
+        factor = _scaled(basis, local)
+        beside = posterior.log_density(np.concatenate([x + factor.T, x - factor.T]))
+        if not (np.isfinite(beside) & (beside < height - _STEEP)).any():
+            break
     covariance = factor @ factor.T
     try:
         lower = np.linalg.cholesky(covariance)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
 
-__all__ = ["LIKE", "between", "coincide", "contracted", "nearest_to", "outlying"]
+__all__ = ["LIKE", "between", "coincide", "contracted", "exchanged", "nearest_to", "outlying"]
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +40,21 @@ def between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> F
     centre = end + (start - end) * (scale / wide) ** 2
     x: Floats = centre + scale * rng.standard_normal((n, len(wide)))
     return x
+
+
+def exchanged(peaks: Floats, others: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return peaks that have one or more of their coordinates from other positions.
+
+    Half of the positions have a single foreign coordinate, and the rest each with a probability of
+    1/2. Half of them take theirs from another peak, if there are several.
+    """
+    d = peaks.shape[1]
+    x, donors = peaks[rng.integers(len(peaks), size=n)], others[rng.integers(len(others), size=n)]
+    if len(peaks) > 1:
+        donors[::2] = peaks[rng.integers(len(peaks), size=len(donors[::2]))]
+    foreign = rng.uniform(size=(n, d)) < 0.5
+    foreign[: n // 2] = np.arange(d) == rng.integers(d, size=(n // 2, 1))
+    return np.where(foreign, donors, x)
 
 
 def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:

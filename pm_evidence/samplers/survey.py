@@ -26,6 +26,7 @@ from pm_evidence.samplers.scanning import (
     between,
     coincide,
     contracted,
+    exchanged,
     nearest_to,
     outlying,
 )
@@ -46,6 +47,9 @@ Floats = NDArray[np.float64]
 _FIRST, _LONG = 60, 600
 # Shares of the scan that are contracted prior draws, and at most visited positions.
 _SHARE_OF_PRIOR, _SHARE_OF_VISITED = 0.5, 0.1
+# Share of the probes that are contracted prior draws instead, if several modes are known: a third
+# one may have less of the prior than of the posterior in its basin.
+_SCANNED_BESIDE_MODES = 0.7
 # Ascents end at known peaks in at most this many dimensions: the comparison costs d**2 operations.
 _MOST_DIMENSIONS = 500
 # Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
@@ -54,8 +58,8 @@ _BATCH = 96
 # Number of ascents from posterior draws, to look for ridges, and the least number of them.
 _FOLLOWED, _LEAST_FOLLOWED = 8, 2
 # Number of posterior draws, and of prior draws, from which the likelihood is climbed with so small
-# a power of the prior.
-_PULLED, _PRIOR_WEIGHT = 8, 0.01
+# a power of the prior; powers with which its maximum is climbed to closely.
+_PULLED, _LITTLE_PRIOR, _LIKELIHOOD = 8, (0.01, 1.0), (0.0, 1e6)
 # Powers between which the density is raised when the population is contracted towards a centre.
 _POWERS = (4.0, 40.0)
 # Ascents start from probes whose log density exceeds the prediction of the curvature by this many
@@ -74,6 +78,12 @@ _LEAST_PROBES = 100
 _NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
 # A second mode whose log mass is less than this below that of the first asks for a longer search.
 _MINOR = 5.0
+# Positions with exchanged coordinates in each round, for each gradient of the budget, and the least
+# number of them; the most ascents from them; the most rounds while there are new peaks.
+_EXCHANGED, _LEAST_EXCHANGED, _ASCENTS_OF_EXCHANGES, _EXCHANGES = 0.05, 64, 16, 10
+# Peaks are new if they add this share to the mass of those before them; share of the mass that may
+# be left out.
+_NEW_MASS, _LEFT_OUT = 0.01, 1e-4
 # Largest number of steps along a ridge.
 _RIDGE_STEPS = 40
 # Steps from the population's centre to the other end of a ridge.
@@ -122,20 +132,30 @@ def survey(
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
     scout.batch(draws, visited, rng)
     scout.follow_data(draws, rng)
+    more_peaks = scout.exchange(draws, budget, rng)
     asked, budget = budget, scout.affordable(budget)
-    scout.scan(draws, visited, n_scanned(budget, shape.mean.size), rng)
+    n = n_scanned(budget, shape.mean.size)
+    scout.scan(_scanned(posterior, draws, visited, n, rng))
     budget = scout.affordable(budget)
     while scout.climbed < SHARE_OF_ASCENTS * budget:
         scout.batch(draws, visited, rng)
         budget = scout.affordable(budget)
-    scout.probe(draws, n_probes(budget, asked, shape.mean.size), rng)
+    n = n_probes(budget, asked, shape.mean.size)
+    if scout.has_several_modes():
+        n_further = int(_SCANNED_BESIDE_MODES * n)
+        scout.scan(contracted(posterior.draw_prior(n_further, rng), rng))
+        n -= n_further
+    scout.probe(draws, n, rng)
+    if scout.has_several_modes():
+        scout.follow_data(draws, rng)
+        more_peaks = scout.exchange(draws, budget, rng)
     endless = directions(followed, shape)
     peaks = scout.components()
     followed_to = endless or towards(peaks, draws, shape)
     ridges = [scout.ridge(direction, reach) for direction, reach in followed_to]
     ridges += [scout.ridge(-direction, _BACKWARDS)[1:] for direction, _ in followed_to]
     unbounded = any(grows(ridge, log_evidence) for ridge in ridges)
-    return scout.findings(peaks, ridges, unbounded)
+    return replace(scout.findings(peaks, ridges, unbounded), more_peaks=more_peaks)
 
 
 class _Scout:
@@ -177,28 +197,36 @@ class _Scout:
     def follow_data(self, draws: Floats, rng: np.random.Generator) -> None:
         """Climb from where the likelihood, with little of the prior, leads.
 
-        There may be a peak to which the data pull parameters far from the prior.
+        There may be a peak to which the data pull parameters far from the prior, and a narrow one
+        at the maximum of the likelihood itself.
         """
         n = max(int(self.share * _PULLED), 2)
         start = [draws[rng.integers(len(draws), size=n)], self.posterior.draw_prior(n, rng)]
         given = self.posterior.target, np.concatenate(start), self.shape, _FIRST
-        pulled = climb(*given, prior_weight=_PRIOR_WEIGHT)
-        self.spent += pulled.n_evaluations
-        self.climbed += pulled.n_evaluations
-        self.climb(pulled.x, _LONG)
+        pulled = climb(*given, power=_LITTLE_PRIOR)
+        given = self.posterior.target, start[0], self.shape, _FIRST
+        free = climb(*given, power=_LIKELIHOOD)
+        for found, most in ((pulled, _LONG), (free, _FIRST)):
+            self.spent += found.n_evaluations
+            self.climbed += found.n_evaluations
+            self.climb(found.x, most)
 
     def affordable(self, budget: int) -> int:
         """Return the budget, which is the usual one at least if there are several modes."""
         if budget >= USUAL_BUDGET:
             return budget
+        if self.has_several_modes():
+            budget = USUAL_BUDGET
+            self.share = share_of_ascents(budget)
+        return budget
+
+    def has_several_modes(self) -> bool:
+        """Return whether there is a second mode of similar mass."""
         peaks = self.unlike(self.distinct(_CENTRES))
         if self.relabelling is not None:
             peaks = self.unlike(self.distinct(_CENTRES * len(self.relabelling.maps)))
         log_mass = np.sort([local.log_mass for local in peaks])
-        if len(log_mass) > 1 and log_mass[-2] > log_mass[-1] - _MINOR:
-            budget = USUAL_BUDGET
-            self.share = share_of_ascents(budget)
-        return budget
+        return len(log_mass) > 1 and bool(log_mass[-2] > log_mass[-1] - _MINOR)
 
     def unlike(self, peaks: list[Local]) -> list[Local]:
         """Return the peaks that are not another one with other labels of its components."""
@@ -271,24 +299,19 @@ class _Scout:
 
     def fit_at(self, x: Floats) -> Local | None:
         """Return a density fitted at a point."""
-        self.spent += 6 * x.size + 1
+        self.spent += 8 * x.size + 1
         # standard deviations alone are shorter than the density along its longest axis
         longest = _LONGEST * (1.0 if self.shape.is_dense else x.size**0.5)
         # a peak apart from the population may be wider than it, up to the distance between them
         distance = float(np.linalg.norm(self.shape.whitened(x[None])[0]))
         return fit_locally(self.posterior, x, self.shape, max(longest, distance / x.size**0.5))
 
-    def scan(self, draws: Floats, visited: Floats, n: int, rng: np.random.Generator) -> None:
-        """Look between prior and population for positions in the basin of another peak.
+    def scan(self, x: Floats) -> None:
+        """Climb from those of some positions that seem to be in the basin of another peak.
 
         There the density is higher than at positions of similar distance from the known peaks. A
         single evaluation shows this, while an ascent takes many.
         """
-        prior = self.posterior.draw_prior(int(_SHARE_OF_PRIOR * n), rng)
-        visited = visited[rng.permutation(len(visited))[: int(_SHARE_OF_VISITED * n)]]
-        n_between = n - len(prior) - len(visited)
-        passed = between(prior, draws, n_between, rng)
-        x = np.concatenate([contracted(prior, rng), visited, passed])
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
         x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
@@ -332,14 +355,41 @@ class _Scout:
                 top = np.union1d(top, best[excess[best] > _EXCESS])
             self.climb(x[top], _LONG)
 
+    def exchange(self, draws: Floats, budget: int, rng: np.random.Generator) -> bool:
+        """Look for peaks that have some coordinates of known ones; return if more are expected.
+
+        Where coordinates have several modes each, independently of the others, there are more peaks
+        than ascents from anywhere meet. Peaks with some coordinates of others, or of prior and
+        posterior draws, are then higher than the known peaks predict.
+        """
+        peaks = self.unlike(self.distinct(3 * _MOST_PEAKS))
+        for _ in range(_EXCHANGES):
+            if not peaks or len(peaks) > _MOST_PEAKS:
+                break
+            affordable = min(self.affordable(budget), USUAL_BUDGET)
+            n = int(max(_EXCHANGED * affordable, _LEAST_EXCHANGED))
+            others = np.concatenate([draws, self.posterior.draw_prior(len(draws), rng)])
+            means = np.array([peak.fit.shape.mean for peak in _significant(peaks)])
+            x = exchanged(means, others, n, rng)
+            log_density = self.posterior.log_density(x)
+            self.spent += n
+            excess = log_density - np.max([peak.predicted(x) for peak in peaks], axis=0)
+            high = np.where(excess > _EXCESS, log_density, -np.inf)
+            top = np.argsort(-high)[: int(self.share * _ASCENTS_OF_EXCHANGES)]
+            self.climb(x[top[np.isfinite(high[top])]], _FIRST)
+            before, peaks = peaks, self.unlike(self.distinct(3 * _MOST_PEAKS))
+            if not _added(before, peaks) > _NEW_MASS:
+                return False
+        heaviest = sorted(peaks, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
+        return bool(peaks) and (len(peaks) <= _MOST_PEAKS or _added(heaviest, peaks) > _LEFT_OUT)
+
     def components(self) -> list[Local]:
         """Return densities at the distinct peaks, except those of negligible mass."""
         peaks = self.distinct(3 * _MOST_PEAKS)
         found = self.unlike(peaks)
         if len(found) == len(peaks):
             self.relabelling = None
-        found = sorted(found, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
-        return [local for local in found if local.log_mass > found[0].log_mass - _NEGLIGIBLE]
+        return _significant(found)
 
     def findings(
         self, peaks: list[Local], ridges: Sequence[list[Local]] = (), unbounded: bool = False
@@ -371,3 +421,25 @@ class _Scout:
                 break
             x = there.x[0] + step
         return found
+
+
+def _scanned(
+    posterior: Posterior, draws: Floats, visited: Floats, n: int, rng: np.random.Generator
+) -> Floats:
+    """Return positions for a scan between prior and population."""
+    prior = posterior.draw_prior(int(_SHARE_OF_PRIOR * n), rng)
+    visited = visited[rng.permutation(len(visited))[: int(_SHARE_OF_VISITED * n)]]
+    passed = between(prior, draws, n - len(prior) - len(visited), rng)
+    return np.concatenate([contracted(prior, rng), visited, passed])
+
+
+def _significant(peaks: list[Local]) -> list[Local]:
+    """Return the peaks of largest mass, except those whose mass is negligible."""
+    found = sorted(peaks, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
+    return [local for local in found if local.log_mass > found[0].log_mass - _NEGLIGIBLE]
+
+
+def _added(before: list[Local], after: list[Local]) -> float:
+    """Return the share of the mass of some peaks that those before them lack."""
+    total = [np.logaddexp.reduce([peak.log_mass for peak in peaks]) for peaks in (before, after)]
+    return float(-np.expm1(total[0] - total[1]))

@@ -1,8 +1,5 @@
 """The entry point: what users type, what they get, and what they are told when it cannot work."""
 
-import json
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache
 
@@ -673,31 +670,3 @@ def test_hmc_without_a_gradient():
         ValueError, match=r"kernel='hmc' needs a gradient.* use kernel='random_walk'"
     ):
         sample(counts(), kernel="hmc")
-
-
-# --- importing ---
-
-IMPORT = """
-import gc, json, sys
-import pm_evidence, pm_evidence.plots, pm_evidence.results
-from numba.core.dispatcher import Dispatcher
-mine = [d for d in gc.get_objects() if isinstance(d, Dispatcher)
-        and d.py_func.__module__.startswith("pm_evidence")]
-print(json.dumps({
-    "modules": sorted(m for m in sys.modules if "." not in m),
-    "n_dispatchers": len(mine),
-    "compiled": [d.py_func.__qualname__ for d in mine if d.signatures],
-}))
-"""
-
-
-def test_import_is_light():
-    """Importing must compile nothing, and must not drag plots or clusters along."""
-    run = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
-    seen = json.loads(run.stdout.splitlines()[-1])
-    assert run.stderr == ""
-    assert seen["n_dispatchers"] > 5  # the search does find them
-    assert seen["compiled"] == []
-    heavy = {"arviz", "arviz_base", "arviz_stats", "arviz_plots", "dask", "distributed"}
-    heavy |= {"matplotlib", "plotly", "bokeh", "h5netcdf"}
-    assert not heavy & set(seen["modules"])

@@ -138,7 +138,7 @@ SLOW_MODELS = {("support", "simulated"), ("groups", "simulated"), ("potential", 
 def test_models(name, method):
     """Discrete variables, an estimated likelihood, one that is zero in places, and potentials."""
     known = shared(name)
-    options = {"potentials": "prior"} if name == "potential" else {}
+    options = {"potential": {"potentials": "prior"}, "support": {"draws": 960}}.get(name, {})
     dt = run(known.model, method, **options)
     check(dt, known.log_evidence)
     assert (dt["annealing"]["beta"].values >= 0.0).all()

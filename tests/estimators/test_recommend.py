@@ -44,6 +44,17 @@ def test_what_is_not_ok_is_passed_over_and_told():
     assert names(recommend(found)) == ["importance", "bridge", "smc"]
 
 
+def test_an_unbiased_estimate_that_demands_more_comes_first_where_none_is_ok():
+    found = [replace(e, status="inconsistent") for e in three(importance=0.06)]
+    demanding = [replace(e, value=LOG_Z + 0.5) if e.mcse == 0.06 else e for e in found]
+    assert names(recommend(demanding)) == ["importance", "bridge", "smc"]
+    # by its own error, and only if no estimate is ok
+    unclear = [replace(e, mcse=0.2) if e.mcse == 0.06 else e for e in demanding]
+    assert names(recommend(unclear))[0] == "bridge"
+    sound = [replace(e, status="ok") if e.estimator == "smc" else e for e in demanding]
+    assert names(recommend(sound))[0] == "smc"
+
+
 def test_choosing_by_gross_differences_keeps_errors_right():
     """Two estimates of equal precision with 15 degrees of freedom each. Seed 6.
 

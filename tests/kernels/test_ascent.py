@@ -69,7 +69,7 @@ def test_the_power_of_the_prior(weight, backend):
     target = PyMCTarget(model, backend=backend)
     start = np.random.default_rng(1).normal(size=(4, 3))
     shape = Shape(np.zeros(3), np.ones((3, 1)))
-    found = climb(target, start, shape, 200, prior_weight=weight)
+    found = climb(target, start, shape, 200, power=(weight, 1.0))
     peak = np.array([-4.0, 3.0, 8.0]) / (1.0 + 4.0 * weight)
     np.testing.assert_allclose(found.x, np.tile(peak, (4, 1)), atol=1e-2)
     height = target.evaluate(peak[None]).log_density @ [weight, 1.0]

@@ -17,6 +17,7 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.records import Role
 from pm_evidence.core.statuses import Status
 from pm_evidence.estimators.verdicts import unfinished
 from pm_evidence.runs import routes as module
@@ -192,6 +193,24 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch, e
     assert best.status == "missed_mass" and "coarse" not in best.message
     assert message in best.message
     assert pe.estimate(dt)[best.estimator].status == "missed_mass"
+
+
+def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
+    """The islands after it have missed a mode: all of its estimates exceed theirs."""
+
+    def poor(run, *arguments):
+        target, record, found = anneal_moved(run, *arguments)
+        blocks = [replace(b, work=b.work + 9.0, bridge=None) for b in record.of(Role.FORWARD)]
+        return target, record.updated(Role.FORWARD, tuple(blocks)), found
+
+    monkeypatch.setattr(module, "anneal_moved", poor)
+    dt = sampled(heavy_tailed, target_mcse=0.1)
+    facts, routes = facts_of(dt)
+    best = pe.log_evidence(dt)
+    assert list(routes)[-1] != "importance" and facts["route"] == "importance"
+    assert best.value == routes["importance"]["value"] and best.status != "ok"
+    assert facts["annealed_log_z"] < best.value - 3.0
+    assert pe.estimate(dt)[best.estimator] == best
 
 
 def test_what_a_failed_route_has_cost_is_counted(heavy_tailed, monkeypatch):
