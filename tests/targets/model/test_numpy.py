@@ -342,8 +342,9 @@ def test_loops_are_refused():
     with pm.Model() as model:
         x = pm.Normal("x")
         path = pytensor.scan(
-            lambda last: 0.5 * last + x,
+            lambda last, x: 0.5 * last + x,
             outputs_info=[pt.constant(np.float64(1.0))],
+            non_sequences=[x],
             n_steps=4,
             return_updates=False,
         )

@@ -1,0 +1,317 @@
+"""What evaluates a model: NumPy and compiled code give the same run, and a rule chooses."""
+
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pm_evidence as pe
+from pm_evidence.runs import evaluators, routes
+from pm_evidence.runs.evaluators import compiled_if_long, expected_evaluations
+from pm_evidence.runs.limits import Limits
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.parallel_tempering import ParallelTempering
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.model.cache import target_of
+from tests.models import shared
+from tests.references.densities import InPython
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+QUIET = {"progressbar": False, "random_seed": 3, "cores": 1}
+SHORT = {"draws": 320, "target_mcse": None}
+GROUPS = ("posterior", "log_evidence", "work", "annealing")
+ERRORS = 4.4
+
+
+def run(name, **options):
+    model = shared(name).model if isinstance(name, str) else name
+    return pe.sample_evidence(model, **QUIET | options)
+
+
+def backend_of(dt):
+    return dt["log_evidence"].attrs["backend"]
+
+
+# --- the same run ---
+
+
+def check_same(one, other, atol=1e-8, *, has_walls=False):
+    """The same estimates, evaluations and draws, but for rounding.
+
+    At walls the last digit decides how an ascent ends, which changes nothing but their number.
+    """
+    found, expected = (pe.log_evidence(dt) for dt in (one, other))
+    assert found.value == pytest.approx(expected.value, abs=atol)
+    assert found.mcse == pytest.approx(expected.mcse, rel=1e-5, abs=atol)
+    assert found.status == expected.status
+    attrs = [dt["log_evidence"].attrs for dt in (one, other)]
+    n, same = (each["n_evaluations"] for each in attrs)
+    assert abs(n - same) <= (1e-3 * same if has_walls else 0)
+    for fact in ("n_nan", "route", "centring"):
+        assert attrs[0].get(fact) == attrs[1].get(fact), fact
+    for name, values in other.posterior.data_vars.items():
+        np.testing.assert_allclose(one.posterior[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("line", {}),  # the first route
+        ("positive", {}),
+        ("schools", SHORT),  # annealing, in coordinates that a pilot chooses
+        ("modes", SHORT),
+        ("support", SHORT),  # a likelihood that is zero
+        ("potential", {**SHORT, "potentials": "prior"}),  # two targets
+        ("several", {**SHORT, "method": "ais", "draws": 100}),
+        ("line", {**SHORT, "reference": "fit"}),
+        ("line", {**SHORT, "reference": "laplace"}),
+    ],
+    ids=str,
+)
+def test_numpy_and_numba_make_the_same_run(name, options):
+    """Both draw the same random numbers: a difference is a mistake in one of them."""
+    one, other = (run(name, backend=backend, **options) for backend in ("numpy", "numba"))
+    assert (backend_of(one), backend_of(other)) == ("numpy", "numba")
+    check_same(one, other, has_walls=name == "support")
+    found = pe.log_evidence(one)
+    exact = shared(name).log_evidence
+    assert abs(found.value - exact) < ERRORS * found.mcse + 1e-6, (found, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["schools", "modes", "support", "several"])
+def test_numpy_and_numba_make_the_same_default_run(name):
+    """All of a run: the survey, ascents, fits, and what certifies it."""
+    one, other = (run(name, backend=backend) for backend in ("numpy", "numba"))
+    check_same(one, other, atol=1e-6, has_walls=name == "support")
+
+
+def test_pointwise_groups_and_posterior_draws_are_the_same():
+    groups = {"log_likelihood": True, "log_prior": True}
+    one, other = (
+        run("line", backend=backend, idata_kwargs=groups, **SHORT) for backend in ("numpy", "numba")
+    )
+    for group in groups:
+        for name, values in other[group].data_vars.items():
+            np.testing.assert_allclose(one[group][name], values, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")  # of R-hat
+def test_posterior_draws_of_others_are_bridged_by_numpy():
+    """A bridge needs few evaluations."""
+    given = run("line", backend="numba", **SHORT | {"draws": 1600})
+    dt = pe.bridge_sampling(given, shared("line").model, random_seed=1, progressbar=False)
+    found = pe.log_evidence(dt)
+    assert backend_of(dt) == "numpy"
+    assert abs(found.value - shared("line").log_evidence) < ERRORS * found.mcse + 1e-6
+
+
+# --- results do not depend on what runs in parallel ---
+
+
+def check_identical(one, other):
+    for group in GROUPS:
+        first, second = (dt[group].to_dataset().drop_attrs() for dt in (one, other))
+        assert first.identical(second), group
+    assert pe.log_evidence(one).value == pe.log_evidence(other).value
+
+
+@pytest.mark.parametrize("options", [{}, SHORT], ids=["routes", "annealing"])
+def test_the_number_of_cores_changes_no_bit(options):
+    """BLAS rounds a row otherwise in batches of other sizes: cores must not cut populations."""
+    one = run("schools", backend="numpy", **options)
+    for cores in (2, 3):
+        check_identical(one, run("schools", backend="numpy", **options | {"cores": cores}))
+
+
+def test_an_executor_changes_no_bit():
+    one = run("schools", backend="numpy", **SHORT)
+    with ThreadPoolExecutor(2) as pool:
+        check_identical(one, run("schools", backend="numpy", executor=pool, **SHORT))
+
+
+@pytest.mark.slow
+def test_another_process_evaluates_by_numpy_too():
+    """A worker builds the target anew from the model and the name of the backend."""
+    one = run("schools", backend="numpy", **SHORT)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        check_identical(one, run("schools", backend="numpy", executor=pool, **SHORT))
+
+
+def test_the_same_seed_gives_the_same_bits_again():
+    """Also where the target was kept from the first run."""
+    check_identical(*(run("several", backend="numpy", **SHORT) for _ in range(2)))
+
+
+# --- what chooses ---
+
+
+@pytest.fixture
+def nothing_is_long(monkeypatch):
+    """All work is short: what is compiled all the same needs it."""
+    monkeypatch.setattr(evaluators, "_MOST", 1e300)
+
+
+def test_small_models_are_evaluated_by_numpy():
+    """The default: nothing is compiled, and the result says so."""
+    dt = run("line")
+    assert backend_of(dt) == "numpy"
+    assert dt["log_evidence"].attrs["route"] == "importance"
+
+
+def loop():
+    """A model with a loop."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        path = pytensor.scan(
+            lambda last, x: 0.5 * last + x,
+            outputs_info=[pt.constant(np.float64(1.0))],
+            non_sequences=[x],
+            n_steps=4,
+            return_updates=False,
+        )
+        pm.Normal("y", path[-1], 1, observed=0.5)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("discrete", {}),
+        ("mixed", {}),
+        ("states", {"draws": 40}),
+        ("loop", {}),
+        ("normal", {"compile_kwargs": {"profile": False}}),
+        ("normal", {"method": "parallel_tempering", "draws": 640}),
+        ("normal", {"kernel": "random_walk"}),
+        ("normal", {"method": "resample_move"}),
+        ("normal", {"reference": InPython(pe.references.Normal([0.0], [[1.0]]))}),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
+def test_what_needs_compiled_code_has_it(name, options, nothing_is_long):
+    """NumPy could not do it, would be slow, or the user says how to compile."""
+    model = loop() if name == "loop" else shared(name).model
+    assert backend_of(run(model, **SHORT | options)) == "numba"
+
+
+def test_a_kernel_that_moves_whole_populations_needs_no_compiled_code():
+    assert backend_of(run("normal", kernel=pe.HMC(), **SHORT)) == "numpy"
+
+
+def test_much_work_is_compiled(monkeypatch):
+    """Numbers of operations times evaluations are compared with a limit, and no clock is read."""
+    monkeypatch.setattr(evaluators, "_MOST", 1e3)
+    assert backend_of(run("line", **SHORT)) == "numba"
+    assert backend_of(run("line", backend="numpy", **SHORT)) == "numpy"  # which is asked for
+
+
+def test_the_second_route_is_compiled(monkeypatch):
+    """Annealing needs so many more evaluations; the numbers are those of a compiled run.
+
+    The limit lies between the two routes of this model, whose first one does not certify itself.
+    """
+    density = target_of(shared("modes").model, backend="numpy").differentiable
+    each = density.n_numbers + evaluators._PER_POINT
+    options = {"target_mcse": 0.004}
+    first = expected_evaluations(SMC(), Limits(target_mcse=0.004), is_short=True)
+    monkeypatch.setattr(evaluators, "_MOST", each * first)
+    monkeypatch.setattr(routes._Routes, "ended", property(lambda self: len(self.taken) > 1))
+    dt = run("modes", **options)
+    assert dt["log_evidence"].attrs["route"] == "annealing"
+    assert backend_of(dt) == "numba"
+
+
+def test_expected_evaluations():
+    """More for smaller errors; without end where chains move step by step."""
+    usual, none = Limits(target_mcse=0.02), Limits(target_mcse=None)
+    assert expected_evaluations(SMC(), usual, is_short=True) == evaluators._FIRST
+    assert expected_evaluations(SMC(), usual, is_short=False) == evaluators.ANNEALING
+    assert expected_evaluations(AIS(), none, is_short=False) == evaluators.ANNEALING
+    small = expected_evaluations(SMC(), Limits(target_mcse=0.002), is_short=False)
+    assert small == pytest.approx(10 * evaluators.ANNEALING)
+    assert expected_evaluations(SMC(), Limits(target_mcse=1.0), is_short=True) == evaluators._FIRST
+    tiny = expected_evaluations(SMC(), Limits(target_mcse=1e-9), is_short=True)
+    assert tiny == evaluators._MOST_GROWN * evaluators._FIRST
+    assert expected_evaluations(ParallelTempering(), usual, is_short=False) == np.inf
+    assert expected_evaluations(ParallelTempering(), usual, is_short=True) == evaluators._FIRST
+
+
+def test_a_target_is_compiled_in_the_coordinates_that_it_has(monkeypatch):
+    """The second route would otherwise begin in others than the first has chosen."""
+    target = target_of(shared("schools").model, reparameterise=True, backend="numpy")
+    assert isinstance(target.differentiable, NumpyDensity)
+    assert compiled_if_long(target, 1.0) is target
+    moved = target.centred_by(type(target.centring).common(0.3, len(target.variables)))
+    x = moved.draw(5, np.random.SeedSequence(1)).x
+    monkeypatch.setattr(evaluators, "_MOST", 1.0)
+    compiled = compiled_if_long(moved, 1.0)
+    assert isinstance(compiled.differentiable, CompiledDensity)
+    assert compiled.centring == moved.centring
+    for found, expected in zip(
+        compiled.differentiable.evaluate(x), moved.differentiable.evaluate(x), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert compiled_if_long(compiled, 1.0) is compiled
+
+
+# --- what NumPy cannot do, said before anything is run ---
+
+
+def refused(error, match, name="normal", **options):
+    with pytest.raises(error, match=match):
+        run(name, **{"backend": "numpy", **options})
+
+
+def test_native_targets():
+    refused(
+        ValueError,
+        r"backend must be .* for native targets, .*got 'numpy' for .*; leave backend out",
+        pe.Ising(4),
+    )
+
+
+def test_models_that_numpy_cannot_evaluate():
+    refused(
+        pe.ModelError,
+        r"backend='numpy' needs continuous variables only, got .* is discrete; .*leave backend out",
+        "discrete",
+    )
+    refused(
+        pe.ModelError,
+        r"backend='numpy' needs a likelihood that is evaluated, got .*'y' is estimated by .*; "
+        "leave backend out",
+        "states",
+    )
+    refused(
+        pe.ModelError,
+        r"backend='numpy' needs a model whose operations NumPy does for many points at once, got "
+        r"one of which it cannot: Scan.*\. Leave backend out",
+        loop(),
+    )
+
+
+def test_options_that_need_compiled_code():
+    ends = r".* with backend='numpy'; leave backend out"
+    for kernel in ("random_walk", pe.RandomWalk()):
+        refused(ValueError, f"kernel must be 'auto', 'hmc' or a pe.HMC, {ends}", kernel=kernel)
+    for options in ({"method": "resample_move"}, {"path": "data_points"}):
+        refused(ValueError, f"path must be 'auto' or 'geometric', got data points{ends}", **options)
+    given = InPython(pe.references.Normal([0.0], [[1.0]]))
+    refused(ValueError, f"reference must be a name{ends}", reference=given)
+
+
+def test_a_model_without_a_gradient(monkeypatch):
+    monkeypatch.setattr("pm_evidence.targets.model.target.gradient_graphs", lambda graphs: None)
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", x, 1, observed=1.0)
+    refused(pe.ModelError, "backend='numpy' needs a gradient, got .*leave backend out", model)
