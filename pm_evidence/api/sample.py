@@ -257,7 +257,7 @@ def sample_evidence(
     open_routes = draws is None and _leaves_open(run, method, schedule, reference, path)
     is_short = open_routes or isinstance(chosen, Bridge)
     n = expected_evaluations(chosen.annealer, ends, is_short=is_short)
-    if needs_compiled_code(kernel, chosen.annealer, path, reference):
+    if compile_kwargs or needs_compiled_code(kernel, chosen.annealer, path, reference):
         n = inf
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
     with rows, kept, Display(progressbar) as display:

@@ -169,20 +169,13 @@ def test_chains_that_hardly_move_are_made_longer(heavy_tailed, monkeypatch):
     assert facts["n_evaluations"] == n_evaluations(routes, dt)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "message"),
-    [
-        ("smc", "a short annealing from the prior gives"),
-        ("importance", "importance sampling from a density fitted to a short annealing gives"),
-    ],
-)
-def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch, estimator, message):
+def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     """If it finds far more evidence than the islands after it, these have missed a mode."""
 
     def rich(*arguments):
         found = anneal_coarsely(*arguments)
         richer = [
-            replace(e, value=e.value + 3.0, mcse=0.1) if e.estimator == estimator else e
+            replace(e, value=e.value + 3.0, mcse=0.1) if e.estimator == "smc" else e
             for e in found.evidence
         ]
         return replace(found, evidence=richer)
@@ -191,7 +184,7 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch, e
     dt = sampled(heavy_tailed, target_mcse=0.1)
     best = pe.log_evidence(dt)
     assert best.status == "missed_mass" and "coarse" not in best.message
-    assert message in best.message
+    assert "a short annealing from the prior gives" in best.message
     assert pe.estimate(dt)[best.estimator].status == "missed_mass"
 
 

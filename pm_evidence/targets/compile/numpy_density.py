@@ -143,7 +143,7 @@ def _of_flat_vectors(program: Callable[..., list[Any]], layout: Layout) -> Funct
             term, v = divmod(k, len(variables))
             where = slice(variables[v].start, variables[v].start + variables[v].size)
             whole = np.broadcast_to(slope, (len(x), *variables[v].shape))
-            gradient[:, term, where] = whole.reshape(len(x), -1)
+            gradient[:, term, where] = whole.reshape(len(x), variables[v].size)
         return values, gradient
 
     return flat

@@ -204,7 +204,8 @@ def _incremented(op: AdvancedIncSubtensor, node: Any) -> Form:
     base, added, *given = node.inputs
     indices = unflatten_index_variables(given, op.idx_list)
     lists = [axis for axis, index in enumerate(indices) if not isinstance(index, slice)]
-    whole = len(lists) == 1 and all(index == slice(None) for index in indices[: lists[0]])
+    slices = [index for index in indices if isinstance(index, slice)]
+    whole = len(lists) == 1 and all(index == slice(None) for index in slices)
     if op.set_instead_of_inc or not whole or added.type.ndim != base.type.ndim:
         return usual
     (axis,) = lists
