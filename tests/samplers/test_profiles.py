@@ -16,7 +16,7 @@ def peak_at(conditional, draws, place):
 
 
 def test_a_peak_where_there_are_no_prior_draws():
-    """It is nine prior standard deviations away."""
+    """It is nine prior standard deviations away, where steps are two of them long."""
 
     def log_density(t):  # without the prior: its two peaks are equal
         pair = pm.math.logaddexp(-0.5 * squares(t, -4.0, 0.4), -0.5 * squares(t, 5.0, 0.4))
@@ -25,7 +25,7 @@ def test_a_peak_where_there_are_no_prior_draws():
     conditional, draws, _ = of(model_with(log_density, 1), 0)
     for place, other in ((-4.0, 5.0), (4.0, -4.0)):
         found = beyond(conditional, peak_at(conditional, draws, place))
-        assert any(abs(fit.values[0] - other) < 1.0 for fit in found)
+        assert any(abs(fit.values[0] - other) < 1.1 for fit in found)
 
 
 @pytest.mark.slow
