@@ -390,7 +390,7 @@ def _next_words(streams: Streams) -> Streams:
     """Return the next 64 random bits of every stream, advancing them, as `next_word` does."""
     a, b, c, d = streams.T
     total = a + d
-    words = (total << _U(23) | total >> _U(41)) + a
+    words: Streams = (total << _U(23) | total >> _U(41)) + a
     shifted = b << _U(17)
     c, d = c ^ a, d ^ b
     b, a = b ^ c, a ^ d
@@ -399,7 +399,7 @@ def _next_words(streams: Streams) -> Streams:
 
 
 def _uniforms(words: Streams) -> NDArray[np.float64]:
-    return ((words >> _U(12)) + 0.5) * _TWO_POW_MINUS_52
+    return np.asarray(((words >> _U(12)) + 0.5) * _TWO_POW_MINUS_52, float)
 
 
 def _normals(streams: Streams) -> NDArray[np.float64]:

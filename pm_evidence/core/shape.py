@@ -125,4 +125,4 @@ def _shrinkage(correlation: Floats, n: int) -> float:
 
 def squares(rows: Floats) -> Floats:
     """Return the sum of the squares of every row."""
-    return np.einsum("ij,ij->i", rows, rows)
+    return np.asarray(np.einsum("ij,ij->i", rows, rows), float)

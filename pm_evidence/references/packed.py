@@ -106,7 +106,9 @@ def unpacked(packed: Packed) -> tuple[float, list[Component]]:
         start += arrays.size + factor.size
         sparse = _sparse(factor, d) if form == SPARSE else None
         factor = factor.reshape(d, d) if form == DENSE else factor
-        parts.append(Component(float(log_peak), float(dof), *arrays.reshape(3, d), factor, sparse))
+        location, centre, scale = arrays.reshape(3, d)
+        head = float(log_peak), float(dof)
+        parts.append(Component(*head, location, centre, scale, factor, sparse))
     return float(numbers[1]), parts
 
 

@@ -14,8 +14,8 @@ from pm_evidence.references.compiled import annealed_from
 from pm_evidence.references.in_python import density_in_python
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.packed import Packed, packed
+from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.compile.density import CompiledDensity, log_densities
-from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.points import Particles
 
@@ -109,12 +109,12 @@ class ReferencedTarget:
     # densities ------------------------------------------------------------------------------
 
     @cached_property
-    def density(self) -> CompiledDensity | JaxDensity | NumpyDensity:
+    def density(self) -> Density:
         """Both log densities, without gradients."""
         return self._wrapped(self.model.density)
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | JaxDensity | NumpyDensity | None:
+    def differentiable(self) -> Density | None:
         """Both log densities with gradients; None if the model or the reference has none."""
         model = self.model.differentiable
         return None if model is None or self._packed is None else self._wrapped(model)
@@ -124,22 +124,19 @@ class ReferencedTarget:
         """The reference as arrays; None if it is an object of the user's."""
         return packed(self.reference, self.positions, int(np.count_nonzero(self.period)))
 
-    def _wrapped(
-        self, model: CompiledDensity | JaxDensity | NumpyDensity
-    ) -> CompiledDensity | JaxDensity | NumpyDensity:
+    def _wrapped(self, model: Density) -> Density:
+        log_mass = self.model.log_order_mass
         if not isinstance(model, CompiledDensity):
             assert self._packed is not None  # otherwise the argument was refused
-            together = (
-                annealed_from_by_jax if isinstance(model, JaxDensity) else annealed_from_by_numpy
-            )
-            return together(model, self._packed, self.model.log_order_mass, _PRIOR_SHARE)
+            if isinstance(model, NumpyDensity):
+                return annealed_from_by_numpy(model, self._packed, log_mass, _PRIOR_SHARE)
+            return annealed_from_by_jax(model, self._packed, log_mass, _PRIOR_SHARE)
         factors = [self.model.discrete_prior] if self.discrete.size else []
         arrays = self._packed
         if arrays is None:
             arrays = packed(None, self.positions, int(np.count_nonzero(self.period)))
             factors.append(density_in_python(self.reference, self.positions, self.n_dim))
         assert arrays is not None
-        log_mass = self.model.log_order_mass
         return annealed_from(model, arrays, factors, self.n_dim, log_mass, _PRIOR_SHARE)
 
     def evaluate(self, x: Floats) -> Particles:

@@ -8,8 +8,6 @@ that is to be expected, and not on a clock: the same seed gives the same numbers
 from collections.abc import Mapping
 from typing import Any
 
-import pymc as pm
-
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
@@ -49,7 +47,7 @@ def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> flo
 
 
 def model_target(
-    model: pm.Model,
+    model: Any,
     backend: str,
     n_evaluations: float,
     compile_kwargs: Mapping[str, Any],
@@ -84,7 +82,7 @@ def compiled_if_long(target: Any, n_evaluations: float) -> Any:
     """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
     if getattr(target, "backend", None) != "numpy" or _is_short(target, n_evaluations):
         return target
-    compiled = target_of(
+    compiled: Any = target_of(
         target.model,
         potentials_only=target.potentials_only,
         compile_kwargs=target.compile_kwargs,

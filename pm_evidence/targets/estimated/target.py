@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.rows import over_rows
-from pm_evidence.targets.compile.density import CompiledDensity
-from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.estimated.contract import LikelihoodEstimator
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
@@ -161,7 +160,7 @@ class EstimatedTarget:
     # densities and draws --------------------------------------------------------------------
 
     @property
-    def density(self) -> CompiledDensity | JaxDensity:
+    def density(self) -> Density:
         """Log prior, and log of the part of the likelihood that is known exactly."""
         return self.evaluated.density
 

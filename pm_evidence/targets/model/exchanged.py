@@ -6,9 +6,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from pm_evidence.targets.compile.density import CompiledDensity
-from pm_evidence.targets.compile.jax_density import JaxDensity
-from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.target import PyMCTarget
 
@@ -35,19 +33,17 @@ class ExchangedTarget(PyMCTarget):
     _arrays: Sequence[NDArray[Any]]
 
     @cached_property
-    def density(self) -> CompiledDensity | JaxDensity | NumpyDensity:
+    def density(self) -> Density:
         """Log prior and log likelihood, without gradients."""
         if self._base is None:
             return self._compiled(self.graphs(), None)
         return self._base.density.reading(self._exchanged())
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | JaxDensity | NumpyDensity | None:
+    def differentiable(self) -> Density | None:
         """Log prior and log likelihood with gradients; None if there is no gradient."""
         if self._base is None:
-            found: CompiledDensity | JaxDensity | NumpyDensity | None = (
-                PyMCTarget.differentiable.func(self)
-            )  # type: ignore[attr-defined]
+            found: Density | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
             return found
         compiled = self._base.differentiable
         return None if compiled is None else compiled.reading(self._exchanged())

@@ -21,10 +21,11 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.jax import device_name
+from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
 from pm_evidence.targets.compile.hints import offer_jax
-from pm_evidence.targets.compile.jax_density import JaxDensity, compile_jax_density
-from pm_evidence.targets.compile.numpy_density import NumpyDensity, numpy_density
+from pm_evidence.targets.compile.jax_density import compile_jax_density
+from pm_evidence.targets.compile.numpy_density import numpy_density
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.concavity import is_log_concave
@@ -163,12 +164,12 @@ class PyMCTarget:
     # densities ------------------------------------------------------------------------------
 
     @cached_property
-    def density(self) -> CompiledDensity | JaxDensity | NumpyDensity:
+    def density(self) -> Density:
         """Log prior and log likelihood, without gradients."""
         return self._compiled(self.graphs(), None)
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | JaxDensity | NumpyDensity | None:
+    def differentiable(self) -> Density | None:
         """Log prior and log likelihood with gradients; None if there is no gradient.
 
         It is also None if observed variables are left out, because no MCMC step then uses it.
@@ -257,9 +258,7 @@ class PyMCTarget:
             left_out=self._left_out,
         )
 
-    def _compiled(
-        self, graphs: DensityGraphs, gradient: list[list[Variable]] | None
-    ) -> CompiledDensity | JaxDensity | NumpyDensity:
+    def _compiled(self, graphs: DensityGraphs, gradient: list[list[Variable]] | None) -> Density:
         if self.backend == "numpy":
             return numpy_density(graphs.parts, graphs.log_density, gradient)
         if self.backend == "jax":
