@@ -105,7 +105,9 @@ class DataPointsTarget(ExchangedTarget):
     def __init__(
         self, target: PyMCTarget, order: Indices, batches: tuple[int, ...] | None = None
     ) -> None:
-        known = {"density", "differentiable", "_pickled", "_by_data_points"}
+        # what belongs to the likelihood of all data
+        known = {"density", "differentiable", "is_log_concave", "hyperparameters"}
+        known |= {"_graphs", "_pickled", "_by_data_points"}
         vars(self).update({k: v for k, v in vars(target).items() if k not in known})
         self.whole, self.order, self.batches = target, order, batches
         self.terms = terms_of(target.model)

@@ -241,6 +241,12 @@ DISTRIBUTIONS = {
     "ZeroSumNormal": Case(lambda t: {"sigma": pt.exp(t), "shape": 3}),
 }
 
+# What is drawn one by one instead of together: draws of loops, or by a user's function.
+ONE_BY_ONE = {
+    "AR", "CustomDist", "EulerMaruyama", "GARCH11", "HurdleNegativeBinomial", "HurdlePoisson",
+    "LKJCholeskyCov", "LKJCorr", "Truncated",
+}  # fmt: skip
+
 
 def build(name, variable, t, **kwargs):
     """Return a variable of a distribution, inside of a model."""

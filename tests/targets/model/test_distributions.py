@@ -18,11 +18,14 @@ from scipy.special import logsumexp
 
 import pm_evidence as pe
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.model import prior
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.targets.model.distributions import (
     ABSTRACT,
     ALIASES,
     DISTRIBUTIONS,
+    ONE_BY_ONE,
     build,
     data_of,
     likelihood_model,
@@ -58,9 +61,9 @@ LONG_TO_COMPILE = [
     "WishartBartlett",
 ]  # fmt: skip
 QUICK = [name for name in AS_PRIOR if name not in LONG_TO_COMPILE]
-# Drawn in machine code, with one generator; the slow tests compile every one that numba can draw.
-COMPILED = ["Beta", "Binomial", "Categorical", "Dirichlet", "DiscreteUniform", "Gamma", "Normal"]
-COMPILED += ["MvNormal", "Poisson", "ZeroSumNormal"]
+# A single one of these would have all variables of its model drawn one by one.
+TOGETHER = [name for name in AS_PRIOR if name not in ONE_BY_ONE]
+# What numba cannot draw.
 DRAWN_IN_PYTHON = [
     "BetaBinomial", "CustomDist", "HyperGeometric", "Moyal", "Rice", "SkewNormal", "SkewStudentT",
     "StickBreakingWeights", "TruncatedNormal", "Wald",
@@ -152,15 +155,10 @@ def drawn_together(names, n, make):
 
 
 @pytest.fixture(scope="module")
-def plain():
+def together():
     """Fifteen in a model: PyTensor in Python adds up to 32 terms."""
-    names = [name for name in QUICK if name not in COMPILED]
-    return [drawn_together(names[i : i + 15], 1000, in_python) for i in range(0, len(names), 15)]
-
-
-@pytest.fixture(scope="module")
-def compiled():
-    return drawn_together(COMPILED, 4000, lambda model: evaluated_in_python(PyMCTarget(model)))
+    groups = [TOGETHER[i : i + 15] for i in range(0, len(TOGETHER), 15)]
+    return [drawn_together(group, 4000, in_python) for group in groups]
 
 
 def check_draws(values, terms):
@@ -171,50 +169,71 @@ def check_draws(values, terms):
             raise AssertionError(f"draws of {name} do not have its density: {error}") from error
 
 
-def test_draws_have_the_density(plain, compiled):
+def test_draws_have_the_density(together):
     """Draws from another distribution, or a constant left out, shift every evidence."""
-    assert compiled[0]._prior._compiled is not None
-    for _, particles, values, terms in (*plain, compiled):
+    for target, particles, values, terms in together:
+        assert target._prior._together is not None
         total = sum(terms.values())
         np.testing.assert_allclose(particles.log_density[:, 0], total, rtol=1e-6)
         check_draws(values, terms)
 
 
-def test_comparisons_catch_planted_errors(compiled):
+def test_draws_one_by_one_have_the_density():
+    """The same where a loop, or a user's function, makes them."""
+    quick = [name for name in QUICK if name in ONE_BY_ONE]
+    target, particles, values, terms = drawn_together(quick, 1000, in_python)
+    assert target._prior._together is None
+    np.testing.assert_allclose(particles.log_density[:, 0], sum(terms.values()), rtol=1e-6)
+    check_draws(values, terms)
+
+
+def values_of(together, name):
+    return next(values[name] for *_, values, _ in together if name in values)
+
+
+def test_comparisons_catch_planted_errors(together):
     """Scales that are 15 % off and probabilities that are 4 points off must be seen."""
-    x = compiled[2]["Normal"][:, None]
+    x = values_of(together, "Normal")[:, None]
     wide = stats.norm.logpdf(x[:, 0], 0.3, 0.8 * 1.15)
     with pytest.raises(AssertionError):
         check_normalised(x, wide, discrete=False)
-    k = compiled[2]["Binomial"][:, None]
+    k = values_of(together, "Binomial")[:, None]
     with pytest.raises(AssertionError):
         other = stats.binom.logpmf(k[:, 0], 4, 1 / (1 + np.exp(-0.3)) + 0.04)
         check_normalised(k, other, discrete=True)
 
 
-def test_variables_are_independent(compiled):
-    """Generators hand out their numbers in turn: no variable may see another's."""
-    first = [x.reshape(len(x), -1)[:, 0] for x in compiled[2].values()]
-    ranks = np.array([stats.rankdata(x) for x in first])
-    off_diagonal = np.corrcoef(ranks) - np.eye(len(ranks))
-    assert np.abs(off_diagonal).max() * np.sqrt(ranks.shape[1]) < 5.5  # 45 pairs, 2e-6 in all
+def test_variables_are_independent(together):
+    """Each generator has a seed of its own: no variable may see another's."""
+    for *_, values, _ in together:
+        first = [x.reshape(len(x), -1)[:, 0] for x in values.values()]
+        ranks = np.array([stats.rankdata(x) for x in first])
+        off_diagonal = np.corrcoef(ranks) - np.eye(len(ranks))
+        # 105 pairs, 6e-6 in all
+        assert np.abs(off_diagonal).max() * np.sqrt(ranks.shape[1]) < 5.5
 
 
 @pytest.mark.slow
-def test_draws_in_machine_code_have_the_density():
-    """A kind that numba can no longer draw would make the whole model slow a hundred times."""
+def test_draws_in_machine_code_have_the_density(monkeypatch):
+    """A kind that numba can no longer draw would make wide models with loops slow."""
+
+    def refused(outputs):
+        raise NotBatchedError
+
+    monkeypatch.setattr(prior, "numpy_draws", refused)
+    monkeypatch.setattr(prior, "_FEW", 0)
     names = [name for name in QUICK if name not in DRAWN_IN_PYTHON]
     target, _, values, terms = drawn_together(
         names, 4000, lambda model: evaluated_in_python(PyMCTarget(model))
     )
-    assert target._prior._compiled is not None
+    assert target._prior._one_by_one._compiled(target.layout) is not None
     check_draws(values, terms)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in AS_PRIOR if name in LONG_TO_COMPILE])
 def test_draws_have_the_density_where_it_takes_long(name):
-    """The same for the rest."""
+    """The same for the rest, whose densities are compiled."""
     model = prior_model(name)
     with model:
         pm.Normal("y", 0, 1, observed=0.0)

@@ -22,6 +22,7 @@ from pm_evidence.targets.model.target import PyMCTarget
 from tests.models import NAMES, shared
 from tests.targets.model.distributions import (
     DISTRIBUTIONS,
+    ONE_BY_ONE,
     data_of,
     likelihood_model,
     prior_model,
@@ -37,8 +38,6 @@ pytestmark = [
 
 # What NumPy leaves to compiled code: loops. Nothing may be added unseen.
 NOT_BATCHED = {("prior", "GARCH11"), ("likelihood", "GARCH11")}
-# Draws that are made one by one: of a loop, of a user's function.
-ONE_BY_ONE: set[str] = {"CustomDist", "GARCH11"}
 # Rewriting and compiling their graphs takes more than about three seconds.
 LONG = {("prior", "LKJCorr"), ("prior", "Wishart"), ("prior", "WishartBartlett")}
 N_POINTS = 4

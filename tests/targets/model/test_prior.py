@@ -4,6 +4,7 @@
 """
 
 import math
+from unittest import mock
 
 import numpy as np
 import pymc as pm
@@ -12,6 +13,8 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.model import prior
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.targets.values import evaluated_in_python, in_python
@@ -122,7 +125,7 @@ def test_multinomial(vectors):
         check_pmf(counts[:, k], stats.binom(6, p).pmf)
 
 
-# --- variables that hold several generators ---
+# --- together by NumPy, one by one in Python, and compiled ---
 
 
 def shifted(scale, size):
@@ -130,20 +133,39 @@ def shifted(scale, size):
 
 
 def two_generators():
+    """A variable that holds several generators."""
     top = pm.Normal("top", 3, 1)
     pm.CustomDist("sum", 2.0, dist=shifted, logp=lambda value, scale: -(value**2), shape=2)
     pm.Normal("child", top, 1e-3)
 
 
+def one_by_one(patch, few=1000):
+    """Have nothing drawn together."""
+
+    def refused(outputs):
+        raise NotBatchedError
+
+    patch.setattr(prior, "numpy_draws", refused)
+    patch.setattr(prior, "_FEW", few)
+
+
+@pytest.fixture(scope="module")
+def several():
+    return draws_of(two_generators)
+
+
 @pytest.fixture(scope="module")
 def fallback():
-    return draws_of(two_generators, make=lambda model: evaluated_in_python(PyMCTarget(model)))
+    with pytest.MonkeyPatch.context() as patch:
+        one_by_one(patch)
+        return draws_of(two_generators)
 
 
-def test_fallback_draws(fallback):
-    """Drawn in Python, they have the distribution all the same, jointly with the others."""
-    target, values = fallback
-    assert target._prior._compiled is None  # several random parts hold as many generators
+@pytest.mark.parametrize("fixture", ["several", "fallback"])
+def test_variables_of_several_generators(fixture, request):
+    """Drawn together or one by one, they have the distribution, jointly with the others."""
+    target, values = request.getfixturevalue(fixture)
+    assert (target._prior._together is not None) == (fixture == "several")
     exact = stats.exponnorm(0.5, loc=0, scale=1)  # a normal plus an exponential of mean 1 / 2
     check_cdf(values["sum"], exact.cdf)
     check_cdf(values["top"], stats.norm(3, 1).cdf)
@@ -165,18 +187,87 @@ def levels():
 
 @pytest.fixture(scope="module")
 def hierarchy():
-    return draws_of(levels, make=lambda model: evaluated_in_python(PyMCTarget(model)))
+    return draws_of(levels)
 
 
-def test_children_follow_their_parents(hierarchy):
+@pytest.fixture(scope="module")
+def in_machine_code():
+    """As models with a loop and more than a hundred coordinates are drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        one_by_one(patch, few=0)
+        return draws_of(levels, make=lambda model: evaluated_in_python(PyMCTarget(model)))
+
+
+@pytest.mark.parametrize("fixture", ["hierarchy", "in_machine_code"])
+def test_children_follow_their_parents(fixture, request):
     """Joint draws: a hierarchy whose levels were drawn apart has no correlation."""
-    target, values = hierarchy
-    assert target._prior._compiled is not None
+    target, values = request.getfixturevalue(fixture)
+    if fixture == "hierarchy":
+        assert target._prior._together is not None
+    else:
+        assert target._prior._one_by_one._compiled(target.layout) is not None
     standard = (values["effect"] - values["location"][:, None]) / values["scale"][:, None]
     check_cdf(standard, stats.norm.cdf)
+    check_cdf(values["scale"], stats.halfnorm.cdf)
+    check_pmf(values["n"], stats.poisson(8).pmf)
     assert (values["k"] <= values["n"]).all()
     assert np.corrcoef(values["k"], values["n"])[0, 1] > 0.5
     assert target.log_prior_mass == 0.0  # nothing is cut
+
+
+def test_few_coordinates_are_not_worth_compiling():
+    """Draws of a loop by Python take less than its compilation."""
+
+    def build():
+        pm.GARCH11("x", omega=0.4, alpha_1=0.3, beta_1=0.2, initial_vol=1.0, shape=3)
+
+    with mock.patch.object(prior, "compile_draws", side_effect=AssertionError("compiled")):
+        target, _ = draws_of(build, 20)
+    assert target._prior._together is None
+
+
+def test_a_draw_that_is_used_twice_is_one_draw():
+    """The same variable in two places; and its children see it, not another draw."""
+
+    def build():
+        x = pm.Normal("x", 0, 1)
+        pm.Normal("twice", x + x, 1e-6)
+        pm.Normal("product", pt.outer(x * np.ones(2), pt.stack([x, 1.0])), 1e-6)
+
+    _, values = draws_of(build, 200)
+    x = values["x"]
+    np.testing.assert_allclose(values["twice"], 2 * x, atol=1e-4)
+    np.testing.assert_allclose(values["product"][:, 1, 0], x**2, atol=1e-4)
+    assert np.unique(x).size == 200
+
+
+def test_parameters_of_all_shapes():
+    """Batches of parameters must not be taken for points, nor points for batches."""
+
+    def build():
+        loc = pm.Normal("loc", 0, 1, shape=(3, 1))
+        scale = pm.HalfNormal("scale", 1, shape=2)
+        pm.Normal("both", loc, scale)
+        pm.Normal("wide", loc[:, 0], 1e-6, shape=(4, 3))
+        pm.Dirichlet("share", pt.exp(loc) * np.ones(3), shape=(3, 3))
+        pm.MvNormal("vector", loc[:, 0], 1e-12 * np.eye(3), shape=(2, 3))
+        pm.Categorical("label", p=pt.special.softmax(scale), shape=(4,))
+
+    target, values = draws_of(build, 2000)
+    assert target._prior._together is not None
+    loc, scale = values["loc"], values["scale"]
+    check_cdf((values["both"] - loc) / scale[:, None], stats.norm.cdf)
+    np.testing.assert_allclose(values["wide"], loc[:, None, :, 0] * np.ones((4, 1)), atol=1e-4)
+    vector = loc[:, None, :, 0] * np.ones((2, 1))
+    np.testing.assert_allclose(values["vector"], vector, atol=1e-4)
+    np.testing.assert_allclose(values["share"].sum(axis=-1), 1.0, rtol=1e-10)
+    p = 1 / (1 + np.exp(scale[:, 0] - scale[:, 1]))
+    check_cdf(
+        stats.binom.cdf(values["label"].sum(axis=1) - 1, 4, p)
+        + np.random.default_rng(1).random(2000)
+        * stats.binom.pmf(values["label"].sum(axis=1), 4, p),
+        stats.uniform.cdf,
+    )
 
 
 def test_comparisons_catch_planted_errors(hierarchy):
@@ -189,9 +280,9 @@ def test_comparisons_catch_planted_errors(hierarchy):
         check_pmf(values["n"], stats.poisson(8.3).pmf)
 
 
-@pytest.mark.parametrize("fixture", ["fallback", "hierarchy"])
+@pytest.mark.parametrize("fixture", ["several", "fallback", "hierarchy", "in_machine_code"])
 def test_the_same_seed_gives_the_same_draws(fixture, request):
-    """Bit for bit, and another seed others: the fallback keeps no state of its own."""
+    """Bit for bit, and another seed others: nothing keeps a state of its own."""
     target, _ = request.getfixturevalue(fixture)
     one = target.draw(20, seed(5)).x
     other = target.draw(20, seed(6)).x
