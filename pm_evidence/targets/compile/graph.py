@@ -7,6 +7,7 @@ The private API of PyTensor and of its numba backend is used only in this module
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
 from threading import RLock
@@ -154,7 +155,8 @@ def _with_folded_constants(mode: Mode) -> Mode:
     alone: it would log an error.
     """
     inline = dfs_rewriter(inline_symbolic_for_fusion)
-    return mode.register((inline, _INLINE), (topo_constant_folding, _FOLD))
+    # a copy: PyTensor renames what is registered, and would no longer find its own by name
+    return mode.register((inline, _INLINE), (copy(topo_constant_folding), _FOLD))
 
 
 def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:

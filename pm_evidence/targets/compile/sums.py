@@ -25,7 +25,8 @@ from pm_evidence.targets.compile.products import replace_product
 __all__ = ["with_ordered_sums"]
 
 # PyTensor merges elementwise operations at 49, and moves sums and indexing into their loops at 100.
-_BEFORE_OPERATIONS_MERGE, _BEFORE_LOOPS_MERGE = 48.5, 99
+# No two positions are equal: PyTensor would order them in another way in each process.
+_RECIPROCAL, _ELEMENTARY, _SUM, _PRODUCT = 48.5, 48.6, 99.0, 99.1
 
 # Fewer terms than this are added as fast one by one.
 _FEW = 200
@@ -50,10 +51,10 @@ def with_ordered_sums(mode: Mode) -> Mode:
     # raise the version when core.sums changes
     implement_by(OrderedSum, _ordered_sum, version=1)
     return mode.register(
-        (dfs_rewriter(_multiply_by_reciprocal), _BEFORE_OPERATIONS_MERGE),
-        (dfs_rewriter(replace_elementary), _BEFORE_OPERATIONS_MERGE),
-        (dfs_rewriter(_order_sum), _BEFORE_LOOPS_MERGE),
-        (dfs_rewriter(replace_product), _BEFORE_LOOPS_MERGE),
+        (dfs_rewriter(_multiply_by_reciprocal), _RECIPROCAL),
+        (dfs_rewriter(replace_elementary), _ELEMENTARY),
+        (dfs_rewriter(_order_sum), _SUM),
+        (dfs_rewriter(replace_product), _PRODUCT),
     )
 
 
