@@ -106,7 +106,7 @@ def test_compiling_is_shown_with_its_time(wide, capsys, monkeypatch):
             for part in seconds:  # the density, and its gradient
                 with display.compiling():
                     clock[0] += part
-        found = [line for line in shown_lines(capsys) if "Compiling" in line]
+        found = [line for line in shown_lines(capsys) if "Model" in line]
         assert len(found) == rows
         assert all("0:00:01" in line for line in found)
 

@@ -162,9 +162,8 @@ def test_same_bits_however_rows_are_divided(monkeypatch, kernel):
     model = slow_model()
 
     def run(**options):
-        return pe.sample_evidence(
-            model, kernel=kernel, random_seed=5, progressbar=False, target_mcse=0.2, **options
-        )
+        usual = {"backend": "numba", "random_seed": 5, "progressbar": False, "target_mcse": 0.2}
+        return pe.sample_evidence(model, kernel=kernel, **usual, **options)
 
     reference = run(cores=1)
     assert_same_bits(run(cores=3), reference)

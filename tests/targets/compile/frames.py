@@ -1,10 +1,10 @@
 """Draws of distributions by a function that is called with a frame."""
 
-import numba as nb
 import numpy as np
 import pytensor.tensor as pt
 
 from pm_evidence.core.codegen.native import call_frame
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import generator_functions, seed_stream
 from pm_evidence.targets.compile.batched import over_particles
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
@@ -12,7 +12,7 @@ from pm_evidence.targets.compile.draws import on_one_generator
 from pm_evidence.targets.compile.normal_draws import with_fast_normals
 
 
-@nb.njit
+@njit(cache=False)
 def call(address, frame):
     return call_frame(address, frame)
 

@@ -12,10 +12,13 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from numba.core.errors import NumbaPerformanceWarning
+from pytensor.compile.mode import get_mode
 from pytensor.compile.ops import wrap_py
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.tensor.rewriting.basic import topo_constant_folding
 
+from pm_evidence.targets.compile import graph
 from pm_evidence.targets.compile.graph import (
     addresses_of,
     compile_graph,
@@ -237,3 +240,24 @@ def test_slow_compilation_is_offered_to_jax(heard):
     offer_jax((), [], 45.4)
     (record,) = heard.records
     assert "45 s" in record.getMessage() and "backend='jax'" in record.getMessage()
+
+
+# --- PyTensor's rewriters are global ---
+
+
+def test_compiling_leaves_the_rewriters_of_pytensor_as_they_are():
+    """What is registered with a mode is renamed, and databases know their rewriters by name.
+
+    A global one that is renamed is no longer a final one: all graphs that are rewritten later in
+    this process, those of NumPy and of the user included, would have other last digits.
+    """
+    x = pt.dvector("x")
+    compile_graph([x], [pt.exp(x).sum()])
+    assert topo_constant_folding.name == "topo_constant_folding"
+
+
+def test_rewriters_have_an_order_of_their_own():
+    """Those of one place would be ordered by their addresses in memory, other in each process."""
+    mode = graph._with_folded_constants(graph.with_ordered_sums(get_mode("NUMBA")))
+    places = [position for _, position in mode.provided_optimizer.extra_rewrites]
+    assert len(places) > 4 and len(set(places)) == len(places)
