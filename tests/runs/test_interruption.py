@@ -80,7 +80,8 @@ def test_the_first_islands_give_an_estimate(model, tmp_path):
     assert np.isfinite([found.value, found.mcse, found.lower, found.upper]).all()
     assert islands(dt) == dt["posterior"].sizes["chain"] == 3
     assert np.array_equal(dt["work"]["forward"], whole["work"]["forward"][:3])
-    assert abs(found.value - pe.log_evidence(whole).value) < 6 * found.mcse
+    # three islands, and so two degrees of freedom: one in a thousand is farther away
+    assert abs(found.value - pe.log_evidence(whole).value) < 32 * found.mcse
     assert dt["log_evidence"].attrs["stopped_by"] == "interrupted"
     dt.to_netcdf(tmp_path / "a.nc")
     assert was_interrupted(pe.to_record(dt))

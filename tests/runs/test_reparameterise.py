@@ -127,9 +127,9 @@ def test_estimates_from_a_stored_run(result):
     assert pe.to_record(result).info["centring"]["theta"] >= 0.0
 
 
-def test_reverse_paths_from_draws_of_users(model, result):
+def test_reverse_paths_from_draws_of_users(model):
     """Reverse paths would start at points that are no posterior draws in these coordinates."""
-    ais = pe.AIS(direction="both", reverse_start=result)
+    ais = pe.AIS(direction="both", reverse_start=sample(model, draws=1600))
     dt = sample(model, method=ais, draws=200)
     assert distance(dt) < ERRORS
     assert "centring" in dt["log_evidence"].attrs
