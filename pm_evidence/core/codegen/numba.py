@@ -69,8 +69,10 @@ class Later:
     @property
     def _numba_type_(self) -> Any:
         """Its type for numba, where a compiled function of the user's calls it."""
+        made = self.built()
         typing: Any = _numba("numba.core.registry").cpu_target.typing_context
-        return typing.resolve_value_type(self.built())
+        typing.refresh()  # what has just been made is not known yet
+        return typing.resolve_value_type(made)
 
     def built(self) -> Any:
         """Return what it stands for; a function is then ready to be compiled."""
