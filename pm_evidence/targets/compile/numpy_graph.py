@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
@@ -136,7 +137,11 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _
         If an operation is done one step after the other.
     """
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
-    _mode().optimizer.rewrite(fgraph)
+    # where nodes were made is copied from node to node, and grows without end in long graphs
+    for variable in fgraph.variables:
+        variable.tag.trace = []
+    with pytensor.config.change_flags(traceback__limit=0):
+        _mode().optimizer.rewrite(fgraph)
     order = fgraph.toposort()
     for node in order:
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
