@@ -51,6 +51,9 @@ add("default spread of groups", system("student_t_groups"), target_mcse=0.05)
 add("default states", model("states"), target_mcse=0.05)
 add("default groups", model("groups"), target_mcse=0.05)
 
+for kind in ("schools", "modes", "line"):
+    add(f"compiled {kind}", model(kind), backend="numba")
+
 # --- methods, schedules, kernels, references ---
 
 add("smc", model("schools"), method="smc", **ONCE)
