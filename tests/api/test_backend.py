@@ -55,7 +55,7 @@ def test_the_same_run_as_with_numba():
     assert other.value == pytest.approx(one.value, abs=1e-6)
     assert other.mcse == pytest.approx(one.mcse, rel=1e-4)
     attrs = [dt["log_evidence"].attrs for dt in runs]
-    assert attrs[0]["n_evaluations"] == attrs[1]["n_evaluations"]
+    assert attrs[0]["n_evaluations"] == pytest.approx(attrs[1]["n_evaluations"], rel=1e-3)
     assert attrs[0]["centring"] == attrs[1]["centring"]
     assert (attrs[0]["backend"], "device" in attrs[0]) == ("numba", False)
     for variable in ("mu", "tau", "theta"):

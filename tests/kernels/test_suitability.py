@@ -64,7 +64,7 @@ WRONG_FIELDS = [
     (pe.HMC, {"step_size": True}, r"step_size must be a finite number above 0, got True"),
     (pe.RandomWalk, {"n_steps": 10**13}, r"n_steps must be at most 1,000,000"),
     (pe.RandomWalk, {"scale": 1 + 0j}, r"scale must be a finite number above 0"),
-    (pe.PseudoMarginal, {"spread": [0.0]}, r"spread must be at least 1"),
+    (pe.PseudoMarginal, {"spread": [0.0]}, r"spread must be from 1"),
     (pe.PseudoMarginal, {"renewal": np.ones(2)}, r"renewal must lie between 0 and 1"),
     (pe.PseudoMarginal, {"renewal": 0.0}, "renewal"),
     (pe.PseudoMarginal, {"scale": 0.0}, "scale"),
