@@ -11,6 +11,7 @@ one, which is unbiased, demands more evidence than the last one found, it is the
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -172,8 +173,7 @@ class _Routes:
     def _anneal(self, name: str, sampler: Any, size: int) -> None:
         """Anneal islands of ``size`` particles in the time that is left."""
         with self.display.compiling():
-            grown = size / self.size * ANNEALING
-            target = compiled_if_long(self.target, grown)
+            target = compiled_if_long(self.target, inf if name == "long_chains" else ANNEALING)
         left = max(self.run.limits.max_time - self.elapsed, 0.0)
         limits = replace(self.run.limits, max_time=left)
         run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
