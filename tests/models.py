@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from scipy import integrate, stats
 
@@ -144,3 +145,18 @@ def shared(name: str) -> Known:
         return BUILT[name]()
     system = exact_systems()[SYSTEMS[name]]
     return Known(system.build(), system.log_evidence)
+
+
+def loop() -> pm.Model:
+    """A model with a loop, which is not evaluated for many points at once."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        path = pytensor.scan(
+            lambda last, x: 0.5 * last + x,
+            outputs_info=[pt.constant(np.float64(1.0))],
+            non_sequences=[x],
+            n_steps=4,
+            return_updates=False,
+        )
+        pm.Normal("y", path[-1], 1, observed=0.5)
+    return model

@@ -44,7 +44,7 @@ from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.centring import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
-__all__ = ["Attempt", "anneal_coarsely", "better", "is_good", "share_of_effort"]
+__all__ = ["Attempt", "anneal_coarsely", "better", "grown_effort", "is_good", "share_of_effort"]
 
 Floats = NDArray[np.float64]
 
@@ -244,10 +244,10 @@ def _too_late(run: Run, started: float, seconds: float, n_evaluations: float) ->
 def _n_particles(n_dim: int, target_mcse: float) -> float:
     """Return the number of particles of all islands."""
     least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
-    return max(share_of_effort(target_mcse) * _PARTICLES, least) * _grown(target_mcse)
+    return max(share_of_effort(target_mcse) * _PARTICLES, least) * grown_effort(target_mcse)
 
 
-def _grown(target_mcse: float) -> float:
+def grown_effort(target_mcse: float) -> float:
     """Return by which factor particles and draws are more for an error below the usual one."""
     return float(np.clip(_USUAL_MCSE / target_mcse, 1.0, _MOST_GROWN))
 
@@ -263,7 +263,7 @@ def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:
 
 def _costs(target_mcse: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
-    share, grown = share_of_effort(target_mcse), _grown(target_mcse)
+    share, grown = share_of_effort(target_mcse), grown_effort(target_mcse)
     usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
     # few draws at first, because further ones are added where the error needs them
     draws, trial = int(share**1.5 * grown * _DRAWS), int(share * _TRIAL)

@@ -6,8 +6,10 @@ that is to be expected, and not on a clock: the same seed gives the same numbers
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
+from pm_evidence.runs.coarse import grown_effort
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
@@ -21,7 +23,6 @@ __all__ = ["ANNEALING", "compiled_if_long", "expected_evaluations", "model_targe
 
 # Evaluations of a first route, and of annealing from the prior, at the usual target error.
 _FIRST, ANNEALING = 10_000, 300_000
-_USUAL_MCSE, _MOST_GROWN = 0.02, 20.0
 # NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
 # long as for so many further numbers for each point. With more work in all it takes ten seconds.
 _PER_POINT, _MOST = 3_000, 6e9
@@ -40,10 +41,9 @@ def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> flo
         Whether a first route, or a bridge from posterior draws, is expected to be enough.
     """
     if not is_short and not isinstance(sampler, AIS | SMC):
-        return float("inf")
-    mcse = limits.target_mcse or _USUAL_MCSE
-    grown = min(max(_USUAL_MCSE / mcse, 1.0), _MOST_GROWN)
-    return _FIRST * grown if is_short else ANNEALING * grown
+        return inf
+    grown = grown_effort(limits.target_mcse or inf)
+    return grown * (_FIRST if is_short else ANNEALING)
 
 
 def model_target(

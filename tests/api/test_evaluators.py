@@ -5,12 +5,11 @@ from multiprocessing import get_context
 
 import numpy as np
 import pymc as pm
-import pytensor
-import pytensor.tensor as pt
 import pytest
 
 import pm_evidence as pe
 from pm_evidence.runs import evaluators, routes
+from pm_evidence.runs.coarse import grown_effort
 from pm_evidence.runs.evaluators import compiled_if_long, expected_evaluations
 from pm_evidence.runs.limits import Limits
 from pm_evidence.samplers.ais import AIS
@@ -19,7 +18,7 @@ from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.model.cache import target_of
-from tests.models import shared
+from tests.models import loop, shared
 from tests.references.densities import InPython
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -166,21 +165,6 @@ def test_small_models_are_evaluated_by_numpy():
     assert dt["log_evidence"].attrs["route"] == "importance"
 
 
-def loop():
-    """A model with a loop."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        path = pytensor.scan(
-            lambda last, x: 0.5 * last + x,
-            outputs_info=[pt.constant(np.float64(1.0))],
-            non_sequences=[x],
-            n_steps=4,
-            return_updates=False,
-        )
-        pm.Normal("y", path[-1], 1, observed=0.5)
-    return model
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -242,7 +226,7 @@ def test_expected_evaluations():
     assert small == pytest.approx(10 * evaluators.ANNEALING)
     assert expected_evaluations(SMC(), Limits(target_mcse=1.0), is_short=True) == evaluators._FIRST
     tiny = expected_evaluations(SMC(), Limits(target_mcse=1e-9), is_short=True)
-    assert tiny == evaluators._MOST_GROWN * evaluators._FIRST
+    assert tiny == grown_effort(1e-9) * evaluators._FIRST > evaluators._FIRST
     assert expected_evaluations(ParallelTempering(), usual, is_short=False) == np.inf
     assert expected_evaluations(ParallelTempering(), usual, is_short=True) == evaluators._FIRST
 

@@ -22,6 +22,7 @@ from pm_evidence.targets.compile.graph import (
     Jitted,
     addresses_of,
     compile_graph,
+    exchanged,
     function_from_source,
     jit,
     shared_to_inputs,
@@ -84,16 +85,9 @@ class CompiledDensity:
         _evaluate(self.address, self.data, x, log_density, into, kept)
 
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "CompiledDensity":
-        """Return the density with other arrays in the place of some that it reads.
-
-        Parameters
-        ----------
-        others : sequence of pairs of ndarray
-            An array that was the value of a shared variable, and one of its shape and dtype.
-        """
+        """Return the density with other arrays in the place of some; see `exchanged`."""
         function, arrays = self._keep_alive
-        new = {id(old): np.ascontiguousarray(other, old.dtype) for old, other in others}
-        arrays = [new.get(id(array), array) for array in arrays]
+        arrays = exchanged(arrays, others)
         return replace(self, data=addresses_of(arrays), _keep_alive=(function, arrays))
 
 

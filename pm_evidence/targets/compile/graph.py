@@ -44,6 +44,7 @@ __all__ = [
     "Jitted",
     "addresses_of",
     "compile_graph",
+    "exchanged",
     "function_from_source",
     "jit",
     "lift_constants",
@@ -266,6 +267,22 @@ def function_from_source(
     source = "\n".join([*lines, ""])
     cache: Any = import_module("pytensor.link.numba.cache")
     return cache.compile_numba_function_src(source, name, global_env=scope, cache_key=key)
+
+
+def exchanged(
+    arrays: Sequence[Any], others: Sequence[tuple[NDArray[Any], NDArray[Any]]]
+) -> list[Any]:
+    """Return arrays that a function reads, with others in the place of some.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray
+        The arrays.
+    others : sequence of pairs of ndarray
+        An array that was the value of a shared variable, and one of its shape and dtype.
+    """
+    new = {id(old): np.ascontiguousarray(other, old.dtype) for old, other in others}
+    return [new.get(id(array), array) for array in arrays]
 
 
 def addresses_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:

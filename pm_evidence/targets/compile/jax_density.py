@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.jax import double_precision, load_jax
-from pm_evidence.targets.compile.graph import shared_to_inputs
+from pm_evidence.targets.compile.graph import exchanged, shared_to_inputs
 from pm_evidence.targets.compile.jax_graph import jax_function, no_jax_code
 from pm_evidence.targets.layout import Layout
 
@@ -150,15 +150,8 @@ class JaxDensity:
             log_density[:], gradient[:] = self.on_rows(_both, (x,))
 
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "JaxDensity":
-        """Return the density with other arrays in the place of some that it reads.
-
-        Parameters
-        ----------
-        others : sequence of pairs of ndarray
-            An array that was the value of a shared variable, and one of its shape and dtype.
-        """
-        new = {id(old): other for old, other in others}
-        return replace(self, arrays=[new.get(id(array), array) for array in self.arrays])
+        """Return the density with other arrays in the place of some; see `exchanged`."""
+        return replace(self, arrays=exchanged(self.arrays, others))
 
     def on_rows(
         self,

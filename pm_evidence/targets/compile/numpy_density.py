@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.targets.compile.graph import shared_to_inputs
+from pm_evidence.targets.compile.graph import exchanged, shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, batched, numpy_function
 from pm_evidence.targets.layout import Layout
 
@@ -80,15 +80,8 @@ class NumpyDensity:
             gradient[:] = found
 
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "NumpyDensity":
-        """Return the density with other arrays in the place of some that it reads.
-
-        Parameters
-        ----------
-        others : sequence of pairs of ndarray
-            An array that was the value of a shared variable, and one of its shape and dtype.
-        """
-        new = {id(old): other for old, other in others}
-        return replace(self, arrays=[new.get(id(array), array) for array in self.arrays])
+        """Return the density with other arrays in the place of some; see `exchanged`."""
+        return replace(self, arrays=exchanged(self.arrays, others))
 
 
 @interruptible()

@@ -69,8 +69,20 @@ class _Program:
 
     def __call__(self, *inputs: Any, n_results: int | None = None) -> list[Any]:
         """Return the outputs, or the first of them."""
+        values = self._after(inputs, self._for_first(n_results))
+        return [values[place] for place in self.results[:n_results]]
+
+    def sizes(self, *inputs: Any) -> list[int]:
+        """Return the numbers of elements of the results of all operations."""
+        sizes: list[int] = []
+        self._after(inputs, self.steps, sizes)
+        return sizes
+
+    def _after(
+        self, inputs: Sequence[Any], steps: Sequence[_Step], sizes: list[int] | None = None
+    ) -> list[Any]:
+        """Return the values after some steps, and add the sizes of their results to a list."""
         values = [*inputs, *self.values[len(inputs) :]]
-        steps = self.steps if n_results is None else self._for_first(n_results)
         with np.errstate(all="ignore"):
             for step in steps:
                 found = step.function(*[values[k] for k in step.inputs])
@@ -78,10 +90,14 @@ class _Program:
                     values[place] = value
                 for place in step.free:
                     values[place] = None
-        return [values[place] for place in self.results[:n_results]]
+                if sizes is not None:
+                    sizes.extend(map(np.size, found))
+        return values
 
-    def _for_first(self, n_results: int) -> list[_Step]:
-        """Return the steps that the first outputs need."""
+    def _for_first(self, n_results: int | None) -> list[_Step]:
+        """Return the steps that the first outputs need, or all outputs."""
+        if n_results is None:
+            return self.steps
         if n_results not in self.shorter:
             needed, kept = set(self.results[:n_results]), list[_Step]()
             for step in reversed(self.steps):
@@ -90,17 +106,6 @@ class _Program:
                     kept.append(step)
             self.shorter[n_results] = kept[::-1]
         return self.shorter[n_results]
-
-    def sizes(self, *inputs: Any) -> list[int]:
-        """Return the numbers of elements of the results of all operations."""
-        values, sizes = [*inputs, *self.values[len(inputs) :]], list[int]()
-        with np.errstate(all="ignore"):
-            for step in self.steps:
-                found = step.function(*[values[k] for k in step.inputs])
-                for place, value in zip(step.outputs, found, strict=True):
-                    values[place] = value
-                    sizes.append(np.size(value))
-        return sizes
 
 
 def batched(
@@ -142,8 +147,7 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _
         variable.tag.trace = []
     with pytensor.config.change_flags(traceback__limit=0):
         _mode().optimizer.rewrite(fgraph)
-    order = fgraph.toposort()
-    for node in order:
+    for node in fgraph.apply_nodes:
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
         if isinstance(op, _IN_STEPS):
             raise NotBatchedError(f"{type(op).__name__} is done step by step")

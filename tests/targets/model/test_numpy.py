@@ -9,17 +9,17 @@ from importlib.util import find_spec
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile import numpy_graph
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.model.log_density import gradient_graphs
 from pm_evidence.targets.model.target import PyMCTarget
-from tests.models import NAMES, shared
+from tests.models import NAMES, loop, shared
 from tests.targets.model.distributions import (
     DISTRIBUTIONS,
     ONE_BY_ONE,
@@ -337,20 +337,23 @@ def test_a_model_without_free_variables():
     np.testing.assert_allclose(found, numba, rtol=1e-12)
 
 
+def test_traces_of_nodes_do_not_grow(monkeypatch):
+    """PyTensor copies them from node to node: a graph with a Cholesky factor took 12 GB."""
+    seen, program = [], numpy_graph._program
+
+    def watched(fgraph):
+        seen.extend(len(getattr(variable.tag, "trace", [])) for variable in fgraph.variables)
+        return program(fgraph)
+
+    monkeypatch.setattr(numpy_graph, "_program", watched)
+    PyMCTarget(shared("schools").model, backend="numpy").differentiable  # noqa: B018
+    assert seen and not any(seen)
+
+
 def test_loops_are_refused():
     """A loop runs in Python, step by step and operation by operation: compiled it is faster."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        path = pytensor.scan(
-            lambda last, x: 0.5 * last + x,
-            outputs_info=[pt.constant(np.float64(1.0))],
-            non_sequences=[x],
-            n_steps=4,
-            return_updates=False,
-        )
-        pm.Normal("y", path[-1], 1, observed=0.5)
     with pytest.raises(NotBatchedError, match="Scan"):
-        PyMCTarget(model, backend="numpy").differentiable  # noqa: B018
+        PyMCTarget(loop(), backend="numpy").differentiable  # noqa: B018
 
 
 # --- all evaluators ---
