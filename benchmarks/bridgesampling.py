@@ -19,8 +19,8 @@ import pymc as pm
 from common import start
 
 import pm_evidence as pe
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.runs.starts import rows_and_variables
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.runs.references import rows_and_variables
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
 

@@ -22,7 +22,7 @@ from common import start
 import pm_evidence as pe
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.setup import KERNELS
+from pm_evidence.families.rbm.target import KERNELS
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from real_data import mnist, published_rbm

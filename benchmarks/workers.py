@@ -21,9 +21,9 @@ from practitioner_models import CASES
 
 import pm_evidence as pe
 from pm_evidence.api import sample as entry
-from pm_evidence.core.progress import silent
+from pm_evidence.core.interrupts import silent
 from pm_evidence.core.rows import divided_by
-from pm_evidence.execution import rows as divided
+from pm_evidence.execution import blocks as divided
 from pm_evidence.runs import rounds
 
 MODELS = ("german_credit", "item_response", "logistic_50000_x_20")

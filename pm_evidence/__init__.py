@@ -16,10 +16,9 @@ if TYPE_CHECKING:  # imported where they are used
     from pm_evidence.api.compare_models import compare_models
     from pm_evidence.api.factor import bayes_factor
     from pm_evidence.api.latent import sample_latent
-    from pm_evidence.api.likelihood import raise_log_likelihood
     from pm_evidence.api.sample import sample_evidence
     from pm_evidence.api.sensitivity import prior_sensitivity
-    from pm_evidence.api.training import train_rbm
+    from pm_evidence.api.train_rbm import raise_log_likelihood, train_rbm
     from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
     from pm_evidence.core.records import LogEvidence
     from pm_evidence.families.gaussian.target import Gaussian
@@ -38,7 +37,7 @@ if TYPE_CHECKING:  # imported where they are used
     from pm_evidence.kernels.hmc import HMC
     from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
     from pm_evidence.kernels.random_walk import RandomWalk
-    from pm_evidence.paths.data_order import DataPoints
+    from pm_evidence.paths.data_points import DataPoints
     from pm_evidence.plots import (
         plot_calibration,
         plot_compare,
@@ -62,14 +61,12 @@ if TYPE_CHECKING:  # imported where they are used
     )
     from pm_evidence.samplers.ais import AIS
     from pm_evidence.samplers.aisel import AISEL
-    from pm_evidence.samplers.arm import ARM
     from pm_evidence.samplers.bridge import Bridge
-    from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
-    from pm_evidence.samplers.parallel_tempering import ParallelTempering
-    from pm_evidence.samplers.planning import SM08, Linear
-    from pm_evidence.samplers.resample_move import ResampleMove
+    from pm_evidence.samplers.planning import GMS13, SM08, Linear, VarOpt
+    from pm_evidence.samplers.resample_move import ARM, ResampleMove
     from pm_evidence.samplers.simulated_tempering import SimulatedTempering
     from pm_evidence.samplers.smc import SMC
+    from pm_evidence.samplers.tempering import ParallelTempering
     from pm_evidence.targets.estimated.random_effects.api import RandomEffects
     from pm_evidence.targets.estimated.state_space.api import StateSpace
 
@@ -154,10 +151,10 @@ _MODULES = {
     "compare_models": "pm_evidence.api.compare_models",
     "bayes_factor": "pm_evidence.api.factor",
     "sample_latent": "pm_evidence.api.latent",
-    "raise_log_likelihood": "pm_evidence.api.likelihood",
+    "raise_log_likelihood": "pm_evidence.api.train_rbm",
     "sample_evidence": "pm_evidence.api.sample",
     "prior_sensitivity": "pm_evidence.api.sensitivity",
-    "train_rbm": "pm_evidence.api.training",
+    "train_rbm": "pm_evidence.api.train_rbm",
     "EvidenceWarning": "pm_evidence.core.exceptions",
     "ModelError": "pm_evidence.core.exceptions",
     "NumericalError": "pm_evidence.core.exceptions",
@@ -181,7 +178,7 @@ _MODULES = {
     "HMC": "pm_evidence.kernels.hmc",
     "PseudoMarginal": "pm_evidence.kernels.pseudo_marginal",
     "RandomWalk": "pm_evidence.kernels.random_walk",
-    "DataPoints": "pm_evidence.paths.data_order",
+    "DataPoints": "pm_evidence.paths.data_points",
     "plot_calibration": "pm_evidence.plots",
     "plot_compare": "pm_evidence.plots",
     "plot_energy": "pm_evidence.plots",
@@ -201,11 +198,11 @@ _MODULES = {
     "to_record": "pm_evidence.results",
     "AIS": "pm_evidence.samplers.ais",
     "AISEL": "pm_evidence.samplers.aisel",
-    "ARM": "pm_evidence.samplers.arm",
+    "ARM": "pm_evidence.samplers.resample_move",
     "Bridge": "pm_evidence.samplers.bridge",
-    "GMS13": "pm_evidence.samplers.learnt_schedules",
-    "VarOpt": "pm_evidence.samplers.learnt_schedules",
-    "ParallelTempering": "pm_evidence.samplers.parallel_tempering",
+    "GMS13": "pm_evidence.samplers.planning",
+    "VarOpt": "pm_evidence.samplers.planning",
+    "ParallelTempering": "pm_evidence.samplers.tempering",
     "SM08": "pm_evidence.samplers.planning",
     "Linear": "pm_evidence.samplers.planning",
     "ResampleMove": "pm_evidence.samplers.resample_move",

@@ -10,7 +10,7 @@ populations `Points` and `Particles`. Kernels:
 """
 
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, MoveInfo, Path, Plan, Tunable
-from pm_evidence.core.progress import Report, silent
+from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.random import (
     Phase,
     block_seeds,
@@ -22,14 +22,12 @@ from pm_evidence.core.random import (
     uniforms,
 )
 from pm_evidence.core.records import BlockRecord
-from pm_evidence.families.model import ModelTarget
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.native import ModelTarget, NativeTarget
 from pm_evidence.kernels.growing import Grows
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.paths.growing import GrowingPath
-from pm_evidence.samplers.sampler import Annealer
-from pm_evidence.samplers.trace import Tracer
-from pm_evidence.targets.points import Particles, Points
+from pm_evidence.samplers.sampler import Annealer, Tracer
+from pm_evidence.targets.layout import Particles, Points
 
 __all__ = [
     "Annealer",

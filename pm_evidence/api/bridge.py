@@ -13,8 +13,6 @@ from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.samplers.bridge import Bridge
 
-__all__ = ["bridge_sampling"]
-
 
 @usual_floats()
 def bridge_sampling(

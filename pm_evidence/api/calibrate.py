@@ -18,17 +18,14 @@ from pm_evidence.core.exceptions import (
 )
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, generator, resolve_seed
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.execution.display import Display
-from pm_evidence.results.calibration import Calibration, calibration_of
 from pm_evidence.results.compare import prior_of
+from pm_evidence.results.sensitivity import Calibration, calibration_of
 from pm_evidence.runs.defaults import default_method
-from pm_evidence.runs.repeated import evidence_of
+from pm_evidence.runs.routes import evidence_of
 from pm_evidence.targets.model.cache import is_model, target_of
 from pm_evidence.targets.model.simulate import DataSets
-
-__all__ = ["calibrate"]
 
 Data = dict[str, NDArray[Any]]
 

@@ -23,11 +23,9 @@ from pm_evidence.runs.defaults import default_method
 from pm_evidence.runs.result import posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.samplers.sampler import ReverseStarts
 from pm_evidence.targets.model.cache import find_model, target_of
 from pm_evidence.targets.model.simulate import simulate
-
-__all__ = ["simulate_and_certify"]
 
 
 @interruptible()

@@ -16,18 +16,14 @@ from pm_evidence.api.sample import sample_evidence
 from pm_evidence.core.checks import check_text, described
 from pm_evidence.core.exceptions import ModelError, NumericalError, usual_floats, warn
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.execution.display import titled
 from pm_evidence.families.native import checked_native, is_native
-from pm_evidence.results.compare import check_same_data, compare, prior_of
-from pm_evidence.results.comparison import ModelComparison
+from pm_evidence.results.compare import ModelComparison, check_same_data, compare, prior_of
 from pm_evidence.results.observed import fingerprint
-from pm_evidence.results.rechecked import rechecked
+from pm_evidence.results.record import rechecked
 from pm_evidence.results.stored import estimate_of, evidence_of
 from pm_evidence.targets.model.cache import checked_data, model_in
-
-__all__ = ["compare_models"]
 
 # Error of the first run of each model, in nats.
 _COARSE = 0.2

@@ -18,20 +18,16 @@ from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats, warn
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
-from pm_evidence.core.statuses import Status, with_pointer
+from pm_evidence.core.records import Status, with_pointer
+from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
-from pm_evidence.execution.rows import dividing_rows
-from pm_evidence.results.bayes_factor import BayesFactor, factor_of_results
-from pm_evidence.results.compare import check_same_data
+from pm_evidence.results.compare import BayesFactor, check_same_data, factor_of_results
 from pm_evidence.results.observed import fingerprint
-from pm_evidence.runs.pair import anneal_between
-from pm_evidence.runs.pair_draws import check_annealed, model_draws
+from pm_evidence.runs.pair import anneal_between, check_annealed, model_draws
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.cache import checked_data, model_in, target_of
-from pm_evidence.targets.pair_layout import PairLayout
-
-__all__ = ["bayes_factor"]
 
 _NAMES = ("dt1", "dt2")
 

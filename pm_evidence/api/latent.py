@@ -16,10 +16,8 @@ from pm_evidence.results import schema
 from pm_evidence.results.observed import posterior_of
 from pm_evidence.results.stored import evidence_of
 from pm_evidence.targets.estimated.target import WORDS, EstimatedTarget
-from pm_evidence.targets.estimated.user_input import MOST_PARTICLES
+from pm_evidence.targets.estimated.variable import MOST_PARTICLES
 from pm_evidence.targets.model.cache import find_model, target_of
-
-__all__ = ["sample_latent"]
 
 _MOST_DRAWS = 10_000_000
 

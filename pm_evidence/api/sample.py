@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from pm_evidence.api.arguments import (
     TARGET_MCSE,
+    check_backend,
     check_bridge_arguments,
+    check_gradient,
     check_memory,
     checked_cores,
     checked_executor,
@@ -23,37 +25,30 @@ from pm_evidence.api.arguments import (
     first_round,
     idata_options,
     limits,
+    needs_compiled_code,
 )
-from pm_evidence.api.backend import check_backend, check_gradient, needs_compiled_code
 from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
+from pm_evidence.core.digest import keeping
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.kept import keeping
 from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
-from pm_evidence.execution.rows import dividing_rows
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
-from pm_evidence.runs.anneal import warn_of
+from pm_evidence.runs.anneal import over_prior, warn_of, with_particles
 from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
-from pm_evidence.runs.estimated import with_particles
-from pm_evidence.runs.evaluators import expected_evaluations, model_target
 from pm_evidence.runs.given import bridge_given
-from pm_evidence.runs.limits import Limits
-from pm_evidence.runs.normalise import over_prior
-from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
+from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
-from pm_evidence.runs.rounds import Run
-from pm_evidence.runs.routes import anneal_by_routes, has_routes
-from pm_evidence.runs.starts import starts_from
+from pm_evidence.runs.rounds import Limits, Run
+from pm_evidence.runs.routes import anneal_by_routes, expected_evaluations, has_routes, model_target
 from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
-
-__all__ = ["sample_evidence"]
 
 Floats = NDArray[np.float64]
 

@@ -7,24 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "check_choice",
-    "check_count",
-    "check_dimensions",
-    "check_finite",
-    "check_flag",
-    "check_kind",
-    "check_positive",
-    "check_share",
-    "check_text",
-    "described",
-    "float_array",
-    "missing_members",
-    "plain_array",
-    "real_number",
-    "whole_array",
-]
-
 Floats = NDArray[np.float64]
 
 _SHORT = Repr(maxlevel=3, maxstring=60, maxother=60, maxlong=60)

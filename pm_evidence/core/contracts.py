@@ -12,29 +12,11 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.schedule import PathVariance, UsedSchedule
-
-__all__ = [
-    "NOISY_VARIANCE",
-    "AnnealingSetup",
-    "BatchedKernel",
-    "Bridgeable",
-    "HasPosterior",
-    "Kernel",
-    "MoveInfo",
-    "Path",
-    "PerMemberKernel",
-    "Plan",
-    "Reference",
-    "StageBatch",
-    "State",
-    "Target",
-    "Tunable",
-    "UsesCurvature",
-]
+from pm_evidence.core.records import PathVariance, UsedSchedule
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
+
 
 # Largest variance of an estimated log likelihood, in square nats, at which a run can be trusted.
 NOISY_VARIANCE = 8.0
@@ -390,4 +372,46 @@ class Target(Protocol):
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return coordinates, and the names of each variable's dimensions."""
+        ...
+
+
+@runtime_checkable
+class FindsSteps(Protocol):
+    """A path that finds the length of a step at less cost than by trying out many lengths."""
+
+    def next_beta(self, state: Any, beta: float, ess: float) -> float:
+        """Return the next inverse temperature; see ``schedules.adaptive.next_beta``."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A path whose states grow: see ``paths.growing.GrowingPath``."""
+
+    def reached(self, state: Any, beta: float, streams: NDArray[np.uint64]) -> Any:
+        """Return the population with what the density at ``beta`` needs and it does not have yet.
+
+        Member ``i`` draws from ``streams[i]`` only.
+        """
+        ...
+
+    def part(self, start: float, stop: float) -> str:
+        """Return in words what is added between two inverse temperatures, for messages."""
+        ...
+
+
+@runtime_checkable
+class Reseedable(Protocol):
+    """A path that can make independent states at every ``beta``; see ``samplers.arm``.
+
+    Attributes
+    ----------
+    can_reseed : bool
+        Whether it has what it makes them from, such as data.
+    """
+
+    can_reseed: bool
+
+    def reseeded(self, n: int, beta: float, n_moves: int, seed: np.random.SeedSequence) -> Any:
+        """Return ``n`` independent states that ``n_moves`` moves have brought to ``beta``."""
         ...

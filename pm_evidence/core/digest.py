@@ -1,13 +1,12 @@
-"""Descriptions of values as digests that are the same in every process.
-
-They tell whether two calls are the same. What cannot be described is different from everything.
-"""
+"""Digests of values that are the same in every process, and what a run keeps by them."""
 
 import copyreg
 import dis
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property, lru_cache
@@ -26,8 +25,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-
-__all__ = ["Digest", "digest_of", "digest_of_bytes", "is_of_library"]
 
 # Of a class, what is no part of what its instances do.
 _OF_CLASSES = {"__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
@@ -338,3 +335,32 @@ def _library_of(module: str | None) -> str | None:
     version = str(getattr(sys.modules.get(top), "__version__", ""))
     content = file.read_bytes() if file.suffix == ".py" and file.exists() else b""
     return f"{version} {hashlib.sha256(content).hexdigest()}"
+
+
+Keep = Callable[[str, Callable[[], Any]], Any]
+
+_KEEP: ContextVar[Keep | None] = ContextVar("keep", default=None)
+
+
+def kept(name: str, compute: Callable[[], Any]) -> Any:
+    """Return what a function returns, or returned in an earlier process of the same run.
+
+    Parameters
+    ----------
+    name : str
+        What it is; a run learns no two things of the same name.
+    compute : callable
+        The function; its result does not depend on the seed of the run.
+    """
+    keep = _KEEP.get()
+    return compute() if keep is None else keep(name, compute)
+
+
+@contextmanager
+def keeping(keep: Keep) -> Iterator[None]:
+    """Let ``keep`` return what `kept` asks for in this thread."""
+    token = _KEEP.set(keep)
+    try:
+        yield
+    finally:
+        _KEEP.reset(token)

@@ -12,15 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = [
-    "EvidenceWarning",
-    "ModelError",
-    "NumericalError",
-    "exceptions_of_users",
-    "usual_floats",
-    "warn",
-]
-
 # A warning names the line of the user's code that caused it, because files with these prefixes are
 # skipped. Python does not accept the complete name of a file as a prefix.
 _PASSED_OVER = (str(Path(__file__).parent.parent) + os.sep, contextlib.__file__.removesuffix(".py"))

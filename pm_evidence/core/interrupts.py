@@ -1,29 +1,13 @@
-"""Ctrl-C during compilation: never lost, and raised only where no table is left incomplete.
-
-Python raises KeyboardInterrupt between any two instructions. Inside the compiler that is harmful in
-two ways: LLVM calls back into Python, where an exception is printed and lost, and a table that is
-being filled stays incomplete for the rest of the process. Therefore an interrupt that arrives while
-numba compiles is delayed until the start of numba's next pass, when all tables are complete, and
-one that arrives while a table is filled is delayed until that has finished.
-"""
+"""Ctrl-C, which is never lost, and reports of progress."""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from types import FrameType
 from typing import Any
-
-__all__ = [
-    "Interrupted",
-    "abandonable",
-    "check_interrupt",
-    "interrupt_answered",
-    "interruptible",
-    "listen",
-    "uninterrupted",
-]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -208,3 +192,45 @@ def interrupt_answered() -> None:
     """
     if _in_main_thread():
         _interrupts.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a block.
+
+    Parameters
+    ----------
+    block : int
+        Index of the block; -1 for the pilot.
+    stage : int
+        Number of finished stages.
+    beta : float
+        Present inverse temperature; NaN if chains are at several.
+    ess : float
+        Effective sample size of the last weights, as a share (0 to 1); NaN without weights.
+    acceptance : float
+        Mean acceptance probability of the last moves; NaN if there were none.
+    log_evidence : float
+        Log of the normalising constant at ``beta``, estimated so far, in nats.
+    """
+
+    block: int
+    stage: int
+    beta: float
+    ess: float
+    acceptance: float
+    log_evidence: float
+
+
+# A report may raise to stop the block that makes it.
+Report = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Report nothing.
+
+    Parameters
+    ----------
+    progress : Progress
+        Is not looked at.
+    """

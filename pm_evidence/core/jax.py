@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["check_jax", "device_name", "double_precision", "load_jax", "uses_single_precision"]
-
 
 def check_jax() -> None:
     """Raise an error if JAX is not installed; it is not imported.

@@ -1,20 +1,18 @@
-"""Sums of exponentials and weights that do not overflow and are right for infinite terms."""
+"""Sums of exponentials, sums in a fixed order, and triangular matrices."""
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+import scipy
+from llvmlite import ir
 from numpy.typing import NDArray
 
-__all__ = [
-    "add_up",
-    "ess_share",
-    "log_mean_exp",
-    "log_sum_exp",
-    "moments",
-    "normalised",
-]
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 def log_sum_exp(log_terms: Floats) -> float:
@@ -85,3 +83,290 @@ def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats, Floats]:
     """
     sums = np.cumsum(np.concatenate([start[None], steps]), axis=0)
     return sums[-1], ess_share(steps), ess_share(sums[1:])
+
+
+_N = 32
+_DOUBLE, _BIT, _INDEX = ir.DoubleType(), ir.IntType(1), ir.IntType(64)
+_DOUBLES, _BITS, _INDICES = (ir.VectorType(kind, _N) for kind in (_DOUBLE, _BIT, _INDEX))
+_ZEROS = ir.Constant(_DOUBLES, [0.0] * _N)
+
+
+@intrinsic
+def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+    """Return ``x * y + z``, rounded only once if the processor has a fast instruction for it."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _fused(builder, *args)
+
+    return types.float64(types.float64, types.float64, types.float64), codegen
+
+
+def _signature(*arrays: Any) -> Any:
+    if not all(a.ndim == 1 and a.layout == "C" and a.dtype == types.float64 for a in arrays):
+        raise nb.TypingError(f"sums are of contiguous vectors of float64, not of {arrays}")
+    return types.float64(*arrays)
+
+
+@intrinsic
+def _total(typingctx: Any, x: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _summed(context, builder, sig, args, builder.fadd)
+
+    return _signature(x), codegen
+
+
+@intrinsic
+def _dot(typingctx: Any, x: Any, y: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _summed(context, builder, sig, args, lambda *terms: _fused(builder, *terms))
+
+    return _signature(x, y), codegen
+
+
+@njit
+def total(x: Any) -> Any:
+    """Return the sum of a contiguous vector of float64."""
+    return _total(x)
+
+
+@njit
+def dot(x: Any, y: Any) -> Any:
+    """Return the inner product of two contiguous vectors of float64, of one length."""
+    return _dot(x, y)
+
+
+def _summed(context: Any, builder: Any, sig: Any, args: Any, add: Callable[..., Any]) -> Any:
+    """Build the loop; ``add`` takes terms of every array, and the sums so far."""
+    arrays = [
+        context.make_array(kind)(context, builder, value)
+        for kind, value in zip(sig.args, args, strict=True)
+    ]
+    n = cgutils.unpack_tuple(builder, arrays[0].shape)[0]
+    whole = builder.and_(n, _INDEX(-_N))
+    sums = cgutils.alloca_once_value(builder, _ZEROS)
+    with cgutils.for_range_slice(builder, _INDEX(0), whole, _INDEX(_N), _INDEX) as (start, _):
+        terms = [builder.load(_place(builder, a, start), align=8) for a in arrays]
+        builder.store(add(*terms, builder.load(sums)), sums)
+    inside = _below(builder, builder.sub(n, whole))
+    rest = [_masked(builder, _place(builder, a, whole), inside) for a in arrays]
+    return _in_pairs(builder, add(*rest, builder.load(sums)))
+
+
+def _place(builder: Any, array: Any, index: Any) -> Any:
+    return builder.bitcast(builder.gep(array.data, [index]), _DOUBLES.as_pointer())
+
+
+def _below(builder: Any, n: Any) -> Any:
+    """Return which of the numbers 0, 1, ... are below ``n``."""
+    first = builder.insert_element(ir.Constant(_INDICES, ir.Undefined), n, _INDEX(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), _N), [0] * _N)
+    everywhere = builder.shuffle_vector(first, first, zeros)
+    return builder.icmp_signed("<", ir.Constant(_INDICES, list(range(_N))), everywhere)
+
+
+def _masked(builder: Any, pointer: Any, inside: Any) -> Any:
+    """Return the numbers at ``pointer`` where ``inside`` is true, and zeros elsewhere."""
+    kind = ir.FunctionType(_DOUBLES, [pointer.type, ir.IntType(32), _BITS, _DOUBLES])
+    load = cgutils.get_or_insert_function(
+        builder.module, kind, f"llvm.masked.load.v{_N}f64.p0v{_N}f64"
+    )
+    return builder.call(load, [pointer, ir.IntType(32)(8), inside, _ZEROS])
+
+
+def _in_pairs(builder: Any, sums: Any) -> Any:
+    n = _N
+    while n > 1:
+        n //= 2
+        low, high = (
+            builder.shuffle_vector(
+                sums, sums, ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(k, k + n)))
+            )
+            for k in (0, n)
+        )
+        sums = builder.fadd(low, high)
+    return builder.extract_element(sums, _INDEX(0))
+
+
+def _fused(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    suffix = "f64" if x.type == _DOUBLE else f"v{_N}f64"
+    kind = ir.FunctionType(x.type, [x.type] * 3)
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.{suffix}")
+    return builder.call(function, [x, y, z])
+
+
+# Matrices of at most so many rows are stored whole and left to LAPACK. Compiled loops over the used
+# elements are faster where there are more, and worth compiling.
+_SMALL = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The elements below the diagonal of a lower triangular matrix that need not be zero.
+
+    Parameters
+    ----------
+    start : ndarray of int64, shape (m + 1,)
+        Index of the first element of every column, and the number of all elements.
+    row : ndarray of int64, shape (n,)
+        Rows of the elements, which ascend in every column.
+    """
+
+    start: Indices
+    row: Indices
+
+    @classmethod
+    def of(cls, is_used: NDArray[np.bool_]) -> Self:
+        """Return the pattern of a matrix whose used elements below the diagonal are marked."""
+        column, row = np.nonzero(np.tril(is_used, -1).T)
+        return cls(np.searchsorted(column, np.arange(len(is_used) + 1)), row)
+
+    @classmethod
+    def full(cls, m: int) -> Self:
+        """Return the pattern of a matrix of which no element is known to be zero."""
+        return cls.of(np.ones((m, m), bool))
+
+    @property
+    def column(self) -> Indices:
+        """Columns of the elements, shape ``(n,)``."""
+        return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
+
+
+def factorise(pattern: Pattern, diagonal: Floats, below: Floats) -> bool:
+    """Overwrite the lower triangle of a matrix by its Cholesky factor.
+
+    Elements outside of the pattern must be zero in the factor as well. Return whether the matrix is
+    positive definite.
+    """
+    if diagonal.size > _SMALL:
+        return bool(_factorise(pattern.start, pattern.row, diagonal, below))
+    try:
+        factor = np.linalg.cholesky(_whole(pattern, diagonal, below))
+    except np.linalg.LinAlgError:
+        return False
+    diagonal[:], below[:] = np.diag(factor), factor[pattern.row, pattern.column]
+    return bool(np.isfinite(diagonal).all())
+
+
+def multiply_rows_by_transposed(
+    pattern: Pattern, diagonal: Floats, below: Floats, rows: Floats
+) -> None:
+    """Multiply every row by a transposed lower triangular matrix, in place."""
+    if diagonal.size > _SMALL:
+        _multiply_rows(pattern.start, pattern.row, diagonal, below, rows)
+    else:
+        rows[:] = rows @ _whole(pattern, diagonal, below)
+
+
+def solve_rows(pattern: Pattern, diagonal: Floats, below: Floats, rows: Floats) -> None:
+    """Multiply every row by the inverse of a lower triangular matrix, in place."""
+    if diagonal.size > _SMALL:
+        _solve_rows(pattern.start, pattern.row, diagonal, below, rows)
+    else:
+        rows[:] = solved(_whole(pattern, diagonal, below), rows)
+
+
+def solve_rows_transposed(pattern: Pattern, diagonal: Floats, below: Floats, rows: Floats) -> None:
+    """Multiply every row by the transposed inverse of a lower triangular matrix, in place."""
+    if diagonal.size > _SMALL:
+        _solve_rows_transposed(pattern.start, pattern.row, diagonal, below, rows)
+    else:
+        rows[:] = solved(_whole(pattern, diagonal, below), rows, transposed=True)
+
+
+def solved(factor: Floats, rows: Floats, *, transposed: bool = False) -> Floats:
+    """Return every row times the inverse of a lower triangular matrix, or its transpose."""
+    if not rows.size:
+        return rows.copy()
+    found, _ = scipy.linalg.lapack.dtrtrs(factor, rows.T, lower=1, trans=int(transposed))
+    return np.asarray(found.T)
+
+
+def _whole(pattern: Pattern, diagonal: Floats, below: Floats) -> Floats:
+    """Return a lower triangular matrix with its zeros, in the order of Fortran."""
+    whole = np.zeros((diagonal.size, diagonal.size), order="F")
+    np.fill_diagonal(whole, diagonal)
+    whole[pattern.row, pattern.column] = below
+    return whole
+
+
+@njit
+def _factorise(start: Any, row: Any, diagonal: Any, below: Any) -> Any:
+    """Do what `factorise` does, by loops over the used elements."""
+    m = diagonal.size
+    work, at = np.zeros(m), start[:m].copy()
+    first, following = np.full(m, -1), np.full(m, -1)
+    for j in range(m):
+        pivot = diagonal[j]
+        for e in range(start[j], start[j + 1]):
+            work[row[e]] = below[e]
+        # columns whose next element is in this row
+        k = first[j]
+        while k >= 0:
+            after, here = following[k], at[k]
+            factor = below[here]
+            pivot -= factor * factor
+            for e in range(here + 1, start[k + 1]):
+                work[row[e]] -= factor * below[e]
+            at[k] = here + 1
+            if at[k] < start[k + 1]:
+                following[k], first[row[at[k]]] = first[row[at[k]]], k
+            k = after
+        if not pivot > 0.0:
+            return False
+        diagonal[j] = np.sqrt(pivot)
+        for e in range(start[j], start[j + 1]):
+            below[e] = work[row[e]] / diagonal[j]
+            work[row[e]] = 0.0
+        if start[j] < start[j + 1]:
+            following[j], first[row[start[j]]] = first[row[start[j]]], j
+    return True
+
+
+@njit
+def multiply(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
+    """Multiply a vector by a lower triangular matrix, in place."""
+    for back in range(diagonal.size):
+        j = diagonal.size - 1 - back
+        value = x[j]
+        x[j] = diagonal[j] * value
+        for e in range(start[j], start[j + 1]):
+            x[row[e]] += below[e] * value
+
+
+@njit
+def multiply_by_transposed(start: Any, row: Any, diagonal: Any, below: Any, x: Any) -> None:
+    """Multiply a vector by a transposed lower triangular matrix, in place."""
+    for j in range(diagonal.size):
+        total = diagonal[j] * x[j]
+        for e in range(start[j], start[j + 1]):
+            total += below[e] * x[row[e]]
+        x[j] = total
+
+
+@njit
+def _multiply_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+    """Multiply every row by a transposed lower triangular matrix, in place."""
+    for x in rows:
+        multiply_by_transposed(start, row, diagonal, below, x)
+
+
+@njit
+def _solve_rows(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+    """Multiply every row by the inverse of a lower triangular matrix, in place."""
+    for x in rows:
+        for j in range(diagonal.size):
+            x[j] /= diagonal[j]
+            for e in range(start[j], start[j + 1]):
+                x[row[e]] -= below[e] * x[j]
+
+
+@njit
+def _solve_rows_transposed(start: Any, row: Any, diagonal: Any, below: Any, rows: Any) -> None:
+    """Multiply every row by the transposed inverse of a lower triangular matrix, in place."""
+    for x in rows:
+        for back in range(diagonal.size):
+            j = diagonal.size - 1 - back
+            total = x[j]
+            for e in range(start[j], start[j + 1]):
+                total -= below[e] * x[row[e]]
+            x[j] = total / diagonal[j]

@@ -17,23 +17,6 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import described
 from pm_evidence.core.codegen.numba import cfunc, nb, njit
 
-__all__ = [
-    "Phase",
-    "block_seeds",
-    "fill_normal",
-    "fill_uniform",
-    "generator",
-    "generator_functions",
-    "next_word",
-    "normals",
-    "resolve_seed",
-    "seed_of_run",
-    "seed_stream",
-    "streams",
-    "uniform",
-    "uniforms",
-]
-
 Streams = NDArray[np.uint64]
 
 _TWO_POW_52 = 4503599627370496.0

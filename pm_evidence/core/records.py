@@ -1,26 +1,143 @@
 """The record of a run, and the estimates that are made from it.
 
-Samplers write records and estimators read them. Neither imports the other, so
-estimates can be made from a stored run without sampling again.
+The record holds what every estimator needs: work, energies, temperatures, draws. A status says
+whether an estimate can be relied on; the first that applies is the one that is reported.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_text, described, real_number
-from pm_evidence.core.concise import concise, decimals
-from pm_evidence.core.html import facts
-from pm_evidence.core.schedule import UsedSchedule
-from pm_evidence.core.statuses import Status, with_pointer
-
-__all__ = ["BlockRecord", "LogEvidence", "Role", "RunRecord", "StageTrace", "TemperedChains"]
+from pm_evidence.core.text import concise, decimals, facts
 
 Floats = NDArray[np.float64]
+
+
+PAGE = "docs/statuses.md"
+
+
+class Status(StrEnum):
+    """Whether an estimate can be relied on and, if it cannot, why.
+
+    A member equals its text, and is stored and shown as that text.
+    """
+
+    OK = "ok"
+    # The estimate should not be relied on.
+    DOMINATED = "dominated"
+    HEAVY_TAIL = "heavy_tail"
+    HIGH_VARIANCE = "high_variance"
+    NO_OVERLAP = "no_overlap"
+    NO_SUPPORT = "no_support"
+    NO_ERROR = "no_error"
+    MISSED_MASS = "missed_mass"
+    FEW_VALUES = "few_values"
+    INCONSISTENT = "inconsistent"
+    ISLANDS_DIFFER = "islands_differ"
+    NOT_MIXED = "not_mixed"
+    DOUBTFUL_DRAWS = "doubtful_draws"
+    UNBOUNDED = "unbounded"
+    FAILED = "failed"
+    MISCALIBRATED = "miscalibrated"
+    NOT_NORMAL = "not_normal"
+    COARSE_SCHEDULE = "coarse_schedule"
+    NOISY_LIKELIHOOD = "noisy_likelihood"
+    # The estimate is sound, but is not what was asked for.
+    MAX_TIME = "max_time"
+    MAX_DRAWS = "max_draws"
+    INTERRUPTED = "interrupted"
+    WITHIN_ISLANDS = "within_islands"
+    BOUND = "bound"
+
+    # without this a status in a message would read <Status.OK: 'ok'>
+    __repr__ = str.__repr__
+
+
+def with_pointer(status: str, message: str) -> str:
+    """Return the message of an estimate, followed by where its status is explained.
+
+    Parameters
+    ----------
+    status : str
+        Status of the estimate; nothing is added to the message of one that is ``"ok"``.
+    message : str
+        Message of the estimate; it may be empty.
+    """
+    if status == Status.OK:
+        return message
+    return f"{message} See {PAGE}#{status}.".lstrip()
+
+
+# Names of these facts in ``RunRecord.info``, and so in the attributes of a stored result.
+_NAME, _OPTIONS, _PREDICTED = "schedule", "schedule_options", "schedule_predicted_variance"
+
+
+@dataclass(frozen=True, slots=True)
+class PathVariance:
+    """The variance of the energy along a path, as a step function of the inverse temperature.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (m + 1,)
+        Ends of pieces of [0, 1], strictly rising from 0 to 1.
+    variance : ndarray, shape (m,)
+        Variance of the energy in each piece, in square nats.
+    """
+
+    beta: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class UsedSchedule:
+    """The schedule that a run used.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_stages + 1,)
+        Inverse temperatures, strictly rising from 0 to 1.
+    name : str
+        How it was found: ``"adaptive"``, ``"linear"``, ``"sm08"``, ``"gms13"``, ``"varopt"``, or
+        ``"given"`` by the user.
+    options : mapping of str to number or None
+        Options with which it was found.
+    predicted_variance : float
+        Variance of the log weights in square nats if every move drew independently, from the
+        variances that the schedule was learnt from; NaN if nothing was learnt.
+    """
+
+    beta: Floats
+    name: str = "given"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    predicted_variance: float = float("nan")
+
+    def facts(self) -> dict[str, Any]:
+        """Return all but the inverse temperatures as entries of ``RunRecord.info``."""
+        return {
+            _NAME: self.name,
+            _OPTIONS: dict(self.options),
+            _PREDICTED: float(self.predicted_variance),
+        }
+
+    @classmethod
+    def of(cls, beta: Floats, info: Mapping[str, Any]) -> Self:
+        """Return the schedule of a record from its inverse temperatures and its ``info``.
+
+        Results of earlier versions do not say how their schedule was found: its name is then
+        ``"unknown"``.
+        """
+        return cls(
+            beta,
+            str(info.get(_NAME, "unknown")),
+            info.get(_OPTIONS, {}),
+            float(info.get(_PREDICTED, float("nan"))),
+        )
+
 
 _NUMBERS = tuple("eEfFgG%n")  # what the format of a float ends with
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.codegen.numba import njit
 
-__all__ = ["CODES", "SCHEMES", "count_uniforms", "resample", "resample_into"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

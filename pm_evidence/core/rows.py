@@ -1,13 +1,14 @@
 """Work on the rows of arrays, which a run may divide among threads and workers."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
-
-__all__ = ["Divide", "RowWork", "divided_by", "dividing", "over_rows"]
+from threadpoolctl import ThreadpoolController
 
 
 class RowWork(Protocol):
@@ -67,3 +68,18 @@ def divided_by(divide: Divide | None) -> Iterator[None]:
         yield
     finally:
         _DIVIDE.reset(token)
+
+
+def one_blas_thread() -> Any:
+    """Return a context in which BLAS libraries use one thread, so that all runs round alike.
+
+    Finding the libraries takes milliseconds. It is repeated only if modules were imported since the
+    last time, because these may have loaded another library.
+    """
+    return _libraries(len(sys.modules)).limit(limits=1)
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """Return the thread pools of the libraries that are loaded with so many modules."""
+    return ThreadpoolController()

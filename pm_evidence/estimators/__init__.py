@@ -1,20 +1,19 @@
 """Estimators of log Z from recorded work or energies: arrays in, a ``LogEvidence`` out."""
 
-from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.bridge import bridge
+from pm_evidence.estimators.bar import (
+    bar,
+    bridge,
+    histogram,
+    histogram_draws,
+    histogram_posterior,
+    work_density,
+)
 from pm_evidence.estimators.cumulant import (
     cumulant,
     cumulant_forward,
     cumulant_reverse,
     lower_bound,
     upper_bound,
-)
-from pm_evidence.estimators.difference import difference
-from pm_evidence.estimators.histogram import (
-    histogram,
-    histogram_draws,
-    histogram_posterior,
-    work_density,
 )
 from pm_evidence.estimators.jarzynski import (
     importance,
@@ -23,13 +22,12 @@ from pm_evidence.estimators.jarzynski import (
     single_run,
 )
 from pm_evidence.estimators.mbar import mbar, mbar_curve, multistate, multistate_curve
-from pm_evidence.estimators.power_posterior import power_posterior
-from pm_evidence.estimators.recommend import recommend
-from pm_evidence.estimators.rts import rts, rts_curve, ts
-from pm_evidence.estimators.rts_combined import rts_combined, rts_combined_curve
+from pm_evidence.estimators.of_paths import difference
+from pm_evidence.estimators.rts import rts, rts_combined, rts_combined_curve, rts_curve, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
-from pm_evidence.estimators.ti import ti, ti_rb
-from pm_evidence.schedules.allocation import optimal_allocation
+from pm_evidence.estimators.ti import power_posterior, ti, ti_rb
+from pm_evidence.estimators.verdicts import recommend
+from pm_evidence.schedules.fixed import optimal_allocation
 
 __all__ = [
     "bar",

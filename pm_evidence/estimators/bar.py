@@ -1,21 +1,30 @@
-"""Bennett's acceptance ratio: forward and reverse work together."""
+"""Log Z from forward and reverse work together: Bennett's acceptance ratio, bridges, histograms."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_text, described, float_array, real_number
+from pm_evidence.core.checks import (
+    check_count,
+    check_text,
+    described,
+    float_array,
+    plain_array,
+    real_number,
+)
 from pm_evidence.core.numerics import log_sum_exp
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.intervals import interval
+from pm_evidence.core.random import resolve_seed
+from pm_evidence.core.records import LogEvidence, Status
+from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spread
 from pm_evidence.estimators.jarzynski import checked_work
-from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
-
-__all__ = ["Overlap", "bar", "bar_log_evidence", "overlap"]
+from pm_evidence.estimators.verdicts import with_tail
 
 Floats = NDArray[np.float64]
+
 
 _MAX_ITERATIONS = 200
 # With fewer paths in the overlap of both directions the interval does not have its coverage.
@@ -289,3 +298,288 @@ def _verdict(shared: Overlap, found: Spread, misfit: float) -> tuple[Status, str
             "(reverse_start=), more stages or a better kernel."
         )
     return Status.OK, ""
+
+
+# The fit is poor, and the usual ratio is taken, if its error is this many times smaller, or if this
+# share of the posterior draws lies beyond the largest weight.
+_GROSS, _BEYOND = 2.0, 0.05
+# With so many posterior draws beyond the largest weight, the usual ratio has no tail left to miss.
+_ENOUGH = 10
+
+
+def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
+    """Estimate log Z from the work between a fitted density and the target.
+
+    Parameters
+    ----------
+    works : sequence of (forward, reverse)
+        For every independent block, ``log q(x) - log f(x)`` in nats at draws from the fitted
+        density ``q``, shape ``(n_forward,)``, and at draws from the target, shape ``(n_reverse,)``.
+
+    Returns
+    -------
+    LogEvidence
+        Bennett's estimate from all blocks together, with a Student interval from their spread: it
+        needs no assumption on how the draws of one block depend on each other.
+
+    Raises
+    ------
+    ValueError
+        If there is no work on one side, some of it is NaN, or that of the target's draws infinite.
+
+    Notes
+    -----
+    Meng and Wong (1996), with Bennett's (1976) ratio, which is optimal for independent draws. The
+    draws from the posterior depend on each other, and may reach its tails too rarely. So they count
+    as no more than the square root of the number of draws from the fitted density. The estimate is
+    then importance sampling with weights that are cut off smoothly at the square root of the number
+    of draws, the rate of Ionides (2008), and the posterior draws supply the part that is cut off.
+    Where the fit is too poor for that, the usual ratio is taken. If the posterior draws miss a mode
+    with large weights, the estimate misses its evidence too, and its error does not show it.
+
+    The error is that from the spread of the blocks and, added in quadrature, the share of the
+    evidence that is expected beyond the largest weight of the draws from the fitted density, by
+    their Pareto tail, less the share of the posterior draws that lie there. Where the fit is poor,
+    this is only added if hardly any posterior draws lie there.
+    """
+    checked = checked_works(works)
+    forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
+    ratio = partial(
+        bar,
+        np.concatenate(forward),
+        np.concatenate(reverse),
+        forward_blocks=_blocks(forward),
+        reverse_blocks=_blocks(reverse),
+        name="bridge",
+    )
+    log_weight, at_target = -np.concatenate(forward), -np.concatenate(reverse)
+    beyond = at_target > log_weight.max()
+    found = whole = ratio()
+    if whole.status == Status.OK and log_weight.size**0.5 < at_target.size:
+        cut = ratio(reverse_size=log_weight.size**0.5)
+        gross = cut.status == Status.NO_OVERLAP or whole.mcse * _GROSS < cut.mcse
+        found = whole if gross or np.mean(beyond) > _BEYOND else cut
+    if found is whole and np.sum(beyond) >= _ENOUGH:
+        return whole
+    return with_tail(found, log_weight, float(np.mean(beyond)))
+
+
+def checked_works(works: Any) -> list[tuple[Floats, ...]]:
+    """Return the work of every block; raise ValueError if it is missing or not a pair."""
+    if not isinstance(works, list | tuple) or not works:
+        raise ValueError(
+            f"works must be a list of at least one pair (forward, reverse), got "
+            f"{described(works)}; run the sampler."
+        )
+    found: list[tuple[Floats, ...]] = []
+    for i, pair in enumerate(works):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(
+                f"works[{i}] must be a pair (forward, reverse), got {described(pair)}; pass the "
+                "work at draws of the fitted density, and of the target."
+            )
+        found.append(tuple(_checked_side(f"works[{i}][{k}]", pair[k]) for k in (0, 1)))
+    for k, side in enumerate(("forward", "reverse")):
+        if not sum(len(pair[k]) for pair in found):
+            raise ValueError(
+                f"works must hold {side} work of at least one block, got none; run the sampler."
+            )
+    return found
+
+
+def _checked_side(name: str, values: ArrayLike) -> Floats:
+    if np.shape(plain_array(name, values)) == (0,):  # a block may have no work on one side
+        return np.empty(0)
+    return checked_work(values, name=name)
+
+
+def _blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+_BURN_IN = 200
+_MOST_DRAWS = 10_000_000
+
+
+def work_density(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the most likely distribution of forward work, given work of both directions.
+
+    Parameters
+    ----------
+    work_forward : array_like of float64, shape (n_forward,)
+        Work of forward paths in nats; ``inf`` is legal.
+    work_reverse : array_like of float64, shape (n_reverse,)
+        Work in nats that the *forward* direction does on the paths that reverse runs took.
+
+    Returns
+    -------
+    work : ndarray, shape (n_forward + n_reverse,)
+        All work values.
+    log_probability : ndarray, same shape
+        Log of the probability of each under the forward direction; they sum to one.
+
+    Raises
+    ------
+    ValueError
+        As `bar`.
+
+    Notes
+    -----
+    Habeck (2017), Eq. 15. The fixed point of the histogram iterations is the root of Bennett's
+    equation, so it is found by solving that.
+    """
+    forward, reverse = checked_pair(work_forward, work_reverse)
+    work = np.concatenate([forward, reverse])
+    return work, _log_probability(work, len(forward), _log_evidence(forward, reverse))
+
+
+def _log_evidence(forward: Floats, reverse: Floats) -> float:
+    """Return Bennett's estimate; raise ValueError if no forward path has any weight."""
+    if not np.isfinite(forward).any():
+        raise ValueError(
+            "work_forward must hold a finite value, got none: every forward path has weight zero. "
+            "Use more draws or more stages."
+        )
+    return overlap(forward, reverse).log_evidence
+
+
+def _log_probability(work: Floats, n_forward: int, log_z: float) -> Floats:
+    log_p: Floats = -np.logaddexp(np.log(n_forward), np.log(work.size - n_forward) - work - log_z)
+    return log_p
+
+
+def histogram(
+    work_forward: ArrayLike,
+    work_reverse: ArrayLike,
+    *,
+    forward_blocks: ArrayLike | None = None,
+    reverse_blocks: ArrayLike | None = None,
+) -> LogEvidence:
+    """Estimate log Z by the mean weight under the pooled density of the work.
+
+    Parameters
+    ----------
+    work_forward, work_reverse, forward_blocks, reverse_blocks
+        As for `bar`.
+
+    Returns
+    -------
+    LogEvidence
+        Estimate with a Student interval.
+
+    Raises
+    ------
+    ValueError
+        As `bar`.
+
+    Notes
+    -----
+    Habeck (2017), Eq. 16. The histogram is the nonparametric maximum likelihood estimate with two
+    "temperatures", the two directions, so its log Z is Bennett's, and so are its error and status.
+    In addition there are the density itself (`work_density`) and a posterior of log Z
+    (`histogram_posterior`).
+    """
+    return bar(
+        work_forward,
+        work_reverse,
+        forward_blocks=forward_blocks,
+        reverse_blocks=reverse_blocks,
+        name="histogram",
+    )
+
+
+def histogram_draws(
+    work_forward: ArrayLike,
+    work_reverse: ArrayLike,
+    *,
+    draws: int = 1000,
+    random_seed: int | np.random.Generator | None = None,
+) -> Floats:
+    """Draw log Z from its posterior given the work of both directions.
+
+    Parameters
+    ----------
+    work_forward : array_like of float64, shape (n_forward,)
+        Work of independent forward paths in nats; ``inf`` is legal.
+    work_reverse : array_like of float64, shape (n_reverse,)
+        Work in nats that the *forward* direction does on independent reverse paths.
+    draws : int
+        Number of draws after burn-in.
+    random_seed : int or numpy.random.Generator, optional
+        Source of the draws.
+
+    Returns
+    -------
+    ndarray, shape (draws,)
+        Log Z in nats.
+
+    Raises
+    ------
+    ValueError
+        As `bar`; or if ``draws`` is not a positive integer.
+
+    Notes
+    -----
+    Habeck (2017), section 5.3 and supplement: the probabilities of the observed work values are
+    unknown, and a Gibbs sampler draws them under a flat prior on their logarithms, with two gamma
+    variables that make them independent of each other. The sampler mixes slowly if the directions
+    hardly overlap, in which case the status of `bar` is ``"no_overlap"``.
+    """
+    forward, reverse = checked_pair(work_forward, work_reverse)
+    check_count("draws", draws, 1, _MOST_DRAWS)
+    rng = np.random.default_rng(resolve_seed(random_seed))
+    work = np.concatenate([forward, reverse])
+    log_p = _log_probability(work, len(forward), _log_evidence(forward, reverse))
+    log_z = np.empty(_BURN_IN + draws)
+    for sweep in range(log_z.size):
+        log_sum, log_weighted = log_sum_exp(log_p), log_sum_exp(log_p - work)
+        log_u = np.log(rng.gamma(len(forward))) - log_sum
+        log_v = np.log(rng.gamma(len(reverse))) - log_weighted
+        log_p = np.log(rng.standard_exponential(work.size)) - np.logaddexp(log_u, log_v - work)
+        # only ratios of probabilities matter
+        log_p -= log_sum_exp(log_p)
+        log_z[sweep] = log_sum_exp(log_p - work)
+    return log_z[_BURN_IN:]
+
+
+def histogram_posterior(
+    work_forward: ArrayLike,
+    work_reverse: ArrayLike,
+    *,
+    draws: int = 1000,
+    random_seed: int | np.random.Generator | None = None,
+) -> LogEvidence:
+    """Estimate log Z by its posterior given the work of both directions.
+
+    Parameters
+    ----------
+    work_forward, work_reverse, draws, random_seed
+        As for `histogram_draws`.
+
+    Returns
+    -------
+    LogEvidence
+        Posterior mean, standard deviation and central 95 % interval.
+
+    Raises
+    ------
+    ValueError
+        As `histogram_draws`.
+
+    Notes
+    -----
+    Habeck (2017), section 5.3. All paths are assumed to be independent; use `bar` with blocks if
+    they are not.
+    """
+    log_z = histogram_draws(work_forward, work_reverse, draws=draws, random_seed=random_seed)
+    asymptotic = bar(work_forward, work_reverse)
+    low, high = np.quantile(log_z, (0.025, 0.975))
+    return LogEvidence(
+        float(log_z.mean()),
+        float(log_z.std(ddof=1)) if draws > 1 else float("nan"),
+        "histogram_posterior",
+        asymptotic.status,
+        float(low),
+        float(high),
+        asymptotic.message,
+    )

@@ -9,15 +9,6 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
 
-__all__ = [
-    "CalibrationTest",
-    "WrongModel",
-    "calibration_test",
-    "model_probabilities",
-    "reliability",
-    "wrong_models",
-]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

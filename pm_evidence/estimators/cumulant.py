@@ -4,14 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_flag
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.estimators.bar import checked_pair
-from pm_evidence.estimators.intervals import interval
+from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spread
 from pm_evidence.estimators.jarzynski import checked_work
-from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
-
-__all__ = ["cumulant", "cumulant_forward", "cumulant_reverse", "lower_bound", "upper_bound"]
 
 Floats = NDArray[np.float64]
 

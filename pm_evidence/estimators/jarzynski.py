@@ -7,21 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.intervals import interval
+from pm_evidence.core.records import LogEvidence, Status
+from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spread
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
-from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
 from pm_evidence.estimators.verdicts import LARGEST_MCSE, with_tail
-
-__all__ = [
-    "checked_work",
-    "importance",
-    "jarzynski",
-    "jarzynski_reverse",
-    "single_run",
-    "verdict",
-]
 
 Floats = NDArray[np.float64]
 

@@ -1,16 +1,19 @@
-"""The multistate Bennett acceptance ratio: samples of several densities together."""
+"""The multistate Bennett acceptance ratio: its equations, their solution and its covariance."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import described, float_array, whole_array
-from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.clusters import Clusters, clusters
-from pm_evidence.estimators.mbar_equations import LEAST_COMMON, Multistate, solve
-from pm_evidence.estimators.mixture import finite_potentials
-from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.vectors import fast_exp
+from pm_evidence.core.numerics import dot, log_mean_exp, total
+from pm_evidence.core.records import LogEvidence, Status
+from pm_evidence.estimators.errors import Clusters, Spread, clusters, merged
 from pm_evidence.estimators.tempered import (
     LogZCurve,
     Tempered,
@@ -20,9 +23,560 @@ from pm_evidence.estimators.tempered import (
     tempered,
 )
 
-__all__ = ["mbar", "mbar_curve", "multistate", "multistate_curve"]
-
 Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+_MAX_ITERATIONS = 500
+# Newton's steps converge quadratically: after one of this size (nats) the rest is rounding.
+_CONVERGED = 1e-9
+# Steps of less than this size that no longer become smaller consist of rounding errors.
+_STALLED = 1e-3
+_ROUNDING = 1e-14  # of the gradient, relative to the root of the number of points
+_TINY = 1e-300
+
+
+def minimise(
+    expected: Callable[[Floats], tuple[Floats, Floats]], counts: Floats, log_z: Floats
+) -> tuple[Floats, Floats]:
+    """Return log constants at which the expected counts are those observed.
+
+    Parameters
+    ----------
+    expected : callable
+        Returns for log constants, shape ``(n_states,)``, the expected counts
+        ``sum_n p[n, k]``, shape ``(n_states,)``, and their products ``sum_n p[n, j] p[n, k]``.
+        The probability ``p[n, k]`` of state ``k`` is proportional to ``exp(-log_z[k])``, and those
+        of a point add up to 1.
+    counts : ndarray, shape (n_states,)
+        Observed counts, positive.
+    log_z : ndarray, shape (n_states,)
+        Log constants to start from, in nats.
+
+    Returns
+    -------
+    log_z : ndarray, shape (n_states,)
+        The solution in nats, whose first entry is free.
+    products : ndarray, shape (n_states, n_states)
+        The products of probabilities there.
+
+    Notes
+    -----
+    The log likelihood whose derivatives the equations are is concave. Its curvature along a line
+    changes by no more than the factor ``exp(t)`` while two constants change by ``t`` relative to
+    each other, so that a Newton step ``d`` scaled by ``log(1 + r) / r``, where
+    ``r = max(d) - min(d)``, always increases it. If a step does not reduce the norm of the
+    gradient, or the matrix is singular, a self-consistent iteration follows, which increases it
+    too.
+    """
+    products = np.empty((len(counts), len(counts)))
+    last_norm = last_size = np.inf
+    for _ in range(_MAX_ITERATIONS):
+        sums, products = expected(log_z)
+        gradient = sums - counts
+        norm = float(np.sqrt(np.sum(gradient**2 / counts)))
+        if norm <= _ROUNDING * np.sqrt(counts.sum()):
+            break
+        step = _newton(gradient, products) if norm < last_norm else None
+        if step is None:
+            log_z = log_z + np.log(np.maximum(sums, _TINY) / counts)
+            last_norm = last_size = np.inf
+            continue
+        size = float(np.ptp(step))
+        if size < _STALLED and size > 0.5 * last_size:
+            break
+        log_z = log_z + step * (np.log1p(size) / size if size > 0.0 else 1.0)
+        if size < _CONVERGED:
+            break
+        last_norm, last_size = norm, size
+    return log_z, products
+
+
+def _newton(gradient: Floats, products: Floats) -> Floats | None:
+    """Return the Newton step of ``log_z``, whose first entry is held; None if there is none."""
+    matrix = laplacian(products)[1:, 1:]
+    root = np.sqrt(np.maximum(np.diag(matrix), _TINY))
+    step = np.zeros(len(gradient))
+    try:
+        step[1:] = np.linalg.solve(matrix / np.outer(root, root), gradient[1:] / root) / root
+    except np.linalg.LinAlgError:
+        return None
+    return step if np.isfinite(step).all() and gradient @ step >= 0.0 else None
+
+
+def laplacian(products: Floats) -> Floats:
+    """Return the second derivatives of minus the log likelihood.
+
+    They are ``diag(sum_n p[n, k]) - sum_n p[n, j] p[n, k]``, the Laplacian of a graph: rows add up
+    to zero because the probabilities of a point add up to one. So the diagonal is computed from the
+    rest of its row, without cancellation where states hardly overlap.
+    """
+    edges = products.copy()
+    np.fill_diagonal(edges, 0.0)
+    matrix: Floats = np.diag(edges.sum(axis=1)) - edges
+    return matrix
+
+
+# A potential for infinity: exp(-x) is zero from 750 on, and sums of such numbers stay finite.
+_HUGE = 1e300
+_TILE = 256  # points at a time: a tile of 100 states fits into the second level of the cache
+# Shares of a point below exp(-45) are left out: a billion of them add up to less than 1e-10.
+_NEGLIGIBLE = -45.0
+
+
+def finite_potentials(potential: Floats) -> Floats:
+    """Return potentials with infinity replaced by a huge number, in contiguous memory."""
+    return np.ascontiguousarray(np.where(np.isposinf(potential), _HUGE, potential))
+
+
+def moments(
+    scale: Floats, base: Floats, offset: Floats, member: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return the sums over points of the shares of the states of a mixture, and their products.
+
+    The share of state ``k`` at point ``n`` is ``p[n, k] = exp(offset[k] - u_k(x_n)) / D_n``, where
+    ``D_n`` is the sum of the numerators.
+
+    Parameters
+    ----------
+    scale, base : ndarray, shapes (n_states,) and (1 or n_states, n)
+        Potentials, see above. Points with similar potentials should be neighbours: a state that
+        has no share in any of 256 points in a row is left out.
+    offset : ndarray, shape (n_states,)
+        Log weights of the states, finite.
+    member : ndarray, shape (n_states,), optional
+        1 for states of the mixture, by default all, and 0 for others, which do not count in
+        ``D_n``.
+
+    Returns
+    -------
+    sums : ndarray, shape (n_states,)
+        ``sum_n p[n, k]``.
+    products : ndarray, shape (n_states, n_states)
+        ``sum_n p[n, j] p[n, k]``.
+    """
+    n_states = len(scale)
+    sums, products = np.zeros(n_states), np.zeros((n_states, n_states))
+    within = np.ones(n_states) if member is None else member
+    _moments(scale, base, offset, within, sums, products)
+    return sums, products
+
+
+def log_mixture(scale: Floats, base: Floats, offset: Floats) -> Floats:
+    """Return ``log sum_k exp(offset[k] - u_k(x_n))`` of every point, shape ``(n,)``."""
+    out = np.empty(base.shape[1])
+    _log_mixture(scale, base, offset, out)
+    return out
+
+
+def log_columns(scale: Floats, base: Floats, log_density: Floats) -> Floats:
+    """Return ``log sum_n exp(-u_k(x_n) - log_density[n])`` of every state, shape ``(n_states,)``.
+
+    These are estimates of the log normalising constants if the points have that density, up to the
+    number of points.
+    """
+    out = np.empty(len(scale))
+    _log_columns(scale, base, log_density, out)
+    return out
+
+
+def cluster_sums(
+    scale: Floats, base: Floats, offset: Floats, log_density: Floats, cluster: NDArray[np.int64]
+) -> Floats:
+    """Return ``sum_n exp(offset[k] - u_k(x_n) - log_density[n])`` over the points of each cluster.
+
+    Parameters
+    ----------
+    scale, base, offset
+        As for `moments`.
+    log_density : ndarray, shape (n,)
+        Log of the denominators.
+    cluster : ndarray of int64, shape (n,)
+        Cluster of each point, numbered from 0.
+
+    Returns
+    -------
+    ndarray, shape (n_clusters, n_states)
+    """
+    out = np.zeros((int(cluster.max()) + 1, len(scale)))
+    _cluster_sums(scale, base, offset, log_density, cluster, out)
+    return out
+
+
+def projections(
+    scale: Floats, base: Floats, offset: Floats, log_density: Floats, vector: Floats
+) -> Floats:
+    """Return ``sum_k vector[k] exp(offset[k] - u_k(x_n) - log_density[n])``, shape ``(n,)``."""
+    out = np.zeros(base.shape[1])
+    _projections(scale, base, offset, log_density, vector, out)
+    return out
+
+
+@njit
+def _row(base: Any, k: Any) -> Any:
+    return base[min(k, base.shape[0] - 1)]
+
+
+@njit
+def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, products: Any) -> None:
+    n_states, n = len(scale), base.shape[1]
+    tile = np.empty((n_states, _TILE))
+    top, density = np.empty(_TILE), np.empty(_TILE)
+    bound = np.empty(n_states)
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        low, high = _active_states(scale, base, offset, start, stop, bound)
+        _fill(scale, base, offset, member, start, stop, low, high, tile, top, density)
+        m = stop - start
+        for i in range(low, high):
+            row = tile[i, :m]
+            sums[i] += total(row)
+            for j in range(low, i + 1):
+                products[i, j] += dot(row, tile[j, :m])
+    for i in range(n_states):
+        for j in range(i):
+            products[j, i] = products[i, j]
+
+
+@njit
+def _active_states(scale: Any, base: Any, offset: Any, start: Any, stop: Any, bound: Any) -> Any:
+    """Return the range of states outside of which all shares of a tile are negligible.
+
+    The log share of state ``k`` is at most the difference of its log weight and that of any other
+    state, here the one with the largest share in the middle of the tile.
+    """
+    n_states = len(scale)
+    middle = (start + stop) // 2
+    best, most = 0, -np.inf
+    for k in range(n_states):
+        weight = offset[k] - scale[k] * _row(base, k)[middle]
+        if weight > most:
+            best, most = k, weight
+    low, high = best, best + 1
+    if len(base) == 1:  # the ratio of two shares is monotone in the energy
+        row = base[0, start:stop]
+        least, largest = row[0], row[0]
+        for n in range(1, row.size):
+            least, largest = min(least, row[n]), max(largest, row[n])
+        for k in range(n_states):
+            rate = scale[k] - scale[best]
+            bound[k] = offset[k] - offset[best] - min(rate * least, rate * largest)
+    else:
+        reference = base[best]
+        for k in range(n_states):
+            row, bound[k] = base[k], -np.inf
+            for n in range(start, stop):
+                ratio = offset[k] - offset[best] - (scale[k] * row[n] - scale[best] * reference[n])
+                bound[k] = max(bound[k], ratio)
+    for k in range(n_states):
+        if bound[k] > _NEGLIGIBLE:
+            low, high = min(low, k), max(high, k + 1)
+    return low, high
+
+
+@njit
+def _fill(
+    scale: Any,
+    base: Any,
+    offset: Any,
+    member: Any,
+    start: Any,
+    stop: Any,
+    low: Any,
+    high: Any,
+    tile: Any,
+    top: Any,
+    density: Any,
+) -> None:
+    """Fill rows ``low`` to ``high`` of a tile with shares."""
+    m = stop - start
+    for n in range(m):
+        top[n], density[n] = -np.inf, 0.0
+    for k in range(low, high):
+        row = _row(base, k)
+        for n in range(m):
+            weight = offset[k] - scale[k] * row[start + n]
+            tile[k, n] = weight
+            top[n] = max(top[n], weight)
+    for k in range(low, high):
+        for n in range(m):
+            share = fast_exp(tile[k, n] - top[n])
+            tile[k, n] = share
+            density[n] += member[k] * share
+    for n in range(m):
+        density[n] = 1.0 / density[n]
+    for k in range(low, high):
+        for n in range(m):
+            tile[k, n] *= density[n]
+
+
+@njit
+def _log_mixture(scale: Any, base: Any, offset: Any, out: Any) -> None:
+    n = base.shape[1]
+    density = np.empty(_TILE)
+    for start in range(0, n, _TILE):
+        m = min(start + _TILE, n) - start
+        top = out[start : start + m]
+        for i in range(m):
+            top[i], density[i] = -np.inf, 0.0
+        for k in range(len(scale)):
+            row = _row(base, k)[start : start + m]
+            for i in range(m):
+                top[i] = max(top[i], offset[k] - scale[k] * row[i])
+        for k in range(len(scale)):
+            row = _row(base, k)[start : start + m]
+            for i in range(m):
+                density[i] += fast_exp(offset[k] - scale[k] * row[i] - top[i])
+        for i in range(m):
+            top[i] += np.log(density[i])
+
+
+@njit
+def _log_columns(scale: Any, base: Any, log_density: Any, out: Any) -> None:
+    weight = np.empty(base.shape[1])
+    for k in range(len(scale)):
+        row, top = _row(base, k), -np.inf
+        for n in range(weight.size):
+            weight[n] = -scale[k] * row[n] - log_density[n]
+            top = max(top, weight[n])
+        for n in range(weight.size):
+            weight[n] = fast_exp(weight[n] - top)
+        out[k] = top + np.log(total(weight))
+
+
+@njit
+def _cluster_sums(
+    scale: Any, base: Any, offset: Any, log_density: Any, cluster: Any, out: Any
+) -> None:
+    weight = np.empty(base.shape[1])
+    for k in range(len(scale)):
+        row = _row(base, k)
+        for n in range(weight.size):
+            weight[n] = fast_exp(offset[k] - scale[k] * row[n] - log_density[n])
+        for n in range(weight.size):
+            out[cluster[n], k] += weight[n]
+
+
+@njit
+def _projections(
+    scale: Any, base: Any, offset: Any, log_density: Any, vector: Any, out: Any
+) -> None:
+    for k in range(len(scale)):
+        row = _row(base, k)
+        for n in range(out.size):
+            out[n] += vector[k] * fast_exp(offset[k] - scale[k] * row[n] - log_density[n])
+
+
+_FIRST = 2  # self-consistent iterations that come first if nothing is known
+# With fewer points that could be of either of two sets of states, errors do not have their coverage
+# (as for two states, see `bar`).
+LEAST_COMMON = 10.0
+_NOTHING = 1e-9  # such points, below which there is no error to speak of
+
+
+@dataclass(frozen=True)
+class Multistate:
+    """The solution of the equations, with what its errors are made from.
+
+    Parameters
+    ----------
+    scale, base : ndarray, shapes (n_states,) and (1 or n_states, n)
+        Reduced potentials, see `mixture`.
+    state : ndarray of int64, shape (n,)
+        State that every point was drawn from.
+    counts : ndarray of int64, shape (n_states,)
+        Number of points drawn from every state.
+    log_z : ndarray, shape (n_states,)
+        Log normalising constants in nats, up to a constant.
+    products : ndarray, shape (n_states, n_states)
+        ``sum_n w[n, j] w[n, k]`` of the weights ``w[n, k] = exp(-u_k(x_n) - log_z[k]) / D_n``,
+        where ``D_n = sum_k counts[k] exp(-u_k(x_n) - log_z[k])``.
+    """
+
+    scale: Floats
+    base: Floats
+    state: Whole
+    counts: Whole
+    log_z: Floats
+    products: Floats
+
+    @cached_property
+    def sampled(self) -> NDArray[np.intp]:
+        """States that points were drawn from, shape ``(n_sampled,)``."""
+        return np.flatnonzero(self.counts)
+
+    @cached_property
+    def log_density(self) -> Floats:
+        """``log D_n`` of every point, shape ``(n,)``."""
+        s = self.sampled
+        offset = np.log(self.counts[s]) - self.log_z[s]
+        return log_mixture(self.scale[s], _rows(self.base, s), offset)
+
+    @cached_property
+    def hessian(self) -> Floats:
+        """Second derivatives of minus the log likelihood, shape ``(n_sampled, n_sampled)``.
+
+        It is the Laplacian of a graph, whose edge between two states is the expected number of
+        points that could be of either.
+        """
+        n = self.counts[self.sampled].astype(np.float64)
+        return laplacian(self.products[np.ix_(self.sampled, self.sampled)] * np.outer(n, n))
+
+    @cached_property
+    def _response(self) -> Floats:
+        """Change of ``-log_z`` per unit of the score of every sampled state.
+
+        Shape ``(n_states, n_sampled)``. The constant of the first sampled state is held.
+        """
+        s = self.sampled
+        inverse = np.zeros((len(s), len(s)))
+        if self.narrowest[0] > _NOTHING:
+            inverse[1:, 1:] = np.linalg.inv(self.hessian[1:, 1:])
+        else:
+            inverse[:] = np.nan
+        response: Floats = (self.products[:, s] * self.counts[s]) @ inverse
+        return response
+
+    def covariance(self) -> Floats:
+        """Return the asymptotic covariance of ``log_z - log_z[0]`` for independent points.
+
+        Notes
+        -----
+        Shirts and Chodera (2008), Eq. 8, ``W' (I - W N W')^+ W`` with ``W`` the weights and ``N``
+        the counts, here from the inverse of a matrix of the size of the number of states.
+        """
+        s = self.sampled
+        theta = self.products + self._response @ (self.counts[s, None] * self.products[s])
+        covariance: Floats = theta - theta[0] - theta[:, :1] + theta[0, 0]
+        return 0.5 * (covariance + covariance.T)
+
+    def influence(self, k: int) -> Floats:
+        """Return the influence of every point on ``log_z[k] - log_z[0]`` in nats, shape ``(n,)``.
+
+        Notes
+        -----
+        The estimates solve ``sum_n w[n, k] = 1``. A further point changes the sum by its own
+        weight, and the denominators by ``exp(-u_i - log_z[i])`` of the state ``i`` that it was
+        drawn from; the changes of ``log_z`` make up for both. So the influence also holds if the
+        number of points at each state is random.
+        """
+        s = self.sampled
+        vector = np.zeros(len(self.counts))
+        response = self._response[k] - self._response[0]
+        vector[s] = response * self.counts[s]
+        vector[k] += 1.0
+        vector[0] -= 1.0
+        weighted = projections(self.scale, self.base, -self.log_z, self.log_density, vector)
+        of_state = np.zeros(len(self.counts))
+        of_state[s] = response
+        values: Floats = weighted - of_state[self.state]
+        return values - values.mean()
+
+    def clustered_covariance(self, clusters: Clusters) -> tuple[Floats, float]:
+        """Return the covariance of ``log_z - log_z[0]`` and its degrees of freedom.
+
+        It is the sum over clusters of products of their influence.
+        """
+        index = merged(clusters.index(self.influence(len(self.counts) - 1)))
+        s = self.sampled
+        n_clusters = int(index.max()) + 1
+        if n_clusters < 2:
+            return np.full((len(self.counts), len(self.counts)), np.nan), 1.0
+        weights = cluster_sums(self.scale, self.base, -self.log_z, self.log_density, index)
+        drawn = np.zeros((n_clusters, len(self.counts)))
+        np.add.at(drawn, (index, self.state), 1.0)
+        score = weights[:, s] * self.counts[s] - drawn[:, s]
+        values = weights + score @ self._response.T
+        values = values - values[:, :1]
+        values = values - values.mean(axis=0)
+        return values.T @ values * n_clusters / (n_clusters - 1), n_clusters - 1.0
+
+    @cached_property
+    def narrowest(self) -> tuple[float, float, Whole]:
+        """The smallest overlap of two sets of states.
+
+        Returns
+        -------
+        common : float
+            Expected number of points that could be of either set.
+        most : float
+            This number if the densities of both sets were the same.
+        lower : ndarray of int64
+            States of one of the sets.
+
+        Notes
+        -----
+        States are ordered by the eigenvector of the second smallest eigenvalue of the normalised
+        Laplacian (Fiedler 1973), which is the order of a ladder, and every cut of this order is
+        tried. The cut is the one whose number is the smallest share of what it needs.
+        """
+        n = self.counts[self.sampled].astype(np.float64)
+        if len(n) < 2:
+            return np.inf, np.inf, self.sampled
+        root = np.sqrt(n)
+        _, vectors = np.linalg.eigh(self.hessian / np.outer(root, root))
+        order = np.argsort(vectors[:, 1] / root, kind="stable")
+        if order[0] > order[-1]:
+            order = order[::-1]
+        below = np.cumsum(n[order])[:-1]
+        most = below * (n.sum() - below) / n.sum()
+        blocks = self.hessian[np.ix_(order, order)].cumsum(axis=0).cumsum(axis=1)
+        common = np.maximum(np.diag(blocks)[:-1], 0.0)
+        worst = int(np.argmin(common / np.minimum(2.0 * LEAST_COMMON, most)))
+        lower: Whole = np.sort(self.sampled[order[: worst + 1]])
+        return float(common[worst]), float(most[worst]), lower
+
+
+def solve(
+    scale: Floats, base: Floats, state: Whole, counts: Whole, start: Floats | None = None
+) -> Multistate:
+    """Solve the equations of the multistate Bennett acceptance ratio.
+
+    Parameters
+    ----------
+    scale, base, state, counts
+        As for `Multistate`.
+    start : ndarray, shape (n_states,), optional
+        Log normalising constants to start from, in nats; by default two self-consistent
+        iterations from zero.
+
+    Notes
+    -----
+    Shirts and Chodera (2008), Eq. 11 and appendix C; Tan, Gallicchio, Lapelosa and Levy (2012); see
+    `minimise` for the steps.
+    """
+    s, rest = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+    if len(base) == 1:  # points with similar energies share the states that matter to them
+        order = np.argsort(base[0], kind="stable")
+        points = np.ascontiguousarray(base[:, order])
+    else:
+        points = base
+    own = scale[s], _rows(points, s)
+    log_n = np.log(counts[s])
+    if start is None:
+        begin = np.zeros(len(s))
+        for _ in range(_FIRST):
+            begin = log_columns(*own, log_mixture(*own, log_n - begin))
+    else:
+        begin = start[s]
+    log_z = np.zeros(len(counts))
+
+    def expected(constants: Floats) -> tuple[Floats, Floats]:
+        return moments(*own, log_n - constants)
+
+    log_z[s], shares = minimise(expected, counts[s].astype(np.float64), begin)
+    if rest.size:
+        mixed = log_mixture(*own, log_n - log_z[s])
+        log_z[rest] = log_columns(scale[rest], _rows(points, rest), mixed)
+        member = (counts > 0).astype(np.float64)
+        offset = np.log(np.maximum(counts, 1)) - log_z
+        _, shares = moments(scale, points, offset, member)
+    n = np.maximum(counts, 1).astype(np.float64)
+    return Multistate(scale, base, state, counts, log_z, shares / np.outer(n, n))
+
+
+def _rows(base: Floats, states: NDArray[np.intp]) -> Floats:
+    return base if len(base) == 1 else base[states]
 
 
 def mbar(

@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 
 from pm_evidence.core.records import LogEvidence, Role, RunRecord
-from pm_evidence.estimators.annealed_paths import one_sided, two_sided
-from pm_evidence.estimators.bar import bar
+from pm_evidence.estimators.bar import bar, histogram, histogram_posterior
 from pm_evidence.estimators.cumulant import (
     cumulant,
     cumulant_forward,
@@ -15,12 +14,9 @@ from pm_evidence.estimators.cumulant import (
     lower_bound,
     upper_bound,
 )
-from pm_evidence.estimators.difference import difference
-from pm_evidence.estimators.histogram import histogram, histogram_posterior
-from pm_evidence.estimators.islands import integrated, of_islands
 from pm_evidence.estimators.jarzynski import jarzynski, jarzynski_reverse, single_run
-from pm_evidence.estimators.of_given import of_given
-from pm_evidence.estimators.of_pair import of_pair
+from pm_evidence.estimators.of_islands import integrated, of_given, of_islands
+from pm_evidence.estimators.of_paths import difference, of_pair, one_sided, two_sided
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
     beside_bridge,
@@ -35,8 +31,6 @@ from pm_evidence.estimators.verdicts import (
     unfinished,
     with_stage,
 )
-
-__all__ = ["applicable", "estimates"]
 
 Estimator = Callable[[], LogEvidence]
 

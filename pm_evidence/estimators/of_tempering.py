@@ -7,17 +7,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.records import LogEvidence, Role, RunRecord
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.annealed_paths import first_of, with_check
+from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.jarzynski import jarzynski
 from pm_evidence.estimators.mbar import mbar
+from pm_evidence.estimators.of_paths import first_of, with_check
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.ti import ti, ti_rb
 from pm_evidence.estimators.verdicts import apart, times
-
-__all__ = ["of_tempering", "others_of_tempering"]
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

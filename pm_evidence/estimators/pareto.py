@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_heavy", "pareto_k", "unseen_tail"]
-
 _FEWEST_WEIGHTS, _FEWEST_VALUES = 30, 5
 # A shape that is taken for larger ones: beyond it the mass of the tail is not known at all.
 _LARGEST_SHAPE = 0.9

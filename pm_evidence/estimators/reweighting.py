@@ -1,4 +1,4 @@
-"""The evidence under another prior, from posterior draws under a first one."""
+"""The evidence under another prior, and numbers of particles that would have been best."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import ess_share, log_mean_exp
+from pm_evidence.core.records import Role, RunRecord
+from pm_evidence.estimators.errors import spread
 from pm_evidence.estimators.pareto import is_heavy, pareto_k
-from pm_evidence.estimators.standard_errors import spread
-
-__all__ = ["Reweighted", "reweighted"]
+from pm_evidence.schedules.fixed import Allocation, optimal_allocation
 
 Floats = NDArray[np.float64]
+
 
 # If none of n independent draws lies in a region, its mass is below this over n with 95 %.
 _NONE_OF_N = 3.0
@@ -107,3 +108,30 @@ def reweighted(
         ess=n * float(ess_share(log_ratio)),
         unseen=float("inf") if largest_log_ratio == np.inf else unseen,
     )
+
+
+def allocation_of(record: RunRecord) -> tuple[Allocation, Allocation] | None:
+    """Return the particles that a run spent on each stage, and the best use of as many.
+
+    Parameters
+    ----------
+    record : RunRecord
+        A run of resample-move.
+
+    Returns
+    -------
+    tuple of Allocation, or None
+        What one island spent on average, and the optimum for as many particles in all. Both
+        variances are those of one island. None if the record does not hold the numbers of
+        particles, or an island did not reach the target.
+    """
+    blocks = record.of(Role.FORWARD)
+    particles = np.array([block.trace.particles for block in blocks])
+    ess = np.array([block.trace.ess for block in blocks])
+    if not particles.size or not (np.isfinite(particles) & (ess > 0.0)).all():
+        return None
+    # rounding may put a share of equal weights above 1
+    variance = np.maximum(1.0 / ess - 1.0, 0.0).mean(axis=0)
+    spent = particles.mean(axis=0)
+    found = Allocation(spent, float((variance / spent).sum()))
+    return found, optimal_allocation(variance, float(spent.sum()))

@@ -9,14 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.estimators.bar import Overlap, overlap
-from pm_evidence.estimators.mbar_equations import LEAST_COMMON
+from pm_evidence.estimators.mbar import LEAST_COMMON
+from pm_evidence.estimators.rts import verdict_of_weights
 from pm_evidence.estimators.tempered import Tempered, concluded, no_support, tempered
-from pm_evidence.estimators.tempered_weights import verdict_of_weights
-
-__all__ = ["chained_bar", "stepping_stone"]
 
 Floats = NDArray[np.float64]
 Problem = tuple[Status, str]

@@ -6,23 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import float_array, whole_array
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.clusters import Clusters, clusters
-from pm_evidence.estimators.intervals import interval
-from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.core.records import LogEvidence, Status
+from pm_evidence.estimators.errors import Clusters, Spread, clusters, interval
 from pm_evidence.estimators.verdicts import LARGEST_MCSE
-
-__all__ = [
-    "LogZCurve",
-    "Tempered",
-    "check_size",
-    "checked_beta",
-    "checked_energy",
-    "concluded",
-    "no_support",
-    "tempered",
-]
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -1,23 +1,243 @@
 """Thermodynamic integration: the mean energy, integrated over inverse temperature."""
 
+from dataclasses import dataclass
+from typing import Any, Protocol
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_choice
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.clusters import Clusters
-from pm_evidence.estimators.energy_moments import EnergyMoments, OfAll, OfDrawn
-from pm_evidence.estimators.quadrature import RULES, weights
-from pm_evidence.estimators.rts import shares_of
-from pm_evidence.estimators.tempered import concluded, no_support, tempered
-
-__all__ = ["ti", "ti_rb"]
+from pm_evidence.core.checks import check_choice, float_array
+from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.vectors import fast_exp
+from pm_evidence.core.numerics import dot, total
+from pm_evidence.core.records import LogEvidence, Status
+from pm_evidence.estimators.errors import Clusters, interval, spread
+from pm_evidence.estimators.rts import Shares, shares_of
+from pm_evidence.estimators.tempered import Tempered, concluded, no_support, tempered
 
 Floats = NDArray[np.float64]
+_COARSE = 1.0
+
+
+RULES = ("riemann", "trapezoid", "corrected")
+
+
+def riemann(beta: Floats) -> Floats:
+    """Return the weights of function values in a right Riemann sum, shape of ``beta``."""
+    return np.append(0.0, np.diff(beta))
+
+
+def trapezoid(beta: Floats) -> Floats:
+    """Return the weights of function values in the trapezoidal rule, shape of ``beta``."""
+    step = np.diff(beta)
+    sides: Floats = 0.5 * (np.append(step, 0.0) + np.append(0.0, step))
+    return sides
+
+
+def correction(beta: Floats) -> Floats:
+    """Return the weights of variances of the energy in the correction of the trapezoidal rule.
+
+    The slope of minus the mean energy is the variance of the energy, so that the trapezoidal rule
+    for minus the mean energy lacks ``-sum_k (beta[k + 1] - beta[k])**2 (V[k + 1] - V[k]) / 12``
+    in nats, with variances ``V`` in square nats (Friel, Hurn and Wyse 2014, Eq. 6).
+    """
+    square = np.diff(beta) ** 2 / 12.0
+    terms: Floats = np.append(square, 0.0) - np.append(0.0, square)
+    return terms
+
+
+def weights(rule: str, beta: Floats) -> tuple[Floats, Floats]:
+    """Return the weights of minus the mean energies and of the variances under a rule.
+
+    Parameters
+    ----------
+    rule : str
+        One of ``RULES``.
+    beta : ndarray, shape (n,)
+        Rising inverse temperatures.
+    """
+    means = riemann(beta) if rule == "riemann" else trapezoid(beta)
+    return means, correction(beta) if rule == "corrected" else np.zeros(len(beta))
+
+
+class EnergyMoments(Protocol):
+    """Moments of the energy along a ladder; states of likelihood zero are left out of them."""
+
+    @property
+    def beta(self) -> Floats:
+        """Temperatures where the moments are known, shape ``(n_known,)``."""
+        ...
+
+    @property
+    def mean(self) -> Floats:
+        """Mean of the finite energies there in nats, shape ``(n_known,)``."""
+        ...
+
+    @property
+    def variance(self) -> Floats:
+        """Variance of the finite energies there in square nats, shape ``(n_known,)``."""
+        ...
+
+    @property
+    def log_alive(self) -> float:
+        """Log of the share of the density at ``beta = 0`` where the likelihood is not zero.
+
+        In nats: log Z has this jump at ``beta = 0``, which no integral of mean energies shows.
+        """
+        ...
+
+    def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
+        """Return the influence of every state on a sum of moments and ``log_alive``.
+
+        Parameters
+        ----------
+        of_mean, of_variance : ndarray, shape (n_known,)
+            Weights of minus the means and of the variances in the sum.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OfDrawn:
+    """Moments of the energies of the states that were drawn at each temperature.
+
+    Parameters
+    ----------
+    states : Tempered
+        The states.
+    beta, mean, variance, log_alive
+        See `EnergyMoments`; temperatures without a state of finite energy are left out.
+    """
+
+    states: Tempered
+    beta: Floats
+    mean: Floats
+    variance: Floats
+    log_alive: float
+
+    @classmethod
+    def of(cls, states: Tempered) -> "OfDrawn":
+        """Return the moments at the temperatures that have a state of finite energy."""
+        alive = np.isfinite(states.energy)
+        size, rung = len(states.beta), states.rung
+        energy = np.where(alive, states.energy, 0.0)
+        n = np.bincount(rung, alive, minlength=size)
+        seen = np.flatnonzero(n)
+        mean = np.bincount(rung, energy, minlength=size) / np.maximum(n, 1.0)
+        square = np.where(alive, (energy - mean[rung]) ** 2, 0.0)
+        variance = np.bincount(rung, square, minlength=size) / np.maximum(n - 1.0, 1.0)
+        drawn = states.counts[0]
+        with np.errstate(divide="ignore"):
+            log_alive = float(np.log(n[0] / drawn)) if drawn else 0.0
+        return cls(states, states.beta[seen], mean[seen], variance[seen], log_alive)
+
+    def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
+        """Return the influence of every state on a sum of moments; see `EnergyMoments`."""
+        states = self.states
+        alive = np.isfinite(states.energy)
+        known = np.searchsorted(self.beta, states.beta[states.rung])
+        known = np.minimum(known, len(self.beta) - 1)  # of states that are not alive
+        n = np.bincount(known, alive, minlength=len(self.beta))
+        energy = np.where(alive, states.energy, self.mean[known])
+        rest = energy - self.mean[known]
+        mean_square = self.variance * (n - 1.0) / n
+        square = np.where(alive, rest**2 - mean_square[known], 0.0)
+        values: Floats = (of_variance[known] * square - of_mean[known] * rest) / n[known]
+        zero = states.rung == 0
+        if zero.any():
+            values += zero * (alive / max((zero & alive).sum(), 1) - 1.0 / zero.sum())
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class OfAll:
+    """Moments over all states, weighted by the probability of each temperature given the state.
+
+    Parameters
+    ----------
+    shares : Shares
+        The states, and their probabilities of the temperatures.
+    alive : ndarray of bool, shape (n,)
+        Which states have a finite energy.
+    log_density : ndarray, shape (n_alive,)
+        Log marginal density of those, as in `Shares`.
+    log_sums : ndarray, shape (n_temperatures,)
+        Log of the sums over those of the shares, as in `Shares`.
+    beta, mean, variance, log_alive
+        See `EnergyMoments`.
+    """
+
+    shares: Shares
+    alive: NDArray[np.bool_]
+    log_density: Floats
+    log_sums: Floats
+    beta: Floats
+    mean: Floats
+    variance: Floats
+    log_alive: float
+
+    @classmethod
+    def of(cls, shares: Shares) -> "OfAll":
+        """Return the moments at all temperatures."""
+        alive = np.isfinite(shares.energy)
+        energy, log_density = shares.energy[alive], shares.log_density[alive]
+        log_sums, size = shares.log_sums.copy(), len(shares.beta)
+        at_zero = np.exp(shares.relative(0))
+        share = float(at_zero[alive].sum())
+        log_sums[0] += np.log(share)
+        mean, variance = np.empty((2, size))
+        _moments(shares.beta, energy, log_density, log_sums, mean, variance)
+        return cls(
+            shares,
+            alive,
+            log_density,
+            log_sums,
+            shares.beta,
+            mean,
+            variance,
+            float(np.log(share)),
+        )
+
+    def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
+        """Return the influence of every state on a sum of moments; see `EnergyMoments`."""
+        at_zero = np.exp(self.shares.relative(0))
+        values = -at_zero
+        values[self.alive] += at_zero[self.alive] / np.exp(self.log_alive)
+        added = np.zeros(int(self.alive.sum()))
+        energy = self.shares.energy[self.alive]
+        for_each = np.stack([self.mean, self.variance, of_mean, of_variance])
+        _influence(self.beta, energy, self.log_density, self.log_sums, for_each, added)
+        values[self.alive] += added
+        return values - values.mean()
+
+
+@njit
+def _moments(
+    beta: Any, energy: Any, log_density: Any, log_sums: Any, mean: Any, variance: Any
+) -> None:
+    weight, rest = np.empty(energy.size), np.empty(energy.size)
+    for k in range(beta.size):
+        for n in range(energy.size):
+            weight[n] = fast_exp(-beta[k] * energy[n] - log_density[n] - log_sums[k])
+        mean[k] = dot(weight, energy) / total(weight)
+        for n in range(energy.size):
+            rest[n] = (energy[n] - mean[k]) ** 2
+        variance[k] = dot(weight, rest) / total(weight)
+
+
+@njit
+def _influence(
+    beta: Any, energy: Any, log_density: Any, log_sums: Any, for_each: Any, out: Any
+) -> None:
+    for k in range(beta.size):
+        mean, variance, of_mean, of_variance = for_each[:, k]
+        for n in range(energy.size):
+            weight = fast_exp(-beta[k] * energy[n] - log_density[n] - log_sums[k])
+            rest = energy[n] - mean
+            out[n] += weight * (of_variance * (rest * rest - variance) - of_mean * rest)
+
 
 # Largest error of the rule, in standard errors, that the interval still covers.
-_COARSE = 1.0
 # The corrected rule with steps of half the length has an error 16 times smaller.
 _HALVED = 16.0
 
@@ -211,3 +431,111 @@ def _filled(missing: Floats, size: int) -> str:
         f"no state of finite energy was drawn at {missing.size} of {size} temperatures, whose mean "
         "energies are interpolated linearly or taken from the nearest temperature. "
     )
+
+
+# Largest error of the trapezoidal rule, in standard errors, that the interval still covers.
+
+
+def power_posterior(
+    beta: ArrayLike, energy: ArrayLike, variance: ArrayLike | None = None
+) -> LogEvidence:
+    """Estimate log Z as the integral of minus the mean energy over inverse temperature.
+
+    Parameters
+    ----------
+    beta : array_like, shape (n_stages + 1,)
+        Inverse temperatures, from 0 to 1.
+    energy : array_like, shape (n_islands, n_stages + 1)
+        Mean energy of each independent population at each inverse temperature, in nats; minus the
+        mean log likelihood on a geometric path.
+    variance : array_like, shape (n_islands, n_stages + 1), optional
+        Variance of the energy there, from which the error of the trapezoidal rule is estimated.
+
+    Returns
+    -------
+    LogEvidence
+        The status is ``"coarse_schedule"`` if the error of the trapezoidal rule exceeds the Monte
+        Carlo error.
+
+    Raises
+    ------
+    ValueError
+        If inverse temperatures do not rise, shapes do not fit, a value is not finite, or a variance
+        is negative.
+
+    Notes
+    -----
+    Friel and Pettitt (2008); with an estimated likelihood Tran et al., Eq. 9 to 11. The slope of
+    the mean log likelihood is its variance, so the leading error of the trapezoidal rule is
+    ``-sum (beta step)**2 (change of variance) / 12`` (Friel, Hurn and Wyse 2014, Eq. 6).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> beta = np.linspace(0.0, 1.0, 11)
+    >>> round(power_posterior(beta, np.stack([3.0 - beta, 3.1 - beta])).value, 6)
+    -2.55
+    """
+    beta, energy, variance = _checked(beta, energy, variance)
+    each = -energy @ trapezoid(beta)
+    value = float(each.mean())
+    error = spread(((each - value) / len(each), None))
+    lower, upper = interval(value, error)
+    status, message = Status.OK, ""
+    if not np.isfinite(error.mcse):
+        status = Status.NO_ERROR
+        message = "a single population gives no error estimate. Use at least two."
+    elif variance is not None:
+        lacking = float(correction(beta) @ variance.mean(axis=0))
+        if abs(lacking) > _COARSE * error.mcse:
+            status = Status.COARSE_SCHEDULE
+            message = (
+                f"the trapezoidal rule over {beta.size - 1} stages is wrong by about "
+                f"{-lacking:.2g} nats, which mcse does not include. Use more stages, or the "
+                "estimate 'smc' of the same run."
+            )
+    return LogEvidence(
+        value, error.mcse, "power_posterior", status, lower, upper, message, error.dof
+    )
+
+
+def _checked(
+    beta: ArrayLike, energy: ArrayLike, variance: ArrayLike | None
+) -> tuple[Floats, Floats, Floats | None]:
+    """Return the arrays; raise ValueError where one is unusable."""
+    beta = float_array("beta", beta)
+    if beta.ndim != 1 or beta.size < 2:
+        raise ValueError(
+            f"beta must be a row of at least two inverse temperatures, got shape {beta.shape}; "
+            "pass for example [0, 0.5, 1]."
+        )
+    _check_finite("beta", beta)
+    given = {"energy": float_array("energy", energy)}
+    if variance is not None:
+        given["variance"] = float_array("variance", variance)
+    for name, values in given.items():
+        if values.ndim != 2 or values.shape[1] != beta.size or not len(values):
+            raise ValueError(
+                f"{name} must have shape (n_islands, {beta.size}), one value for each inverse "
+                f"temperature, got {values.shape}; transpose it, or pass the same beta."
+            )
+        _check_finite(name, values)
+    if not (np.diff(beta) > 0.0).all():
+        raise ValueError(
+            f"beta must rise, got {beta[np.argmin(np.diff(beta))]} before a value that is not "
+            "larger; sort the stages."
+        )
+    if variance is not None and given["variance"].min() < 0.0:
+        raise ValueError(
+            f"variance must not be negative, got {given['variance'].min()}; pass variances of the "
+            "energy, or leave it out."
+        )
+    return beta, given["energy"], given.get("variance")
+
+
+def _check_finite(name: str, values: Floats) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"{name} must be finite, got {values[~np.isfinite(values)][0]}; find out why these "
+            "stages failed."
+        )

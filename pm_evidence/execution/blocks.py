@@ -1,9 +1,11 @@
 """Independent blocks over threads, or over any ``concurrent.futures`` executor."""
 
+import io
 import logging
+import pickle
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED as FIRST
 from concurrent.futures import (
     BrokenExecutor,
@@ -13,17 +15,139 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from time import perf_counter
 from typing import Any, Protocol
 
-from pm_evidence.core.blas import one_blas_thread
-from pm_evidence.core.checks import described
-from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
-from pm_evidence.core.interrupts import abandonable, check_interrupt, interrupt_answered
-from pm_evidence.core.progress import Progress, Report, silent
-from pm_evidence.execution.parcels import NOT_PICKLED, Lacking, Parcel, parcels
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Stopped", "Task", "run_blocks"]
+from pm_evidence.core.checks import described
+from pm_evidence.core.digest import digest_of_bytes
+from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
+from pm_evidence.core.interrupts import (
+    Progress,
+    Report,
+    abandonable,
+    check_interrupt,
+    interrupt_answered,
+    silent,
+)
+from pm_evidence.core.rows import RowWork, divided_by, dividing, one_blas_thread
+
+# Exceptions that say that an object cannot be pickled.
+NOT_PICKLED = (pickle.PicklingError, TypeError, AttributeError)
+# Bytes above which a part, such as the data of a model, is sent to a worker only once, and the
+# number of such parts that a worker keeps.
+_LARGE, _MOST_KEPT = 20_000, 16
+
+# parts that this process got earlier, the oldest first
+_KEPT: "OrderedDict[str, bytes]" = OrderedDict()
+_KEEPING = Lock()
+
+
+class Lacking(Exception):
+    """A large part has not been sent to this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A pickled object.
+
+    Parameters
+    ----------
+    head : bytes
+        The object without its large parts.
+    large : mapping
+        The large parts by digest, or none of them where the receiver has them.
+    """
+
+    head: bytes
+    large: Mapping[str, bytes]
+
+    def without_large(self) -> "Parcel":
+        """Return it for a receiver that has the large parts."""
+        return replace(self, large={})
+
+    def opened(self) -> Any:
+        """Return the object.
+
+        Raises
+        ------
+        Lacking
+            If a large part is neither here nor known from an earlier parcel.
+        """
+        with _KEEPING:
+            _KEPT.update(self.large)
+            while len(_KEPT) > _MOST_KEPT:
+                _KEPT.popitem(last=False)
+            known = {**_KEPT, **self.large}
+        return _Unpickler(io.BytesIO(self.head), known).load()
+
+
+def parcels(things: Sequence[Any], *, by_value: bool = False) -> list[Parcel]:
+    """Return objects as parcels.
+
+    Parameters
+    ----------
+    things : sequence
+        The objects.
+    by_value : bool
+        Whether classes and functions of a script or a notebook are sent along, for receivers that
+        do not import it.
+
+    Raises
+    ------
+    pickle.PicklingError, TypeError, AttributeError
+        If one of them cannot be pickled.
+    """
+    return [_packed(thing, _ByValue if by_value else _ByReference) for thing in things]
+
+
+def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Parcel:
+    buffer, large = io.BytesIO(), dict[str, bytes]()
+    pickler = kind(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.large = large
+    pickler.dump(thing)
+    return Parcel(buffer.getvalue(), large)
+
+
+class _WithoutLarge:
+    """Replaces large strings of bytes, such as pickled models, by their digests."""
+
+    large: dict[str, bytes]
+
+    def persistent_id(self, obj: Any) -> str | None:
+        if type(obj) is not bytes or len(obj) < _LARGE:
+            return None
+        digest = digest_of_bytes(obj)
+        self.large[digest] = obj
+        return digest
+
+
+class _ByReference(_WithoutLarge, pickle.Pickler):
+    """Stores where classes and functions are imported from."""
+
+
+class _ByValue(_WithoutLarge, cloudpickle.Pickler):
+    """Stores classes and functions of a script or a notebook themselves."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts large strings of bytes back, from those that are known by their digests."""
+
+    def __init__(self, file: io.BytesIO, known: Mapping[str, bytes]) -> None:
+        super().__init__(file)
+        self._known = known
+
+    def persistent_load(self, pid: str) -> bytes:
+        if pid not in self._known:
+            raise Lacking
+        return self._known[pid]
+
 
 _log = logging.getLogger("pymc.pm_evidence")
 _MAX_TRIES = 3
@@ -291,3 +415,211 @@ def _guarded(task: Task | Parcel, n_losses: int) -> Any:
             return _Done(block(silent))
     except Exception as error:
         return _Failure(error)
+
+
+Arrays = Sequence[NDArray[Any]]
+
+# Seconds of work below which no other thread is asked to help, and least seconds of a part: waking
+# a thread takes some 50 microseconds.
+_WORTH_A_THREAD, _PART = 4e-4, 1e-4
+# Seconds of work for each thread above which rows are sent to an executor, and least seconds of a
+# part that is sent: sending takes some 10 milliseconds.
+_WORTH_SENDING, _PART_SENT = 0.15, 0.05
+# So often is work of one kind sent before it is judged whether sending is faster; the first time,
+# workers compile the model.
+_TRIALS = 3
+# Seconds for a single row above which the rows of blocks are sent, instead of whole blocks, so that
+# there can be more workers than blocks.
+_WORTH_DIVIDING_BLOCKS = 0.5
+# Share of the rows that is worked on first, if it is not known how long a row takes.
+_FIRST = 1 / 64
+
+
+@contextmanager
+def dividing_rows(cores: int, executor: Executor | None) -> Iterator[None]:
+    """Divide the work on rows that this thread asks for; see ``core.rows``.
+
+    Parameters
+    ----------
+    cores : int
+        Number of threads.
+    executor : concurrent.futures.Executor, optional
+        Gets work that takes much longer than sending it.
+    """
+    if cores == 1 and executor is None:
+        yield
+        return
+    pool = ThreadPoolExecutor(max(cores - 1, 1), thread_name_prefix="pm_evidence_rows")
+    try:
+        with one_blas_thread(), divided_by(DividedRows(cores, pool, executor)):
+            yield
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def run_divided(
+    tasks: Sequence[Task], *, cores: int, executor: Executor | None, **shown: Any
+) -> Any:
+    """Run blocks where the user asks for it; see ``run_blocks``.
+
+    If a single row of their populations takes seconds, the blocks run in threads of this process,
+    and their rows on the executor.
+    """
+    divide = dividing()
+    if isinstance(divide, DividedRows) and divide.divides_blocks and len(tasks) > 1:
+        within = [_Within(task, divide) for task in tasks]
+        return run_blocks(within, cores=len(tasks), **shown)
+    return run_blocks(tasks, cores=cores, executor=executor, **shown)
+
+
+@dataclass(frozen=True)
+class _Within:
+    """A block in a thread of this process, whose rows are divided."""
+
+    task: Task
+    divide: Any
+
+    def __call__(self, report: Report) -> Any:
+        with divided_by(self.divide):
+            return self.task(report)
+
+
+class DividedRows:
+    """Carries out work on rows in parts.
+
+    How the rows are divided depends on how long they take, and changes no result, because rows do
+    not depend on each other.
+
+    Parameters
+    ----------
+    cores : int
+        Number of threads, the calling one included.
+    pool : Executor
+        The other threads.
+    executor : Executor, optional
+        Gets work that takes much longer than sending it.
+    """
+
+    def __init__(self, cores: int, pool: Executor, executor: Executor | None) -> None:
+        self.cores, self.pool, self.executor = cores, pool, executor
+        self._seconds: dict[Any, float] = {}
+        # seconds of work that workers did in a second, each time that work was sent
+        self._speeds: dict[Any, list[float]] = {}
+
+    def __call__(self, work: RowWork, read: Arrays, written: Arrays) -> None:
+        """Do the work on all rows; see ``core.rows.over_rows``."""
+        arrays = [*read, *written]
+        n, key = len(arrays[0]), (type(work), *(array.shape[1:] for array in arrays))
+        done, seconds = 0, self._seconds.get(key)
+        if seconds is None:
+            done, seconds = _tried(work, arrays)
+        if done == n:
+            return
+        started, divisor = perf_counter(), 1
+        left = (n - done) * seconds
+        if left > self.cores * _WORTH_SENDING and self._sends(key):
+            parts = _parts(done, n, max(int(_PART_SENT / seconds), 1), None)
+            if self._sent(work, read, written, parts):
+                self._seconds.setdefault(key, seconds)
+                speed = left / (perf_counter() - started)
+                self._speeds.setdefault(key, []).append(speed)
+                return
+        if left < _WORTH_A_THREAD or self.cores == 1:
+            work(*(array[done:] for array in arrays))
+        else:
+            divisor = self.cores
+            self._in_threads(work, arrays, _parts(done, n, int(_PART / seconds) + 1, self.cores))
+        measured = divisor * (perf_counter() - started) / (n - done)
+        self._seconds[key] = measured if not done else min(seconds, measured)
+
+    def _sends(self, key: Any) -> bool:
+        """Return whether the executor may be faster than the threads of this process."""
+        speeds = self._speeds.get(key, [])
+        return self.executor is not None and (len(speeds) < _TRIALS or max(speeds) > self.cores)
+
+    @property
+    def divides_blocks(self) -> bool:
+        """Whether rows take so long that those of blocks should be sent one by one."""
+        longest = max(self._seconds.values(), default=0.0)
+        return self.executor is not None and longest > _WORTH_DIVIDING_BLOCKS
+
+    def _in_threads(self, work: RowWork, arrays: Arrays, parts: deque[slice]) -> None:
+        def take() -> None:
+            while parts:
+                try:
+                    part = parts.popleft()
+                except IndexError:  # another thread has taken the last one
+                    return
+                work(*(array[part] for array in arrays))
+
+        helpers = [self.pool.submit(take) for _ in range(min(self.cores, len(parts)) - 1)]
+        try:
+            take()
+        finally:
+            parts.clear()  # if an exception ends the work, the other threads end as well
+            for helper in helpers:
+                if not helper.cancel():
+                    helper.result()
+
+    def _sent(self, work: RowWork, read: Arrays, written: Arrays, parts: deque[slice]) -> bool:
+        """Do work on an executor; return False if the work cannot be sent."""
+        try:
+            (parcel,) = parcels([work])
+        except NOT_PICKLED:
+            return False
+        slices = list(parts)
+        tasks = [
+            _SentRows(parcel, tuple(a[s] for a in read), tuple(a[s] for a in written))
+            for s in slices
+        ]
+        found = run_blocks(tasks, cores=self.cores, executor=self.executor)
+        for part, made in zip(slices, found, strict=True):
+            for array, rows in zip(written, made, strict=True):
+                array[part] = rows
+        return True
+
+
+def _tried(work: RowWork, arrays: Arrays) -> tuple[int, float]:
+    """Work on the first rows; return their number, and the seconds that a row takes.
+
+    Two attempts are made, because the first may include the time of loading compiled code.
+    """
+    n = len(arrays[0])
+    size, done, seconds = max(int(_FIRST * n), 1), 0, np.inf
+    for _ in range(2):
+        part = slice(done, min(done + size, n))
+        if part.stop > part.start:
+            started = perf_counter()
+            work(*(array[part] for array in arrays))
+            seconds = min(seconds, (perf_counter() - started) / (part.stop - part.start))
+            done = part.stop
+    return done, float(seconds)
+
+
+def _parts(start: int, stop: int, least: int, cores: int | None) -> deque[slice]:
+    """Return slices of at least ``least`` rows: equal ones, or shorter ones towards the end.
+
+    Threads that take one after the other then end at about the same time.
+    """
+    found: deque[slice] = deque()
+    while start < stop:
+        size = least if cores is None else max((stop - start) // (2 * cores), least)
+        found.append(slice(start, min(start + size, stop)))
+        start += size
+    return found
+
+
+@dataclass(frozen=True)
+class _SentRows:
+    """A task for a worker: the work, and some rows of its arrays."""
+
+    work: Parcel
+    read: tuple[NDArray[Any], ...]
+    written: tuple[NDArray[Any], ...]
+
+    def __call__(self, report: Report = silent) -> tuple[NDArray[Any], ...]:
+        """Return the changed rows."""
+        # copies, because what arrives may be read-only
+        read, written = ([np.array(a) for a in arrays] for arrays in (self.read, self.written))
+        self.work.opened()(*read, *written)
+        return tuple(written)

@@ -1,25 +1,78 @@
-"""A live display of a run, in PyMC's style."""
+"""A live display of a run, in PyMC's style, in a terminal and in a notebook."""
 
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from math import isnan
 from types import TracebackType
 from typing import Any, Self
 
-from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich import get_console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column, Table
 from rich.text import Text
 
 from pm_evidence.core.checks import check_flag
-from pm_evidence.core.progress import Progress as BlockProgress
+from pm_evidence.core.interrupts import Progress as BlockProgress
 from pm_evidence.core.records import BlockRecord, LogEvidence
-from pm_evidence.execution.notebook import Redrawn, in_notebook
 
-__all__ = ["Display", "titled"]
+
+def in_notebook() -> bool:
+    """Return whether the output goes to a notebook instead of a terminal."""
+    return "IPython" in sys.modules and get_console().is_jupyter
+
+
+class Redrawn:
+    """An output that a function returns, and that is updated at intervals until it is stopped.
+
+    IPython can update an output by its name, so neither ipywidgets nor an extension of the notebook
+    is needed, and the last output is saved with the notebook.
+
+    Parameters
+    ----------
+    picture : callable
+        Returns the object that IPython displays.
+    seconds : float
+        Time between two updates.
+    """
+
+    def __init__(self, picture: Callable[[], Any], seconds: float = 0.5) -> None:
+        self._picture, self._seconds = picture, seconds
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._place: Any = None
+
+    def start(self) -> None:
+        """Show the output, and start a thread that updates it."""
+        from IPython.display import display
+
+        self._place = display(self._picture(), display_id=True)
+        self._thread = threading.Thread(target=self._redraw, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop updating, and show the final output."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._place.update(self._picture())
+
+    def _redraw(self) -> None:
+        while not self._over.wait(self._seconds):
+            self._place.update(self._picture())
+
 
 _FIELDS = ("stage", "beta", "ess", "acceptance")
 _HEADERS = ("Stage", "Beta", "ESS", "Accept")
@@ -227,3 +280,43 @@ def _fields(progress: BlockProgress) -> dict[str, Any]:
 
 def _text(number: float, spec: str) -> str:
     return "" if isnan(number) else format(number, spec)
+
+
+@contextmanager
+def counting(description: str, total: int, enabled: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar while the block of the ``with`` statement runs.
+
+    Parameters
+    ----------
+    description : str
+        Text before the bar.
+    total : int
+        Number of steps of the loop.
+    enabled : bool
+        Whether anything is shown.
+
+    Yields
+    ------
+    callable
+        To be called with the number of finished steps.
+    """
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        disable=not enabled,
+        refresh_per_second=8,
+    )
+
+    def picture() -> object:
+        return bar.make_tasks_table(bar.tasks)
+
+    shown = Redrawn(picture) if enabled and in_notebook() else bar
+    row = bar.add_task(description, total=total)
+    shown.start()
+    try:
+        yield lambda done: bar.update(row, completed=done)
+    finally:
+        shown.stop()

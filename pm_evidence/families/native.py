@@ -1,22 +1,23 @@
-"""The base class of targets that are not a PyMC model."""
+"""The base classes of targets that are not a PyMC model, and of models with a path of their own."""
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import (
     check_choice,
     check_count,
+    check_flag,
     described,
     float_array,
     missing_members,
 )
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
-
-__all__ = ["NativeTarget", "checked_native", "checked_path", "is_native"]
+from pm_evidence.targets.model.cache import target_of
 
 
 class NativeTarget(ABC):
@@ -174,3 +175,84 @@ def checked_native(target: Any) -> NativeTarget:
     check_choice("target.method", target.method, ("ais", "smc", "resample_move", "arm"))
     checked: NativeTarget = target
     return checked
+
+
+class ModelTarget(NativeTarget):
+    """A PyMC model that is annealed along the path of a derived class.
+
+    Derive from it and define `annealing_setup`.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model; it is compiled here.
+
+    Attributes
+    ----------
+    compiled : object
+        The compiled model: ``draw(n, seed)`` returns prior draws, and ``evaluate(x)`` returns the
+        points ``x``, shape ``(n, n_dim)``, with their log densities. ``continuous`` and
+        ``discrete`` are the positions of the continuous and discrete coordinates.
+    """
+
+    method: ClassVar[str] = "smc"
+
+    def __init__(self, model: Any) -> None:
+        self.compiled = target_of(model)
+        self.n_dim = self.compiled.n_dim
+
+    @property
+    def log_prior_mass(self) -> float:  # type: ignore[override]
+        """Log of the prior mass within the constraints, in nats."""
+        return self.compiled.log_prior_mass
+
+    def posterior(self, draws: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
+        """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
+        return self.compiled.posterior(draws)
+
+    def sample_stats(self, draws: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[Any]]:
+        """Return ``lp``, the log posterior density up to the evidence, shape ``(n,)``."""
+        return self.compiled.sample_stats(draws)
+
+    def observed_data(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the observed data by name."""
+        return self.compiled.observed_data()
+
+    def constant_data(self) -> dict[str, npt.NDArray[Any]]:
+        """Return ``pm.Data`` that are not observed, by name."""
+        return self.compiled.constant_data()
+
+    def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the model's coordinates and the dimensions of its variables."""
+        return self.compiled.coords_and_dims()
+
+
+_MOST_SWEEPS = 1_000_000
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """The base of kernels that visit all parts in an order, and are reversed by the opposite one.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of times that all parts are visited in a move.
+    backwards : bool
+        Whether they are visited in the opposite order.
+    """
+
+    n_sweeps: int = 1
+    backwards: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
+        check_flag("backwards", self.backwards)
+
+    def reversed(self) -> Self:
+        """Return the kernel that visits the parts in the opposite order."""
+        return replace(self, backwards=not self.backwards)
+
+    def settings(self) -> dict[str, float]:
+        """Return the number of sweeps."""
+        return {"n_sweeps": float(self.n_sweeps)}

@@ -8,16 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_positive, check_share
-from pm_evidence.core.codegen.native import call_density
-from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.numba import call_density, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import uniform
-from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.random_walk import acceptance_probability, accepts, move_towards
 from pm_evidence.kernels.suitability import check_positions, checked_coordinates, checked_row
-from pm_evidence.kernels.tuning import move_towards
-from pm_evidence.targets.points import Particles
-
-__all__ = ["MAX_GIBBS_SUPPORT", "DiscreteGibbs", "IntegerWalk"]
+from pm_evidence.targets.layout import Particles
 
 # A Gibbs draw evaluates the density at every value; with more values a random walk is cheaper.
 MAX_GIBBS_SUPPORT = 32

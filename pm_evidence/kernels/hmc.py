@@ -1,5 +1,6 @@
 """Hamiltonian Monte Carlo on a population, with a metric estimated from the population."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -7,22 +8,276 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_flag, check_positive, check_share
-from pm_evidence.core.codegen.native import call_density
-from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.numba import call_density, njit
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.random import fill_normal, uniform
+from pm_evidence.core.jax import load_jax
+from pm_evidence.core.random import fill_normal, normals, uniform, uniforms
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.kernels.curvature import MOST_DIMENSIONS, curvature, shape_of_curvature
-from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.random_walk import acceptance_probability, accepts, move_towards
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
-from pm_evidence.kernels.trajectories import move_together
-from pm_evidence.kernels.tuning import move_towards
-from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
-from pm_evidence.targets.compile.density import CompiledDensity, densities_with_gradients
-from pm_evidence.targets.points import Particles
+from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.numba_density import CompiledDensity, densities_with_gradients
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.layout import Particles
 
-__all__ = ["HMC"]
+Floats = NDArray[np.float64]
+
+
+def move_together(
+    compiled: JaxDensity | NumpyDensity,
+    x: Floats,
+    log_density: Floats,
+    gradient: Floats,
+    beta: float,
+    shape: Shape,
+    step: float,
+    n_leapfrogs: NDArray[np.int64],
+    streams: NDArray[np.uint64],
+    explores: bool,
+    report: Floats,
+) -> None:
+    """Move every row in place, and add to ``report``, as the compiled trajectories of `HMC` do.
+
+    Every row draws the same random numbers from its stream as there, in the same order. All
+    coordinates are moved.
+    """
+    momentum, draws = normals(streams, x.shape[1]), uniforms(streams, 2)
+    sizes = step * (0.8 + 0.4 * draws[:, 0])
+    rows = (x, log_density, gradient, momentum, sizes, n_leapfrogs)
+    if isinstance(compiled, JaxDensity):
+        ends = compiled.on_rows(_by_jax, rows, (beta, shape.factor), is_long=True)
+    else:
+        with np.errstate(all="ignore"):
+            ends = _leapfrog(np, _while, compiled.evaluate, *rows, beta, shape.factor)
+    proposal, new_density, new_gradient, last = ends
+    start = log_density[:, 0] + beta * log_density[:, 1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        log_ratio = new_density[:, 0] + beta * new_density[:, 1] - start
+        failed = np.isnan(log_ratio) | (log_ratio == np.inf)
+        log_ratio += 0.5 * ((momentum**2).sum(axis=1) - (last**2).sum(axis=1))
+    moving = np.isfinite(start)  # a path of weight zero is not moved
+    report[:, 1] += moving & failed & np.isfinite(proposal.sum(axis=1))
+    possible = moving & ~failed & ~np.isnan(log_ratio)
+    acceptance = np.where(possible, np.exp(np.minimum(log_ratio, 0.0)), 0.0)
+    report[:, 0] += acceptance
+    if explores:
+        before = shape.squared_distances(x)
+        report[:, 3] += np.where(moving & ~failed, before, 0.0)
+        some = acceptance > 0.0
+        after = shape.squared_distances(proposal[some])
+        report[some, 2] += acceptance[some] * (after - before[some]) ** 2
+    accepted = possible & (np.log(draws[:, 1]) < log_ratio)
+    x[accepted], log_density[accepted] = proposal[accepted], new_density[accepted]
+    gradient[accepted] = new_gradient[accepted]
+
+
+def _by_jax(density: Any, *arguments: Any) -> tuple[Any, ...]:
+    jax = load_jax()
+    return _leapfrog(jax.numpy, jax.lax.while_loop, density, *arguments)
+
+
+def _while(goes_on: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+    """Return the state after the last step of a loop, as ``jax.lax.while_loop`` does."""
+    while goes_on(state):
+        state = step(state)
+    return state
+
+
+def _leapfrog(
+    xp: Any,
+    loop: Callable[..., Any],
+    density: Callable[[Any], tuple[Any, Any]],
+    x: Any,
+    log_density: Any,
+    gradient: Any,
+    momentum: Any,
+    sizes: Any,
+    n_leapfrogs: Any,
+    beta: Any,
+    factor: Any,
+) -> tuple[Any, ...]:
+    """Return positions, log densities, gradients and momenta at the ends of trajectories.
+
+    A trajectory that leaves the support stops there. Arrays are those of ``xp``, NumPy or JAX.
+    """
+    is_dense = factor.shape[1] == factor.shape[0]
+
+    def force(gradient: Any) -> Any:
+        slope = gradient[:, 0] + beta * gradient[:, 1]
+        return slope @ factor if is_dense else slope * factor[:, 0]
+
+    def along(momentum: Any) -> Any:
+        return momentum @ factor.T if is_dense else momentum * factor[:, 0]
+
+    def goes_on(state: Any) -> Any:
+        leap, moving = state[0], state[1]
+        return xp.any(moving & (leap < n_leapfrogs))
+
+    def one_leap(state: Any) -> Any:
+        leap, moving, x, log_density, gradient, momentum = state
+        moves = moving & (leap < n_leapfrogs)
+        kick = xp.where(leap == 0, 0.5, 1.0) * sizes[:, None]
+        new_momentum = momentum + kick * force(gradient)
+        new_x = x + sizes[:, None] * along(new_momentum)
+        new_density, new_gradient = density(new_x)
+        finite = xp.isfinite(new_density[:, 0] + beta * new_density[:, 1])
+        return (
+            leap + 1,
+            moving & (finite | ~moves),
+            xp.where(moves[:, None], new_x, x),
+            xp.where(moves[:, None], new_density, log_density),
+            xp.where(moves[:, None, None], new_gradient, gradient),
+            xp.where(moves[:, None], new_momentum, momentum),
+        )
+
+    moving = xp.isfinite(log_density[:, 0] + beta * log_density[:, 1])
+    start = (xp.zeros((), n_leapfrogs.dtype), moving, x, log_density, gradient, momentum)
+    _, _, x, log_density, gradient, momentum = loop(goes_on, one_leap, start)
+    return x, log_density, gradient, momentum + 0.5 * sizes[:, None] * force(gradient)
+
+
+# A dense metric of more coordinates costs more memory, at every stage, than it is worth.
+MOST_DIMENSIONS = 256
+# Members of the population at which the curvature is measured, and the difference of coordinates,
+# in standard deviations, between two gradients.
+_POINTS, _DIFFERENCE = 4, 1e-4
+# A scale that the curvature gives must explain this share of the variance in most directions. The
+# curvature at the modes of a distribution, or along a bent ridge, explains far less.
+_EXPLAINED = 0.5
+
+
+def curvature(target: Any, state: Particles, beta: float, scale: Floats) -> tuple[Floats, int]:
+    """Return the mean curvature of a population in units of its scales.
+
+    Parameters
+    ----------
+    target : object
+        Density with a gradient (``target.differentiable``).
+    state : Particles
+        Population of ``n`` members.
+    beta : float
+        Inverse temperature.
+    scale : ndarray, shape (d,)
+        Standard deviation of every continuous coordinate.
+
+    Returns
+    -------
+    curvature : ndarray, shape (d, d)
+        Minus the mean matrix of second derivatives of the log density at ``beta``, from differences
+        of gradients; NaN if the density is zero at one of the points or beside it.
+    n_evaluations : int
+        Number of gradients.
+    """
+    free, d = target.continuous, scale.size
+    total = np.zeros((d, d))
+    chosen = np.linspace(0, len(state) - 1, min(_POINTS, len(state))).astype(int)
+    for x in state.x[chosen]:
+        around = np.repeat(x[None], d + 1, axis=0)
+        around[np.arange(d), free] += _DIFFERENCE * scale
+        gradient = densities_with_gradients(target, around)[1][:, :, free]
+        with np.errstate(over="ignore", invalid="ignore"):  # gradients may be infinite
+            slope = gradient[:, 0] + beta * gradient[:, 1]
+            total -= (slope[:d] - slope[d]) / _DIFFERENCE * scale
+    total /= len(chosen)
+    return 0.5 * (total + total.T), len(chosen) * (d + 1)
+
+
+def shape_of_curvature(x: Floats, diagonal: Shape, found: Floats) -> tuple[Shape | None, float]:
+    """Return the shape that a curvature gives to a population, and how much it can gain.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, d)
+        Population.
+    diagonal : Shape
+        Its mean and standard deviations.
+    found : ndarray, shape (d, d)
+        What `curvature` returned.
+
+    Returns
+    -------
+    shape : Shape or None
+        In every direction of the curvature, its inverse is the variance, or that of the population
+        where this is smaller. None if it does not describe the population.
+    gain : float
+        How many times larger leapfrog steps with this shape can be than with the diagonal one.
+    """
+    if not np.isfinite(found).all():
+        return None, 1.0
+    precision, direction = np.linalg.eigh(found)
+    variance = np.mean((diagonal.whitened(x) @ direction) ** 2, axis=0)
+    inverse = 1.0 / np.maximum(precision, np.finfo(float).tiny)
+    smaller = np.minimum(inverse, np.where(variance > 0.0, variance, 1.0))
+    gain = float(np.sqrt(max(precision[-1], 1.0)))
+    if not np.median(smaller / np.maximum(variance, smaller)) > _EXPLAINED:
+        return None, gain
+    root = direction * np.sqrt(smaller)
+    # the triangular factor of root @ root.T, without forming a product that rounds to singular
+    upper = np.linalg.qr(root.T, mode="r")
+    factor = upper.T * np.sign(np.diag(upper))
+    scale = diagonal.factor[:, :1]
+    return Shape(diagonal.mean, scale * factor), gain
+
+
+@njit
+def move_along(position, free, factor, size, direction):
+    """Move the free coordinates of ``position`` by ``size`` times the factor times a direction."""
+    d = free.size
+    if factor.shape[1] == d and d > 1:
+        for j in range(d):
+            total = 0.0
+            for m in range(j + 1):
+                total += factor[j, m] * direction[m]
+            position[free[j]] += size * total
+        return
+    scale = factor.reshape(d)
+    if d == position.size:  # no gather: the loop is vectorised
+        for j in range(d):
+            position[j] += size * scale[j] * direction[j]
+        return
+    for j in range(d):
+        position[free[j]] += size * scale[j] * direction[j]
+
+
+@njit
+def pull_back(gradient, beta, free, factor, force):
+    """Set ``force`` to the transposed factor times the gradient of the log density at beta."""
+    d = free.size
+    if factor.shape[1] == d and d > 1:
+        force[:] = 0.0
+        for j in range(d):
+            slope = gradient[0, free[j]] + beta * gradient[1, free[j]]
+            for m in range(j + 1):
+                force[m] += factor[j, m] * slope
+        return
+    scale = factor.reshape(d)
+    prior, likelihood = gradient[0], gradient[1]
+    if d == prior.size:
+        for j in range(d):
+            force[j] = scale[j] * (prior[j] + beta * likelihood[j])
+        return
+    for j in range(d):
+        force[j] = scale[j] * (prior[free[j]] + beta * likelihood[free[j]])
+
+
+@njit
+def squared_distance(position, free, mean, factor, work):
+    """Return the squared Mahalanobis distance from the mean; ``work`` is overwritten."""
+    d = free.size
+    dense = factor.shape[1] == d
+    total = 0.0
+    for j in range(d):
+        residual = position[free[j]] - mean[j]
+        if dense:
+            for m in range(j):
+                residual -= factor[j, m] * work[m]
+            work[j] = residual / factor[j, j]
+        else:
+            work[j] = residual / factor[j, 0]
+        total += work[j] * work[j]
+    return total
+
 
 _MAX_LEAPFROGS = 64
 # While the path length is tuned, half of the members make more steps: one more plus this share.

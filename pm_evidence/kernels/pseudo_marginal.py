@@ -11,12 +11,14 @@ from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, next_word, uniform
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.kernels.metropolis import acceptance_probability, accepts
+from pm_evidence.kernels.random_walk import (
+    MOST_STEPS,
+    acceptance_probability,
+    accepts,
+    move_towards,
+)
 from pm_evidence.kernels.suitability import check_shape, check_shape_kind, checked_row
-from pm_evidence.kernels.tuning import MOST_STEPS, move_towards
 from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedParticles, EstimatedTarget
-
-__all__ = ["PseudoMarginal"]
 
 # 2.38 / sqrt(d) is about optimal for any noise (Sherlock, Thiery, Roberts and Rosenthal 2015).
 # Noise lowers the acceptance rate, so the scale is adapted to it only within narrow bounds.

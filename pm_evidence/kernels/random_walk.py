@@ -1,24 +1,44 @@
-"""Random-walk Metropolis with a covariance learnt from the population."""
+"""Random-walk Metropolis with a learnt covariance, and what all proposals share."""
 
 from dataclasses import dataclass, replace
+from math import exp, log
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_positive, check_share
-from pm_evidence.core.codegen.native import call_density
-from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.numba import call_density, njit
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.random import fill_normal
+from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.kernels.metropolis import acceptance_probability, accepts
 from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
-from pm_evidence.kernels.tuning import MOST_STEPS, move_towards
-from pm_evidence.targets.points import Particles
+from pm_evidence.targets.layout import Particles
 
-__all__ = ["RandomWalk"]
+
+@njit
+def accepts(log_ratio, stream):
+    """Return whether a proposal with this log density ratio is accepted; never if it is NaN."""
+    return log(uniform(stream)) < log_ratio
+
+
+@njit
+def acceptance_probability(log_ratio):
+    """Return ``min(1, exp(log_ratio))``, 0 for NaN."""
+    if log_ratio >= 0.0:
+        return 1.0
+    return exp(log_ratio) if log_ratio > -745.0 else 0.0
+
+
+# Largest number of proposals in one call, so that a mistyped number does not run for hours.
+MOST_STEPS = 1_000_000
+
+
+def move_towards(scale: float, acceptance: float, target: float, gain: float = 1.0) -> float:
+    """Return a step scale moved on the log scale towards the target acceptance."""
+    return float(scale * np.exp(gain * (acceptance - target)))
+
 
 # Roberts, Gelman and Gilks (1997): 2.38 / sqrt(d) and an acceptance of 0.234 are optimal in high
 # dimension; in a few dimensions the optimum is nearer to 0.4 and flat.

@@ -14,18 +14,6 @@ from pm_evidence.core.checks import check_flag, check_kind, described, float_arr
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.shape import Shape
 
-__all__ = [
-    "check_dense",
-    "check_moves",
-    "check_positions",
-    "check_shape",
-    "check_shape_kind",
-    "checked_coordinates",
-    "checked_kernel",
-    "checked_row",
-    "moved_by",
-]
-
 _METHODS = ("advance", "reversed", "settings")
 _OF_TUNABLE = ("learn", "adjust", "without_exploration")  # all of them, or none
 

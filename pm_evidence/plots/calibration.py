@@ -11,12 +11,11 @@ from pm_evidence.core.checks import check_count, check_kind
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.estimators.calibration import reliability
 from pm_evidence.plots import layout
-from pm_evidence.results.calibration import Calibration
+from pm_evidence.results.sensitivity import Calibration
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_calibration"]
 
 Floats = NDArray[np.float64]
 

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.exceptions import usual_floats
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.plots import layout
 from pm_evidence.results.compare import compare
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_compare"]
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,6 @@ from pm_evidence.results.stored import group_of, variable_of
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_energy"]
 
 Floats = NDArray[np.float64]
 

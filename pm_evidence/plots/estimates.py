@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
 from pm_evidence.core.exceptions import usual_floats
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import Status
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of
@@ -18,7 +18,6 @@ from pm_evidence.results.stored import evidence_of
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_estimates"]
 
 Floats = NDArray[np.float64]
 

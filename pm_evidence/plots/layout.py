@@ -12,43 +12,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.concise import concise, decimals
-from pm_evidence.estimators.intervals import half_width
-from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.core.text import concise, decimals
+from pm_evidence.estimators.errors import Spread, half_width
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = [
-    "BACKENDS",
-    "DOUBTFUL",
-    "LOOKS",
-    "MINUS",
-    "SOUND",
-    "Visuals",
-    "add_legend",
-    "backend_name",
-    "backend_of",
-    "check_mapping",
-    "checked_visuals",
-    "curve",
-    "draw",
-    "draw_intervals",
-    "draw_labels",
-    "figure_arguments",
-    "frame_of",
-    "half_widths",
-    "new_collection",
-    "number",
-    "of_statuses",
-    "plot_backend",
-    "set_yticks",
-    "text_above",
-    "visual_arguments",
-    "whole_ticks",
-    "with_error",
-    "write_out_numbers",
-]
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 

@@ -15,7 +15,6 @@ from pm_evidence.plots import layout
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_samples"]
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,6 @@ from pm_evidence.results.stored import group_of
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_schedule"]
 
 _VISUALS = ("line", "point", "good", "bad", "title", "xlabel", "ylabel", "legend")
 # Title and label of each panel.

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_kind
 from pm_evidence.core.exceptions import usual_floats
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import Status
 from pm_evidence.plots import layout
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_sensitivity"]
 
 Floats = NDArray[np.float64]
 

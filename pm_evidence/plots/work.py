@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_choice
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence, Role
-from pm_evidence.estimators.intervals import half_width
-from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.estimators.errors import Spread, half_width
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import log_evidence
@@ -20,7 +19,6 @@ from pm_evidence.results.stored import group_of
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection
 
-__all__ = ["plot_work"]
 
 Floats = NDArray[np.float64]
 

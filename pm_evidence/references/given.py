@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_positive, described, float_array
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture
-
-__all__ = ["Mixture", "Normal", "StudentT"]
+from pm_evidence.references.mixture import StudentFit, StudentMixture
 
 Floats = NDArray[np.float64]
 

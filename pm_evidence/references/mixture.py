@@ -1,20 +1,76 @@
-"""A mixture of Student-t densities fitted to a population: exact draws, and its own log density."""
+"""Densities fitted to a population: mixtures of Student-t densities, in suitable coordinates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, lgamma, log, pi
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.resampling import resample
-from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.references.fitted import StudentFit, student_dof
-
-__all__ = ["Component", "StudentMixture", "fit_components", "joined", "widened", "with_wide"]
+from pm_evidence.core.shape import Shape, SparseShape, learn_shape
+from pm_evidence.targets.model.exchangeable import Relabelling
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StudentFit:
+    """A multivariate Student-t density.
+
+    Parameters
+    ----------
+    shape : Shape or SparseShape
+        Location and scale.
+    dof : float
+        Degrees of freedom; infinite for a normal density.
+    """
+
+    shape: Shape | SparseShape
+    dof: float
+
+    @classmethod
+    def to(cls, x: Floats) -> Self:
+        """Fit a population ``x`` of shape ``(n, d)``."""
+        return cls(learn_shape(x), student_dof(x.shape[1]))
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        noise = rng.standard_normal((n, self.shape.mean.size))
+        if self.dof < inf:
+            noise *= np.sqrt(self.dof / rng.chisquare(self.dof, n))[:, None]
+        draws: Floats = self.shape.mean + self.shape.scaled(noise)
+        return draws
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x`` in nats."""
+        return self.at_distances(self.shape.squared_distances(x))
+
+    def at_distances(self, squares: Floats) -> Floats:
+        """Return the log density in nats at squared Mahalanobis distances from the location."""
+        d, dof = self.shape.mean.size, self.dof
+        if dof == inf:
+            return self.log_constant - 0.5 * squares
+        return self.log_constant - 0.5 * (dof + d) * np.log1p(squares / dof)
+
+    @property
+    def log_constant(self) -> float:
+        """The log density at the location, in nats."""
+        dof, d = self.dof, self.shape.mean.size
+        if dof == inf:
+            return -0.5 * d * log(2.0 * pi) - self.shape.log_volume
+        constant = lgamma(0.5 * (dof + d)) - lgamma(0.5 * dof) - 0.5 * d * log(dof * pi)
+        return constant - self.shape.log_volume
+
+
+def student_dof(d: int) -> int:
+    """Return the degrees of freedom of a density in ``d`` dimensions that others are drawn from."""
+    # tails heavier than Gaussian ones, yet nearly all draws at the radius where a Gaussian
+    # population of this dimension has its members
+    return 5 + 2 * d
+
 
 _ITERATIONS = 30
 # Weight of the population's own covariance in that of a component, as so many draws a dimension.
@@ -188,3 +244,278 @@ def _spread_out(y: Floats, n_components: int, rng: np.random.Generator) -> list[
         total = nearest.sum()
         chosen.append(int(rng.choice(len(y), p=nearest / total if total > 0.0 else None)))
     return chosen
+
+
+# Labellings whose density is this many nats below that of the densest do not count.
+_NEGLIGIBLE = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled:
+    """The average of a density over all permutations of labels.
+
+    Parameters
+    ----------
+    component : Component
+        The density, which may be fitted to a single labelling.
+    relabelling : Relabelling
+        The permutations.
+
+    Notes
+    -----
+    Dual importance sampling (Lee and Robert 2016) averages a density over labellings in this way.
+    """
+
+    component: Component
+    relabelling: Relabelling
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` draws, shape ``(n, d)``."""
+        return self.relabelling.shuffled(self.component.draw(n, rng), rng)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x`` in nats."""
+        if isinstance(self.component, StudentFit):
+            return self._log_density_of_student(x, self.component)
+        parts = self._log_densities(self.relabelling.images(x))
+        log_density: Floats = np.logaddexp.reduce(parts, axis=0) - log(len(parts))
+        return log_density
+
+    def _log_density_of_student(self, x: Floats, fit: StudentFit) -> Floats:
+        """Return the same for a Student-t density, many times faster."""
+        shape, d = fit.shape, x.shape[1]
+        columns = self.relabelling.maps.transpose(0, 2, 1).reshape(-1, d)
+        maps = shape.whitened(columns + shape.mean).reshape(-1, d, d).transpose(0, 2, 1)
+        shift = shape.whitened(np.zeros((1, d)))[0]
+        averaged = _averaged(*map(np.ascontiguousarray, (x, maps, shift)), fit.dof)
+        log_density: Floats = fit.log_constant + averaged
+        return log_density
+
+    def aligned(self, x: Floats) -> Floats:
+        """Return every row of ``x`` in the labelling in which the component is densest."""
+        images = self.relabelling.images(x)
+        aligned: Floats = images[self._log_densities(images).argmax(axis=0), np.arange(len(x))]
+        return aligned
+
+    def _log_densities(self, images: Floats) -> Floats:
+        """Return the log density of the component at images of points, shape ``(k!, n)``."""
+        n_maps, n, d = images.shape
+        return self.component.log_density(images.reshape(-1, d)).reshape(n_maps, n)
+
+
+@njit
+def _averaged(x, maps, shift, dof):
+    """Return the log of the mean over maps of a Student-t density relative to its maximum.
+
+    ``maps[i] @ x + shift`` is the image of a point in coordinates in which the density has mean 0
+    and scale 1.
+    """
+    n, d = x.shape
+    n_maps = len(maps)
+    power = 0.5 * (dof + d)
+    square, found = np.empty(n_maps), np.empty(n)
+    for row in range(n):
+        least = limit = np.inf
+        for k in range(n_maps):
+            total = 0.0
+            for i in range(d):
+                z = shift[i]
+                for j in range(d):
+                    z += maps[k, i, j] * x[row, j]
+                total += z * z
+                if total > limit:
+                    break
+            square[k] = total
+            if total < least:
+                least = total
+                if dof == np.inf:
+                    limit = least + 2.0 * _NEGLIGIBLE
+                else:
+                    limit = (dof + least) * np.exp(_NEGLIGIBLE / power) - dof
+        height = -0.5 * least if dof == np.inf else -power * np.log1p(least / dof)
+        total = 0.0
+        for k in range(n_maps):
+            if square[k] <= limit:
+                part = -0.5 * square[k] if dof == np.inf else -power * np.log1p(square[k] / dof)
+                total += np.exp(part - height)
+        found[row] = height + np.log(total / n_maps)
+    return found
+
+
+# Quantiles whose distance is compared with that of the quartiles: 3.8 times that for a normal
+# density, 6 for a Student-t with four degrees of freedom, 63 for a Cauchy density.
+_TAILS, _HEAVY = (0.005, 0.995), 8.0
+# Distance of each of these quantiles from the median, compared with that of the quartile on its
+# side: 3.8 times that for a normal density, 6.6 for the tail of an exponential one.
+_LONG = 5.0
+# Coordinates are about linear within so many interquartile ranges of the median.
+_LINEAR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Coordinates ``z`` with ``x = centre + scale * sinh(z)`` where tails are heavy, else ``x``.
+
+    A tail that falls off as a power of ``x`` falls off exponentially in ``z``.
+
+    Parameters
+    ----------
+    heavy : ndarray of bool, shape (d,)
+        Which coordinates have heavy tails.
+    centre, scale : ndarray, shape (d,)
+        Location and scale of the coordinates.
+    """
+
+    heavy: NDArray[np.bool_]
+    centre: Floats
+    scale: Floats
+
+    def inward(self, x: Floats) -> Floats:
+        """Return ``z`` for every row of ``x``."""
+        z = x.copy()
+        z[:, self.heavy] = np.arcsinh(self._scaled(x))
+        return z
+
+    def outward(self, z: Floats) -> Floats:
+        """Return ``x`` for every row of ``z``; infinite if it exceeds the range of float64."""
+        x = z.copy()
+        with np.errstate(over="ignore"):
+            far = self.scale[self.heavy] * np.sinh(z[:, self.heavy])
+        x[:, self.heavy] = self.centre[self.heavy] + far
+        return x
+
+    def log_slope(self, x: Floats) -> Floats:
+        """Return ``log |dx/dz|`` in nats for every row of ``x``."""
+        slope: Floats = np.log(self.scale[self.heavy]) + np.log(np.hypot(1.0, self._scaled(x)))
+        return slope.sum(axis=1)
+
+    def _scaled(self, x: Floats) -> Floats:
+        scaled: Floats = (x[:, self.heavy] - self.centre[self.heavy]) / self.scale[self.heavy]
+        return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class StretchedFit:
+    """A Student-t density in stretched coordinates.
+
+    Parameters
+    ----------
+    fit : StudentFit
+        The density of ``z``.
+    stretch : Stretch
+        The coordinates.
+    """
+
+    fit: StudentFit
+    stretch: Stretch
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        return self.stretch.outward(self.fit.draw(n, rng))
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the normalised log density of every row of ``x`` in nats."""
+        return self.fit.log_density(self.stretch.inward(x)) - self.stretch.log_slope(x)
+
+
+def learn_stretch(x: Floats) -> Stretch | None:
+    """Return coordinates in which a population ``x`` of shape ``(n, d)`` has no heavy tails.
+
+    None is returned if it has none.
+    """
+    low, first, centre, third, high = np.quantile(
+        x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
+    )
+    heavy = high - low > _HEAVY * (third - first)
+    heavy &= third > first  # copies of one state have no scale
+    return Stretch(heavy, centre, _LINEAR * (third - first)) if heavy.any() else None
+
+
+def learn_tails(x: Floats) -> Stretch | None:
+    """Return coordinates in which exponential tails of a population are light.
+
+    The log of a scale has an exponential tail, for example. Draws from a density that falls off
+    faster reach it too rarely to show it.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, d)
+        The population.
+
+    Returns
+    -------
+    Stretch or None
+        None if no coordinate has a long tail on either side.
+    """
+    low, first, centre, third, high = np.quantile(
+        x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
+    )
+    long = (centre - low > _LONG * (centre - first)) | (high - centre > _LONG * (third - centre))
+    long &= (third > centre) & (centre > first)
+    return Stretch(long, centre, third - first) if long.any() else None
+
+
+# Numbers of components that are tried in turn. A mixture needs so many draws for each dimension of
+# each component, and no covariances of components are fitted in more dimensions than this.
+_COMPONENTS, _DRAWS_PER_DIMENSION, MOST_DIMENSIONS = (2, 4, 8), 10, 60
+_MOST_DRAWS = 4000
+# A mixture has to raise the mean log density of draws that it was not fitted to by this many nats.
+_LEAST_GAIN = 0.02
+# Rounds of expectation and maximisation of the weights alone.
+_ROUNDS = 30
+
+
+def fit_population(x: Floats, rng: np.random.Generator) -> StudentMixture:
+    """Fit a mixture of Student-t densities to a population.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, d)
+        Draws of equal weight. Draws that depend on each other should be neighbours.
+    rng : numpy.random.Generator
+        Source of the random numbers.
+
+    Returns
+    -------
+    StudentMixture
+        One or several components, and a wide one of 5 % with heavy tails.
+
+    Notes
+    -----
+    Coordinates with heavy tails are stretched, see ``references.stretched``. The number of
+    components is that at which the mean log density of the second half of the draws, under a fit to
+    the first half, no longer rises.
+    """
+    x = x[:: -(-len(x) // _MOST_DRAWS)]
+    n, d = x.shape
+    halves = x[: n // 2], x[n // 2 :]
+    best = 1
+    if d <= MOST_DIMENSIONS:
+        score = _mean_log_density(*halves, 1, rng)
+        for k in _COMPONENTS:
+            if n < 2 * _DRAWS_PER_DIMENSION * k * d:
+                break
+            new = _mean_log_density(*halves, k, rng)
+            if new < score + _LEAST_GAIN:
+                break
+            best, score = k, new
+    return _fit(x, best, rng)
+
+
+def _mean_log_density(x: Floats, others: Floats, k: int, rng: np.random.Generator) -> float:
+    return float(_fit(x, k, rng).log_density(others).mean())
+
+
+def _fit(x: Floats, k: int, rng: np.random.Generator) -> StudentMixture:
+    """Return a fit with ``k`` components and a wide one."""
+    stretch = learn_stretch(x)
+    inward = x if stretch is None else stretch.inward(x)
+    whole = StudentFit.to(inward)
+    parts = [widened(whole), whole] if k == 1 else [widened(whole), *fit_components(inward, k, rng)]
+    wide, *fits = parts if stretch is None else [StretchedFit(part, stretch) for part in parts]
+    mixture = StudentMixture.of(fits, np.zeros(k))
+    for _ in range(_ROUNDS if k > 1 else 0):
+        log_parts = mixture.log_parts(x)
+        share = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0)).mean(axis=1)
+        mixture = mixture.reweighted(share)
+    return with_wide(mixture.components, mixture.log_weight, wide)

@@ -1,22 +1,355 @@
 """Two models as one target: the posterior of the first is the reference for that of the second."""
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cache, cached_property
+from math import log, pi
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.references.alignment import Alignment
-from pm_evidence.references.linking import LinkingDensity
-from pm_evidence.references.pair_density import Side, pair_density
-from pm_evidence.targets.compile.density import CompiledDensity, log_densities
-from pm_evidence.targets.pair_layout import PairLayout
-from pm_evidence.targets.points import Particles
-
-__all__ = ["PairTarget"]
+from pm_evidence.core.codegen.numba import (
+    call_density,
+    cfunc,
+    density_signature,
+    nb,
+    njit,
+    view_address,
+)
+from pm_evidence.core.numerics import dot
+from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.references.compiled import N_OF_MIXTURE, component_density, packed
+from pm_evidence.references.mixture import StudentFit, student_dof
+from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
+from pm_evidence.targets.layout import PairLayout, Particles
 
 Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkingDensity:
+    """A normalised density of some coordinates given others: Student-t around a linear prediction.
+
+    It is fitted to the posterior of the model that has the coordinates (the linking density, or
+    pseudo-prior, of Carlin and Chib 1995). Any normalised density leaves the evidence of the other
+    model unchanged; one near the posterior makes the two models alike.
+
+    Parameters
+    ----------
+    own : ndarray of int64, shape (d,)
+        Positions of the coordinates.
+    given : ndarray of int64, shape (g,)
+        Positions of the coordinates that they are predicted from.
+    circular : ndarray of int64
+        Positions of further coordinates, which are uniform on circles of circumference 2 pi.
+    location : ndarray, shape (d,)
+        Prediction where the given coordinates are zero.
+    slope : ndarray, shape (d, g)
+        Change of the prediction with each given coordinate.
+    rest : StudentFit
+        Density of the coordinates minus their prediction.
+    """
+
+    own: Positions
+    given: Positions
+    circular: Positions
+    location: Floats
+    slope: Floats
+    rest: StudentFit
+
+    @classmethod
+    def to(cls, x: Floats, own: Positions, given: Positions, circular: Positions) -> Self:
+        """Fit it to points ``x`` of shape ``(n, n_dim)``, whose other coordinates are not read."""
+        g, d = given.size, own.size
+        joint = learn_shape(np.column_stack([x[:, given], x[:, own]])) if d else _nothing(g)
+        slope, factor = np.zeros((d, g)), joint.factor[g:]
+        if joint.is_dense:
+            # rows of the factor that belong to ``own`` hold their regression on the given ones
+            slope = np.linalg.solve(joint.factor[:g, :g].T, joint.factor[g:, :g].T).T
+            factor = joint.factor[g:, g:]
+        location = joint.mean[g:] - slope @ joint.mean[:g]
+        rest = StudentFit(Shape(np.zeros(d), factor), student_dof(d))
+        return cls(own, given, circular, location, slope, rest)
+
+    def draw_into(self, x: Floats, rng: np.random.Generator) -> None:
+        """Draw the coordinates of every row of ``x``, shape ``(n, n_dim)``, in place."""
+        n = len(x)
+        if self.own.size:
+            predicted = self.location + x[:, self.given] @ self.slope.T
+            x[:, self.own] = predicted + self.rest.draw(n, rng)
+        x[:, self.circular] = rng.uniform(-pi, pi, (n, self.circular.size))
+
+    def arrays(self) -> tuple[Floats, Positions]:
+        """Return it as arrays that compiled code reads.
+
+        Returns
+        -------
+        numbers : ndarray of float64
+            A constant in nats, ``location``, ``slope`` row by row, and the numbers of ``rest``.
+        positions : ndarray of int64
+            The number of coordinates, that of the given ones, and the positions of both.
+        """
+        d, g = self.slope.shape
+        constant = np.array([-self.circular.size * log(2.0 * pi)])
+        parts = [constant, self.location, self.slope.ravel()]
+        if d:
+            fitted = packed(self.rest, self.own)
+            assert fitted is not None
+            parts.append(fitted.numbers)
+        positions = np.concatenate([[d, g], self.own, self.given])
+        return np.concatenate(parts), np.ascontiguousarray(positions, np.int64)
+
+
+def _nothing(g: int) -> Shape:
+    """Return the shape of given coordinates alone, which nothing is predicted from."""
+    return Shape(np.zeros(g), np.ones((g, 1)))
+
+
+# What the map makes equal: nothing, location and scale of every coordinate, or all covariances.
+ALIGNMENTS = ("none", "scales", "covariances")
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The map ``T(z) = location + matrix (z - origin)``, and its inverse.
+
+    Parameters
+    ----------
+    origin, location : ndarray, shape (d,)
+        A point, and where it is mapped to.
+    matrix : ndarray, shape (d, d) or (d, 1)
+        A lower triangular matrix, or the diagonal of a diagonal one.
+    """
+
+    origin: Floats
+    location: Floats
+    matrix: Floats
+
+    @classmethod
+    def of(cls, kind: str, reference: Floats, target: Floats) -> Self:
+        """Return the map that gives draws the moments of others.
+
+        Parameters
+        ----------
+        kind : str
+            One of ``ALIGNMENTS``.
+        reference, target : ndarray, shape (n, d)
+            The draws that are mapped, and those whose moments they then have.
+        """
+        d = reference.shape[1]
+        if kind == "none" or d == 0:
+            return cls(np.zeros(d), np.zeros(d), np.ones((d, 1)))
+        dense = None if kind == "covariances" else False
+        one, other = (learn_shape(x, dense) for x in (reference, target))
+        if one.is_dense and other.is_dense:
+            matrix = np.linalg.solve(one.factor.T, other.factor.T).T
+        else:
+            one, other = (learn_shape(x, dense=False) for x in (reference, target))
+            matrix = other.factor / one.factor
+        return cls(one.mean, other.mean, matrix)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the matrix has entries beside the diagonal."""
+        return self.matrix.shape[1] == self.matrix.shape[0] > 1
+
+    @property
+    def log_volume(self) -> float:
+        """Log of the determinant of the matrix."""
+        scales = np.diag(self.matrix) if self.is_dense else self.matrix[:, 0]
+        return float(np.log(scales).sum())
+
+    def back(self, y: Floats) -> Floats:
+        """Return the points that are mapped to the rows of ``y``, shape ``(n, d)``."""
+        apart = y - self.location
+        if self.is_dense:
+            return self.origin + np.linalg.solve(self.matrix, apart.T).T
+        return self.origin + apart / self.matrix[:, 0]
+
+
+# Words of each side, after the number of coordinates and whether there is a gradient.
+_N_HEAD, _N_OF_SIDE = 2, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two models.
+
+    Parameters
+    ----------
+    density : CompiledDensity
+        Its log prior and log likelihood.
+    positions : ndarray of int64
+        Position of each of its coordinates in the vector of both models.
+    log_mass : float
+        Log of the mass of its prior, in nats, which is taken off.
+    linking : LinkingDensity
+        Density of the coordinates that it does not have.
+    mapped : ndarray of int64, shape (m,)
+        Indices of its coordinates that are an affine map of those in the vector.
+    alignment : Alignment
+        This map, of ``m`` coordinates.
+    """
+
+    density: CompiledDensity
+    positions: NDArray[np.int64]
+    log_mass: float
+    linking: LinkingDensity
+    mapped: NDArray[np.int64]
+    alignment: Alignment
+
+
+def pair_density(sides: Sequence[Side], n_dim: int) -> CompiledDensity:
+    """Return ``(log f_a, log f_b - log f_a)`` as a compiled density of all coordinates.
+
+    ``f`` is prior times likelihood of a model times the linking density of the coordinates that it
+    lacks.
+
+    Parameters
+    ----------
+    sides : sequence of two Side
+        The models ``a`` and ``b``.
+    n_dim : int
+        Number of coordinates.
+    """
+    has_gradient = all(side.density.has_gradient for side in sides)
+    words, kept = [n_dim, int(has_gradient)], []
+    for side in sides:
+        mapping = side.alignment
+        # the volume of the map belongs to the density
+        log_mass = np.array([side.log_mass - mapping.log_volume])
+        matrix = np.ascontiguousarray(mapping.matrix)
+        linking = side.linking.arrays()
+        arrays = (side.positions, side.mapped, mapping.origin, mapping.location, matrix, *linking)
+        kept.append((side, log_mass, arrays))
+        words += [side.density.address, side.density.data.ctypes.data, side.density.data.size]
+        words += [log_mass.ctypes.data, side.positions.size, side.mapped.size]
+        words += [int(mapping.is_dense), *(array.ctypes.data for array in arrays)]
+        words += [array.size for array in linking]
+    slow_ops = tuple(op for side in sides for op in side.density.slow_ops)
+    return CompiledDensity(
+        _c_function().address,
+        np.array(words, np.int64),
+        has_gradient,
+        slow_ops,
+        (_c_function(), tuple(kept)),
+    )
+
+
+@njit
+def _add_linking(numbers, positions, x, gradient, with_gradient):
+    """Return the log of a linking density and add its gradient."""
+    d, g = positions[0], positions[1]
+    if d == 0:
+        return numbers[0]
+    own, given = positions[2 : 2 + d], positions[2 + d : 2 + d + g]
+    location, slopes = numbers[1 : 1 + d], numbers[1 + d : 1 + d + d * g]
+    rest, pull, here = np.empty(d), np.empty(d), np.empty(g)
+    for k in range(g):
+        here[k] = x[given[k]]
+    for j in range(d):
+        rest[j] = x[own[j]] - location[j] - dot(slopes[j * g : (j + 1) * g], here)
+    part = numbers[1 + d + d * g + N_OF_MIXTURE :]
+    log_density = component_density(part, rest, np.arange(d), with_gradient, pull)
+    if with_gradient:
+        for j in range(d):
+            gradient[own[j]] += pull[j]
+            for k in range(g):
+                gradient[given[k]] -= slopes[j * g + k] * pull[j]
+    return numbers[0] + log_density
+
+
+@njit
+def _map(words, own):
+    """Map some of the coordinates of a model, in place."""
+    m, dense = words[5], words[6] != 0
+    mapped = nb.carray(view_address(words[8]), (m,), nb.int64)
+    origin = nb.carray(view_address(words[9]), (m,), nb.float64)
+    location = nb.carray(view_address(words[10]), (m,), nb.float64)
+    matrix = nb.carray(view_address(words[11]), (m * m if dense else m,), nb.float64)
+    apart = np.empty(m)
+    for i in range(m):
+        apart[i] = own[mapped[i]] - origin[i]
+    for i in range(m):
+        moved = (
+            dot(matrix[i * m : i * m + i + 1], apart[: i + 1]) if dense else matrix[i] * apart[i]
+        )
+        own[mapped[i]] = location[i] + moved
+
+
+@njit
+def _map_gradient(words, slope):
+    """Replace the gradient at mapped coordinates by that at the coordinates before, in place."""
+    m, dense = words[5], words[6] != 0
+    mapped = nb.carray(view_address(words[8]), (m,), nb.int64)
+    matrix = nb.carray(view_address(words[11]), (m * m if dense else m,), nb.float64)
+    before = np.zeros(m)
+    for i in range(m):
+        pull = slope[mapped[i]]
+        if dense:
+            for j in range(i + 1):
+                before[j] += matrix[i * m + j] * pull
+        else:
+            before[i] = matrix[i] * pull
+    for i in range(m):
+        slope[mapped[i]] = before[i]
+
+
+@njit
+def _side(words, x, gradient, with_gradient):
+    """Return whether a model failed, and its log density; ``gradient`` receives its gradient."""
+    data = nb.carray(view_address(words[1]), (words[2],), nb.int64)
+    log_mass = nb.carray(view_address(words[3]), (1,), nb.float64)
+    positions = nb.carray(view_address(words[7]), (words[4],), nb.int64)
+    numbers = nb.carray(view_address(words[12]), (words[14],), nb.float64)
+    linked = nb.carray(view_address(words[13]), (words[15],), nb.int64)
+    own, out, slopes = np.empty(words[4]), np.empty(2), np.empty((2, words[4]))
+    for j in range(own.size):
+        own[j] = x[positions[j]]
+    _map(words, own)
+    status = call_density(words[0], own, out, slopes, data)
+    if status != 0:
+        return status, np.nan
+    gradient[:] = 0.0
+    if with_gradient:
+        for j in range(own.size):
+            slopes[0, j] += slopes[1, j]
+        _map_gradient(words, slopes[0])
+        for j in range(own.size):
+            gradient[positions[j]] = slopes[0, j]
+    linking = _add_linking(numbers, linked, x, gradient, with_gradient)
+    return status, out[0] + out[1] - log_mass[0] + linking
+
+
+@njit
+def _evaluate(words, x, out, gradient):
+    with_gradient = words[1] != 0
+    slopes, first = np.empty((2, x.size)), words[_N_HEAD : _N_HEAD + _N_OF_SIDE]
+    status, of_first = _side(first, x, slopes[0], with_gradient)
+    if status != 0:
+        return status
+    status, of_second = _side(words[_N_HEAD + _N_OF_SIDE :], x, slopes[1], with_gradient)
+    if status != 0:
+        return status
+    out[0], out[1] = of_first, of_second - of_first
+    if with_gradient:
+        for j in range(x.size):
+            gradient[0, j] = slopes[0, j]
+            gradient[1, j] = slopes[1, j] - slopes[0, j]
+    return status
+
+
+def _density(x_: Any, out_: Any, gradient_: Any, data_: Any) -> Any:
+    words = nb.carray(data_, (_N_HEAD + 2 * _N_OF_SIDE,))
+    x, out = nb.carray(x_, (words[0],)), nb.carray(out_, (2,))
+    return _evaluate(words, x, out, nb.carray(gradient_, (2, words[0])))
+
+
+@cache
+def _c_function() -> Any:
+    return cfunc(density_signature(), _density)
 
 
 class PairTarget:

@@ -8,18 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.references.by_jax import annealed_from_by_jax
-from pm_evidence.references.by_numpy import annealed_from_by_numpy
-from pm_evidence.references.compiled import annealed_from
-from pm_evidence.references.in_python import density_in_python
+from pm_evidence.references.by_arrays import annealed_from_by_jax, annealed_from_by_numpy
+from pm_evidence.references.compiled import Packed, annealed_from, density_in_python, packed
 from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.references.packed import Packed, packed
 from pm_evidence.targets.compile.densities import Density
-from pm_evidence.targets.compile.density import CompiledDensity, log_densities
+from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
-from pm_evidence.targets.points import Particles
-
-__all__ = ["ReferencedTarget", "coordinates_of"]
+from pm_evidence.targets.layout import Particles
 
 Floats = NDArray[np.float64]
 

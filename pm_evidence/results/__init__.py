@@ -1,13 +1,12 @@
 """Results: a run as a DataTree in ArviZ's schema, and tables that compare models."""
 
 from pm_evidence.results.average import average_models
-from pm_evidence.results.bayes_factor import BayesFactor, factor_of_results
-from pm_evidence.results.compare import compare
+from pm_evidence.results.compare import BayesFactor, compare, factor_of_results
 from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
-from pm_evidence.results.format import format_table
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.results.record import estimate, to_record
 from pm_evidence.results.summary import summary
+from pm_evidence.results.table import format_table
 
 __all__ = [
     "BayesFactor",

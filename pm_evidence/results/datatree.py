@@ -1,23 +1,472 @@
-"""A run as a DataTree in ArviZ's schema, and the evidence read back from one.
+"""A run as a DataTree in ArviZ's schema, and the evidence read back from one."""
 
-Everything is written with plain dtypes (numbers and fixed-width strings) and without
-padding, so that it survives ``to_netcdf`` and ``to_zarr`` bit for bit.
-"""
+import json
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
+import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.records import LogEvidence, RunRecord
-from pm_evidence.results import arviz_groups, evidence_groups, schema
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, TemperedChains
+from pm_evidence.estimators.reweighting import allocation_of
+from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
-from pm_evidence.results.stored import estimate_of, evidence_of, not_a_tree
-
-__all__ = ["attach_evidence", "log_evidence", "to_datatree"]
+from pm_evidence.results.stored import estimate_of, evidence_of, incomplete, not_a_tree
 
 Arrays = Mapping[str, NDArray[Any]]
+
+_INT64 = np.iinfo(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Names that a model gives to its dimensions.
+
+    Parameters
+    ----------
+    coords : mapping of str to sequence
+        Labels of each dimension.
+    dims : mapping of str to sequence of str or None
+        Dimensions of each variable, without chain and draw.
+    """
+
+    coords: Mapping[str, Sequence[Any]]
+    dims: Mapping[str, Sequence[str | None]]
+
+
+def sample_groups(
+    groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
+) -> dict[str, xr.Dataset]:
+    """Return the groups of arrays of shape ``(n_chains, n_draws, ...)`` that have content.
+
+    Raises
+    ------
+    ValueError
+        If arrays differ in their numbers of chains and draws, or have an object dtype.
+    """
+    _check_samples(groups)
+    return _groups(groups, schema.SAMPLE_DIMS, named, attrs)
+
+
+def data_groups(
+    groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
+) -> dict[str, xr.Dataset]:
+    """Return the groups of arrays of any shape that have content.
+
+    Raises
+    ------
+    ValueError
+        If an array has an object dtype.
+    """
+    return _groups(groups, (), named, attrs)
+
+
+def library_attrs(versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the attributes that name the library that wrote a group."""
+    attrs = {"inference_library": schema.INFERENCE_LIBRARY}
+    if schema.INFERENCE_LIBRARY in versions:
+        attrs["inference_library_version"] = versions[schema.INFERENCE_LIBRARY]
+    return attrs
+
+
+def made_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``attrs`` in plain types, with those that ArviZ adds to every group."""
+    from arviz_base import make_attrs  # imported late, as in PyMC
+
+    return dict(make_attrs(attrs={str(name): _plain(value) for name, value in attrs.items()}))
+
+
+def _groups(
+    groups: Mapping[str, Arrays],
+    sample_dims: tuple[str, ...],
+    named: Named,
+    attrs: Mapping[str, Any],
+) -> dict[str, xr.Dataset]:
+    """Build the groups that have content as ``pm.sample`` does."""
+    from arviz_base import dict_to_dataset
+
+    coords: dict[Any, Any] = {str(name): _labels(values) for name, values in named.coords.items()}
+    plain = {str(name): _plain(value) for name, value in attrs.items()}
+    out = {}
+    for group, arrays in groups.items():
+        _check_plain(group, arrays)
+        if arrays:
+            out[group] = dict_to_dataset(
+                arrays,
+                coords=coords,
+                dims=_fitting_dims(arrays, len(sample_dims), coords, named.dims),
+                sample_dims=list(sample_dims),
+                attrs=plain,
+                check_conventions=False,  # there may be more chains than draws
+            )
+    return out
+
+
+def _check_plain(group: str, arrays: Arrays) -> None:
+    for name, values in arrays.items():
+        if np.asarray(values).dtype == object:
+            raise ValueError(
+                f"{group}[{name!r}] must have a plain dtype, got object, which cannot be "
+                "saved; convert it to numbers or strings of one shape."
+            )
+
+
+def _check_samples(samples: Mapping[str, Arrays]) -> None:
+    """Raise ValueError for arrays that xarray would align by padding with NaN."""
+    first: tuple[str, tuple[int, ...]] | None = None
+    for group, arrays in samples.items():
+        for name, values in arrays.items():
+            shape = np.shape(values)[:2]
+            if len(shape) < 2:
+                raise ValueError(
+                    f"{group}[{name!r}] must have shape (n_chains, n_draws, ...), got "
+                    f"{np.shape(values)}; add the missing dimensions in front."
+                )
+            first = first or (f"{group}[{name!r}]", shape)
+            if shape != first[1]:
+                raise ValueError(
+                    f"{group}[{name!r}] must have as many chains and draws as {first[0]}, "
+                    f"{first[1]}, got {shape}; cut them to the same draws."
+                )
+
+
+def _fitting_dims(
+    arrays: Arrays,
+    n_leading: int,
+    coords: Mapping[str, NDArray[Any]],
+    dims: Mapping[str, Sequence[str | None]],
+) -> dict[Hashable, Sequence[Hashable]]:
+    """Drop dimension names that do not fit the array, which would be padded with NaN."""
+    sizes = {name: len(values) for name, values in coords.items()}
+    out: dict[Hashable, Sequence[Hashable]] = {}
+    for variable, values in arrays.items():
+        lengths = np.shape(values)[n_leading:]
+        pairs = list(zip(dims.get(variable, ()), lengths, strict=False))
+        misfits = {
+            dim: length
+            for dim, length in pairs
+            if dim is not None and sizes.setdefault(dim, length) != length
+        }
+        for dim, length in misfits.items():
+            warnings.warn(
+                f"dims of {variable!r} must fit its shape, but {dim!r} has {sizes[dim]} entries "
+                f"elsewhere and {length} here; it is stored under a generic dimension name. "
+                "Give it a dimension of its own.",
+                UserWarning,
+                stacklevel=2,
+            )
+        out[variable] = [None if dim in misfits else dim for dim, _ in pairs]
+    return out
+
+
+def _labels(values: Sequence[Any]) -> NDArray[Any]:
+    """Return coordinate labels with a plain dtype."""
+    array = np.asarray(values)
+    if array.dtype == object:
+        array = pd.Index(list(values)).to_numpy()  # recovers dates
+    return array.astype(np.str_) if array.dtype == object else array
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as both netCDF and Zarr can hold it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value if _INT64.min <= value <= _INT64.max else str(value)
+    if isinstance(value, float):
+        return value if np.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return json.dumps(value, default=str)
+
+
+_OF_CHAINS = ("ladder", "restarts", "round_trips")
+_OF_BLOCKS = ("iterations", "every")
+
+
+def tempered_variables(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
+    """Return the chains of forward blocks, one after the other; empty if there are none."""
+    found = [(item.block, item.tempered) for item in blocks if item.tempered is not None]
+    if not found:
+        return {}
+    index, chains = zip(*found, strict=True)
+    state, chain, block = schema.TEMPERED_STATE, schema.TEMPERED_CHAIN, schema.TEMPERED_BLOCK
+    n_chains = [len(each.ladder) for each in chains]
+    variables: dict[str, Any] = {
+        _named("energy"): (
+            state,
+            np.concatenate([each.energy.ravel() for each in chains]),
+            {"units": schema.NATS},
+        ),
+        _named("rung"): (
+            state,
+            np.concatenate([each.rung.ravel() for each in chains]).astype(np.int16),
+        ),
+        block: (block, np.array(index, np.int64)),
+        _named("chain_block"): (chain, np.repeat(np.array(index, np.int64), n_chains)),
+        _named("iterations"): (block, np.array([len(each.energy) for each in chains], np.int64)),
+        _named("every"): (block, np.array([each.every for each in chains], np.int64)),
+    }
+    for name in _OF_CHAINS:
+        values = np.concatenate([getattr(each, name) for each in chains]).astype(np.int64)
+        variables[_named(name)] = (chain, values)
+    return variables
+
+
+class Reader(Protocol):
+    """Reads variables of the group ``work``; see ``record``."""
+
+    work: xr.Dataset
+
+    def whole(self, key: str, *dims: str) -> NDArray[Any]:
+        """Return a variable of whole numbers."""
+        ...
+
+    def of_paths(self, key: str, dim: str) -> NDArray[Any]:
+        """Return a variable without NaN."""
+        ...
+
+
+def read_tempered(
+    reader: Reader, index: NDArray[Any], n_temperatures: int
+) -> list[TemperedChains | None]:
+    """Return the chains of the blocks of these numbers; None for a block without.
+
+    Parameters
+    ----------
+    reader : Reader
+        Of the group ``work``.
+    index : ndarray of int, shape (n_blocks,)
+        Numbers of the forward blocks.
+    n_temperatures : int
+        Number of inverse temperatures of the run.
+
+    Raises
+    ------
+    ValueError
+        If a part of them is missing, does not fit the rest, or holds what no run stores.
+    """
+    block, chain, state = schema.TEMPERED_BLOCK, schema.TEMPERED_CHAIN, schema.TEMPERED_STATE
+    if not any(str(name).startswith(schema.TEMPERED) for name in reader.work.variables):
+        return [None] * len(index)
+    number = reader.whole(block, block)
+    energy = reader.of_paths(_named("energy"), state)
+    rung = _within(reader, "rung", state, 0, n_temperatures - 1)
+    belongs = reader.whole(_named("chain_block"), chain)
+    ladder, restarts, round_trips = (_within(reader, name, chain, 0) for name in _OF_CHAINS)
+    iterations, every = (_within(reader, name, block, 1) for name in _OF_BLOCKS)
+    n_chains = np.array([(belongs == each).sum() for each in number], np.int64)
+    ends = np.cumsum(iterations * n_chains)
+    fits = np.isin(belongs, number).all() and np.isin(number, index).all()
+    if not (fits and n_chains.all() and len(number) and ends[-1] == len(energy)):
+        missing = "energies of every iteration of every chain"
+        raise ValueError(incomplete("dt", schema.WORK, missing))
+    found = {}
+    for i, stop in enumerate(ends):
+        shape = int(iterations[i]), int(n_chains[i])
+        part = slice(stop - shape[0] * shape[1], stop)
+        mine = belongs == number[i]
+        found[int(number[i])] = TemperedChains(
+            energy[part].reshape(shape),
+            rung[part].reshape(shape).astype(np.int16),
+            ladder[mine],
+            restarts[mine],
+            round_trips[mine],
+            int(every[i]),
+        )
+    return [found.get(int(each)) for each in index]
+
+
+def _within(
+    reader: Reader, name: str, dim: str, least: int, most: int | None = None
+) -> NDArray[Any]:
+    """Return a variable of whole numbers of at least and at most so much."""
+    key = _named(name)
+    values = reader.whole(key, dim)
+    bad = values[(values < least) | (values > (np.inf if most is None else most))]
+    if bad.size:
+        rule = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(
+            f"dt must hold numbers {rule} as {key!r} in its group {schema.WORK!r}, got {bad[0]}; "
+            "read the original file that sample_evidence wrote."
+        )
+    return values
+
+
+def _named(name: str) -> str:
+    return f"{schema.TEMPERED}_{name}"
+
+
+def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Dataset:
+    """Return the estimates, one entry per estimator; raise ValueError if names do not fit."""
+    names = [estimate.estimator for estimate in evidence]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"evidence must hold estimates with different names, got {names}; rename or drop some."
+        )
+    if recommended not in names:
+        raise ValueError(f"recommended must be one of {names}, got {recommended!r}; name one.")
+    dim = schema.ESTIMATOR
+    variables: dict[str, Any] = {
+        field: (dim, np.array([getattr(estimate, field) for estimate in evidence], np.float64))
+        for field in ("value", "mcse", "lower", "upper", "dof")
+    }
+    for field in ("status", "message"):
+        texts = [getattr(estimate, field) for estimate in evidence]
+        variables[field] = (dim, np.array(texts, dtype=np.str_))
+    group = xr.Dataset(variables, coords={dim: np.array(names, dtype=np.str_)})
+    for field in ("value", "mcse", "lower", "upper"):
+        group[field].attrs["units"] = schema.NATS
+    return group
+
+
+def work_group(record: RunRecord) -> xr.Dataset:
+    """Return the work of each path and the facts of each block, without padding."""
+    if not record.of(Role.FORWARD):
+        raise ValueError("record must have at least one forward block, got none; run the sampler.")
+    variables: dict[str, Any] = {}
+    for role, blocks in record.blocks.items():
+        variables |= _work_of(role, blocks) if blocks else {}
+    if record.origin is not None:
+        variables[schema.ORIGIN] = (f"{Role.REVERSE}_path", record.origin)
+    variables |= _bridge_work(record.sources)
+    variables |= tempered_variables(record.of(Role.FORWARD))
+    group = xr.Dataset(variables)
+    for name in (*record.blocks, *schema.BRIDGE):
+        if name in group:
+            group[name].attrs["units"] = schema.NATS
+    return group
+
+
+def _work_of(role: Role, blocks: Sequence[BlockRecord]) -> dict[str, Any]:
+    path, block = f"{role}_path", f"{role}_block"
+    index = np.array([item.block for item in blocks], np.int64)
+    variance = np.array([item.relative_variance for item in blocks], np.float64)
+    variables: dict[str, Any] = {
+        role.value: (path, np.concatenate([np.asarray(b.work, np.float64) for b in blocks])),
+        f"{path}_block": (path, np.repeat(index, [len(item.work) for item in blocks])),
+        block: (block, index),
+        f"{role}_n_evaluations": (
+            block,
+            np.array([item.n_evaluations for item in blocks], np.int64),
+        ),
+        f"{role}_n_nan": (block, np.array([item.n_nan for item in blocks], np.int64)),
+    }
+    if not np.isnan(variance).all():  # blocks of many paths have none
+        variables[f"{role}_relative_variance"] = (block, variance)
+    return variables
+
+
+def _bridge_work(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
+    """Return the work between a fitted density and the target, at draws of each."""
+    variables: dict[str, Any] = {}
+    for side, name in enumerate(schema.BRIDGE):
+        works = [(item.block, item.bridge[side]) for item in blocks if item.bridge is not None]
+        if works:
+            draw = f"{name}_draw"
+            variables[name] = (draw, np.concatenate([work for _, work in works]))
+            index = np.array([block for block, _ in works], np.int64)
+            variables[f"{draw}_block"] = (draw, np.repeat(index, [len(work) for _, work in works]))
+    return variables
+
+
+def annealing_group(record: RunRecord) -> xr.Dataset:
+    """Return the schedule, the diagnostics over all blocks and of each, and the kernel settings.
+
+    Stage ``k`` lies between ``beta[k]`` and ``beta[k + 1]`` in both directions.
+    """
+    beta = np.asarray(record.beta, np.float64)
+    n_stages = beta.size - 1
+    directions = {role: record.of(role) for role in schema.DIRECTIONS if record.of(role)}
+    traces = [_average_trace(blocks, n_stages, role) for role, blocks in directions.items()]
+    variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
+    for name, units in schema.TRACE_UNITS.items():
+        values = np.stack([trace[name] for trace in traces])
+        if name in schema.OPTIONAL_TRACES and np.isnan(values).all():
+            continue
+        variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
+    variables |= _allocation(record)
+    ends = np.array([np.mean([item.end[0] for item in blocks]) for blocks in directions.values()])
+    if np.isfinite(ends).any():
+        variables[schema.ENERGY_END] = (schema.DIRECTION, ends, {"units": schema.NATS})
+    for name, setting in record.settings.items():
+        values = np.asarray(setting, np.float64)
+        _check_length(f"settings[{name!r}]", values, n_stages)
+        # A slash would be read as a path into the tree.
+        safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
+        variables[safe_name] = (schema.STAGE, values)
+    for role, blocks in record.blocks.items():
+        if blocks and role != Role.GIVEN:  # which nothing has annealed
+            variables |= _block_traces(role, blocks, schema.stage_of(role))
+    coords = {
+        schema.STAGE: np.arange(n_stages),
+        schema.BETA_POINT: np.arange(n_stages + 1),
+        schema.DIRECTION: np.array(list(directions), dtype=np.str_),
+    }
+    return xr.Dataset(variables, coords=coords)
+
+
+def _allocation(record: RunRecord) -> dict[str, Any]:
+    """Return the best number of particles at each stage, if the run counted its particles."""
+    found = allocation_of(record)
+    if found is None:
+        return {}
+    spent, best = found
+    variances = {schema.VARIANCE_SPENT: spent.variance, schema.VARIANCE_LEAST: best.variance}
+    return {schema.PARTICLES_OPTIMAL: (schema.STAGE, best.particles, variances)}
+
+
+def _average_trace(
+    blocks: Sequence[BlockRecord], n_stages: int, role: Role
+) -> dict[str, NDArray[np.float64]]:
+    """Average the diagnostics over blocks.
+
+    The variance is that of all blocks together, including the variance of the block means. Without
+    this it would be too small if blocks are small populations.
+    """
+    stacks: dict[str, NDArray[np.float64]] = {}
+    for name in schema.TRACE_UNITS:
+        rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
+        for item, row in zip(blocks, rows, strict=True):
+            _check_length(f"{name} of {role} block {item.block}", row, n_stages)
+        stacks[name] = np.stack(rows)
+    means = {name: stack.mean(axis=0) for name, stack in stacks.items()}
+    # infinite energies give a variance of NaN, and very large ones an infinite variance
+    with np.errstate(invalid="ignore", over="ignore"):
+        means["energy_var"] = means["energy_var"] + stacks["energy_mean"].var(axis=0)
+    return means
+
+
+def _block_traces(role: Role, blocks: Sequence[BlockRecord], stage: str) -> dict[str, Any]:
+    """Return the trace of every block, and mean and variance of the energy at its end."""
+    block = f"{role}_block"
+    variables: dict[str, Any] = {}
+    for name, units in schema.TRACE_UNITS.items():
+        rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
+        if name in schema.OPTIONAL_TRACES and np.isnan(rows).all():
+            continue
+        variables[f"{role}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
+    for side, name in enumerate(("energy_mean", "energy_var")):
+        ends = np.array([item.end[side] for item in blocks], np.float64)
+        variables[f"{role}_{name}_end"] = (block, ends, {"units": schema.TRACE_UNITS[name]})
+    return variables
+
+
+def _check_length(name: str, values: NDArray[np.float64], n_stages: int) -> None:
+    if values.shape != (n_stages,):
+        raise ValueError(
+            f"{name} must have one entry per stage, shape ({n_stages},), got {values.shape}; "
+            "the record's beta must have one entry more than it has stages."
+        )
 
 
 def to_datatree(
@@ -87,14 +536,14 @@ def to_datatree(
         schema.OBSERVED_DATA: dict(observed_data or {}),
         schema.CONSTANT_DATA: dict(constant_data or {}),
     }
-    library = arviz_groups.library_attrs(versions)
-    named = arviz_groups.Named(coords or {}, dims or {})
+    library = library_attrs(versions)
+    named = Named(coords or {}, dims or {})
     groups = {
-        **arviz_groups.sample_groups(samples, named, {**library, **(sample_attrs or {})}),
-        **arviz_groups.data_groups(data, named, library),
-        schema.LOG_EVIDENCE: evidence_groups.evidence_group(evidence, recommended),
-        schema.WORK: evidence_groups.work_group(record),
-        schema.ANNEALING: evidence_groups.annealing_group(record),
+        **sample_groups(samples, named, {**library, **(sample_attrs or {})}),
+        **data_groups(data, named, library),
+        schema.LOG_EVIDENCE: evidence_group(evidence, recommended),
+        schema.WORK: work_group(record),
+        schema.ANNEALING: annealing_group(record),
     }
     own = {
         **{f"{name}_version": version for name, version in versions.items()},
@@ -108,7 +557,7 @@ def to_datatree(
     facts = {name: fact for name, fact in record.info.items() if name not in own}
     groups[schema.LOG_EVIDENCE].attrs = {**facts, **own, schema.FACTS: list(facts)}
     for name in schema.EVIDENCE_GROUPS:
-        groups[name].attrs = arviz_groups.made_attrs({**groups[name].attrs, **library})
+        groups[name].attrs = made_attrs({**groups[name].attrs, **library})
     return xr.DataTree.from_dict(groups)
 
 

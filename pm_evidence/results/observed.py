@@ -10,14 +10,6 @@ from numpy.typing import NDArray
 
 from pm_evidence.results import schema
 
-__all__ = [
-    "check_constants",
-    "describe_observed",
-    "fingerprint",
-    "observed_fingerprint",
-    "posterior_of",
-]
-
 
 def fingerprint(observed: Mapping[str, NDArray[Any]]) -> str:
     """Return a fingerprint of observed data, to tell whether two models have the same data.

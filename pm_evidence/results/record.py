@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,8 @@ from pm_evidence.core.records import (
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.results import schema
+from pm_evidence.results.datatree import evidence_group, made_attrs, read_tempered
 from pm_evidence.results.stored import evidence_of, group_of, incomplete, variable_of
-from pm_evidence.results.tempered_groups import read_tempered
-
-__all__ = ["estimate", "to_record"]
 
 _NUMBERS = ("inf", "-inf", "nan")  # texts of numbers, as `_plain` of arviz_groups writes them
 _ENDS = ("energy_mean", "energy_var")  # of populations at the end of the path
@@ -408,3 +407,41 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     _OF_TEMPERATURES[0]: (_are_numbers, "a list of numbers"),
     _OF_TEMPERATURES[1]: (_are_shares, "a list of numbers above 0"),
 }
+
+
+# Facts that another check already occupies, or that the evidence of another run includes.
+_NOT_COMPARED = ("trial_log_z", "prior_constant")
+
+
+def rechecked(dt: xr.DataTree, coarse: LogEvidence) -> xr.DataTree:
+    """Return a result whose status says if an independent coarse run has found more evidence.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence``.
+    coarse : LogEvidence
+        The evidence of another run, in nats, whose status is ``"ok"``.
+
+    Returns
+    -------
+    DataTree
+        ``dt`` itself, unless the two contradict each other. Then its estimates have the status
+        ``"missed_mass"``, which ``pe.estimate`` reproduces.
+    """
+    record = to_record(dt)
+    if any(name in record.info for name in _NOT_COMPARED):
+        return dt
+    facts = {"trial_log_z": coarse.value, "trial_mcse": coarse.mcse, "trial": "coarse"}
+    found = estimates(replace(record, info={**record.info, **facts}))
+    stored = dt[schema.LOG_EVIDENCE].to_dataset()
+    attrs = {str(name): value for name, value in stored.attrs.items()}
+    if [each.status for each in found] == list(stored["status"].values):
+        return dt
+    group = evidence_group(found, found[0].estimator)
+    names = [*json.loads(attrs[schema.FACTS]), *facts]
+    own = {schema.RECOMMENDED: found[0].estimator, schema.FACTS: names}
+    group.attrs = made_attrs({**attrs, **facts, **own})
+    out = dt.copy()
+    out[schema.LOG_EVIDENCE] = xr.DataTree(group)
+    return out

@@ -10,13 +10,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_share, described
-from pm_evidence.core.concise import decimals
 from pm_evidence.core.exceptions import usual_floats
-from pm_evidence.estimators.standard_errors import spread
+from pm_evidence.core.text import decimals
+from pm_evidence.estimators.errors import spread
 from pm_evidence.results import schema
-from pm_evidence.results.origins import drawn_with_origin
-
-__all__ = ["summary"]
+from pm_evidence.results.elpd import drawn_with_origin
 
 Floats = NDArray[np.float64]
 Functions = Mapping[str, Callable[[xr.Dataset], Any]]

@@ -1,6 +1,7 @@
-"""Tables of results: DataFrames that show their main columns with suitable digits."""
+"""Tables of results: as DataFrames, as text, LaTeX or HTML."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from textwrap import fill
@@ -8,20 +9,112 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
-from pm_evidence.results.cells import (
-    ERRORS,
-    HEADINGS,
-    cells,
-    error_column,
-    escaped,
-    in_html,
-    in_latex,
-)
+from pm_evidence.core.checks import check_choice, check_kind, described
+from pm_evidence.core.text import concise, plus_minus
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["EvidenceTable", "ShownTable", "latex_cells"]
+
+# Columns of the tables of this package: the error of each number, and headings.
+ERRORS: Mapping[str, str] = {
+    "log_evidence": "mcse",
+    "log_bf": "log_bf_mcse",
+    "prob": "prob_mcse",
+    "elpd_loo": "elpd_se",
+    "elpd_diff": "elpd_diff_se",
+}
+HEADINGS: Mapping[str, str] = {
+    "log_evidence": "log evidence",
+    "log_bf": "log Bayes factor",
+    "prob": "probability",
+    "elpd_loo": "LOO elpd",
+    "elpd_diff": "elpd difference",
+    "how": "computed by",
+    "status": "status",
+}
+_NUMBERS: Mapping[str, Callable[[float, float], str]] = {
+    "parentheses": concise,
+    "plus_minus": plus_minus,
+}
+_WHOLE, _LARGE = 100.0, 1e6  # between these a number is rounded to a whole one
+_MINUS = "\N{MINUS SIGN}"
+_PLUS_MINUS, _TIMES = "\N{PLUS-MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+
+
+def error_column(name: str, columns: Sequence[str]) -> str | None:
+    """Return the column that holds the error of another; None if there is none."""
+    candidates = (ERRORS.get(name), f"mcse_{name}")
+    return next((found for found in candidates if found in columns), None)
+
+
+def numeric(table: pd.DataFrame, name: str) -> bool:
+    """Return whether a column holds numbers that are written with the digits of an error."""
+    return bool(pd.api.types.is_float_dtype(table[name]))
+
+
+def cells(
+    table: pd.DataFrame, columns: Sequence[str], numbers: str = "parentheses"
+) -> pd.DataFrame:
+    """Return some columns of a table as text.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With the columns of errors that belong to those that are asked for.
+    columns : sequence of str
+        What is shown.
+    numbers : {"parentheses", "plus_minus"}
+        How a number is written with its error.
+    """
+    text = {}
+    for name in columns:
+        error = error_column(name, list(table.columns))
+        if error is not None:
+            pairs = zip(table[name].astype(float), table[error].astype(float), strict=True)
+            text[name] = [_with_error(value, each, numbers) for value, each in pairs]
+        elif numeric(table, name):
+            text[name] = [_plain(float(value)) for value in table[name]]
+        else:
+            text[name] = [str(value) for value in table[name]]
+    return pd.DataFrame(text, index=table.index)
+
+
+def _plain(value: float) -> str:
+    """Return a number without an error, with three digits or as a whole number."""
+    return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.3g}"
+
+
+def _with_error(value: float, error: float, numbers: str) -> str:
+    if value == 0.0 and error == 0.0:
+        return "0"  # what others are compared with
+    return _NUMBERS[numbers](value, error)
+
+
+def in_html(shown: pd.DataFrame) -> pd.DataFrame:
+    """Return texts of cells with headings, and with typographic minus signs in numbers."""
+    texts: pd.DataFrame = shown.replace(r"(^|e)-(?=\d|inf)", f"\\1{_MINUS}", regex=True)
+    return texts.rename(columns=HEADINGS)
+
+
+def in_latex(number: str) -> str:
+    """Return a number as LaTeX, with its error in either form."""
+    value, _, remark = number.partition(" ")
+    if remark.startswith(_PLUS_MINUS):
+        value, remark = number.replace(f" {_PLUS_MINUS} ", r" \pm "), ""
+    value = re.sub(r"e([+-]\d+)$", lambda found: rf" \times 10^{{{int(found[1])}}}", value)
+    value = value.replace("inf", r"\infty").replace("nan", r"\mathrm{nan}")
+    return f"${value}$ {remark}".rstrip()
+
+
+def escaped(text: Any) -> str:
+    """Return a text in which the characters that LaTeX reads as commands are escaped."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {character: f"\\{character}" for character in "&%$#_{}"}
+    special |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+    special |= {_TIMES: r"$\times$", _PLUS_MINUS: r"$\pm$", "\n": " "}
+    return "".join(special.get(character, character) for character in str(text))
+
 
 _WIDTH = 80  # of text, if pandas sets none
 
@@ -152,3 +245,115 @@ def _name_of(label: Any) -> str:
 def _constant(value: Any, text: str) -> str:
     """Return ``text``, which is shown instead of the value of a cell."""
     return text
+
+
+_STYLES = ("text", "latex", "html")
+_FORMATTED_NUMBERS = ("parentheses", "plus_minus")
+
+
+def format_table(
+    table: pd.DataFrame,
+    style: str = "text",
+    *,
+    numbers: str = "parentheses",
+    columns: list[str] | None = None,
+    caption: str | None = None,
+) -> str:
+    r"""Write a table with the digits that the errors of its numbers leave.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From ``compare``, ``prior_sensitivity`` or ``summary``, also if it was changed, or read from
+        a file.
+    style : {"text", "latex", "html"}
+        What is written. LaTeX needs the package ``booktabs``.
+    numbers : {"parentheses", "plus_minus"}
+        ``-31.036(8)``, where the digits in parentheses are the error in units of the last digit, or
+        ``-31.036 ± 0.008``.
+    columns : list of str, optional
+        Columns of the table, in the order in which they are written. Errors are written with their
+        numbers. By default, those of log evidence, Bayes factors, probabilities, LOO and statuses
+        that the table has; of other tables all columns.
+    caption : str, optional
+        Caption of the table in LaTeX and HTML; characters that have a meaning there are escaped.
+
+    Returns
+    -------
+    str
+        The table. Names are escaped for LaTeX or HTML.
+
+    Raises
+    ------
+    TypeError
+        If ``table`` is not a DataFrame.
+    ValueError
+        If it has no rows, a column is not there, or ``style`` or ``numbers`` is unknown.
+
+    Notes
+    -----
+    An error is given with two digits if its first three are below 355, and with one otherwise
+    (Particle Data Group, Review of Particle Physics, section 5.3), and its number is rounded to the
+    same digit. Numbers without an error have three digits.
+
+    Examples
+    --------
+    >>> from pm_evidence.core.records import LogEvidence
+    >>> from pm_evidence.results import compare
+    >>> evidence = {"a_1": LogEvidence(-33.1, 0.02, "bar"), "b": LogEvidence(-30, 0.02, "bar")}
+    >>> table = compare(evidence)
+    >>> print(format_table(table, "latex", numbers="plus_minus", columns=["log_evidence"]))
+    \begin{tabular}{ll}
+    \toprule
+     & log evidence \\
+    \midrule
+    b & $-30.000 \pm 0.020$ \\
+    a\_1 & $-33.100 \pm 0.020$ \\
+    \bottomrule
+    \end{tabular}
+    """
+    check_kind("table", table, pd.DataFrame, "pass what compare returned")
+    check_choice("style", style, _STYLES)
+    check_choice("numbers", numbers, _FORMATTED_NUMBERS)
+    if not len(table):
+        raise ValueError("table must have at least one row, got none; pass what compare returned.")
+    if caption is not None and not isinstance(caption, str):
+        raise TypeError(f"caption must be a text, got {described(caption)}; leave it out for none.")
+    table = pd.DataFrame(table)
+    names = _columns(table, columns)
+    if style == "latex":
+        return _latex(table, names, numbers, caption)
+    shown = cells(table, names, numbers)
+    if style == "text":
+        return shown.to_string()
+    html = in_html(shown).to_html(border=0, justify="left")
+    if caption is None:
+        return html
+    head, rest = html.split(">", 1)
+    return f"{head}>\n  <caption>{escape(caption)}</caption>{rest}"
+
+
+def _columns(table: pd.DataFrame, asked: Any) -> list[str]:
+    """Return the columns that are written."""
+    there = [str(name) for name in table.columns]
+    if asked is None:
+        known = [name for name in HEADINGS if name in there]
+        if any(name in known for name in ERRORS):
+            return known
+        errors = {error_column(name, there) for name in there}
+        return [name for name in there if name not in errors]
+    if isinstance(asked, str) or not isinstance(asked, list | tuple) or not asked:
+        raise TypeError(
+            f"columns must be a list of names, got {described(asked)}; pass for example "
+            '["log_evidence", "status"].'
+        )
+    missing = [name for name in asked if name not in there]
+    if missing:
+        raise ValueError(f"columns must be among {there}, got {missing}; leave them out.")
+    return list(asked)
+
+
+def _latex(table: pd.DataFrame, names: list[str], numbers: str, caption: str | None) -> str:
+    shown = latex_cells(table, names, numbers)
+    options = {} if caption is None else {"caption": escaped(caption)}
+    return str(shown.to_latex(escape=False, multirow=False, **options)).strip()

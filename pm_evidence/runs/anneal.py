@@ -1,23 +1,147 @@
 """The run of one target: its setup, the rounds, and the facts that every record holds."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.exceptions import warn
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.core.statuses import Status, with_pointer
+from pm_evidence.core.interrupts import Report
+from pm_evidence.core.random import Phase, seed_of_run
+from pm_evidence.core.records import (
+    BlockRecord,
+    LogEvidence,
+    Role,
+    RunRecord,
+    StageTrace,
+    Status,
+    with_pointer,
+)
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.execution.display import Display
+from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.defaults import along, annealing_setup
-from pm_evidence.runs.estimated import with_precision
-from pm_evidence.runs.few_values import with_few_values
-from pm_evidence.runs.rounds import Run
-from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.runs.result import posterior_draws
+from pm_evidence.runs.rounds import Run, was_interrupted
+from pm_evidence.samplers.aisel import choose_particles, measure, tau_of
+from pm_evidence.samplers.sampler import ReverseStarts, Sampler
+from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.model.data_points import DataPointsTarget
+from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["anneal", "warn_of"]
+Floats = NDArray[np.float64]
+
+
+def with_particles(
+    run: Run, target: Any, kernel: str | Kernel, chosen: Sampler, report: Report
+) -> tuple[Any, str | Kernel]:
+    """Return the target and the kernel that are used for annealing.
+
+    For an estimated likelihood, numbers of particles are chosen, and the kernel is that of the
+    sampler unless ``kernel`` is a kernel object. Any other target is returned unchanged.
+    """
+    if not isinstance(target, EstimatedTarget):
+        return target, kernel
+    moves = annealing_setup(target, kernel).kernel
+    if isinstance(kernel, str):
+        moves = chosen.likelihood_moves
+    if chosen.n_seeds is not None:
+        n_particles, _ = zip(*target.settings(), strict=True)
+        target = target.with_settings([(n, chosen.n_seeds) for n in n_particles])
+
+    def settings() -> tuple[tuple[int, int], ...]:
+        return choose_particles(target, moves, run.seed, report).settings()
+
+    return target.with_settings(run.remembered("particles", settings)), moves
+
+
+def kernel_of_prior(target: Any, kernel: str | Kernel) -> str | Kernel:
+    """Return the kernel of the run that normalises a prior, where no likelihood is estimated."""
+    return "auto" if isinstance(target, EstimatedTarget) else kernel
+
+
+def with_precision(
+    run: Run, target: Any, record: RunRecord, evidence: list[LogEvidence]
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with the measured noise of an estimated likelihood."""
+    drawn = posterior_draws(run, record) if isinstance(target, EstimatedTarget) else None
+    if drawn is None:
+        return record, evidence
+    x = drawn.draws.reshape(-1, drawn.draws.shape[-1])[:, : target.n_dim]
+    noise = partial(measure, target, x, run.seed, tau_of(record.beta))
+    precision = run.remembered("noise", noise)
+    _, n_seeds = zip(*target.settings(), strict=True)
+    info = {**record.info, **precision.facts(), "n_seeds": list(n_seeds)}
+    record = replace(record, info=info)
+    return record, estimates(record)
+
+
+# Each run looks at so many of its draws. If these have at most the next number of values, all of
+# its draws are compared with as many prior draws, and with at least the third number of them.
+_GLANCE, _FEW_AT_A_GLANCE, _LEAST_DRAWS = 16, 5, 1000
+# A likelihood with at most so many values in all consists of steps. Digits that values may differ
+# in because of rounding are left out.
+_FEW, _DIGITS = 10, 9
+
+
+def with_few_values(
+    run: Run, target: Any, record: RunRecord, found: list[LogEvidence]
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates, which say if the likelihood took few values over all draws.
+
+    Gradients, weights, and what the islands have in common show nothing of a step that no draw has
+    hit. The record then holds how many values there were, and how many independent prior draws
+    have shown no others.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    target : Target
+        The target that the draws of the record belong to.
+    record : RunRecord
+        A finished run.
+    found : list of LogEvidence
+        Its estimates.
+
+    Notes
+    -----
+    Models of discrete variables alone are left out: few states have few values. So are likelihoods
+    that no variable enters, and those with a single value beside zero, which are the indicator of
+    a region and have no other value.
+    """
+    target = target.model if isinstance(target, ReferencedTarget) else target
+    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
+        return record, found
+    if not (target.continuous.size and target.likelihood_varies) or was_interrupted(record):
+        return record, found
+    draws = [np.asarray(block.draws) for block in record.sources if block.draws is not None]
+    x = np.concatenate([np.empty((0, target.n_dim)), *draws])
+    if not len(x):
+        return record, found
+    glance = x[np.linspace(0, len(x) - 1, _GLANCE).astype(np.int64)]
+    if len(_values(target.evaluate(glance).log_density)) > _FEW_AT_A_GLANCE:
+        return record, found
+    n = max(len(x), _LEAST_DRAWS)
+    prior = target.finite_prior_points(n, SeedSequence(seed_of_run(run.seed, Phase.CHECK)))
+    values = _values(target.evaluate(np.concatenate([prior, x])).log_density)
+    n_evaluations = record.info.get("n_evaluations", 0) + len(prior) + len(x)
+    info = {**record.info, "n_evaluations": n_evaluations}
+    is_indicator = len(values) == 2 and values[0] == -np.inf
+    if len(values) <= _FEW and not is_indicator:
+        info |= {"n_values": len(values), "n_prior_draws": len(prior)}
+        found = estimates(replace(record, info=info))
+    return replace(record, info=info), found
+
+
+def _values(log_density: Floats) -> Floats:
+    """Return the distinct values of the log likelihood, in rising order."""
+    return np.unique(np.round(log_density[:, 1], _DIGITS))
+
 
 # A warning is issued if the density is NaN at a larger share of the proposals.
 _NAN_SHARE = 1e-3
@@ -65,3 +189,39 @@ def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
             "evidence only covers the region where the density is defined. Look for an overflow, "
             "or for a covariance that is not positive definite."
         )
+
+
+def over_prior(
+    run: Run,
+    main: Any,
+    prior: Target,
+    kernel: str | Kernel,
+    display: Display,
+    record: RunRecord,
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with the constant that normalises a prior with potentials.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments.
+    main, prior : Target
+        The model, and its prior with the potentials as a likelihood.
+    kernel : str or Kernel
+        What moves the particles of the first run.
+    display : Display
+        Shows progress.
+    record : RunRecord
+        The record of the first run.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the first run was interrupted: without the constant there is no estimate.
+    """
+    if was_interrupted(record):
+        raise KeyboardInterrupt
+    prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
+    _, of_prior = anneal(prior_run, prior, kernel_of_prior(main, kernel), display)
+    record = replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
+    return record, estimates(record)

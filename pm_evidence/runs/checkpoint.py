@@ -14,15 +14,12 @@ from pm_evidence.core.digest import Digest, digest_of
 from pm_evidence.core.exceptions import warn
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.version import VERSION
-from pm_evidence.execution.archive import Archive, Damaged, Entry
-from pm_evidence.execution.journal import Journal
+from pm_evidence.execution.journal import Archive, Damaged, Entry, Journal
 from pm_evidence.families.native import is_native
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.estimated.target import EstimatedTarget
-from pm_evidence.targets.model.identity import description_of
+from pm_evidence.targets.model.cache import description_of
 from pm_evidence.targets.model.target import PyMCTarget
-
-__all__ = ["with_journal"]
 
 _log = logging.getLogger("pymc.pm_evidence")
 

@@ -8,30 +8,18 @@ import numpy as np
 from pm_evidence.core.checks import check_choice, check_kind, described, missing_members
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.native import is_native
-from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.kernels.data_points import OnDataPoints
+from pm_evidence.kernels.cycle import choose_kernel
+from pm_evidence.kernels.growing import OnDataPoints
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.suitability import check_moves, checked_kernel
-from pm_evidence.paths.data_order import DataPoints
-from pm_evidence.paths.data_points import DataPointsPath
-from pm_evidence.paths.estimated import EstimatedPath
-from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.paths.referenced import ReferencedPath
+from pm_evidence.paths.data_points import DataPoints, DataPointsPath
+from pm_evidence.paths.geometric import EstimatedPath, GeometricPath, ReferencedPath
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
-
-__all__ = [
-    "adds_data_points",
-    "along",
-    "annealing_setup",
-    "default_method",
-    "effort_of",
-    "with_path",
-]
 
 # The pilot needs enough particles per dimension to estimate a covariance. Largest number of their
 # coordinates: in very many dimensions, standard deviations have to be enough.

@@ -13,40 +13,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.checks import described
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.of_given import TOLERATED
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace, Status
+from pm_evidence.core.rows import one_blas_thread
+from pm_evidence.estimators.of_islands import TOLERATED
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.execution.display import Display
-from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.population import MOST_DIMENSIONS, fit_population
-from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
+from pm_evidence.paths.geometric import GeometricPath, Posterior
+from pm_evidence.references.mixture import MOST_DIMENSIONS, StudentFit, fit_population
+from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
+from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.coarse import better, is_good
 from pm_evidence.runs.defaults import annealing_setup, effort_of
-from pm_evidence.runs.few_values import with_few_values
-from pm_evidence.runs.interruption import stopped
-from pm_evidence.runs.limits import Limits, growth_for
+from pm_evidence.runs.references import Trial, groups_of, rows_and_variables, small_annealing
 from pm_evidence.runs.reparameterise import Choice
-from pm_evidence.runs.rounds import Run, with_bridges, with_costs
-from pm_evidence.runs.starts import groups_of, rows_and_variables
-from pm_evidence.runs.trial import Trial, small_annealing
-from pm_evidence.samplers.bridging import Bridging, Costs
+from pm_evidence.runs.rounds import Limits, Run, growth_for, stopped, with_bridges, with_costs
+from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.sampler import RunContext
-from pm_evidence.targets.model.centring import best_centring
+from pm_evidence.targets.model.coordinates import best_centring
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
-
-__all__ = ["bridge_given", "check_bridged"]
 
 Floats = NDArray[np.float64]
 

@@ -1,32 +1,269 @@
-"""The density that annealing starts from, from what the user gives as ``reference``."""
+"""What annealing starts from, and the posterior draws that reverse paths start from."""
 
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.blas import one_blas_thread
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.contracts import Kernel, Reference, Target
+from pm_evidence.core.contracts import Kernel, Plan, Reference, Target
 from pm_evidence.core.exceptions import ModelError, NumericalError, warn
-from pm_evidence.core.random import Phase, generator
+from pm_evidence.core.random import Phase, generator, seed_of_run
+from pm_evidence.core.records import BlockRecord, LogEvidence
+from pm_evidence.core.resampling import resample
+from pm_evidence.core.rows import one_blas_thread
+from pm_evidence.estimators.of_islands import of_small_islands
 from pm_evidence.execution.display import Display
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.references.in_python import check_reference
-from pm_evidence.references.packed import packed
-from pm_evidence.references.population import fit_population
+from pm_evidence.families.native import ModelTarget, NativeTarget
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.references.compiled import check_reference, packed
+from pm_evidence.references.mixture import fit_population
 from pm_evidence.references.target import ReferencedTarget, coordinates_of
+from pm_evidence.results.observed import check_constants, posterior_of
+from pm_evidence.results.stored import doubt_of_draws
+from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.rounds import Run
-from pm_evidence.runs.starts import given_rows
-from pm_evidence.runs.trial import Trial, small_annealing
-from pm_evidence.samplers.laplace import fit_laplace
+from pm_evidence.samplers.peaks import fit_laplace
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.sampler import ForwardBlock, ReverseStarts
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["check_reference_argument", "in_own_coordinates", "with_reference"]
-
 Floats = NDArray[np.float64]
+
+
+# Number of groups of neighbouring draws of the user's chains; groups count as independent.
+_GROUPS = 16
+
+
+def starts_from(target: Any, given: Any) -> ReverseStarts | None:
+    """Return where reverse paths start, from what the user gives as ``reverse_start``.
+
+    Parameters
+    ----------
+    target : Target
+        What is annealed.
+    given : DataTree, ndarray or None
+        Posterior draws, or states of a native target. If it is None, the sampler finds the starts.
+
+    Raises
+    ------
+    ValueError
+        If they do not belong to this target.
+
+    Warns
+    -----
+    EvidenceWarning
+        If the draws show divergences or have not converged.
+    """
+    return None if given is None else _starts(target, given)
+
+
+@singledispatch
+def _starts(target: Any, given: Any) -> ReverseStarts:
+    # an array does not tell the parameters of the target that its states come from, and moves are
+    # cheap: paths relax before they start
+    if isinstance(given, np.ndarray):
+        x = target.check(given, "reverse_start")
+        return ReverseStarts(x, groups_of(1, len(x)), kind="relaxed")
+    states = _states_of(given, target)
+    n_chains, n_draws = states.shape[:2]
+    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+    x = target.check(rows, "reverse_start")
+    return ReverseStarts(x, groups_of(n_chains, n_draws), kind="relaxed")
+
+
+@_starts.register
+def _(target: PyMCTarget, given: Any) -> ReverseStarts:
+    x = given_rows(target, given, "reverse_start")
+    sizes = given["posterior"].sizes
+    return ReverseStarts(x, groups_of(sizes["chain"], sizes["draw"]), kind="given")
+
+
+@_starts.register
+def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
+    raise ValueError(
+        "reverse_start must be left out if the likelihood is estimated: posterior draws do not "
+        "include the estimates of their likelihood."
+    )
+
+
+@_starts.register
+def _(target: ModelTarget, given: Any) -> ReverseStarts:
+    return _starts(target.compiled, given)
+
+
+def given_rows(target: PyMCTarget, given: Any, parameter: str) -> NDArray[np.float64]:
+    """Return the posterior draws of a DataTree as points, shape ``(n, n_dim)``.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        The target that they are draws of.
+    given : DataTree
+        With the groups ``posterior`` and ``observed_data``.
+    parameter : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If they do not belong to this target.
+
+    Warns
+    -----
+    EvidenceWarning
+        If the draws show divergences or have not converged.
+    """
+    x, draws = rows_and_variables(target, given, parameter)
+    _warn_of_draws(given, draws, parameter)
+    return x
+
+
+def rows_and_variables(
+    target: PyMCTarget, given: Any, parameter: str
+) -> tuple[NDArray[np.float64], dict[str, NDArray[Any]]]:
+    """Return the posterior draws of a DataTree as points, and those of each free variable.
+
+    The arguments and errors are those of `given_rows`, which also warns.
+    """
+    draws = posterior_of(given, target.observed_data(), parameter)
+    check_constants(given, target.constant_data(), parameter)
+    x = target.rows_of(draws, parameter)
+    return x, {rv.name: draws[rv.name] for rv in target.model.free_RVs}
+
+
+def groups_of(n_chains: int, n_draws: int) -> NDArray[np.int64]:
+    """Return the group of each draw: neighbouring draws of a chain share a group."""
+    parts = max(_GROUPS // n_chains, 1)
+    part = np.arange(n_draws) * parts // n_draws
+    groups: NDArray[np.int64] = (np.arange(n_chains)[:, None] * parts + part).ravel()
+    return groups
+
+
+def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]], parameter: str) -> None:
+    doubt = doubt_of_draws(given, draws)
+    if doubt:
+        follows = "reverse paths" if parameter == "reverse_start" else "annealing"
+        warn(
+            f"{parameter} must hold draws from the posterior, but {doubt}: these draws, and the "
+            f"{follows} from them, may miss a part of it. Sample again with a non-centred "
+            f"model, a higher target_accept or longer chains, or leave {parameter} out."
+        )
+
+
+def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
+    """Return the states of an earlier run of a native target, shape ``(chains, draws, ...)``."""
+    posterior = posterior_of(dt, target.observed_data())
+    constants = dt["constant_data"].to_dataset() if "constant_data" in dt.children else {}
+    for name, value in target.constant_data().items():
+        found = constants[name].values if name in constants else None
+        if found is None or not np.array_equal(found, value):
+            raise ValueError(
+                f"reverse_start must hold states of {target!r}, got draws with {name}={found}; "
+                "pass a result for this target, or an array of states."
+            )
+    missing = [name for name in target.variables if name not in posterior]
+    if missing:
+        raise ValueError(
+            f"reverse_start must hold states of {target!r} as "
+            f"{' and '.join(map(repr, target.variables))}, got draws of {', '.join(posterior)}; "
+            "pass a result for this target, or an array of states."
+        )
+    if len(target.variables) == 1:
+        return posterior[target.variables[0]]
+    return np.concatenate([posterior[name] for name in target.variables], axis=-1)
+
+
+# Islands and the length of their chains; particles of all islands together: this many for each
+# coordinate, between these bounds. The pilot has the least number of them, or half as many as the
+# islands have together.
+_ISLANDS, _LENGTH, _ESS = 8, 4, 0.5
+_PER_DIMENSION, _PARTICLES, _LEAST_PILOT = 12, (512, 2048), 200
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a small annealing from the prior found.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n, n_dim)
+        Draws of equal weight; those of one island are neighbours.
+    evidence : LogEvidence
+        Mean over the islands, which is unbiased for Z.
+    n_evaluations : int
+        Density (or gradient) evaluations.
+    blocks : sequence of BlockRecord
+        The islands.
+    plan : Plan, optional
+        What the islands followed.
+    """
+
+    draws: Floats
+    evidence: LogEvidence
+    n_evaluations: int
+    blocks: Sequence[BlockRecord] = ()
+    plan: Plan | None = None
+
+    def facts(self) -> dict[str, float]:
+        """Return the evidence, for a comparison with that of the run; none if it has no error."""
+        if not np.isfinite([self.evidence.value, self.evidence.mcse]).all():
+            return {}
+        return {"trial_log_z": self.evidence.value, "trial_mcse": self.evidence.mcse}
+
+
+def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Display) -> Trial:
+    """Run a few small islands of sequential Monte Carlo from the prior, after a small pilot.
+
+    Parameters
+    ----------
+    run : Run
+        The resolved arguments; the random numbers come from a phase of their own.
+    target : PyMCTarget
+        What is annealed.
+    kernel : str or Kernel
+        What moves the particles.
+    display : Display
+        Shows progress.
+
+    Raises
+    ------
+    NumericalError
+        If no island reaches the target.
+    """
+    seed = seed_of_run(run.seed, Phase.REFERENCE)
+    setup = annealing_setup(target, kernel)
+    total = int(np.clip(_PER_DIMENSION * target.n_dim, *_PARTICLES))
+    pilot = Pilot(max(total // 2, _LEAST_PILOT), _LENGTH, _ESS)
+
+    def learnt() -> Plan:
+        return replace(pilot.run(setup.path, setup.kernel, seed, display.pilot), population=None)
+
+    plan = run.remembered("trial plan", learnt, kernel=setup.kernel)
+    islands = SMC(islands=_ISLANDS, chain_length=_LENGTH, ess=_ESS)
+    tasks = [
+        ForwardBlock(islands, setup.path, plan, i, total // _ISLANDS, seed, Phase.ISLAND)
+        for i in range(_ISLANDS)
+    ]
+    blocks = run.shown_on(display)("Reference", tasks, plan)
+    starts = ReverseStarts.of_islands(blocks)
+    assert starts.probability is not None
+    rng = generator(seed, Phase.START)
+    chosen = resample(starts.probability, len(starts.draws), rng, "systematic")
+    return Trial(
+        starts.draws[np.sort(chosen)],
+        of_small_islands(blocks),
+        plan.n_evaluations + sum(block.n_evaluations for block in blocks),
+        blocks,
+        plan,
+    )
+
 
 _NAMES = ("prior", "laplace", "fit")
 _PRIOR = "prior"

@@ -15,12 +15,9 @@ from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.references import with_reference
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.samplers.reverse_starts import ReverseStarts
-from pm_evidence.targets.model.centring import best_centring
-from pm_evidence.targets.model.coordinates import Centring
+from pm_evidence.samplers.sampler import ReverseStarts
+from pm_evidence.targets.model.coordinates import Centring, best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-
-__all__ = ["Choice", "anneal_moved", "with_coordinates"]
 
 _PILOT_PARTICLES = 200
 

@@ -22,16 +22,6 @@ from pm_evidence.results.observed import fingerprint
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = [
-    "PosteriorDraws",
-    "check_groups",
-    "drawn_by_island",
-    "drawn_by_weight",
-    "islands_are_wrong",
-    "posterior_draws",
-    "result_of",
-]
-
 Floats = NDArray[np.float64]
 _POINTWISE = ("log_likelihood", "log_prior")
 # Weighted draws give about as many posterior draws as they are worth, within these bounds.

@@ -1,38 +1,184 @@
 """Rounds of blocks until the error is small: from an annealing setup to a record and estimates."""
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import AnnealingSetup, Plan
+from pm_evidence.core.exceptions import warn
+from pm_evidence.core.interrupts import interrupt_answered
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status, UsedSchedule
 from pm_evidence.core.resampling import resample
-from pm_evidence.core.schedule import UsedSchedule
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.islands import correlation_in_chains, distance_from_fit
+from pm_evidence.estimators.of_islands import correlation_in_chains, distance_from_fit
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.execution.blocks import Task
+from pm_evidence.execution.blocks import Task, run_divided
 from pm_evidence.execution.display import Display
 from pm_evidence.execution.journal import Journal
-from pm_evidence.execution.rows import run_divided
-from pm_evidence.runs.interruption import best_of, stopped
-from pm_evidence.runs.limits import ONE_ROUND, Limits, growth_for
-from pm_evidence.samplers.bridging import Bridging, Costs
+from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
-from pm_evidence.samplers.reverse_starts import ReverseStarts
-from pm_evidence.samplers.sampler import RunContext, Sampler
-from pm_evidence.samplers.trace import kernel_settings
-
-__all__ = ["Run", "with_bridges", "with_costs"]
+from pm_evidence.samplers.sampler import ReverseStarts, RunContext, Sampler, kernel_settings
 
 Floats = NDArray[np.float64]
+
+
+def was_interrupted(record: RunRecord) -> bool:
+    """Return whether a record is what Ctrl-C left of a run."""
+    return record.info.get("stopped_by") == Status.INTERRUPTED
+
+
+def best_of(whole: RunRecord, latest: RunRecord) -> RunRecord:
+    """Return which record an interrupted run ends with.
+
+    Parameters
+    ----------
+    whole : RunRecord
+        That of all whole rounds.
+    latest : RunRecord
+        The same with the finished part of the round that was interrupted, or without the bridges of
+        its islands.
+
+    Notes
+    -----
+    A bridge is far more precise than a few more islands without one, and is therefore kept.
+    """
+    blocks = (block for blocks in whole.blocks.values() for block in blocks)
+    return whole if any(block.bridge is not None for block in blocks) else latest
+
+
+def stopped(
+    journal: Journal, record: RunRecord, target_mcse: float | None, error: KeyboardInterrupt
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return the record of an interrupted run and its estimates, whose first is never ``"ok"``.
+
+    Parameters
+    ----------
+    journal : Journal
+        That of the run, which is closed: what follows is not a part of the run.
+    record : RunRecord
+        What had finished.
+    target_mcse : float or None
+        The error in nats that was asked for.
+    error : KeyboardInterrupt
+        What interrupted the run.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The same one, if no estimate with an error can be made.
+    """
+    if not record.of(Role.GIVEN) and record.work(Role.FORWARD).size < 2:
+        raise error
+    target = nan if target_mcse is None else target_mcse
+    info = {**record.info, "stopped_by": Status.INTERRUPTED.value, "target_mcse": target}
+    record = replace(record, info=info)
+    found = estimates(record)
+    if not (isfinite(found[0].value) and isfinite(found[0].mcse)):
+        raise error
+    journal.close()
+    interrupt_answered()
+    return record, found
+
+
+# Evaluations for each particle of a small run from the prior, pilot included: 70 were counted with
+# a black-box likelihood of two variables, which is annealed in eight stages.
+EVALUATIONS_EACH = 70
+# The share of ``max_time`` that the first round is to take, so that what it shows can be used.
+_SHARE_OF_FIRST = 0.5
+# A run that will take longer than its ``max_time`` says so at its start if it is longer than this.
+_WORTH_SAYING = 10.0
+# An evaluation is timed at so many prior draws, or until this share of ``max_time`` has passed.
+_TIMED, _SHARE_OF_TIMING = 5, 0.1
+
+# An error that is further from its target than this is no error.
+_FURTHEST = 1e9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When the rounds of a run end.
+
+    Parameters
+    ----------
+    target_mcse : float or None
+        Error in nats at which the run ends; None for a single round.
+    max_time : float
+        Seconds; a further round starts only if it is expected to end within this time.
+    max_draws : float
+        Largest number of draws that further rounds may add up to.
+    asked : bool
+        Whether the user set any of these limits. The status then tells if the run ended before it
+        reached ``target_mcse``; otherwise the message does.
+    """
+
+    target_mcse: float | None = None
+    max_time: float = np.inf
+    max_draws: float = np.inf
+    asked: bool = True
+
+    def missed(self, reason: str) -> dict[str, Any]:
+        """Return the facts by which estimates say that the target was not reached, and why."""
+        if not self.asked:
+            return {"short_of": self.target_mcse}
+        return {"stopped_by": str(reason), "target_mcse": self.target_mcse}
+
+    def affordable(self, seconds: float) -> float:
+        """Return how many evaluations the first round may make if each takes so many seconds."""
+        return _SHARE_OF_FIRST * self.max_time / seconds
+
+    def warn_of(self, n_evaluations: float, seconds: float) -> None:
+        """Warn if the least first round is expected to take longer than ``max_time``."""
+        expected = n_evaluations * seconds
+        if expected > max(self.max_time, _WORTH_SAYING):
+            warn(
+                f"max_time={self.max_time:g} is too short: an evaluation of the model takes "
+                f"{seconds:.2g} s, and the smallest run needs some {n_evaluations:,.0f} of them, "
+                f"which take about {expected:,.0f} s. Pass a larger max_time, or make the model "
+                "faster."
+            )
+
+
+ONE_ROUND = Limits()
+
+
+def seconds_each(limits: Limits, target: Any) -> float:
+    """Return the seconds that an evaluation of a model takes; 0 without a limit of time.
+
+    Parameters
+    ----------
+    limits : Limits
+        Those of the run.
+    target : PyMCTarget
+        What is evaluated, at a few prior draws. The fastest of them counts, because the first one
+        may have to be compiled.
+    """
+    if not np.isfinite(limits.max_time):
+        return 0.0
+    x = target.finite_prior_points(_TIMED, np.random.SeedSequence(0))
+    taken: list[float] = []
+    while len(taken) < len(x) and sum(taken) <= _SHARE_OF_TIMING * limits.max_time:
+        started = time.perf_counter()
+        target.evaluate(x[len(taken)][None])
+        taken.append(time.perf_counter() - started)
+    return min(taken, default=0.0)
+
+
+def growth_for(error: float, target: float, reserve: float) -> float:
+    """Return by which multiple of the draws so far an error needs more, with a factor of reserve.
+
+    Infinite where there is no error that could be reduced.
+    """
+    excess = error / target
+    return reserve * excess**2 - 1.0 if excess < _FURTHEST else np.inf
+
 
 # Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
 # the error that the number of draws is computed from is itself an estimate.

@@ -19,21 +19,111 @@ import numpy as np
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.interrupts import interrupt_answered
-from pm_evidence.core.records import LogEvidence, Role, RunRecord
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
+from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.coarse import Attempt, anneal_coarsely, share_of_effort
-from pm_evidence.runs.evaluators import ANNEALING, compiled_if_long
-from pm_evidence.runs.interruption import was_interrupted
-from pm_evidence.runs.limits import EVALUATIONS_EACH
+from pm_evidence.runs.coarse import Attempt, anneal_coarsely, grown_effort, share_of_effort
+from pm_evidence.runs.defaults import effort_of
 from pm_evidence.runs.reparameterise import anneal_moved
-from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupted
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.data_points import DataPointsTarget
+from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-__all__ = ["anneal_by_routes", "has_routes"]
+# Evaluations of a first route, and of annealing from the prior, at the usual target error.
+_FIRST, ANNEALING = 10_000, 300_000
+# NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
+# long as for so many further numbers for each point. With more work in all it takes ten seconds.
+_PER_POINT, _MOST = 3_000, 6e9
+
+
+def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> float:
+    """Return about how many evaluations a run makes; infinite if it moves chains step by step.
+
+    Parameters
+    ----------
+    sampler : Annealer
+        The method.
+    limits : Limits
+        The target error.
+    is_short : bool
+        Whether a first route, or a bridge from posterior draws, is expected to be enough.
+    """
+    if not is_short and not isinstance(sampler, AIS | SMC):
+        return inf
+    grown = grown_effort(limits.target_mcse or inf)
+    return grown * (_FIRST if is_short else ANNEALING)
+
+
+def model_target(
+    model: Any,
+    backend: str,
+    n_evaluations: float,
+    compile_kwargs: Mapping[str, Any],
+    **options: Any,
+) -> Any:
+    """Return the target of a model with what evaluates it.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    backend : {"auto", "numpy", "numba", "jax"}
+        ``"auto"`` is NumPy if it can evaluate the model in a short time, and otherwise numba.
+    n_evaluations : float
+        About how many evaluations of density and gradient are made.
+    compile_kwargs : mapping
+        Passed on to ``pymc.compile``; if there are some, the model is compiled.
+    **options
+        Passed on to ``target_of``.
+    """
+    options["compile_kwargs"] = dict(compile_kwargs)
+    if backend != "auto":
+        return target_of(model, backend=backend, **options)
+    if not compile_kwargs and not estimated_variables(model):
+        target = target_of(model, backend="numpy", **options)
+        if _is_short(target, n_evaluations):
+            return target
+    return target_of(model, backend="numba", **options)
+
+
+def compiled_if_long(target: Any, n_evaluations: float) -> Any:
+    """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
+    if getattr(target, "backend", None) != "numpy" or _is_short(target, n_evaluations):
+        return target
+    compiled: Any = target_of(
+        target.model,
+        potentials_only=target.potentials_only,
+        compile_kwargs=target.compile_kwargs,
+        reparameterise=isinstance(target, ReparameterisedTarget),
+        backend="numba",
+    )
+    settings = getattr(target, "settings", None)
+    return compiled if settings is None else compiled.with_settings(settings())
+
+
+def _is_short(target: Any, n_evaluations: float) -> bool:
+    """Return whether NumPy can evaluate a model, and takes at most ten seconds or so."""
+    if target.n_dim == 0:
+        return True
+    if target.discrete.size:
+        return False
+    try:
+        density = target.differentiable
+    except NotBatchedError:
+        return False
+    if not isinstance(density, NumpyDensity):
+        return False
+    return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
+
 
 # How much longer a route takes than those before it, at least.
 _GROWTH = 2.0
@@ -251,3 +341,36 @@ def _as_trial(first: Attempt) -> dict[str, Any]:
     trial = max(found, key=lambda each: each.value - DISAGREEMENT * each.mcse)
     kind = _TRIALS[trial.estimator]
     return {"trial_log_z": trial.value, "trial_mcse": trial.mcse, "trial": kind}
+
+
+_MOST_ROUNDS = 10  # in draws of the first
+
+
+def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvidence:
+    """Return the recommended estimate of a target, as `sample_evidence` would make it.
+
+    Parameters
+    ----------
+    target : PyMCTarget
+        What is annealed; it is not compiled again.
+    target_mcse : float
+        Error in nats that is aimed at.
+    cores : int
+        Threads.
+    seed : int
+        Seed of all streams.
+
+    Raises
+    ------
+    NumericalError
+        If a log density is NaN, or the data have no support under the prior.
+    """
+    sampler, effort = SMC(), effort_of(target)
+    size = sampler.size(int(sampler.default_draws * effort))
+    most = _MOST_ROUNDS * sampler.first_round(size)
+    limits = Limits(target_mcse=target_mcse, max_draws=most)
+    run = Run(sampler, size, cores, None, seed, name=sampler.name, limits=limits)
+    with dividing_rows(cores, None), Display(enabled=False) as display:
+        if has_routes(target):
+            return anneal_by_routes(run, target, "auto", display, effort)[2][0]
+        return anneal_moved(run, target, "auto", display, None, "auto")[2][0]

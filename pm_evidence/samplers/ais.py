@@ -8,25 +8,28 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, described
 from pm_evidence.core.contracts import Path, Plan
+from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import add_up, log_mean_exp
-from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, generator, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
-from pm_evidence.samplers.reverse_starts import ReverseStarts
-from pm_evidence.samplers.sampler import Annealer, ForwardBlock, RunContext, block_sizes
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
-from pm_evidence.samplers.smc import SMC
-from pm_evidence.samplers.stages import (
+from pm_evidence.samplers.sampler import (
+    MOST_ISLANDS,
+    MOST_MOVES,
+    MOST_STAGES,
+    Annealer,
+    ForwardBlock,
+    ReverseStarts,
+    RunContext,
+    Tracer,
+    block_sizes,
     kernels_along,
     move_then_weigh,
     stretches,
     weigh_then_move,
 )
-from pm_evidence.samplers.trace import Tracer
+from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules.fixed import refine
-from pm_evidence.schedules.varopt import varopt
-
-__all__ = ["AIS", "ISLANDS_SHARE", "SMALL_ISLAND"]
+from pm_evidence.schedules.learnt import varopt
 
 Floats = NDArray[np.float64]
 

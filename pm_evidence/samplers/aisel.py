@@ -1,15 +1,27 @@
-"""Annealed importance sampling with an estimated likelihood."""
+"""Annealed importance sampling with an estimated likelihood, and how precise it must be."""
 
 from dataclasses import dataclass
+from math import ceil, erfc, exp, floor, log10, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
+from pm_evidence.core.contracts import NOISY_VARIANCE, Kernel
+from pm_evidence.core.interrupts import Report, silent
+from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
+from pm_evidence.paths.geometric import EstimatedPath
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
+from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.sampler import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.estimated.target import EstimatedTarget
 
-__all__ = ["AISEL"]
+Floats = NDArray[np.float64]
+
 
 # Number of seeds of an estimate if a move renews only some of them.
 _RENEWED_SEEDS = 50
@@ -109,3 +121,232 @@ class AISEL:
     def likelihood_moves(self) -> PseudoMarginal:
         """The kernel that moves parameters and seeds."""
         return PseudoMarginal(n_steps=1 + self.burn_in, renewal=self.renewal)
+
+
+_POINTS, _REPEATS = 10, 20
+# Theorem 1 assumes perfect moves. The efficiency of pseudo-marginal moves falls by the factor
+# exp(-sigma^2) (Pitt, Silva, Giordani and Kohn 2012), as does that of a bridge to the posterior:
+# this corresponds to tau = 1.
+_TAU_OF_MOVES = 1.0
+_PILOT, _LEAST, _MOST = 128, 2, 1_000_000
+_PILOT_CHAIN = 4
+_ROUNDS, _CLOSE, _FASTEST = 5, 1.5, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How noisy estimates of the log likelihood are over the posterior, and what that costs.
+
+    Parameters
+    ----------
+    n_particles : tuple of int
+        Particles of each estimator.
+    variance : float
+        Variance of the estimated log likelihood, the mean over posterior draws, in square nats.
+    variances : tuple of float
+        The variance of each estimator.
+    acceptance : float
+        Largest mean acceptance probability that moves at ``beta = 1`` can have with this noise.
+    tau : float
+        Factor of the schedule; see ``tau_of``.
+    """
+
+    n_particles: tuple[int, ...]
+    variance: float
+    variances: tuple[float, ...]
+    acceptance: float
+    tau: float = float("nan")
+
+    @property
+    def efficiency(self) -> float:
+        """Effective sample size as a share of that for a known likelihood (Theorem 1)."""
+        return exp(-self.tau * self.variance)
+
+    def facts(self) -> dict[str, Any]:
+        """Return these numbers by name, for the record of a run."""
+        return {
+            "n_particles": list(self.n_particles),
+            "log_likelihood_variance": self.variance,
+            "noise_acceptance": self.acceptance,
+            "tau": self.tau,
+            "expected_efficiency": self.efficiency,
+        }
+
+
+def tau_of(beta: Floats) -> float:
+    """Return the factor ``tau`` that multiplies the variance in Theorem 1 of Tran et al.
+
+    With an estimated likelihood the effective sample size falls by the factor
+    ``exp(-tau sigma^2)``, where ``tau = sum_t (a_t - a_{t-1}) (2 a_t - 1)``. For K equal steps
+    ``tau`` is 1 / K.
+    """
+    return float(np.sum(np.diff(beta) * (2.0 * beta[1:] - 1.0)))
+
+
+def optimal_variance(tau: float, fixed: float, per_variance: float) -> float:
+    """Return the variance of the log likelihood estimate at which annealing costs least.
+
+    Parameters
+    ----------
+    tau : float
+        See ``tau_of``.
+    fixed : float
+        Cost of an estimate without its particles (tau_0).
+    per_variance : float
+        Cost of the particles at variance 1 (gamma^2 tau_1).
+
+    Notes
+    -----
+    Minimum of ``exp(tau s) (per_variance / s + fixed)`` over ``s`` (section 3.4), which assumes
+    perfect moves.
+    """
+    if per_variance <= 0.0:
+        return 0.0
+    if fixed <= 0.0:
+        return 1.0 / tau
+    half = 0.5 * tau * per_variance
+    root = sqrt(half * half + tau * fixed * per_variance)
+    return (root - half) / (tau * fixed)
+
+
+def measure(target: EstimatedTarget, x: Floats, seed: int, tau: float = float("nan")) -> Precision:
+    """Estimate the likelihood repeatedly at some of the points ``x``, shape ``(n, n_dim)``."""
+    rng = generator(seed, Phase.PRECISION)
+    points = x[rng.choice(len(x), min(_POINTS, len(x)), replace=False)]
+    repeated = np.repeat(points, _REPEATS, axis=0)
+    shape = len(points), _REPEATS
+    parts = []
+    for estimator in target.estimators:
+        size = len(repeated), estimator.n_seeds
+        words = rng.integers(2**53, size=size, dtype=np.uint64)
+        parts.append(estimator.estimate(repeated, words).reshape(shape))
+    variances = [_variance(part) for part in parts]
+    return Precision(
+        n_particles=tuple(estimator.n_particles for estimator in target.estimators),
+        variance=sum(variances),
+        variances=tuple(variances),
+        acceptance=_acceptance(np.sum(parts, axis=0)),
+        tau=tau,
+    )
+
+
+def _variance(estimates: Floats) -> float:
+    if not np.isfinite(estimates).all():
+        return float("inf")
+    return float(estimates.var(axis=1, ddof=1).mean())
+
+
+def _acceptance(estimates: Floats) -> float:
+    """Return the mean acceptance probability of a new estimate at the same point, at equilibrium.
+
+    At equilibrium the probability of an estimate is proportional to its value.
+    """
+    rates = []
+    for row in estimates:
+        if not np.isfinite(row.max()):
+            continue
+        weight = np.exp(row - row.max())
+        with np.errstate(invalid="ignore"):  # estimates of zero
+            change = row[None, :] - row[:, None]
+        rate = np.exp(np.minimum(np.where(np.isnan(change), -np.inf, change), 0.0))
+        np.fill_diagonal(rate, 0.0)
+        rates.append(weight @ rate.sum(axis=1) / (weight.sum() * (len(row) - 1)))
+    return float(np.mean(rates)) if rates else 0.0
+
+
+def choose_particles(
+    target: EstimatedTarget, kernel: Kernel, seed: int, report: Report = silent
+) -> EstimatedTarget:
+    """Return the target with the numbers of particles that cost least, found by a pilot.
+
+    Numbers that the user gave are not changed.
+
+    Parameters
+    ----------
+    target : EstimatedTarget
+        What is annealed.
+    kernel : Kernel
+        The untuned kernel.
+    seed : int
+        Seed of the run.
+    report : callable
+        Called after every stage of the pilot.
+
+    Notes
+    -----
+    The variance of an estimate falls with the number of particles, usually in inverse proportion.
+    Cost is counted, not timed, so that the same seed gives the same number.
+    """
+    if not any(estimator.auto for estimator in target.estimators):
+        return target
+    for _ in range(_ROUNDS):
+        plan = Pilot(_PILOT, _PILOT_CHAIN).run(EstimatedPath(target), kernel, seed, report)
+        known = measure(target, plan.population.x, seed).variance <= NOISY_VARIANCE
+        target = _settle(target, plan.population.x, tau_of(plan.beta), seed)
+        if known:  # the estimates were precise enough for the pilot to find the posterior
+            break
+    return target
+
+
+def _settle(target: EstimatedTarget, x: Floats, tau: float, seed: int) -> EstimatedTarget:
+    """Return the target with the cheapest numbers of particles, measured at the points ``x``."""
+    before = None
+    for _ in range(_ROUNDS):
+        found = measure(target, x, seed)
+        numbers = _cheapest(target, found, tau, _fall(before, found))
+        target, before = _with_particles(target, numbers), found
+        change = np.array(target.settings())[:, 0] / np.array(found.n_particles)
+        if change.max() <= _CLOSE and change.min() >= 1.0 / _CLOSE:
+            break
+    return target
+
+
+def _fall(before: Precision | None, now: Precision) -> Floats:
+    """Return the exponent with which each variance falls as the number of particles grows.
+
+    It is 1 for independent random numbers and up to about 3 for quasi-random ones. With 1 assumed
+    for these, the search would oscillate.
+    """
+    if before is None or not np.isfinite(before.variance + now.variance):
+        return np.ones(len(now.variances))
+    tiny = np.finfo(float).tiny
+    fewer = np.log(np.maximum(before.variances, tiny) / np.maximum(now.variances, tiny))
+    more = np.log(np.array(now.n_particles) / np.array(before.n_particles))
+    fall: Floats = np.clip(fewer / np.where(more == 0.0, np.inf, more), 1.0, _FASTEST)
+    return fall
+
+
+def _cheapest(target: EstimatedTarget, found: Precision, tau: float, fall: Floats) -> Floats:
+    """Return the cheapest numbers of particles that give the optimal total variance."""
+    now, variances = np.array(found.n_particles, float), np.array(found.variances)
+    if not np.isfinite(found.variance):
+        return 4.0 * now
+    tiny = np.finfo(float).tiny
+    free = np.array([estimator.auto for estimator in target.estimators])
+    costs = np.array([estimator.cost() for estimator in target.estimators])
+    # the cost is least if the shares of the variance are proportional to sqrt(gamma^2 cost)
+    shares = np.sqrt(now * variances * costs[:, 1])
+    root = shares[free].sum()
+    best = min(optimal_variance(t, costs[:, 0].sum(), root**2) for t in (tau, _TAU_OF_MOVES))
+    # noise that is not normal may lower the acceptance more than normal noise of this variance
+    best *= min(found.acceptance / max(erfc(0.5 * sqrt(found.variance)), tiny), 1.0)
+    left = max(best - variances[~free].sum(), 0.1 * best)
+    wanted = left * shares / max(root, tiny)
+    cheapest: Floats = now * (variances / np.maximum(wanted, tiny)) ** (1.0 / fall)
+    return cheapest
+
+
+def _with_particles(target: EstimatedTarget, numbers: Floats) -> EstimatedTarget:
+    return target.with_settings(
+        [
+            (_rounded(n) if estimator.auto else estimator.n_particles, estimator.n_seeds)
+            for estimator, n in zip(target.estimators, numbers, strict=True)
+        ]
+    )
+
+
+def _rounded(n: float) -> int:
+    """Return ``n`` rounded up to an even number of about two significant digits."""
+    n = min(max(n, _LEAST), _MOST)
+    unit = 10 ** max(floor(log10(n)) - 1, 0)
+    return int(2 * ceil(ceil(n / unit) * unit / 2))

@@ -1,13 +1,40 @@
-"""Bridge sampling from posterior draws that the user already has."""
+"""Importance and bridge sampling from draws: of islands, or of a posterior that the user has."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from pm_evidence.core.checks import described
-from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
-from pm_evidence.samplers.smc import SMC
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Bridge"]
+from pm_evidence.core.checks import described
+from pm_evidence.core.contracts import HasPosterior, Path
+from pm_evidence.core.interrupts import Report, silent
+from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
+from pm_evidence.core.random import Phase, generator
+from pm_evidence.core.records import BlockRecord, StageTrace
+from pm_evidence.core.resampling import resample
+from pm_evidence.core.rows import one_blas_thread
+from pm_evidence.core.shape import learn_shape
+from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.references.mixture import (
+    Component,
+    Stretch,
+    StretchedFit,
+    StudentFit,
+    StudentMixture,
+    fit_components,
+    learn_stretch,
+    learn_tails,
+    widened,
+)
+from pm_evidence.samplers.peaks import Survey
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.samplers.survey import USUAL_BUDGET, survey
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,3 +84,509 @@ class Bridge:
     def likelihood_moves(self) -> PseudoMarginal:
         """The kernel of an estimated likelihood, for which there is no bridge."""
         return PseudoMarginal()
+
+
+Fit = StudentFit | StretchedFit
+Proposal = Fit | StudentMixture
+
+# Numbers of components that are tried in turn, until the effective share of draws is good. The
+# share is estimated from draws of the mixture and from this many draws of the population.
+_COMPONENTS, _GOOD_SHARE, _JUDGES = (1, 4, 8), 0.6, 500
+# In higher dimensions the covariances of several components cannot be learnt from a population.
+# Below, each component needs this many draws per dimension; at most this many draws are used.
+_MOST_DIMENSIONS, _DRAWS_PER_DIMENSION, _MOST_FIT_DRAWS = 60, 10, 3000
+# Mixture weights are adapted in at most this many rounds of this many draws, in which one draw
+# counts for no more than this many of average weight.
+_ROUNDS, TRIAL_DRAWS, _LARGEST_WEIGHT = 3, 1000, 20.0
+# Share of the weight that is spread evenly, so that no component is lost by chance, and that of
+# each component with heavy or long tails, which bound the importance weights (Hesterberg 1995).
+_EVEN, _WIDE = 0.02, 0.05
+
+
+def fit_proposal(
+    posterior: Posterior,
+    draws: Floats,
+    found: Survey,
+    log_evidence: float,
+    rng: np.random.Generator,
+    n_trial: int = TRIAL_DRAWS,
+) -> tuple[Proposal, int]:
+    """Fit a density to a population and to the findings of a survey.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density to be covered.
+    draws : ndarray, shape (n, d)
+        Draws from the posterior, in one labelling if the posterior does not change with labels.
+    found : Survey
+        Densities at further peaks and along ridges.
+    log_evidence : float
+        Approximate log evidence of the region that the population covers, in nats.
+    rng : numpy.random.Generator
+        Source of the random numbers.
+    n_trial : int
+        Number of draws in each round of adapting the weights of a mixture.
+
+    Returns
+    -------
+    proposal : StudentFit, StretchedFit or StudentMixture
+        A normalised density that can be drawn from.
+    n_evaluations : int
+        Evaluations of the density.
+
+    Notes
+    -----
+    Coordinates with heavy tails are stretched before the fit, see ``references.stretched``. The
+    weights of the components are adapted by importance sampling to minimise the Kullback-Leibler
+    divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
+    """
+    n, d = draws.shape
+    stretch = learn_stretch(draws)
+    inward = draws if stretch is None else stretch.inward(draws)
+    whole = StudentFit.to(inward)
+    if d > _MOST_DIMENSIONS and not found.components:
+        return _outward([whole], stretch)[0], 0
+    kept: list[Component] = [*_outward([widened(whole)], stretch)]
+    tails = learn_tails(draws)
+    if tails is not None:
+        kept.append(StretchedFit(StudentFit.to(tails.inward(draws)), tails))
+    judges = draws[rng.permutation(n)[:_JUDGES]]
+    at_judges = posterior.log_density(judges)
+    best, best_share, spent = None, -1.0, len(judges)
+    for k in _COMPONENTS:
+        parts: list[StudentFit] = [whole]
+        if k > 1:
+            if d > _MOST_DIMENSIONS or n < _DRAWS_PER_DIMENSION * k * d:
+                break
+            some = inward[rng.permutation(n)[:_MOST_FIT_DRAWS]]
+            parts = fit_components(some, k, rng)
+        log_mass = np.concatenate(
+            [
+                np.full(len(kept), log_evidence + np.log(_WIDE)),
+                np.full(k, log_evidence - np.log(k)),
+                found.log_mass,
+            ]
+        )
+        fitted = found.relabelled([*kept, *_outward(parts, stretch)])
+        mixture = StudentMixture.of([*fitted, *found.components], log_mass)
+        mixture, share, value, used = _adapted(posterior, mixture, len(kept), n_trial, rng)
+        # the share estimated from posterior draws, which shows regions that the mixture misses
+        log_weight = at_judges - mixture.log_density(judges)
+        share = min(share, float(np.exp(min(value - log_mean_exp(log_weight), 0.0))))
+        spent += used
+        if share > best_share:
+            best, best_share = mixture, share
+        if best_share > _GOOD_SHARE:
+            break
+    assert best is not None
+    return best, spent
+
+
+def _outward(parts: list[StudentFit], stretch: Stretch | None) -> Sequence[Fit]:
+    """Return densities fitted in stretched coordinates as densities in the original ones."""
+    return parts if stretch is None else [StretchedFit(part, stretch) for part in parts]
+
+
+def _adapted(
+    posterior: Posterior,
+    mixture: StudentMixture,
+    n_kept: int,
+    n_draws: int,
+    rng: np.random.Generator,
+) -> tuple[StudentMixture, float, float, int]:
+    """Return the mixture with adapted weights, results of its last draws, and the number of draws.
+
+    The results are the effective share and the estimated log evidence. The first components, which
+    are wide or have long tails, keep a minimal weight.
+    """
+    share, value, spent = 0.0, -np.inf, 0
+    for _ in range(_ROUNDS):
+        x = mixture.draw(n_draws, rng)
+        spent += n_draws
+        log_parts = mixture.log_parts(x)
+        log_density = np.logaddexp.reduce(log_parts, axis=0)
+        log_weight = posterior.log_density(x) - log_density
+        share, value = float(ess_share(log_weight)), log_mean_exp(log_weight)
+        if share == 0.0:
+            break
+        weight = np.exp(log_weight - log_weight.max())
+        weight = np.minimum(weight / weight.sum(), _LARGEST_WEIGHT / n_draws)
+        of_component = np.exp(log_parts - log_density) @ (weight / weight.sum())
+        even = _EVEN / len(of_component)
+        of_component = (1.0 - _EVEN) * of_component + even
+        of_component[:n_kept] = np.maximum(of_component[:n_kept], _WIDE)
+        mixture = mixture.reweighted(of_component)
+        if share > _GOOD_SHARE:
+            break
+    return mixture, share, value, spent
+
+
+Runner = Callable[[Sequence[Any]], Sequence[Any]]
+Remembered = Callable[[str, Callable[[], Any]], Any]
+
+_NO_TRACE = StageTrace(*np.empty((4, 0)))
+# Budget of the survey: this share of the evaluations so far, but at least the usual one.
+_SHARE_OF_COST = 0.1
+# Number of draws from the fitted density for each island: the number of its own draws, or this
+# share of its evaluations if that is more, between these bounds. (A value costs about a third of a
+# gradient.)
+_SHARE_OF_ISLAND, _LEAST_DRAWS, _MOST_DRAWS = 0.1, 250, 4000
+# Largest number of coordinates of these draws, which bounds the memory in very many dimensions.
+_MOST_COORDINATES = 400_000
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a bridge may cost.
+
+    Parameters
+    ----------
+    survey : float
+        Least budget of the survey, in gradients.
+    share : float
+        Its budget as a share of the evaluations so far, if that is more.
+    trial : int
+        Draws in each round of fitting a density.
+    draws : int
+        Least number of draws from the fitted density for each island.
+    most : int
+        Largest number of these.
+    """
+
+    survey: float = USUAL_BUDGET
+    share: float = _SHARE_OF_COST
+    trial: int = TRIAL_DRAWS
+    draws: int = _LEAST_DRAWS
+    most: int = _MOST_DRAWS
+
+    @classmethod
+    def of(cls, effort: float) -> "Costs":
+        """Return the costs of a run that begins with a share of the usual effort."""
+        return cls(survey=effort * USUAL_BUDGET)
+
+
+@dataclass(frozen=True)
+class _Bridge:
+    """Draws from a fitted density, and the work between it and the target, for one island."""
+
+    posterior: Any
+    proposal: Proposal
+    block: int
+    draws: Floats
+    known: Floats | None
+    n: int
+    seed: int
+    stream: int
+
+    def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats, Floats]:
+        rng = generator(self.seed, Phase.BRIDGE, self.stream, self.block)
+        x = self.proposal.draw(self.n, rng)
+        posterior = self.posterior
+        log_proposal = self.proposal.log_density(x)
+        log_target = posterior.log_density(x)
+        forward = np.where(np.isfinite(log_target), log_proposal - log_target, np.inf)
+        at_draws = posterior.log_density(self.draws) if self.known is None else self.known
+        reverse = self.proposal.log_density(self.draws) - at_draws
+        return forward, reverse, x, log_target
+
+
+def _computed(name: str, compute: Callable[[], Any]) -> Any:
+    return compute()
+
+
+def _forward(block: BlockRecord) -> Floats:
+    """Return the work at the draws from the fitted density, shape ``(n,)``."""
+    assert block.bridge is not None
+    return block.bridge[0]
+
+
+def _reverse(block: BlockRecord) -> Floats:
+    """Return the work at the draws of an island, shape ``(n,)``."""
+    assert block.bridge is not None
+    return block.bridge[1]
+
+
+def _n_unknown(block: BlockRecord) -> int:
+    """Return the number of draws of an island whose density is not known."""
+    return len(np.asarray(block.draws)) if block.log_density is None else 0
+
+
+def _resampled(block: BlockRecord, rng: np.random.Generator) -> BlockRecord:
+    """Return an island whose draws are joined by those from the fitted density, resampled."""
+    log_weight = -_forward(block)
+    if not np.isfinite(log_weight.max()):
+        return block
+    n = int(ess_share(log_weight) * len(log_weight)) + 1
+    chosen = resample(normalised(log_weight), n, rng, "systematic")
+    draws = np.concatenate([np.asarray(block.draws), np.asarray(block.fit_draws)[chosen]])
+    return replace(block, draws=draws, log_density=None)
+
+
+@dataclass
+class Bridging:
+    """Adds the work of the bridge to the islands of a run, round by round.
+
+    One density is fitted to the islands of even index and another to those of odd index. Each is
+    used for the islands of the other half, so that a fit is independent of the draws it is used on.
+
+    Parameters
+    ----------
+    path : Path
+        What was annealed.
+    seed : int
+        Seed of all streams.
+    costs : Costs
+        What it may cost.
+    remembered : callable
+        Called with a name and a function; returns what this returns, or once returned for the same
+        run.
+    approximation : Survey, optional
+        An approximation of the posterior. If it is complete, nothing else is searched for.
+    """
+
+    path: Path
+    seed: int
+    costs: Costs = Costs()
+    remembered: Remembered = _computed
+    approximation: Survey | None = None
+    found: Survey | None = None
+    proposals: Sequence[Proposal] = ()
+    n_evaluations: int = 0
+    _used: int = 0
+
+    def extend(self, blocks: Sequence[BlockRecord], run: Runner) -> tuple[BlockRecord, ...]:
+        """Return the islands with the work of the bridge, if a density can be fitted.
+
+        Parameters
+        ----------
+        blocks : sequence of BlockRecord
+            All islands; those of earlier rounds already have a bridge.
+        run : callable
+            Runs tasks and returns their results in order.
+        """
+        if not self.possible or any(block.draws is None for block in blocks):
+            return tuple(blocks)
+        with one_blas_thread():
+            self._fit(self._posterior, blocks)
+        new = [block for block in blocks if block.bridge is None]
+        searched = self.n_evaluations / len(blocks)
+        return self._bridged(blocks, new, lambda block: self._n_draws(block, searched), run)
+
+    def refitted(
+        self, blocks: Sequence[BlockRecord], growth: float, run: Runner
+    ) -> tuple[BlockRecord, ...]:
+        """Return islands with new bridges from densities fitted to the draws of the present ones.
+
+        Parameters
+        ----------
+        blocks : sequence of BlockRecord
+            Islands with a bridge. The draws from the fitted density are resampled by their weights,
+            and join those of the island. The components of the old density remain, with weights
+            that are adapted again, so that no mode is lost by chance.
+        growth : float
+            Number of new draws for each of the present ones.
+        run : callable
+            Runs tasks and returns their results in order.
+        """
+        rng = generator(self.seed, Phase.FIT, self._stream())
+        with one_blas_thread():
+            joined = [_resampled(block, rng) for block in blocks]
+            self._fit(self._posterior, joined, self.proposals)
+        bare = [
+            replace(block, bridge=None, fit_draws=None, fit_log_density=None) for block in blocks
+        ]
+        most = _MOST_COORDINATES // np.asarray(blocks[0].fit_draws).shape[1]
+        present = {block.block: len(_forward(block)) for block in blocks}
+        sizes = {i: min(int(growth * n), max(n, most)) for i, n in present.items()}
+        return self._bridged(bare, bare, lambda block: sizes[block.block], run)
+
+    def drawn_further(
+        self, blocks: Sequence[BlockRecord], n: int, run: Runner
+    ) -> tuple[BlockRecord, ...]:
+        """Return islands with ``n`` further draws each from the densities that were fitted last."""
+        bare = [
+            replace(block, draws=np.asarray(block.draws)[:0], log_density=None) for block in blocks
+        ]
+        further = self._bridged(bare, bare, lambda block: n, run)
+        return tuple(
+            replace(
+                block,
+                bridge=(np.append(*map(_forward, (block, more))), _reverse(block)),
+                fit_draws=np.concatenate([np.asarray(b.fit_draws) for b in (block, more)]),
+                fit_log_density=np.concatenate(
+                    [np.asarray(b.fit_log_density) for b in (block, more)]
+                ),
+                n_evaluations=more.n_evaluations,
+            )
+            for block, more in zip(blocks, further, strict=True)
+        )
+
+    def _bridged(
+        self,
+        blocks: Sequence[BlockRecord],
+        new: Sequence[BlockRecord],
+        n_draws: Callable[[BlockRecord], int],
+        run: Runner,
+    ) -> tuple[BlockRecord, ...]:
+        """Return islands of which the new ones have a bridge from the fitted densities."""
+        stream = self._stream()
+        tasks = [
+            _Bridge(
+                self._posterior,
+                self.proposals[1 - block.block % 2],
+                block.block,
+                np.asarray(block.draws),
+                block.log_density,
+                n_draws(block),
+                self.seed,
+                stream,
+            )
+            for block in new
+        ]
+        made = {
+            block.block: replace(
+                block,
+                bridge=(forward, reverse),
+                fit_draws=x,
+                fit_log_density=log_target,
+                visited=None,
+                n_evaluations=block.n_evaluations + len(x) + _n_unknown(block),
+            )
+            for block, (forward, reverse, x, log_target) in zip(new, run(tasks), strict=True)
+        }
+        return tuple(made.get(block.block, block) for block in blocks)
+
+    def _stream(self) -> int:
+        """Return an index that no other random numbers of this phase have."""
+        self._used += 1
+        return self._used
+
+    def _n_draws(self, block: BlockRecord, searched: float) -> int:
+        """Return the number of draws from the fitted density for the bridge of an island.
+
+        ``searched`` is what the survey and the fit have cost for each island.
+        """
+        n, d = np.asarray(block.draws).shape
+        affordable = int(_SHARE_OF_ISLAND * (block.n_evaluations + searched))
+        affordable = min(affordable, _MOST_COORDINATES // d)
+        return int(np.clip(max(n, affordable), self.costs.draws, self.costs.most))
+
+    @property
+    def possible(self) -> bool:
+        """Whether the target has a density in R^d, to which another can be fitted."""
+        return self._posterior is not None
+
+    @property
+    def _posterior(self) -> Any:
+        return self.path.posterior() if isinstance(self.path, HasPosterior) else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether an approximation of the whole posterior is known without a fit to draws."""
+        return self.found is not None and self.found.complete
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the survey found, for the record of a run."""
+        if self.found is None:
+            return {}
+        facts: dict[str, Any] = {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
+        if self.found.more_peaks:
+            facts["more_peaks"] = True
+        if self.found.relabelling is not None:
+            facts["relabelled"] = ", ".join(self.found.relabelling.names)
+        return facts
+
+    def check(self, draws: Floats, log_evidence: float, run: Runner) -> Floats:
+        """Return the work of draws from a density fitted to weighted paths, to check the paths.
+
+        Parameters
+        ----------
+        draws : ndarray, shape (n, d)
+            Draws from the posterior, of equal weight.
+        log_evidence : float
+            Log evidence of the run, in nats.
+        run : callable
+            Runs tasks and returns their results in order.
+        """
+        blocks = [
+            BlockRecord(i, np.array([-log_evidence]), _NO_TRACE, draws=part)
+            for i, part in enumerate(np.array_split(draws, 2))
+        ]
+        works = [block.bridge for block in self.extend(blocks, run)]
+        return np.concatenate([work[0] for work in works if work is not None])
+
+    def _fit(
+        self, posterior: Any, blocks: Sequence[BlockRecord], before: Sequence[Proposal] = ()
+    ) -> None:
+        """Fit a density to the islands of even index, and one to those of odd index.
+
+        ``before`` are the densities whose components may be a part of them.
+        """
+        stream = self._stream()
+        draws = [np.asarray(block.draws) for block in blocks]
+        log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
+        if self.found is None:
+            self.found = self._searched(posterior, blocks, log_evidence)
+        if self.is_complete and not before:
+            self.proposals = (StudentMixture.of(self.found.components, self.found.log_mass),) * 2
+            return
+        found = self._with_known(self.found, log_evidence)
+        proposals = []
+        for half in (0, 1):
+            mine = np.concatenate(
+                [d for block, d in zip(blocks, draws, strict=True) if block.block % 2 == half]
+            )
+            mine = self.found.aligned(mine)
+            rng = generator(self.seed, Phase.FIT, stream, half)
+            known = _with_components(found, before[half], log_evidence) if before else found
+            fit = partial(fit_proposal, posterior, mine, known, log_evidence, rng, self.costs.trial)
+            proposal, spent = self.remembered("fit", fit)
+            self.n_evaluations += spent
+            proposals.append(proposal)
+        self.proposals = proposals
+
+    def _searched(
+        self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float
+    ) -> Survey:
+        """Return what is known of the posterior in addition to the islands."""
+        known = self.approximation
+        if known is not None and known.complete:
+            return known
+        if not posterior.has_gradient:
+            return Survey()
+        search = partial(self._survey, posterior, blocks, log_evidence)
+        found: Survey = self.remembered("survey", search)
+        self.n_evaluations += found.n_evaluations
+        return found if known is None else found.joined_by(known)
+
+    def _survey(self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
+        """Return what a survey finds in addition to the islands."""
+        spent = sum(block.n_evaluations for block in blocks)
+        everyone = np.concatenate([np.asarray(block.draws) for block in blocks])
+        visited = [block.visited for block in blocks if block.visited is not None]
+        return survey(
+            posterior,
+            learn_shape(everyone),
+            everyone,
+            np.concatenate(visited) if visited else everyone,
+            log_evidence,
+            int(max(self.costs.share * spent, self.costs.survey)),
+            generator(self.seed, Phase.SURVEY, 0),
+        )
+
+    def _with_known(self, found: Survey, log_evidence: float) -> Survey:
+        """Return a survey's findings with the density that is known of the path."""
+        known = getattr(self.path, "known", None)
+        return found if known is None else _with_components(found, known, log_evidence)
+
+
+def _with_components(found: Survey, density: Proposal, log_evidence: float) -> Survey:
+    """Return a survey's findings with the components of a density."""
+    mixture = density if isinstance(density, StudentMixture) else None
+    parts = mixture.components if mixture else (density,)
+    log_weight = mixture.log_weight if mixture else np.zeros(1)
+    own = [i for i, each in enumerate(found.components) if all(each is not part for part in parts)]
+    components = [*(found.components[i] for i in own), *parts]
+    log_mass = np.append(found.log_mass[own], log_evidence + log_weight)
+    return replace(found, components=components, log_mass=log_mass)

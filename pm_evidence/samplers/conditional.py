@@ -2,23 +2,310 @@
 
 from dataclasses import dataclass, replace
 from math import inf, log, pi
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core import triangular
-from pm_evidence.core.shape import Shape
-from pm_evidence.core.sparse_shape import SparseShape, conditioned
+from pm_evidence.core import numerics
+from pm_evidence.core.numerics import Pattern
+from pm_evidence.core.shape import Shape, SparseShape, conditioned
 from pm_evidence.kernels.ascent import climb
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.samplers.differences import STEP, Differences
-from pm_evidence.samplers.sparsity import Sparsity
-
-__all__ = ["ConditionalFit", "ConditionalFits"]
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.references.mixture import StudentFit
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+_MOST_ROWS = 256
+
+
+# Elements count as zero if they are smaller, in units of the largest ones of row and column.
+_ZERO = 1e-9
+# Matrices of fewer rows are not worth it, nor are those that need more than this share of their
+# columns, or whose factor has more elements.
+_LEAST_ROWS, _LARGEST_SHARE, _MOST_ELEMENTS = 20, 0.5, 45_000
+# Largest number of divisions into columns of their own and others that are tried, and of groups of
+# directions that hardly overlap.
+_DIVISIONS, _MOST_DIRECTIONS = 12, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """How a symmetric matrix is measured and factorised, most of whose elements are zero.
+
+    Parameters
+    ----------
+    order : ndarray of int64, shape (m,)
+        Rows in the order in which they are eliminated: that of all other arrays.
+    group : ndarray of int64, shape (m,)
+        Groups of columns, which are measured at once.
+    apart : ndarray of int64, shape (m,)
+        Groups of rows that are as far from each other in the graph of the matrix as some thirty
+        groups allow. Columns of the inverse that belong to rows of one group hardly overlap.
+    pattern : Pattern
+        Elements of the lower Cholesky factor.
+    source : ndarray of int64, shape (m + n,)
+        Group and row, as a single index, from which the elements on the diagonal and those of the
+        pattern are read; -1 for elements that only the factor has.
+    column : ndarray of int64, shape (m + n,)
+        Columns of the group that these are the elements of.
+    """
+
+    order: Indices
+    group: Indices
+    apart: Indices
+    pattern: Pattern
+    source: Indices
+    column: Indices
+
+    @classmethod
+    def of(cls, *matrices: Floats) -> Self | None:
+        """Return that of symmetric matrices, shape ``(m, m)``; None if few elements are zero."""
+        m = len(matrices[0])
+        if m < _LEAST_ROWS or not np.isfinite(matrices).all():
+            return None
+        graph = np.logical_or.reduce([_graph(matrix) for matrix in matrices])
+        group, apart = _grouped(graph)
+        if group.max() + 1 > _LARGEST_SHARE * m:
+            return None
+        order, is_used = _eliminated(graph)
+        pattern = Pattern.of(is_used)
+        if pattern.row.size > _MOST_ELEMENTS:
+            return None
+        group, apart = group[order], apart[order]
+        return cls(order, group, apart, pattern, *_sources(graph, order, group, pattern))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups of columns."""
+        return int(self.group.max()) + 1
+
+    def steps(self, lengths: Floats) -> Floats:
+        """Return one step for each group, shape ``(n_groups, m)``, of given lengths."""
+        return _steps(self.group, lengths)
+
+    def directions(self) -> Floats:
+        """Return one row of signs for each group of rows that are far apart, which are random.
+
+        The signs are always the same. With the lower Cholesky factor ``L`` and the sum over all
+        rows ``s``, ``inv(L).T @ s`` has the covariance ``inv(L @ L.T)`` on average.
+        """
+        m = self.apart.size
+        return _steps(self.apart, np.random.default_rng(m).choice((-1.0, 1.0), m))
+
+    def times(self, diagonal: Floats, below: Floats, vector: Floats) -> Floats:
+        """Return the matrix with some elements times a vector, shape ``(m,)``."""
+        row, column, m = self.pattern.row, self.pattern.column, vector.size
+        found = diagonal * vector
+        found += np.bincount(row, below * vector[column], minlength=m)
+        found += np.bincount(column, below * vector[row], minlength=m)
+        return found
+
+    def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
+        """Return the elements on the diagonal, and those of the pattern below it.
+
+        Parameters
+        ----------
+        products : ndarray, shape (n_groups, m)
+            The matrix times every step.
+        lengths : ndarray, shape (m,)
+            Lengths of the steps.
+        """
+        found = products.ravel()[self.source] / lengths[self.column]
+        found[self.source < 0] = 0.0
+        return found[: lengths.size], found[lengths.size :]
+
+
+def _steps(group: Indices, lengths: Floats) -> Floats:
+    steps = np.zeros((int(group.max()) + 1, lengths.size))
+    steps[group, np.arange(lengths.size)] = lengths
+    return steps
+
+
+def _graph(matrix: Floats) -> Bools:
+    """Return which elements of a symmetric matrix are not zero; those on the diagonal are not."""
+    size = np.abs(matrix)
+    largest = size.max(axis=1)
+    graph: Bools = size > _ZERO * np.sqrt(largest[:, None] * largest)
+    graph |= graph.T
+    np.fill_diagonal(graph, True)
+    return graph
+
+
+def _grouped(graph: Bools) -> tuple[Indices, Indices]:
+    """Return groups of columns, as few as are found, and groups of rows that are far apart."""
+    from scipy import sparse  # importing SciPy takes as long as the package
+
+    degree = graph.sum(axis=0)
+    m = degree.size
+    best = apart = np.arange(m)
+    bounds = np.append(np.unique(degree)[::-1], 0)
+    chosen = np.unique(np.linspace(0, bounds.size - 1, _DIVISIONS).astype(int))
+    for bound in bounds[chosen]:
+        alone = degree >= bound if bound else np.zeros(m, bool)
+        rest = np.flatnonzero(~alone)
+        among = sparse.csr_array(graph[np.ix_(rest, rest)].astype(np.int64))
+        n_alone = m - rest.size
+        if n_alone + among.sum(axis=0).max(initial=0) > best.max():
+            continue
+        reach = among @ among
+        colour = _coloured(reach)
+        if n_alone + colour.max(initial=-1) < best.max():
+            best = np.empty(m, np.int64)
+            best[alone], best[rest] = np.arange(n_alone), n_alone + colour
+            apart = best.copy()
+            apart[rest] = n_alone + _far_apart(among, reach, colour)
+    return best, apart
+
+
+def _far_apart(graph: Any, reach: Any, colour: Indices) -> Indices:
+    """Return colours of which two elements are as far from each other as their number allows."""
+    n_reached = 0
+    while reach.nnz > n_reached:
+        n_reached = reach.nnz
+        reach = (reach @ graph).sign()
+        further = _coloured(reach)
+        if further.max(initial=-1) >= _MOST_DIRECTIONS:
+            break
+        colour = further
+    return colour
+
+
+def _coloured(conflict: Any) -> Indices:
+    """Return colours that differ where elements of a symmetric sparse matrix are not zero."""
+    colour = np.full(conflict.shape[0], -1)
+    start, row = conflict.indptr, conflict.indices
+    for j in range(colour.size):  # the first colour that none of those before it in its rows has
+        near = colour[row[start[j] : start[j + 1]]]
+        used = np.zeros(near.size + 1, bool)
+        used[near[(near >= 0) & (near <= near.size)]] = True
+        colour[j] = np.argmin(used)
+    return colour
+
+
+def _eliminated(graph: Bools) -> tuple[Indices, Bools]:
+    """Return an order of elimination and the used elements of the factor in that order.
+
+    The row that is eliminated next is one with the fewest neighbours, which all become neighbours
+    of each other (minimum degree, Rose 1972).
+    """
+    m = len(graph)
+    used = graph.copy()
+    left, order = np.ones(m, bool), np.empty(m, np.int64)
+    degree = used.sum(axis=0)
+    for step in range(m):
+        j = int(np.argmin(np.where(left, degree, m + 1)))
+        order[step], left[j] = j, False
+        near = np.flatnonzero(used[j] & left)
+        used[np.ix_(near, near)] = True
+        degree[near] = (used[near] & left).sum(axis=1)
+    return order, used[np.ix_(order, order)]
+
+
+def _sources(
+    graph: Bools, order: Indices, group: Indices, pattern: Pattern
+) -> tuple[Indices, Indices]:
+    """Return from which group and row elements are read, and the columns that they belong to."""
+    m = order.size
+    there = graph[np.ix_(order, order)]
+    members = np.zeros((group.max() + 1, m), np.int64)
+    np.add.at(members, group, there)
+    row = np.append(np.arange(m), pattern.row)
+    column = np.append(np.arange(m), pattern.column)
+    direct = members[group[column], row] == 1
+    read_row, read_column = np.where(direct, row, column), np.where(direct, column, row)
+    source = np.where(there[row, column], group[read_column] * m + read_row, -1)
+    return source, read_column
+
+
+# Step of the finite differences in units of the scale of the curvature, or of the prior.
+STEP = 1e-3
+# Largest number of gradients that are computed at once: it bounds the memory.
+# Second derivatives are overlooked if the change of a gradient differs by more, relative to the
+# largest one that the known derivatives may give.
+_OVERLOOKED = 0.05
+
+
+class Differences:
+    """Gradients of a log density and their differences.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+
+    Attributes
+    ----------
+    n_evaluations : int
+        Evaluations of the density and its gradient so far.
+    """
+
+    def __init__(self, posterior: Posterior) -> None:
+        self.posterior, self.n_evaluations = posterior, 0
+
+    def height(self, x: Floats) -> tuple[float, Floats]:
+        """Return log density and gradient at a point."""
+        height, gradient = self.heights(x[None])
+        return float(height[0]), gradient[0]
+
+    def heights(self, points: Floats) -> tuple[Floats, Floats]:
+        """Return log density and gradient at every row of ``points``."""
+        self.n_evaluations += len(points)
+        return self.posterior.with_gradient(points)
+
+    def change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
+        """Return how the gradient changes along each row of ``steps``, one in each row."""
+        found = np.empty(steps.shape)
+        for start in range(0, len(found), _MOST_ROWS):
+            rows = slice(start, start + _MOST_ROWS)
+            found[rows] = self.heights(x + steps[rows])[1] - gradient
+        return found
+
+    def sparsity(
+        self, matrix: Floats, rows: Positions, lengths: Floats, tests: Floats
+    ) -> Sparsity | None:
+        """Return which second derivatives are zero, if most are.
+
+        Parameters
+        ----------
+        matrix : ndarray, shape (m, m)
+            Second derivatives at a point, where some may be zero by chance.
+        rows : ndarray of int64, shape (m,)
+            Their positions.
+        lengths : ndarray, shape (m,)
+            Scales of these variables.
+        tests : ndarray, shape (n, d)
+            Points at which no further one may be overlooked.
+        """
+        matrices, found = [matrix], Sparsity.of(matrix)
+        for x in tests:
+            if found is not None and self._overlooks(found, x, rows, lengths):
+                matrices.append(self._matrix(x, rows, lengths))
+                found = Sparsity.of(*matrices)
+        return found
+
+    def _overlooks(self, sparsity: Sparsity, x: Floats, rows: Positions, lengths: Floats) -> bool:
+        """Return whether second derivatives at a point are overlooked, by one random direction."""
+        rows, lengths = rows[sparsity.order], lengths[sparsity.order]
+        direction = np.random.default_rng(rows.size).choice((-1.0, 1.0), rows.size) * lengths
+        steps = np.zeros((sparsity.n_groups + 1, x.size))
+        steps[:, rows] = np.vstack([sparsity.steps(lengths), direction])
+        change = self.change(x, self.height(x)[1], STEP * steps)[:, rows] / STEP
+        diagonal, below = sparsity.elements(change[:-1], lengths)
+        found = sparsity.times(diagonal, below, direction)
+        largest = sparsity.times(np.abs(diagonal), np.abs(below), lengths)
+        return bool((np.abs(found - change[-1]) > _OVERLOOKED * largest).any())
+
+    def _matrix(self, x: Floats, rows: Positions, lengths: Floats) -> Floats:
+        """Return second derivatives at a point in units of the lengths, shape ``(m, m)``."""
+        steps = np.zeros((rows.size, x.size))
+        steps[np.arange(rows.size), rows] = STEP * lengths
+        change = self.change(x, self.height(x)[1], steps)[:, rows] * (lengths / STEP)
+        matrix: Floats = 0.5 * (change + change.T)
+        return matrix
+
 
 # Largest number of gradients of one ascent, and of Newton's steps where the matrix of second
 # derivatives is sparse.
@@ -32,7 +319,6 @@ _CORRECTIONS, _CORRECTED = 4, 1.0
 # Node of a quadrature with three points, and bounds of the variances that it gives.
 _NODE, _VARIANCES = 3.0**0.5, (0.25, 4.0)
 # Largest number of rows of which heights are predicted at once: it bounds the memory.
-_MOST_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +645,7 @@ class ConditionalFits:
         change = self._differences.change(x, gradient, STEP * steps)[:, self.rest]
         diagonal, below = sparsity.elements(-change / STEP, lengths)
         pattern = sparsity.pattern
-        if not triangular.factorise(pattern, diagonal, below):
+        if not numerics.factorise(pattern, diagonal, below):
             return None
         return SparseShape(x[self.rest], np.arange(self.rest.size), pattern, diagonal, below)
 

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Plan
+from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.records import BlockRecord, Role, StageTrace
-from pm_evidence.paths.pair import PairPath
+from pm_evidence.paths.geometric import PairPath
 from pm_evidence.samplers.ais import AIS
-
-__all__ = ["PairBlock", "crossed_at_once"]
 
 Floats = NDArray[np.float64]
 _BLOCK = 128  # paths that move together

@@ -1,19 +1,86 @@
-"""The contract of samplers, which extend the record of a run by rounds of blocks."""
+"""The contract of samplers, and what they share: stages, moves, diagnostics, limits."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-from pm_evidence.core.contracts import AnnealingSetup, Path, Plan
-from pm_evidence.core.interrupts import Interrupted
-from pm_evidence.core.progress import Report, silent
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.contracts import (
+    AnnealingSetup,
+    BatchedKernel,
+    Growing,
+    Kernel,
+    MoveInfo,
+    Path,
+    Plan,
+    StageBatch,
+)
+from pm_evidence.core.interrupts import Interrupted, Progress, Report, silent
+from pm_evidence.core.numerics import ess_share, moments, normalised
 from pm_evidence.core.random import Phase
-from pm_evidence.core.records import BlockRecord, Role, RunRecord
+from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
-from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.schedules.fixed import no_support
 
-__all__ = ["Annealer", "ForwardBlock", "RunContext", "Sampler", "SamplerBase", "block_sizes"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ReverseStarts:
+    """Posterior draws that reverse paths may start from.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n, ...)
+        In the target's own coordinates.
+    group : ndarray of int64, shape (n,), or None
+        Draws of different groups are independent; None if all draws are.
+    probability : ndarray, shape (n,), optional
+        Probability of each draw; equal if left out.
+    kind : str
+        Where the draws come from: ``"islands"``; ``"relaxed"``, states near the target that have
+        to relax first; ``"given"`` by the user; or ``"exact"``, an exact draw from the target.
+    """
+
+    draws: NDArray[Any]
+    group: NDArray[np.int64] | None = None
+    probability: Floats | None = None
+    kind: str = "islands"
+
+    @classmethod
+    def of_islands(cls, blocks: Sequence[BlockRecord]) -> "ReverseStarts":
+        """Return the draws of islands, with probabilities proportional to their evidence.
+
+        Raises
+        ------
+        NumericalError
+            If no island reached the target.
+        """
+        alive = [block for block in blocks if block.draws is not None]
+        if not alive:
+            raise no_support(len(blocks))
+        draws = [np.asarray(block.draws) for block in alive]
+        group = np.repeat([block.block for block in alive], [len(part) for part in draws])
+        log_weight = -np.repeat([block.work[0] for block in alive], [len(part) for part in draws])
+        return cls(np.concatenate(draws), group, normalised(log_weight))
+
+    @property
+    def relaxes(self) -> bool:
+        """Whether paths first make moves at the target.
+
+        These moves separate paths that share one exact draw, which remain exact, and relax states
+        near the target.
+        """
+        return self.kind in ("exact", "relaxed")
+
+    def take(self, index: NDArray[np.int64]) -> "ReverseStarts":
+        """Return the draws at ``index``, of equal probability."""
+        group = None if self.group is None else self.group[index]
+        return replace(self, draws=self.draws[index], group=group, probability=None)
+
 
 Execute = Callable[[str, Sequence[Any], Plan], tuple[Any, ...]]
 
@@ -316,3 +383,311 @@ def block_sizes(total: int, size: int) -> list[int]:
     """Return the sizes of the blocks of a round with ``total`` members."""
     full, rest = divmod(total, size)
     return [size] * full + [rest] * (rest > 0)
+
+
+MOST_ISLANDS = 100_000
+MOST_MOVES = 1_000_000  # of one state at one stage
+MOST_STAGES = 1_000_000
+MOST_TEMPERATURES = 32_767  # of tempered chains, which store their indices in 16 bits
+
+
+Weighed = tuple[StageBatch, Floats, Floats]
+
+# Largest number of stages of a stretch times members; 8 stages are always allowed. Progress is
+# reported, and energies are kept in memory, for one stretch at a time. Larger arrays of doubles
+# would be returned to the operating system each time, which costs more than filling them.
+_LARGEST, _FEWEST = 32_000, 8
+
+
+def kernels_along(plan: Plan, beta: Floats) -> tuple[Kernel, ...]:
+    """Return kernels for a finer schedule: those of the plan's stages in which its stages end.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of a pilot.
+    beta : ndarray, shape (n_stages + 1,)
+        Inverse temperatures from 0 to 1.
+
+    Returns
+    -------
+    tuple of Kernel, length n_stages
+    """
+    stage = np.searchsorted(plan.beta[1:-1], beta[1:])
+    return tuple(plan.kernels[k] for k in stage)
+
+
+def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:
+    """Cut a plan into stretches of stages that one call of a kernel moves ``n`` members through.
+
+    Yields
+    ------
+    kernel : Kernel
+    beta : ndarray, shape (m + 1,)
+        Inverse temperatures from before the first stage to the last.
+    """
+    most, first = max(_LARGEST // n, _FEWEST), 0
+    while first < plan.n_stages:
+        kernel, stop = plan.kernels[first], first + 1
+        if isinstance(kernel, BatchedKernel):
+            longest = min(first + most, plan.n_stages)
+            while stop < longest and plan.kernels[stop] is kernel:
+                stop += 1
+        yield kernel, plan.beta[first : stop + 1]
+        first = stop
+
+
+def weigh_then_move(
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
+) -> Weighed:
+    """Go forward through the ``m`` stages of a stretch.
+
+    Returns
+    -------
+    batch : StageBatch
+    energy : ndarray, shape (m, n)
+        Energies of the population before each stage.
+    log_ratio : ndarray, shape (m, n)
+        Change of its log density, from one inverse temperature to the next.
+    """
+    batch = _passage(kernel, path, state, beta[1:], streams)
+    return batch, *_weighed(path, batch.before, beta[:-1], beta[1:])
+
+
+def move_then_weigh(
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
+) -> Weighed:
+    """Go back through the ``m`` stages of a stretch, by the reversed kernel.
+
+    Returns
+    -------
+    batch : StageBatch
+    energy : ndarray, shape (m, n)
+        Energies of the population after the move of each stage, at the next inverse temperature.
+    log_ratio : ndarray, shape (m, n)
+        Change of its log density, from that inverse temperature to the one of the move.
+    """
+    batch = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
+    return batch, *_weighed(path, batch.after, beta[-2::-1], beta[:0:-1])
+
+
+def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
+    """Return energies at ``start`` and log ratios from there to ``stop``, one row per stage."""
+    if len(start) == 1:
+        first, last = float(start[0]), float(stop[0])
+        return path.energy(visited, first)[None], path.log_ratio(visited, first, last)[None]
+    energy, ratio = path.weigh(visited, start[:, None], stop[:, None])
+    return energy, ratio
+
+
+def _passage(
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
+) -> StageBatch:
+    if len(beta) > 1:
+        assert isinstance(kernel, BatchedKernel)
+        return kernel.advance_many(path, state, beta, streams)
+    after, info = kernel.advance(path, state, float(beta[0]), streams)
+    acceptance = np.array([info.acceptance])
+    return StageBatch(after, state, after, acceptance, info.n_evaluations, info.n_nan)
+
+
+Watch = Callable[[Kernel, MoveInfo], Kernel]
+
+
+@runtime_checkable
+class MovesRepeatedly(Protocol):
+    """A kernel that moves a population several times in one call, which takes less time."""
+
+    def advance_repeatedly(
+        self, path: Any, state: Any, beta: float, n_moves: int, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
+        """Move every member as ``n_moves`` calls of `Kernel.advance` would.
+
+        The first result holds the given states, those after the first move, and so on, as one
+        population; the second is the report of all moves together.
+        """
+        ...
+
+
+def grow_chains(
+    path: Path,
+    kernel: Kernel,
+    start: Any,
+    beta: float,
+    length: int,
+    streams: NDArray[np.uint64],
+    watch: Watch | None = None,
+) -> tuple[Any, MoveInfo]:
+    """Run every member of ``start`` as a chain and keep all its states.
+
+    Parameters
+    ----------
+    path, kernel, beta
+        The kernel that moves the chains, and the density that it leaves invariant.
+    start : State
+        First states of the chains, ``n`` of them.
+    length : int
+        States per chain, the first included.
+    streams : ndarray of uint64, shape (n, 4)
+        One stream per chain.
+    watch : callable, optional
+        Called with the kernel and its report after every move; returns the kernel of the next.
+
+    Returns
+    -------
+    state : State
+        ``n * length`` states: the first states of all chains, then the second ones, and so on. A
+        chain of length 1 is moved once, and only its last state is kept.
+    info : MoveInfo
+        Report of all moves together.
+    """
+    if isinstance(path, Growing):
+        start = path.reached(start, beta, streams)
+    if watch is None and isinstance(kernel, MovesRepeatedly):
+        chains, info = kernel.advance_repeatedly(path, start, beta, max(length - 1, 1), streams)
+        return chains.take(np.arange(len(start) if length == 1 else 0, len(chains))), info
+    states, infos = [start], []
+    for _ in range(max(length - 1, 1)):
+        state, info = kernel.advance(path, states[-1], beta, streams)
+        states.append(state)
+        infos.append(info)
+        if watch is not None:
+            kernel = watch(kernel, info)
+    kept = states[-length:] if length == 1 else states
+    return kept[0].join(kept[1:]), summed(infos)
+
+
+def summed(infos: list[MoveInfo]) -> MoveInfo:
+    """Return the report of several moves together."""
+    return MoveInfo(
+        acceptance=float(np.mean([info.acceptance for info in infos])),
+        n_evaluations=sum(info.n_evaluations for info in infos),
+        n_nan=sum(info.n_nan for info in infos),
+    )
+
+
+@dataclass
+class Tracer:
+    """Collects the diagnostics of a block stage by stage, and reports them.
+
+    Parameters
+    ----------
+    block : int
+        Index of the block.
+    report : callable
+        Called with the progress of the block.
+    n_evaluations, n_nan : int
+        Density evaluations so far, and how many of them were NaN.
+    """
+
+    block: int
+    report: Report
+    n_evaluations: int = 0
+    n_nan: int = 0
+    _rows: list[tuple[float, ...]] = field(default_factory=list, init=False)
+
+    @property
+    def n_stages(self) -> int:
+        """Stages so far."""
+        return len(self._rows)
+
+    def add(
+        self,
+        beta: float,
+        energy: Floats,
+        log_weight: Floats,
+        info: MoveInfo,
+        log_z: float,
+        carried: Floats | None = None,
+        *,
+        counted: bool = False,
+    ) -> None:
+        """Record a stage that ended at ``beta``.
+
+        Parameters
+        ----------
+        beta : float
+            Inverse temperature at the end of the stage.
+        energy : ndarray, shape (n,)
+            Energies at its beginning.
+        log_weight : ndarray, shape (n,)
+            Incremental log weights of the stage.
+        info : MoveInfo
+            Report of the moves.
+        log_z : float
+            Estimate of the log evidence so far.
+        carried : ndarray, shape (n,), optional
+            Log weights with which particles enter the stage; None means equal weights.
+        counted : bool
+            Whether to record the number of particles.
+        """
+        shares = np.full((2, 1), ess_share(log_weight))
+        particles = len(log_weight) if counted else np.nan
+        rate = np.array([info.acceptance])
+        batch = StageBatch(None, None, None, rate, info.n_evaluations, info.n_nan)
+        if carried is not None and np.ptp(carried) > 0.0:
+            weight = normalised(carried)
+            found = _weighted_moments(energy, weight)
+            alive = weight > 0.0
+            ratio = np.exp(log_weight[alive] - log_weight[alive].max())
+            shares[0] = (weight[alive] @ ratio) ** 2 / (weight[alive] @ ratio**2)
+            shares[1] = ess_share(carried + log_weight)
+        else:
+            found = moments(energy[None])
+        self._write(np.array([beta]), found, shares, batch, log_z, particles)
+
+    def add_many(
+        self, beta: Floats, energy: Floats, shares: Floats, batch: StageBatch, log_z: float
+    ) -> None:
+        """Record ``m`` stages at once.
+
+        Energies have shape ``(m, n)``. Effective shares have shape ``(2, m)``: those of the
+        incremental weights, and of the accumulated ones.
+        """
+        self._write(beta, moments(energy), shares, batch, log_z)
+
+    def _write(
+        self,
+        beta: Floats,
+        mean_and_var: tuple[Floats, Floats],
+        shares: Floats,
+        batch: StageBatch,
+        log_z: float,
+        particles: float = np.nan,
+    ) -> None:
+        (mean, var), (ess, path_ess) = mean_and_var, shares
+        counts = np.full(len(mean), particles)
+        self._rows.extend(zip(mean, var, ess, batch.acceptance, path_ess, counts, strict=True))
+        self.n_evaluations += batch.n_evaluations
+        self.n_nan += batch.n_nan
+        at, acceptance = float(beta[-1]), float(batch.acceptance[-1])
+        self.report(Progress(self.block, self.n_stages, at, float(ess[-1]), acceptance, log_z))
+
+    def trace(self, n_stages: int, *, backwards: bool = False) -> StageTrace:
+        """Return the trace over ``n_stages``; NaN for stages that the block did not reach.
+
+        Stages are counted from the reference, also if the block ran ``backwards``.
+        """
+        columns = np.full((6, n_stages), np.nan)
+        if self._rows:
+            columns[:, : self.n_stages] = np.array(self._rows).T
+        return StageTrace(*(columns[:, ::-1] if backwards else columns))
+
+
+def _weighted_moments(energy: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of the finite energies of positive weight, each of shape ``(1,)``.
+
+    Both are NaN if there are none, as in ``numerics.moments``.
+    """
+    counted = (weight > 0.0) & np.isfinite(energy)
+    if not counted.any():
+        return np.full(1, np.nan), np.full(1, np.nan)
+    energy, weight = energy[counted], weight[counted]
+    mean = np.average(energy, weights=weight)
+    return np.array([mean]), np.array([np.average((energy - mean) ** 2, weights=weight)])
+
+
+def kernel_settings(plan: Plan) -> Mapping[str, Floats]:
+    """Return the settings of the kernel of every stage, each of shape ``(n_stages,)``."""
+    rows = [kernel.settings() for kernel in plan.kernels]
+    return {key: np.array([row[key] for row in rows]) for key in rows[0]} if rows else {}

@@ -1,30 +1,333 @@
 """Simulated tempering: chains that draw their temperatures given their states."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count
-from pm_evidence.core.contracts import Plan
-from pm_evidence.core.records import RunRecord
-from pm_evidence.core.schedule import UsedSchedule
-from pm_evidence.samplers.initial_iterations import InitialIterations
-from pm_evidence.samplers.sampler import RunContext, block_sizes
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_TEMPERATURES
-from pm_evidence.samplers.stages import kernels_along
-from pm_evidence.samplers.tempering import Tempering
-from pm_evidence.samplers.tempering_weights import (
-    Redraw,
-    TemperingPlan,
-    checked_weights,
-    prior_over,
+from pm_evidence.core.checks import check_choice, check_count, float_array
+from pm_evidence.core.contracts import Path, Plan
+from pm_evidence.core.interrupts import Progress, Report, silent
+from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.random import Phase, block_seeds, streams
+from pm_evidence.core.records import RunRecord, UsedSchedule
+from pm_evidence.samplers.sampler import (
+    MOST_ISLANDS,
+    MOST_MOVES,
+    MOST_TEMPERATURES,
+    RunContext,
+    block_sizes,
+    kernels_along,
 )
-
-__all__ = ["SimulatedTempering"]
+from pm_evidence.samplers.tempering import Chains, Tempering, annealed_start, check_linear
 
 Floats = NDArray[np.float64]
+Rungs = NDArray[np.int16]
+
+
+_EXPONENT = 2.0  # of the exponential prior: Carlson et al. (2016), section 4.4
+_LEAST_SHARE = 1e-12  # of a temperature relative to that of the largest weight: none is visited
+
+
+@dataclass(frozen=True, slots=True)
+class TemperingPlan(Plan):
+    """A plan with the weights of the temperatures.
+
+    Parameters
+    ----------
+    log_z : ndarray, shape (n_temperatures,)
+        Approximate log normalising constants, in nats.
+    prior : ndarray, shape (n_temperatures,)
+        Prior over temperatures; it sums to 1.
+    """
+
+    log_z: Floats = field(default_factory=lambda: np.zeros(0))
+    prior: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def log_weight(self) -> Floats:
+        """Log of prior over normalising constant, in nats."""
+        weight: Floats = np.log(self.prior) - self.log_z
+        return weight
+
+
+@dataclass
+class Redraw:
+    """Draws of temperatures given states (Carlson et al. 2016, Eq. 7).
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_temperatures,)
+        Inverse temperatures.
+    log_weight : ndarray, shape (n_temperatures,)
+        See ``TemperingPlan``.
+    rng : numpy.random.Generator
+        Source of the draws.
+    """
+
+    beta: Floats
+    log_weight: Floats
+    rng: np.random.Generator
+
+    def changed(self, rung: Rungs, energy: Floats) -> Rungs:
+        """Return the temperatures of the next iteration; see ``tempered_chains.Rule``."""
+        log_p = log_probabilities(self.beta, self.log_weight, energy)
+        cumulative = np.cumsum(np.exp(log_p), axis=1)
+        bound = self.rng.random(len(rung)) * cumulative[:, -1]
+        return (cumulative <= bound[:, None]).sum(axis=1).astype(np.int16)
+
+
+def log_probabilities(beta: Floats, log_weight: Floats, energy: Floats) -> Floats:
+    """Return the log probability of every temperature given a state.
+
+    Parameters
+    ----------
+    beta, log_weight : ndarray, shape (n_temperatures,)
+        Inverse temperatures, and log weights in nats.
+    energy : ndarray, shape (n,)
+        Energies of the states, in nats; infinite where the target has no mass.
+
+    Returns
+    -------
+    ndarray, shape (n, n_temperatures)
+
+    Notes
+    -----
+    Carlson et al. (2016), Eq. 7.
+    """
+    log_p = np.empty((len(energy), len(beta)))
+    log_p[:, 0] = log_weight[0]
+    np.multiply.outer(energy, -beta[1:], out=log_p[:, 1:])
+    log_p[:, 1:] += log_weight[1:]
+    log_p -= log_p.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    return log_p
+
+
+def prior_over(given: Any, beta: Floats) -> Floats:
+    """Return the prior over temperatures that a user asks for, which sums to 1.
+
+    Parameters
+    ----------
+    given : str or array_like, shape (n_temperatures,)
+        See ``pe.SimulatedTempering``.
+    beta : ndarray, shape (n_temperatures,)
+        Inverse temperatures.
+
+    Raises
+    ------
+    ValueError
+        If there is not one positive weight for each temperature.
+    """
+    if isinstance(given, str):
+        weight = np.ones(len(beta)) if given == "uniform" else np.exp(_EXPONENT * beta)
+        return weight / weight.sum()
+    weight = checked_weights(given)
+    if len(weight) != len(beta):
+        raise ValueError(
+            f"prior must have one weight for each of the {len(beta)} temperatures, got "
+            f"{len(weight)} weights; pass n_temperatures={len(weight)}, or 'uniform'."
+        )
+    return weight / weight.sum()
+
+
+def checked_weights(given: Any) -> Floats:
+    """Return the weights of temperatures that a user gives, of which the largest is 1.
+
+    Raises
+    ------
+    ValueError
+        If they are not at least two positive, finite numbers, or differ too much.
+    """
+    weight = float_array("prior", given)
+    if weight.ndim != 1 or weight.size < 2:
+        raise ValueError(
+            f"prior must be 'uniform', 'exponential' or a row of at least two weights, got shape "
+            f"{weight.shape}; pass one weight for each temperature."
+        )
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight > 0.0)))
+    if bad.size:
+        raise ValueError(
+            f"prior must be positive and finite, got prior[{bad[0]}]={weight[bad[0]]}; leave out "
+            "temperatures that chains should not visit."
+        )
+    if weight.min() < _LEAST_SHARE * weight.max():
+        raise ValueError(
+            f"prior must have weights that differ by a factor of at most {1.0 / _LEAST_SHARE:g}, "
+            f"got weights from {weight.min():g} to {weight.max():g}; leave out temperatures that "
+            "chains should not visit."
+        )
+    return weight / weight.max()
+
+
+# The rounds end when no temperature is visited more or less often than its prior says by more than
+# this share of 1 / K, with K temperatures (Carlson et al. 2016, section 2.4).
+_TOLERANCE = 0.1
+# Increment of the log weights in the first phase of Wang-Landau sampling, in nats, and the smallest
+# one; it is halved when all temperatures were visited.
+_INCREMENT, _LEAST_INCREMENT = 1.0, 0.01
+_MOST_SWEEPS = 20_000  # of Wang-Landau sampling
+_PARTICLES = 4  # of the population that every chain starts from
+# Least log of a share, where no state has any mass at a temperature, and least mean of rows.
+_LEAST_LOG_SHARE, _TINY = -1e6, 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class LearntWeights:
+    """Weights learnt in initial iterations.
+
+    Parameters
+    ----------
+    log_z : ndarray, shape (n_temperatures,)
+        Log normalising constants relative to that of the reference, in nats.
+    log_z_by_round : ndarray, shape (n_rounds + 1, n_temperatures)
+        Those before the first round and after each.
+    log_share_by_round : ndarray, shape (n_rounds, n_temperatures)
+        Log of the Rao-Blackwellized share of each temperature (Eq. 9), round by round.
+    deviation : ndarray, shape (n_rounds,)
+        Largest difference between these shares and the prior, as a multiple of 1 / K.
+    n_evaluations : int
+        Density (or gradient) evaluations.
+    """
+
+    log_z: Floats
+    log_z_by_round: Floats
+    log_share_by_round: Floats
+    deviation: Floats
+    n_evaluations: int
+
+
+@dataclass(frozen=True)
+class InitialIterations:
+    """A task: rounds of simulated tempering, after each of which the weights are updated.
+
+    Chains of a round start at temperatures drawn from the prior, with the states that they have.
+
+    Parameters
+    ----------
+    path : Path
+        What is tempered.
+    plan : TemperingPlan
+        Temperatures, kernels and prior.
+    n_chains : int
+        Number of chains.
+    start : str
+        ``"annealing"``, ``"equal"`` or ``"wang_landau"``; see ``pe.SimulatedTempering``.
+    sweeps, rounds : int
+        Moves of every chain in a round, and the largest number of rounds.
+    seed : int
+        Seed of the run.
+
+    Notes
+    -----
+    Carlson et al. (2016), section 2.4.
+    """
+
+    path: Path
+    plan: TemperingPlan
+    n_chains: int
+    start: str
+    sweeps: int
+    rounds: int
+    seed: int
+
+    def __call__(self, report: Report = silent) -> LearntWeights:
+        """Return the weights."""
+        plan, prior = self.plan, self.plan.prior
+        draw_seed, chain_seed = block_seeds(self.seed, Phase.TUNING, 0)
+        rng = np.random.default_rng(chain_seed.spawn(1)[0])
+        chains, annealed, spent = self._chains(draw_seed, chain_seed, rng)
+        log_z = np.zeros(len(prior))
+        if self.start == "annealing" and np.isfinite(annealed).all():
+            log_z = annealed
+        if self.start == "wang_landau":
+            log_z = self._wang_landau(chains, rng)
+        history, shares, deviations = [log_z], [], []
+        for i in range(self.rounds):
+            chains.rung = rng.choice(len(prior), self.n_chains, p=prior).astype(np.int16)
+            log_share = self._round(chains, log_z, rng)
+            # Eq. 12, relative to the reference
+            log_z = log_z + log_share - np.log(prior)
+            log_z = log_z - log_z[0]
+            shares.append(log_share)
+            history.append(log_z)
+            deviations.append(float(np.abs(np.exp(log_share) - prior).max() * len(prior)))
+            stage = (i + 1) * plan.n_stages // self.rounds
+            report(Progress(0, stage, np.nan, np.nan, np.nan, float(log_z[-1])))
+            if deviations[-1] < _TOLERANCE:
+                break
+        return LearntWeights(
+            log_z,
+            np.array(history),
+            np.array(shares),
+            np.array(deviations),
+            spent + chains.n_evaluations,
+        )
+
+    def _chains(
+        self,
+        draw_seed: np.random.SeedSequence,
+        chain_seed: np.random.SeedSequence,
+        rng: np.random.Generator,
+    ) -> tuple[Chains, Floats, int]:
+        """Return the chains, the log normalising constants of annealed paths, and their cost."""
+        plan, n = self.plan, self.n_chains
+        rung = np.sort(rng.choice(len(plan.prior), n, p=plan.prior)).astype(np.int16)
+        if self.start == "annealing":
+            chosen = [np.flatnonzero(rung == k) for k in range(len(plan.beta))]
+            both = draw_seed, chain_seed.spawn(1)[0]
+            start = annealed_start(self.path, plan, chosen, n, _PARTICLES, both)
+            state, spent = start.state, start.n_evaluations
+            log_z = np.array([log_mean_exp(each) for each in start.log_z])
+        else:
+            state, log_z, spent = self.path.draw(n, draw_seed), np.zeros(len(plan.beta)), n
+            check_linear(self.path, state)
+        seeds = draw_seed.spawn(1)[0]
+        own = streams(chain_seed, n)
+        return Chains(self.path, plan.beta, plan.kernels, state, rung, own, seeds), log_z, spent
+
+    def _round(self, chains: Chains, log_z: Floats, rng: np.random.Generator) -> Floats:
+        """Return the log of the shares of the temperatures in a round with fixed weights."""
+        log_weight = np.log(self.plan.prior) - log_z
+        redraw = Redraw(self.plan.beta, log_weight, rng)
+        log_shares = []
+        for _ in range(self.sweeps):
+            chains.move()
+            energy = chains.energy
+            log_p = log_probabilities(self.plan.beta, log_weight, energy)
+            log_shares.append(_log_mean_exp(log_p))
+            chains.rung = redraw.changed(chains.rung, energy)
+        return _log_mean_exp(np.array(log_shares))
+
+    def _wang_landau(self, chains: Chains, rng: np.random.Generator) -> Floats:
+        """Return log normalising constants by Wang and Landau's (2001) algorithm.
+
+        Every visit lowers the weight of a temperature by an increment, which is halved when all
+        temperatures were visited at least half as often as their prior says.
+        """
+        beta, prior = self.plan.beta, self.plan.prior
+        log_z, increment, sweeps = np.zeros(len(beta)), _INCREMENT, 0
+        visits = np.zeros(len(beta))
+        while increment >= _LEAST_INCREMENT and sweeps < _MOST_SWEEPS:
+            chains.move()
+            rule = Redraw(beta, np.log(prior) - log_z, rng)
+            chains.rung = rule.changed(chains.rung, chains.energy)
+            counts = np.bincount(chains.rung, minlength=len(beta))
+            visits += counts
+            log_z += increment * counts / (prior * len(beta) * self.n_chains)
+            sweeps += 1
+            if (visits >= 0.5 * prior * visits.sum()).all():
+                visits[:] = 0.0
+                increment *= 0.5
+        return log_z - log_z[0]
+
+
+def _log_mean_exp(rows: Floats) -> Floats:
+    """Return the log of the mean of ``exp(rows)`` over rows, shape ``(n_columns,)``."""
+    top = np.maximum(rows.max(axis=0), _LEAST_LOG_SHARE)
+    return top + np.log(np.maximum(np.exp(rows - top).mean(axis=0), _TINY))
+
 
 _CHAINS_OF_BLOCK = 128
 _TEMPERATURES = 100

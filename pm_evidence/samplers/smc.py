@@ -7,21 +7,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.contracts import Bridgeable, HasPosterior, Kernel, MoveInfo, Path, Plan
-from pm_evidence.core.growing import Growing
+from pm_evidence.core.contracts import (
+    Bridgeable,
+    Growing,
+    HasPosterior,
+    Kernel,
+    MoveInfo,
+    Path,
+    Plan,
+)
+from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
-from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, block_seeds, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.samplers.moves import grow_chains
-from pm_evidence.samplers.sampler import Annealer, RunContext
-from pm_evidence.samplers.sizes import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
-from pm_evidence.samplers.trace import Tracer
+from pm_evidence.samplers.sampler import (
+    MOST_ISLANDS,
+    MOST_MOVES,
+    MOST_STAGES,
+    Annealer,
+    RunContext,
+    Tracer,
+    grow_chains,
+)
 from pm_evidence.schedules.fixed import refine
-
-__all__ = ["SMC", "island", "some_of"]
 
 # Number of states of every stage that are kept for a survey of the posterior: more of early
 # stages, from which modes can be reached that later stages have lost.

@@ -12,36 +12,203 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.relabelling import Relabelling
 from pm_evidence.core.shape import Shape
-from pm_evidence.kernels.ascent import Climbs, climb
-from pm_evidence.kernels.peaks import KnownPeaks
-from pm_evidence.paths.posterior import Posterior
+from pm_evidence.kernels.ascent import Climbs, KnownPeaks, climb
+from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.mixture import Component
-from pm_evidence.samplers.findings import Survey
-from pm_evidence.samplers.local_fit import Local, fit_locally
-from pm_evidence.samplers.ridges import directions, grows, towards
-from pm_evidence.samplers.scanning import (
-    LIKE,
-    between,
-    coincide,
-    contracted,
-    exchanged,
-    nearest_to,
-    outlying,
-)
-from pm_evidence.samplers.survey_budget import (
-    SHARE_OF_ASCENTS,
-    USUAL_BUDGET,
-    n_probes,
-    n_scanned,
-    share_of_ascents,
-)
-from pm_evidence.targets.model.exchangeable import find_relabelling
-
-__all__ = ["survey"]
+from pm_evidence.samplers.peaks import Local, Survey, fit_locally
+from pm_evidence.targets.model.exchangeable import Relabelling, find_relabelling
 
 Floats = NDArray[np.float64]
+
+
+# Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
+# number of ridges.
+_SAME_RIDGE, _RIDGES = 0.8, 3
+# A ridge leads towards a peak if, in at least so many dimensions, the mean square of the draws'
+# distances from the nearest peak exceeds that of a normal distribution by this much, and by this
+# share of it.
+_MANY, _APART, _SHARE_APART = 60, 16.0, 0.2
+# The posterior counts as unbounded if the log mass along a ridge still rises at its end, and is so
+# many nats above that at its start and above the log evidence.
+_UNBOUNDED = 3.0
+
+
+def directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
+    """Return the directions of endless ascents, as unit vectors, and how far the ascents went."""
+    found: list[tuple[Floats, float]] = []
+    endless = ~followed.settled & np.isfinite(followed.log_density)
+    for x in followed.x[endless]:
+        along = shape.whitened(x[None])[0]
+        reach = float(np.linalg.norm(along))
+        along = along / max(reach, 1e-300)
+        if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
+            found.append((along, reach))
+    return found[:_RIDGES]
+
+
+def towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Floats, float]]:
+    """Return the direction of the first peak, as a unit vector, if draws are near no peak at all.
+
+    In many dimensions the peak of a density with a scale as a variable has hardly any mass.
+    """
+    d = draws.shape[1]
+    if not peaks or d < _MANY:
+        return []
+    squares = [peak.fit.shape.squared_distances(draws) for peak in peaks]
+    if np.min(squares, axis=0).mean() < d + max(_APART, _SHARE_APART * d):
+        return []
+    along = shape.whitened(peaks[0].fit.shape.mean[None])[0]
+    reach = float(np.linalg.norm(along))
+    return [(along / max(reach, 1e-300), reach)]
+
+
+def grows(ridge: list[Local], log_evidence: float) -> bool:
+    """Return whether the mass grows up to the end of a ridge, far beyond start and evidence.
+
+    A ridge whose mass falls again leads to a peak, which may be far from the draws.
+    """
+    if len(ridge) < 2:
+        return False
+    mass = np.array([local.log_mass for local in ridge])
+    return bool(mass.max() == mass[-1] > max(log_evidence, mass[0]) + _UNBOUNDED)
+
+
+# Number of positions with similar predictions that are compared, and nats added to their spread,
+# which is zero if the prediction is exact.
+LIKE, _EVEN_SPREAD = 64, 0.1
+# Peaks coincide if they are closer than this in height, in nats, and in position, in standard
+# deviations of the population.
+_SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
+# Predictions far from all peaks are minus infinity; a finite number has differences.
+_LOWEST = -1e300
+
+
+def contracted(x: Floats, rng: np.random.Generator) -> Floats:
+    """Return positions moved towards their centre, by factors between ``1 / sqrt(d)`` and 1.
+
+    In many dimensions draws lie in a shell, ``sqrt(d)`` standard deviations from the centre.
+    """
+    n, d = x.shape
+    centre = np.median(x, axis=0)
+    return centre + (x - centre) * d ** (-0.5 * rng.uniform(size=(n, 1)))
+
+
+def between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return positions between the prior and the population, as if both were normal.
+
+    Scales are interpolated geometrically; each centre is that of a product of two normal densities.
+    """
+    (start, wide), (end, narrow) = (_centre_and_scale(x) for x in (prior, draws))
+    wide, narrow = np.maximum(wide, 1e-300), np.maximum(np.minimum(narrow, wide), 1e-300)
+    scale = wide * (narrow / wide) ** rng.uniform(size=(n, 1))
+    centre = end + (start - end) * (scale / wide) ** 2
+    x: Floats = centre + scale * rng.standard_normal((n, len(wide)))
+    return x
+
+
+def exchanged(peaks: Floats, others: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return peaks that have one or more of their coordinates from other positions.
+
+    Half of the positions have a single foreign coordinate, and the rest each with a probability of
+    1/2. Half of them take theirs from another peak, if there are several.
+    """
+    d = peaks.shape[1]
+    x, donors = peaks[rng.integers(len(peaks), size=n)], others[rng.integers(len(others), size=n)]
+    if len(peaks) > 1:
+        donors[::2] = peaks[rng.integers(len(peaks), size=len(donors[::2]))]
+    foreign = rng.uniform(size=(n, d)) < 0.5
+    foreign[: n // 2] = np.arange(d) == rng.integers(d, size=(n // 2, 1))
+    return np.where(foreign, donors, x)
+
+
+def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
+    """Return medians and half the widths of the central 68 %."""
+    low, middle, high = np.quantile(x, [0.16, 0.5, 0.84], axis=0)
+    return middle, 0.5 * (high - low)
+
+
+def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
+    """Return the positions whose density stands out most among those with similar predictions."""
+    predicted = np.maximum(predicted, _LOWEST)
+    order = np.argsort(predicted, kind="stable")
+    order = order[len(order) % LIKE :]
+    excess = (log_density - predicted)[order].reshape(-1, LIKE)
+    excess = excess - np.median(excess, axis=1, keepdims=True)
+    spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
+    with np.errstate(over="ignore"):  # those that are far too low become minus infinity
+        relative = (excess / spread).ravel()
+    chosen: NDArray[np.intp] = order[np.argsort(-relative, kind="stable")[:n]]
+    return chosen
+
+
+def coincide(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
+    """Return which peaks coincide with one, in the population's coordinates."""
+    near = np.abs(heights - height) < _SAME_HEIGHT
+    same: NDArray[np.bool_] = near & (((y - place) ** 2).sum(axis=1) < _SAME_PLACE**2)
+    return same
+
+
+def nearest_to(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArray[np.bool_]:
+    """Return which draws are nearer to one centre than to the others."""
+    y, places = shape.whitened(draws), shape.whitened(centres)
+    squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
+    nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
+    return nearest
+
+
+# Gradients that a survey costs, at least, in a run with the default target.
+USUAL_BUDGET = 30_000
+# Share of the budget for ascents, and for scan and probes together; cost of a value in gradients.
+SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.6, 1 / 3
+# Share of the values that probes take of the usual budget or of a larger one. Half as many probes
+# as are made now missed the spike of ``spike_20`` in 1.5 % of 400 runs, and these none.
+_SHARE_OF_PROBES = 0.65
+# The least share of the usual number of ascents that a small budget leaves.
+_LEAST_SHARE = 0.4
+# Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
+# where there are very many dimensions.
+_MOST_COORDINATES = 4_000_000
+
+
+def share_of_ascents(budget: float) -> float:
+    """Return the number of ascents that a budget allows, relative to the usual one."""
+    return float(np.clip(budget / USUAL_BUDGET, _LEAST_SHARE, 1.0))
+
+
+def n_scanned(budget: float, n_dim: int) -> int:
+    """Return the number of positions that a budget allows for the scan."""
+    n = (1.0 - _share_of_probes(budget)) * _n_values(budget)
+    return int(min(n, _MOST_COORDINATES / n_dim))
+
+
+def n_probes(budget: float, asked: float, n_dim: int) -> int:
+    """Return the number of probes.
+
+    Parameters
+    ----------
+    budget : float
+        Gradients that the survey may cost.
+    asked : float
+        Those that were asked for, which are fewer where the survey has found several modes. If the
+        usual budget was asked for, as many probes as it allows are made in excess of it.
+    n_dim : int
+        Number of dimensions.
+    """
+    n = _share_of_probes(budget) * _n_values(budget)
+    n *= 1.0 + min(asked / USUAL_BUDGET, 1.0) ** 2
+    return int(min(n, _MOST_COORDINATES / n_dim))
+
+
+def _share_of_probes(budget: float) -> float:
+    """Return the share of the values: little of a small budget, which finds no spikes."""
+    return _SHARE_OF_PROBES * min(budget / USUAL_BUDGET, 1.0)
+
+
+def _n_values(budget: float) -> float:
+    """Return the number of values that a budget allows."""
+    return _SHARE_OF_VALUES * budget / _COST_OF_VALUE
+
 
 # Largest number of evaluations of a first ascent, and of one that may be slow or endless.
 _FIRST, _LONG = 60, 600

@@ -21,12 +21,17 @@ from pm_evidence.testing.boltzmann import (
     log_marginal,
     sine_rbm,
 )
+from pm_evidence.testing.checks import (
+    KernelReport,
+    check_invariance,
+    check_kernel,
+    check_path,
+    check_reversal,
+    check_sampler,
+    check_target,
+)
 from pm_evidence.testing.gaussians import gaussian
-from pm_evidence.testing.invariance import KernelReport, check_invariance, check_reversal
-from pm_evidence.testing.kernel_checks import check_kernel
-from pm_evidence.testing.path_checks import check_path
 from pm_evidence.testing.registry import deceptive_systems, exact_systems
-from pm_evidence.testing.run_checks import check_sampler, check_target
 from pm_evidence.testing.system import TAGS, ExactSystem
 
 __all__ = [

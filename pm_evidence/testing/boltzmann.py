@@ -14,8 +14,6 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.checks import described, float_array, plain_array, real_number
 
-__all__ = ["BoltzmannMoments", "exact_log_z", "exact_moments", "log_marginal", "sine_rbm"]
-
 Floats = NDArray[np.float64]
 
 _MOST_SUMMED = 26  # units of the smaller layer: 2**26 states of 784 units take some minutes

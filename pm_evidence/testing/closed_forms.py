@@ -7,16 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, gammaln
 
-__all__ = [
-    "log_bernoulli_beta",
-    "log_mvnormal",
-    "log_normal",
-    "log_normal_group",
-    "log_normal_inverse_gamma",
-    "log_poisson_gamma",
-    "normal_posterior",
-]
-
 Floats = NDArray[np.float64]
 
 LOG_2PI = np.log(2 * np.pi)

@@ -17,7 +17,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["systems"]
 
 # Scales are np.float64, not literals: PyTensor takes the log of a literal such as 2.0 in single
 # precision. The system "float32_literal" is the one that is meant to show this.

@@ -14,7 +14,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["systems"]
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["gaussian", "systems"]
 
 Floats = NDArray[np.float64]
 

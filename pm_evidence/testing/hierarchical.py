@@ -13,7 +13,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["systems"]
 
 Floats = NDArray[np.float64]
 ScalePrior = Literal["half_cauchy", "half_normal"]

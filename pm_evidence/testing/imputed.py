@@ -21,7 +21,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["systems"]
 
 _NORMAL_Y = np.ma.masked_array(
     [1.3, 0.2, 0.0, 2.4, 0.0], mask=np.array([0, 0, 1, 0, 1], dtype=bool)

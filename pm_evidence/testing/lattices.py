@@ -16,15 +16,6 @@ from scipy.special import logsumexp
 
 from pm_evidence.families.lattice.target import Ising, Potts
 
-__all__ = [
-    "POTTS_32_LOG_EVIDENCE",
-    "Enumeration",
-    "enumeration",
-    "kaufman",
-    "ordered_draws",
-    "transfer_matrix",
-]
-
 Floats = NDArray[np.float64]
 
 # Habeck's (2017) Potts model, 32 x 32, q = 10, coupling 2, beta = 1, relative to the uniform

@@ -18,7 +18,6 @@ from pm_evidence.testing.closed_forms import (
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["ModelPair", "model_pairs"]
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["systems"]
 
 _TERM_MEAN, _TERM_SD = np.array([0.8, -1.5]), np.array([0.4, 1.1])
 

@@ -8,8 +8,6 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.exceptions import NumericalError
 
-__all__ = ["gauss_legendre", "log_integral"]
-
 Floats = NDArray[np.float64]
 
 _NODES_PER_PANEL = 16

@@ -18,7 +18,6 @@ from pm_evidence.testing.system import ExactSystem, tagged
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["build_poisson_glmm", "build_poisson_glmm_explicit", "poisson_glmm"]
 
 Floats = NDArray[np.float64]
 

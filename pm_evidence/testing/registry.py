@@ -20,8 +20,6 @@ from pm_evidence.testing import (
 )
 from pm_evidence.testing.system import TAGS, ExactSystem
 
-__all__ = ["deceptive_systems", "exact_systems"]
-
 _FAMILIES = (
     conjugate,
     gaussians,

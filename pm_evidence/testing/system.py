@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["TAGS", "ExactSystem", "tagged"]
 
 TAGS = {
     "conjugate": "the evidence has a closed form because prior and likelihood match",

@@ -10,7 +10,7 @@ import pytest
 from pytensor.compile.ops import wrap_py
 
 import pm_evidence as pe
-from pm_evidence.api import backend as api_backend
+from pm_evidence.api import arguments as api_backend
 from pm_evidence.core import jax as core_jax
 from pm_evidence.testing import exact_systems
 from tests.models import Known, shared

@@ -8,14 +8,15 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.runs import evaluators, routes
+from pm_evidence.runs import routes
+from pm_evidence.runs import routes as evaluators
 from pm_evidence.runs.coarse import grown_effort
-from pm_evidence.runs.evaluators import compiled_if_long, expected_evaluations
-from pm_evidence.runs.limits import Limits
+from pm_evidence.runs.rounds import Limits
+from pm_evidence.runs.routes import compiled_if_long, expected_evaluations
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.targets.compile.density import CompiledDensity
+from pm_evidence.samplers.tempering import ParallelTempering
+from pm_evidence.targets.compile.numba_density import CompiledDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.model.cache import target_of
 from tests.models import loop, shared

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.api.likelihood import raise_log_likelihood
+from pm_evidence.api.train_rbm import raise_log_likelihood
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.testing import exact_log_z, sine_rbm
 from tests.api.refusals import check_refusals

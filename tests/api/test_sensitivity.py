@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.api import prior_rows
-from pm_evidence.api.priors import sample_options, variants_of
+from pm_evidence.api import sensitivity as prior_rows
+from pm_evidence.api.sensitivity import sample_options, variants_of
 from pm_evidence.core.exceptions import EvidenceWarning, NumericalError
 from tests.api.refusals import check_refusals
 from tests.models import shared

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.api.training import train_rbm
+from pm_evidence.api.train_rbm import train_rbm
 from pm_evidence.families.rbm.training import Training, binary_rows, train
 from pm_evidence.testing import exact_log_z
 from tests.api.refusals import check_refusals

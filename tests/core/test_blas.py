@@ -5,8 +5,8 @@ from types import ModuleType
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from pm_evidence.core import blas
-from pm_evidence.core.blas import one_blas_thread
+from pm_evidence.core import rows as blas
+from pm_evidence.core.rows import one_blas_thread
 
 
 def n_threads():

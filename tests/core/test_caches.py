@@ -10,14 +10,14 @@ import pytest
 from numba.core import caching
 
 import pm_evidence
-from pm_evidence.core import caches
-from pm_evidence.core.caches import source_key
+from pm_evidence.core import version as caches
+from pm_evidence.core.version import source_key
 
 SOURCE = Path(pm_evidence.__file__).parent
 CHILD = """
 import pymc as pm
 import pm_evidence as pe
-from pm_evidence.core.sums import total
+from pm_evidence.core.numerics import total
 from pm_evidence.targets.model.target import PyMCTarget
 import numpy as np
 with pm.Model() as model:
@@ -30,7 +30,7 @@ NOWHERE = """
 import sys, tempfile
 tempfile.tempdir = sys.argv[1]
 import numpy as np
-from pm_evidence.core.sums import total
+from pm_evidence.core.numerics import total
 total(np.ones(3))
 """
 
@@ -112,7 +112,7 @@ def test_a_change_of_a_called_function_is_not_overlooked(tmp_path):
 
     def result():
         code = """
-from pm_evidence.core import caches
+from pm_evidence.core import version as caches
 caches.register()
 from pm_evidence.outer import g
 print(g(1.0))

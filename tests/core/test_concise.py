@@ -3,8 +3,7 @@
 import math
 import xml.etree.ElementTree as ET
 
-from pm_evidence.core.concise import concise, decimals
-from pm_evidence.core.html import facts
+from pm_evidence.core.text import concise, decimals, facts
 
 
 def test_the_digits_follow_the_error():

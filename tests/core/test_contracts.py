@@ -3,28 +3,23 @@
 import inspect
 
 from pm_evidence.core import contracts
-from pm_evidence.core.growing import FindsSteps, Growing, Reseedable
-from pm_evidence.families.gaussian.kernel import Autoregression
-from pm_evidence.families.gaussian.path import MovingGaussian
-from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.core.contracts import FindsSteps, Growing, Reseedable
+from pm_evidence.families.gaussian.target import Autoregression, Gaussian, MovingGaussian
 from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
-from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
-from pm_evidence.families.lattice.ising_state import Spins
+from pm_evidence.families.lattice.ising import SpinHeatBath, Spins
 from pm_evidence.families.lattice.path import LatticePath
-from pm_evidence.families.lattice.potts_state import Colours
+from pm_evidence.families.lattice.potts import Colours
 from pm_evidence.families.lattice.target import Ising, Potts
-from pm_evidence.families.rbm.gibbs import BlockGibbs
-from pm_evidence.families.rbm.metropolis import UnitMetropolis
+from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
 from pm_evidence.families.rbm.unit_path import UnitByUnitPath
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.data_points import DataPointsPath
-from pm_evidence.paths.estimated import EstimatedPath
-from pm_evidence.paths.geometric import GeometricPath
+from pm_evidence.paths.geometric import EstimatedPath, GeometricPath
+from pm_evidence.targets.layout import Particles
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.points import Particles
 from tests.paths.chain import ChainPath, chain
 
 TUNED = (HMC, RandomWalk, Cycle, PseudoMarginal)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pm_evidence.core.concise import concise, decimals
 from pm_evidence.core.numerics import (
     add_up,
     ess_share,
@@ -20,6 +19,7 @@ from pm_evidence.core.numerics import (
 )
 from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.core.resampling import SCHEMES, resample
+from pm_evidence.core.text import concise, decimals
 from tests.strategies import floats, log_terms, powers, run_records, seeds, tables, weights
 
 INF = np.inf

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.core.schedule import UsedSchedule
+from pm_evidence.core.records import (
+    BlockRecord,
+    LogEvidence,
+    Role,
+    RunRecord,
+    StageTrace,
+    UsedSchedule,
+)
 
 TRACE = StageTrace(*np.zeros((4, 2)))
 

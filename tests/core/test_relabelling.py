@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 
-from pm_evidence.core.relabelling import Relabelling
+from pm_evidence.targets.model.exchangeable import Relabelling
 
 MAPS = np.array([np.eye(3)[list(order)] for order in permutations(range(3))])
 

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from pm_evidence.core.kept import keeping, kept
+from pm_evidence.core.digest import keeping, kept
 from pm_evidence.core.rows import divided_by, over_rows
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core.shape import Shape
-from pm_evidence.core.sparse_shape import SparseShape, conditioned
+from pm_evidence.core.shape import Shape, SparseShape, conditioned
 from tests.references.densities import lower, sparse_shape
 
 RNG = np.random.default_rng(5)

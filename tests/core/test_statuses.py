@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 
 import pm_evidence as pe
-from pm_evidence.core.records import LogEvidence
-from pm_evidence.core.statuses import PAGE, Status, with_pointer
+from pm_evidence.core.records import PAGE, LogEvidence, Status, with_pointer
 
 ROOT = Path(__file__).resolve().parents[2]
 ANCHOR = r'<a id="(\w+)"></a>`\1`'

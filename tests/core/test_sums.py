@@ -9,7 +9,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import pm_evidence
-from pm_evidence.core.sums import dot, fused, total
+from pm_evidence.core.numerics import dot, fused, total
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core import triangular
-from pm_evidence.core.triangular import Pattern
+from pm_evidence.core import numerics as triangular
+from pm_evidence.core.numerics import Pattern
 
 
 def banded(m):

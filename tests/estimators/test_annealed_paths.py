@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from pm_evidence.core.records import Role
 from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse
-from pm_evidence.estimators.annealed_paths import one_sided, two_sided
+from pm_evidence.estimators.of_paths import one_sided, two_sided
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.runs import block, bridged, by_name, islands_of, record
 from tests.estimators.work import (

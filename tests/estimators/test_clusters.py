@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import t
 
-from pm_evidence.estimators.clusters import autocorrelation_time, clusters, merged
+from pm_evidence.estimators.errors import autocorrelation_time, clusters, merged
 from tests.estimators.refusals import check_refused
 
 

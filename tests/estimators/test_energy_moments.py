@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.energy_moments import OfAll, OfDrawn
+from pm_evidence.estimators.rts import Shares
 from pm_evidence.estimators.tempered import tempered
-from pm_evidence.estimators.tempered_weights import Shares
+from pm_evidence.estimators.ti import OfAll, OfDrawn
 from tests.estimators.ladders import BETA, DEAD_IN_SHARES, HALVES, IN_SHARES, draws, in_proportion
 
 INF, HIGH = np.inf, 2.0 * np.log(2.0)

@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
-from pm_evidence.estimators.fit_checks import (
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.verdicts import (
     MOMENTS_EXCLUDED,
     chain_correlation,
     moment_distance,
     uncovered,
     unseen_share,
 )
-from pm_evidence.estimators.of_run import estimates
 
 POSTERIOR = stats.norm(0, 1)
 

@@ -5,13 +5,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.interpolate import BSpline
 
-from pm_evidence.estimators import (
-    bar,
-    histogram,
-    histogram_draws,
-    histogram_posterior,
-    work_density,
-)
+from pm_evidence.estimators import bar, histogram_draws, histogram_posterior, work_density
+from pm_evidence.estimators import bar as histogram
 from tests.estimators.refusals import check_refused
 from tests.estimators.work import (
     LOG_Z,

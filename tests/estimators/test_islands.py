@@ -5,18 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators import islands, jarzynski, power_posterior
-from pm_evidence.estimators.fit_checks import unseen_share
-from pm_evidence.estimators.islands import (
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace, Status
+from pm_evidence.estimators import jarzynski
+from pm_evidence.estimators import of_islands as islands
+from pm_evidence.estimators import ti as power_posterior
+from pm_evidence.estimators.jarzynski import importance
+from pm_evidence.estimators.of_islands import (
     correlation_in_chains,
     integrated,
     of_islands,
     of_small_islands,
 )
-from pm_evidence.estimators.jarzynski import importance
 from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.verdicts import unseen_share
 from tests.estimators.runs import block, bridged, found_of, islands_of
 from tests.estimators.work import LOG_Z, gaussian_pair
 

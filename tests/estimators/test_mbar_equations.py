@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.clusters import clusters
-from pm_evidence.estimators.mbar_equations import solve
+from pm_evidence.estimators.errors import clusters
+from pm_evidence.estimators.mbar import solve
 from tests.estimators.ladders import BETA, draws
 
 EMPTY = [0, 6, 1, 0, 8, 5], [5, 0, 6, 7, 0, 4], [0, 9, 0, 0, 0, 0], [4, 0, 0, 0, 0, 4]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pm_evidence.estimators import mixture
+from pm_evidence.estimators import mbar as mixture
 
 SIZES = [(2, 1), (3, 255), (7, 256), (5, 1000)]
 

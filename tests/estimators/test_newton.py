@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.newton import laplacian, minimise
+from pm_evidence.estimators.mbar import laplacian, minimise
 
 
 def problem(potential, counts):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
-from pm_evidence.estimators.of_given import of_given
+from pm_evidence.estimators.of_islands import of_given
 
 NO_TRACE = StageTrace(*np.empty((4, 0)))
 LOG_Z = -3.0

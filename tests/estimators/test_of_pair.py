@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.estimators.of_pair import of_pair
+from pm_evidence.estimators.of_paths import of_pair
 from pm_evidence.estimators.of_run import applicable, estimates
 
 LOG_BF = 0.7

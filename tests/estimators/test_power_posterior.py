@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core.concise import concise
-from pm_evidence.estimators.power_posterior import power_posterior
+from pm_evidence.core.text import concise
+from pm_evidence.estimators.ti import power_posterior
 
 BETA = np.array([0.0, 0.1, 0.4, 1.0])
 

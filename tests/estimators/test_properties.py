@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pm_evidence.core.numerics import log_sum_exp
-from pm_evidence.estimators.annealed_paths import two_sided
-from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.bridge import bridge
+from pm_evidence.estimators.bar import bar, bridge, histogram
 from pm_evidence.estimators.cumulant import (
     cumulant,
     cumulant_forward,
@@ -17,9 +15,8 @@ from pm_evidence.estimators.cumulant import (
     lower_bound,
     upper_bound,
 )
-from pm_evidence.estimators.difference import difference
-from pm_evidence.estimators.histogram import histogram
 from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse
+from pm_evidence.estimators.of_paths import difference, two_sided
 from tests.estimators.runs import record
 from tests.estimators.work import ESTIMATORS, LOG_Z, gaussian_pair
 from tests.strategies import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.quadrature import RULES, correction, trapezoid, weights
+from pm_evidence.estimators.ti import RULES, correction, trapezoid, weights
 
 BETA = np.array([0.0, 0.1, 0.4, 1.0])
 

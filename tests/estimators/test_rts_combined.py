@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from pm_evidence.estimators import rts, rts_combined, rts_combined_curve, rts_curve
+from pm_evidence.estimators import rts, rts_combined_curve, rts_curve
+from pm_evidence.estimators import rts as rts_combined
 from tests.estimators.ladders import (
     BETA,
     DEAD_IN_SHARES,

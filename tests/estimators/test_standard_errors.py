@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators.intervals import interval
-from pm_evidence.estimators.standard_errors import Spread, checked_blocks, spread
+from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spread
 from tests.estimators.refusals import check_refused
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.standard_errors import Spread
+from pm_evidence.estimators.errors import Spread
 from pm_evidence.estimators.tempered import (
     LogZCurve,
     check_size,

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from pm_evidence.estimators.tempered_weights import (
+from pm_evidence.estimators.rts import (
     LIGHT,
     Shares,
     checked_log_z,

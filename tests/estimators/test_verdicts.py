@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import LogEvidence, Role, RunRecord
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,

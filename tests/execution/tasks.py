@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.core.progress import Progress
+from pm_evidence.core.interrupts import Progress
 
 
 def square(block, report):

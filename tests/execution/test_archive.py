@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.execution.archive import Archive, Damaged, Entry
+from pm_evidence.execution.journal import Archive, Damaged, Entry
 
 ENTRY = Entry(
     {"text": "é", "number": 0.1 + 0.2, "whole": 1.0, "list": [1, None, True, {"a": -0.0}]},

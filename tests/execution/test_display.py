@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.progress import Progress
+from pm_evidence.core.interrupts import Progress
 from pm_evidence.core.records import BlockRecord, LogEvidence
-from pm_evidence.execution import counter
-from pm_evidence.execution.counter import counting
-from pm_evidence.execution.display import Display, titled
+from pm_evidence.execution import display as counter
+from pm_evidence.execution.display import Display, counting, titled
 from tests.models import shared
 
 COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.interrupts import Interrupted, interrupt_answered, interruptible
-from pm_evidence.core.progress import silent
-from pm_evidence.execution.archive import Archive
-from pm_evidence.execution.journal import Journal
+from pm_evidence.core.interrupts import Interrupted, interrupt_answered, interruptible, silent
+from pm_evidence.execution.journal import Archive, Journal
 
 
 @dataclass(frozen=True)

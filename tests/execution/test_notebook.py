@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from rich import get_console
 
-from pm_evidence.execution.notebook import Redrawn, in_notebook
+from pm_evidence.execution.display import Redrawn, in_notebook
 
 # rich needs ipywidgets there, and warns at every picture without them
 CODE = """

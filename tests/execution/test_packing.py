@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pm_evidence.execution.packing import Packing, Unpackable, Unstorable, classes_in
+from pm_evidence.execution.journal import Packing, Unpackable, Unstorable, classes_in
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pm_evidence.execution import parcels as module
-from pm_evidence.execution.parcels import NOT_PICKLED, Lacking, parcels
+from pm_evidence.execution import blocks as module
+from pm_evidence.execution.blocks import NOT_PICKLED, Lacking, parcels
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.rows import over_rows
-from pm_evidence.execution import rows
-from pm_evidence.execution.rows import dividing_rows
+from pm_evidence.execution import blocks as rows
+from pm_evidence.execution.blocks import dividing_rows
 from tests.execution.tasks import CLOCK, Cumulate, helped
 from tests.execution.test_parity import assert_same_bits
 

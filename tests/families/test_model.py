@@ -5,7 +5,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import AnnealingSetup
-from pm_evidence.families.model import ModelTarget
+from pm_evidence.families.native import ModelTarget
 from pm_evidence.paths.geometric import GeometricPath
 from tests.models import X, Y, shared
 

@@ -5,8 +5,7 @@ import pytest
 
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.target import Ising, Potts
-from pm_evidence.families.native import NativeTarget
-from pm_evidence.families.sweep_settings import SweepSettings
+from pm_evidence.families.native import NativeTarget, SweepSettings
 
 
 class Bare(NativeTarget):

@@ -14,7 +14,7 @@ import pymc as pm
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.results.bayes_factor import BayesFactor
+from pm_evidence.results.compare import BayesFactor
 from pm_evidence.testing import exact_systems, sine_rbm
 from tests.models import DESIGN, NOISE, PRIOR_SD, X, Y, shared
 from tests.posteriors import posterior_tree

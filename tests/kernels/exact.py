@@ -12,18 +12,18 @@ import pytensor.tensor as pt
 from scipy import stats
 from scipy.special import logsumexp
 
-from pm_evidence.core.codegen.native import density_signature
+from pm_evidence.core.codegen.numba import density_signature
 from pm_evidence.core.contracts import Tunable
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.compile.density import CompiledDensity
 from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.numba_density import CompiledDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.layout import Particles
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.points import Particles
 
 
 @dataclass(frozen=True)

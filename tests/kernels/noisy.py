@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pm_evidence.paths.estimated import EstimatedPath
+from pm_evidence.paths.geometric import EstimatedPath
 from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedParticles, EstimatedTarget
 from tests.kernels.exact import SYSTEMS, System
 

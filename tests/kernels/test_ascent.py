@@ -5,8 +5,7 @@ import pymc as pm
 import pytest
 
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.kernels.ascent import climb
-from pm_evidence.kernels.peaks import KnownPeaks, reached
+from pm_evidence.kernels.ascent import KnownPeaks, climb, reached
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import deceptive_systems, exact_systems
 

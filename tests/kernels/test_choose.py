@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.kernels.cycle import Cycle
+from pm_evidence.kernels.cycle import Cycle, choose_kernel
 from pm_evidence.kernels.discrete import MAX_GIBBS_SUPPORT, DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk

@@ -14,15 +14,15 @@ import pytest
 from pm_evidence.core.contracts import MoveInfo, Tunable
 from pm_evidence.core.jax import load_jax
 from pm_evidence.core.random import streams
-from pm_evidence.kernels import trajectories
+from pm_evidence.kernels import hmc as trajectories
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.samplers.moves import MovesRepeatedly
+from pm_evidence.samplers.sampler import MovesRepeatedly
+from pm_evidence.targets.layout import Particles
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.points import Particles
-from pm_evidence.testing.invariance import check_invariance, check_reversal
+from pm_evidence.testing.checks import check_invariance, check_reversal
 from tests.kernels.exact import (
     BETA,
     CASES,

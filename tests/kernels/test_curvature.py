@@ -6,13 +6,12 @@ import pytest
 
 from pm_evidence.core.random import streams
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.kernels.curvature import curvature, shape_of_curvature
 from pm_evidence.kernels.cycle import Cycle
-from pm_evidence.kernels.hmc import HMC
+from pm_evidence.kernels.hmc import HMC, curvature, shape_of_curvature
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems
-from pm_evidence.testing.invariance import check_invariance
+from pm_evidence.testing.checks import check_invariance
 
 D = 40
 

@@ -16,7 +16,7 @@ from pm_evidence.kernels import discrete, hmc, random_walk
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import DiscreteGibbs
 from pm_evidence.kernels.hmc import HMC
-from pm_evidence.testing.invariance import check_invariance, check_reversal
+from pm_evidence.testing.checks import check_invariance, check_reversal
 from tests.kernels.exact import (
     BETA,
     CASES,

@@ -14,7 +14,7 @@ from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import streams
 from pm_evidence.kernels import pseudo_marginal
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
-from pm_evidence.testing.invariance import check_invariance, check_reversal
+from pm_evidence.testing.checks import check_invariance, check_reversal
 from tests.kernels.exact import circle_functions
 from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, normals_of
 

@@ -9,8 +9,7 @@ from pm_evidence.core.shape import learn_shape
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import IntegerWalk
 from pm_evidence.kernels.hmc import HMC
-from pm_evidence.kernels.random_walk import RandomWalk
-from pm_evidence.kernels.tuning import move_towards
+from pm_evidence.kernels.random_walk import RandomWalk, move_towards
 from tests.kernels.exact import SYSTEMS, gaussian
 
 

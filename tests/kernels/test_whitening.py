@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.random import streams
-from pm_evidence.kernels.metropolis import acceptance_probability, accepts
-from pm_evidence.kernels.whitening import move_along, pull_back, squared_distance
+from pm_evidence.kernels.hmc import move_along, pull_back, squared_distance
+from pm_evidence.kernels.random_walk import acceptance_probability, accepts
 
 SIZES = [(1, 1), (3, 3), (2, 5), (1, 4), (6, 6)]  # free coordinates, and all
 

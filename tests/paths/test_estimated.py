@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.paths.estimated import EstimatedPath
-from pm_evidence.references.fitted import StudentFit
+from pm_evidence.paths.geometric import EstimatedPath
+from pm_evidence.references.mixture import StudentFit
 from tests.kernels.noisy import NormalNoise, noisy
 
 NOISE = NormalNoise(gamma2=4.0, n_particles=100, n_seeds=3)

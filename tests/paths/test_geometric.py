@@ -3,7 +3,7 @@
 import numpy as np
 
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.points import Particles
+from pm_evidence.targets.layout import Particles
 
 
 class Target:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.growing import Growing
+from pm_evidence.core.contracts import Growing
 from pm_evidence.core.random import streams
 from pm_evidence.paths.growing import GrowingPath
 from tests.paths.chain import ChainPath, chain

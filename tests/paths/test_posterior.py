@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.targets.points import Particles
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.targets.layout import Particles
 
 
 class Normal:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.paths.referenced import ReferencedPath
+from pm_evidence.kernels.cycle import choose_kernel
+from pm_evidence.paths.geometric import ReferencedPath
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.targets.model.cache import target_of

@@ -3,12 +3,9 @@
 import numpy as np
 
 import pm_evidence as pe
-from pm_evidence.core.shape import Shape
-from pm_evidence.core.sparse_shape import SparseShape
-from pm_evidence.core.triangular import Pattern
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.references.stretched import Stretch, StretchedFit
+from pm_evidence.core.numerics import Pattern
+from pm_evidence.core.shape import Shape, SparseShape
+from pm_evidence.references.mixture import Stretch, StretchedFit, StudentFit, StudentMixture
 
 
 class InPython:

@@ -5,12 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.references import by_numpy
-from pm_evidence.references.by_jax import annealed_from_by_jax
-from pm_evidence.references.by_numpy import annealed_from_by_numpy
-from pm_evidence.references.compiled import annealed_from
-from pm_evidence.references.in_python import density_in_python
-from pm_evidence.references.packed import packed
+from pm_evidence.references import by_arrays as by_numpy
+from pm_evidence.references.by_arrays import annealed_from_by_jax, annealed_from_by_numpy
+from pm_evidence.references.compiled import annealed_from, density_in_python, packed
 from pm_evidence.targets.model.cache import target_of
 from tests.models import shared
 from tests.references.densities import references

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.fitted import StudentFit
+from pm_evidence.references.mixture import StudentFit
 
 
 def correlated(n, d):

@@ -5,8 +5,13 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.references.in_python import check_reference, density_in_python
-from pm_evidence.references.packed import N_OF_COMPONENT, N_OF_MIXTURE, packed
+from pm_evidence.references.compiled import (
+    N_OF_COMPONENT,
+    N_OF_MIXTURE,
+    check_reference,
+    density_in_python,
+    packed,
+)
 from tests.estimators.refusals import check_refused
 from tests.references.densities import InPython, references
 

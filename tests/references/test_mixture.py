@@ -5,8 +5,14 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.fitted import StudentFit, student_dof
-from pm_evidence.references.mixture import StudentMixture, fit_components, widened, with_wide
+from pm_evidence.references.mixture import (
+    StudentFit,
+    StudentMixture,
+    fit_components,
+    student_dof,
+    widened,
+    with_wide,
+)
 
 
 def two_parts():

@@ -5,10 +5,8 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.references.nested import NestedNormal, functions_of
-from pm_evidence.references.surfaces import MovingLeastSquares
+from pm_evidence.references.mixture import StudentFit, StudentMixture
+from pm_evidence.references.nested import MovingLeastSquares, NestedNormal, functions_of
 
 GIVEN, REST = np.array([1]), np.array([0, 2])
 CURVATURE = np.array([[1.0, 0.0], [0.4, 0.7]])

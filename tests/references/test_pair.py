@@ -4,14 +4,17 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.references.alignment import ALIGNMENTS, Alignment
-from pm_evidence.references.linking import LinkingDensity
-from pm_evidence.references.pair import PairTarget
-from pm_evidence.references.pair_density import pair_density
-from pm_evidence.targets.compile.density import densities_with_gradients
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.references.pair import (
+    ALIGNMENTS,
+    Alignment,
+    LinkingDensity,
+    PairTarget,
+    pair_density,
+)
+from pm_evidence.targets.compile.numba_density import densities_with_gradients
+from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.pair_layout import PairLayout
 
 STEP = 1e-5
 

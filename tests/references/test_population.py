@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.references.population import fit_population
+from pm_evidence.references.mixture import fit_population
 
 WIDE = 1  # every fit has a wide component besides
 

@@ -6,10 +6,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from pm_evidence.core.relabelling import Relabelling
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.relabelled import Relabelled
+from pm_evidence.references.mixture import Relabelled, StudentFit
+from pm_evidence.targets.model.exchangeable import Relabelling
 
 MAPS = np.array([np.eye(3)[list(order)] for order in permutations(range(3))])
 RELABELLING = Relabelling(("mean",), MAPS)

@@ -5,9 +5,14 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.references.stretched import Stretch, StretchedFit, learn_stretch, learn_tails
+from pm_evidence.references.mixture import (
+    Stretch,
+    StretchedFit,
+    StudentFit,
+    StudentMixture,
+    learn_stretch,
+    learn_tails,
+)
 
 
 def population(rng, n):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.surfaces import MovingLeastSquares, QuadraticSurface, n_coefficients
+from pm_evidence.references.nested import MovingLeastSquares, QuadraticSurface, n_coefficients
 
 RNG = np.random.default_rng(1)
 SHAPE = Shape(np.array([1.0, -2.0, 0.5]), np.diag([0.5, 2.0, 1.0]) + np.tri(3, k=-1) * 0.3)

@@ -8,7 +8,7 @@ import pm_evidence as pe
 from pm_evidence.core.exceptions import EvidenceWarning
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import average_models, summary, to_datatree
-from pm_evidence.results.mixed_draws import MODEL, Shares
+from pm_evidence.results.average import MODEL, Shares
 from tests.api.refusals import check_refusals
 
 DRAWS = 400

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.results.calibration import calibration_of
+from pm_evidence.results.sensitivity import calibration_of
 from tests.estimators.test_calibration import simulated
 
 

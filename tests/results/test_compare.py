@@ -9,7 +9,7 @@ from scipy import stats
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import compare, fingerprint, to_datatree
 from pm_evidence.results import factor_of_results as bayes_factor
-from pm_evidence.results.comparison import ModelComparison
+from pm_evidence.results.compare import ModelComparison
 from tests.api.refusals import check_refusals
 
 COLUMNS = [

@@ -11,8 +11,15 @@ import xarray as xr
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import attach_evidence, fingerprint, log_evidence, schema, to_datatree
-from pm_evidence.results.arviz_groups import Named, data_groups, made_attrs, sample_groups
-from pm_evidence.results.evidence_groups import annealing_group, evidence_group, work_group
+from pm_evidence.results.datatree import (
+    Named,
+    annealing_group,
+    data_groups,
+    evidence_group,
+    made_attrs,
+    sample_groups,
+    work_group,
+)
 from tests.api.refusals import check_refusals
 
 N_STAGES = 4

@@ -6,8 +6,8 @@ import pytest
 
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import compare, format_table
-from pm_evidence.results.cells import cells, error_column, escaped, in_html, in_latex
 from pm_evidence.results.sensitivity import Row, sensitivity_table
+from pm_evidence.results.table import cells, error_column, escaped, in_html, in_latex
 from tests.api.refusals import check_refusals
 
 ODD = r"50 % \o_{a} <b> & $x$ ~#^"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pm_evidence.results.given_draws import doubt_of_draws, doubt_of_few, n_divergent
+from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
 from tests.posteriors import autoregressive
 
 NOTHING = xr.DataTree()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pm_evidence.results.origins import drawn_with_origin, origin_of
+from pm_evidence.results.elpd import drawn_with_origin, origin_of
 from tests.results.test_average import DRAWS, result
 
 

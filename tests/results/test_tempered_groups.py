@@ -8,7 +8,7 @@ import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.core.records import Role, TemperedChains
-from pm_evidence.results.tempered_groups import tempered_variables
+from pm_evidence.results.datatree import tempered_variables
 from tests.api.refusals import check_refusals
 from tests.results.test_datatree import make_block, make_record, make_tree
 from tests.results.test_stored import changed, without

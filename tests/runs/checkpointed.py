@@ -17,14 +17,14 @@ import numpy as np
 import pymc as pm
 
 import pm_evidence as pe
-from pm_evidence.core.progress import Progress
-from pm_evidence.runs import coarse_start
-from pm_evidence.samplers import bridging
+from pm_evidence.core.interrupts import Progress
+from pm_evidence.runs import coarse as coarse_start
+from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import ForwardBlock
 from pm_evidence.samplers.tempering import TemperedBlock
-from pm_evidence.targets.model.identity import identity_of
+from pm_evidence.targets.model.cache import identity_of
 from tests.targets.model.described import MODELS
 
 # Attributes of a result that say when and for how long it was made.

@@ -15,10 +15,10 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.execution.archive import Archive, Entry
+from pm_evidence.execution.journal import Archive, Entry
 from pm_evidence.runs.checkpoint import _folder, with_journal
 from pm_evidence.runs.rounds import Run
-from pm_evidence.targets.model.identity import identity_of
+from pm_evidence.targets.model.cache import identity_of
 from tests.runs.checkpointed import (
     CASES,
     Moment,

@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 from pm_evidence.core.records import BlockRecord, Role
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import anneal_coarsely, is_good, share_of_effort
-from pm_evidence.runs.limits import Limits
-from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems

@@ -8,10 +8,9 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.runs import coarse_start as module
-from pm_evidence.runs.coarse_start import start_of
-from pm_evidence.runs.limits import Limits
-from pm_evidence.runs.rounds import Run
+from pm_evidence.runs import coarse as module
+from pm_evidence.runs.coarse import start_of
+from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget

@@ -14,8 +14,8 @@ import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.core.shape import learn_shape
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.samplers.local_fit import fit_locally
-from pm_evidence.samplers.scanning import exchanged
+from pm_evidence.samplers.peaks import fit_locally
+from pm_evidence.samplers.survey import exchanged
 from tests.repeated_runs import repeat_model
 from tests.samplers.modes import posterior_of
 

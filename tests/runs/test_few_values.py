@@ -15,7 +15,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.records import Role, RunRecord
 from pm_evidence.execution.journal import Journal
-from pm_evidence.runs.few_values import with_few_values
+from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.target import PyMCTarget

@@ -9,13 +9,12 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.interrupts import Interrupted
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, Status
 from pm_evidence.execution.journal import Journal
 from pm_evidence.runs import coarse
-from pm_evidence.runs.interruption import best_of, stopped, was_interrupted
-from pm_evidence.runs.normalise import over_prior
-from pm_evidence.samplers import bridging
+from pm_evidence.runs.anneal import over_prior
+from pm_evidence.runs.rounds import best_of, stopped, was_interrupted
+from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.sampler import ForwardBlock
 from tests.models import shared

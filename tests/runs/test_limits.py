@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.statuses import Status
-from pm_evidence.runs.limits import Limits, growth_for, seconds_each
+from pm_evidence.core.records import Status
+from pm_evidence.runs.rounds import Limits, growth_for, seconds_each
 
 
 def test_errors_fall_as_the_root_of_the_draws():

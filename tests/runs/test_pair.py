@@ -7,10 +7,8 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.records import LogEvidence, Role
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.limits import Limits
-from pm_evidence.runs.pair import anneal_between
-from pm_evidence.runs.pair_draws import ModelDraws, check_annealed, model_draws
-from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.pair import ModelDraws, anneal_between, check_annealed, model_draws
+from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 

@@ -17,8 +17,7 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.core.records import Role
-from pm_evidence.core.statuses import Status
+from pm_evidence.core.records import Role, Status
 from pm_evidence.estimators.verdicts import unfinished
 from pm_evidence.runs import routes as module
 from pm_evidence.runs.coarse import anneal_coarsely

@@ -9,11 +9,10 @@ from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.anneal import anneal, kernel_of_prior, warn_of, with_particles
 from pm_evidence.runs.defaults import annealing_setup, default_method, effort_of
-from pm_evidence.runs.estimated import kernel_of_prior, with_particles
+from pm_evidence.runs.references import starts_from
 from pm_evidence.runs.rounds import Run
-from pm_evidence.runs.starts import starts_from
 from pm_evidence.targets.model.cache import target_of
 from tests.models import shared
 

@@ -7,9 +7,9 @@ import numpy as np
 import pm_evidence as pe
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.repeated import evidence_of
+from pm_evidence.runs.references import Trial, small_annealing
 from pm_evidence.runs.rounds import Run
-from pm_evidence.runs.trial import Trial, small_annealing
+from pm_evidence.runs.routes import evidence_of
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
 from tests.models import shared

@@ -7,8 +7,8 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import streams
-from pm_evidence.samplers.tempered_chains import Chains
-from pm_evidence.samplers.tempering_weights import TemperingPlan
+from pm_evidence.samplers.simulated_tempering import TemperingPlan
+from pm_evidence.samplers.tempering import Chains
 from tests.samplers.table import Indices, Step, TablePath, plan_of
 
 BETA = np.array([0.0, 0.3, 0.6, 1.0])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.paths.posterior import Posterior
+from pm_evidence.paths.geometric import Posterior
 from pm_evidence.targets.model.target import PyMCTarget
 
 

@@ -10,13 +10,12 @@ from scipy import stats
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.records import BlockRecord
-from pm_evidence.kernels.choose import choose_kernel
-from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.paths.referenced import ReferencedPath
-from pm_evidence.references.fitted import StudentFit
+from pm_evidence.kernels.cycle import choose_kernel
+from pm_evidence.paths.geometric import GeometricPath, ReferencedPath
+from pm_evidence.references.mixture import StudentFit
 from pm_evidence.references.target import ReferencedTarget
-from pm_evidence.samplers.bridging import Bridging, Costs
-from pm_evidence.samplers.findings import Survey
+from pm_evidence.samplers.bridge import Bridging, Costs
+from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.target import PyMCTarget

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import digamma, gammaln, polygamma
 
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.paths.posterior import Posterior
+from pm_evidence.paths.geometric import Posterior
 from pm_evidence.samplers.conditional import ConditionalFits
 from pm_evidence.targets.model.cache import target_of
 

@@ -8,10 +8,9 @@ from scipy.special import logsumexp
 
 import pm_evidence as pe
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.paths.posterior import Posterior
+from pm_evidence.paths.geometric import Posterior
 from pm_evidence.samplers.conditional import ConditionalFits
-from pm_evidence.samplers.design import ascended, designed, is_same_peak
-from pm_evidence.samplers.nested_laplace import explore
+from pm_evidence.samplers.nested_laplace import ascended, designed, explore, is_same_peak
 from pm_evidence.targets.model.cache import target_of
 
 SIZES = (8, 12, 20, 6)

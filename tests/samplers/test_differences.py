@@ -4,8 +4,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers.differences import STEP, Differences
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.samplers.conditional import STEP, Differences
 from pm_evidence.targets.model.cache import target_of
 
 M = 30

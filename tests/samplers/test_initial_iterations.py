@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.gaussian.path import MovingGaussian
-from pm_evidence.samplers import initial_iterations
-from pm_evidence.samplers.initial_iterations import InitialIterations
+from pm_evidence.families.gaussian.target import MovingGaussian
+from pm_evidence.samplers import simulated_tempering as initial_iterations
+from pm_evidence.samplers.simulated_tempering import InitialIterations
 from pm_evidence.testing import exact_log_z, sine_rbm
 from tests.samplers.ladders import BETA, EachStep, log_z, tempering_plan
 from tests.samplers.table import LOG_LIKELIHOOD, TablePath

@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers.laplace import fit_laplace
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.samplers.peaks import fit_laplace
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
 from tests.kernels.exact import gaussian

@@ -5,12 +5,12 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import AnnealingSetup
-from pm_evidence.core.progress import silent
-from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
+from pm_evidence.core.interrupts import silent
+from pm_evidence.families.lattice.ising import SpinHeatBath
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.runs.defaults import annealing_setup
-from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
+from pm_evidence.samplers.planning import GMS13, VarOpt
 from tests.kernels.exact import gaussian
 
 QUICK = {"pilot_stages": 40, "pilot_paths": 64}

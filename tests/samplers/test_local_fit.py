@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.samplers.local_fit import fit_locally
+from pm_evidence.samplers.peaks import fit_locally
 from tests.samplers.modes import posterior_of
 
 COVARIANCE = np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.02], [0.0, 0.02, 0.01]])

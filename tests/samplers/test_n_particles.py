@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.n_particles import choose_particles, measure, optimal_variance, tau_of
+from pm_evidence.samplers.aisel import choose_particles, measure, optimal_variance, tau_of
 from pm_evidence.schedules.fixed import linear
 from tests.kernels.noisy import Half, NormalNoise, noisy
 

@@ -9,8 +9,10 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.paths.posterior import Posterior
-from pm_evidence.samplers import lattice, nested_laplace, sparsity
+from pm_evidence.paths.geometric import Posterior
+from pm_evidence.samplers import conditional as sparsity
+from pm_evidence.samplers import nested_laplace
+from pm_evidence.samplers import nested_laplace as lattice
 from pm_evidence.samplers.conditional import ConditionalFits
 from pm_evidence.samplers.nested_laplace import explore
 from pm_evidence.targets.model.cache import target_of

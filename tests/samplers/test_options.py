@@ -6,7 +6,7 @@ import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.samplers.bridge import Bridge
-from pm_evidence.samplers.learnt_schedules import GMS13, VarOpt
+from pm_evidence.samplers.planning import GMS13, VarOpt
 from tests.estimators.refusals import check_refused
 
 WHOLE = "must be a whole number of at least "

@@ -11,11 +11,10 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import Phase
-from pm_evidence.families.gaussian.path import GeometricGaussian
-from pm_evidence.samplers.parallel_tempering import Exchange, ParallelTempering
-from pm_evidence.samplers.tempering import TemperedBlock
-from pm_evidence.schedules.equal_rejection import rejection_rates
-from pm_evidence.targets.points import Points
+from pm_evidence.families.gaussian.target import GeometricGaussian
+from pm_evidence.samplers.tempering import Exchange, ParallelTempering, TemperedBlock
+from pm_evidence.schedules.fixed import rejection_rates
+from pm_evidence.targets.layout import Points
 from tests.estimators.refusals import check_refused
 from tests.samplers.ladders import (
     BETA,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.contracts import AnnealingSetup
-from pm_evidence.core.progress import silent
-from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
+from pm_evidence.core.interrupts import silent
+from pm_evidence.families.lattice.ising import SpinHeatBath
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.families.lattice.target import Ising
 from pm_evidence.samplers.ais import AIS

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pm_evidence.samplers.profiles import beyond
+from pm_evidence.samplers.nested_laplace import beyond
 from tests.samplers.test_regions import model_with, of, squares
 
 

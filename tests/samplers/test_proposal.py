@@ -8,10 +8,9 @@ import pytest
 
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.samplers.findings import Survey
-from pm_evidence.samplers.proposal import fit_proposal
+from pm_evidence.references.mixture import StudentFit, StudentMixture
+from pm_evidence.samplers.bridge import fit_proposal
+from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.survey import survey
 from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, posterior_of

@@ -7,11 +7,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.paths.posterior import Posterior
+from pm_evidence.paths.geometric import Posterior
 from pm_evidence.samplers.conditional import ConditionalFits
-from pm_evidence.samplers.lattice import Lattice
-from pm_evidence.samplers.predictions import Predictions
-from pm_evidence.samplers.regions import Regions
+from pm_evidence.samplers.nested_laplace import Lattice, Predictions, Regions
 from pm_evidence.targets.model.cache import target_of
 
 Y = np.random.default_rng(1).normal(size=6)

@@ -5,7 +5,7 @@ import pytest
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.records import BlockRecord
-from pm_evidence.samplers.reverse_starts import ReverseStarts
+from pm_evidence.samplers.sampler import ReverseStarts
 
 
 def island(index, log_evidence, draws):

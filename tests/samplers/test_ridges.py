@@ -5,9 +5,9 @@ import pytest
 
 from pm_evidence.core.shape import Shape
 from pm_evidence.kernels.ascent import Climbs
-from pm_evidence.references.fitted import StudentFit
-from pm_evidence.samplers.local_fit import Local
-from pm_evidence.samplers.ridges import directions, grows, towards
+from pm_evidence.references.mixture import StudentFit
+from pm_evidence.samplers.peaks import Local
+from pm_evidence.samplers.survey import directions, grows, towards
 
 
 def unit(d):

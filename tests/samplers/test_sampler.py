@@ -10,10 +10,10 @@ import pytest
 from pm_evidence.core.random import Phase
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
-from pm_evidence.samplers.parallel_tempering import ParallelTempering
 from pm_evidence.samplers.sampler import ForwardBlock, Sampler, block_sizes
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
+from pm_evidence.samplers.tempering import ParallelTempering
 from tests.samplers.table import TablePath, plan_of
 
 # AISEL hands its settings on

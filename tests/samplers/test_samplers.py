@@ -7,15 +7,14 @@ import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.interrupts import Progress
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.core.progress import Progress
 from pm_evidence.core.random import streams
-from pm_evidence.kernels.choose import choose_kernel
+from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.moves import grow_chains, summed
 from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.sampler import Tracer, grow_chains, kernel_settings, summed
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.samplers.trace import Tracer, kernel_settings
 from tests.kernels.exact import gaussian, mixed
 from tests.samplers.table import LOG_LIKELIHOOD, Indices, Step, TablePath, plan_of
 

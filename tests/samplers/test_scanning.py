@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.samplers.scanning import between, contracted, outlying
+from pm_evidence.samplers.survey import between, contracted, outlying
 
 
 @pytest.mark.parametrize("d", [1, 4, 100])

@@ -8,9 +8,8 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import Phase
-from pm_evidence.samplers.simulated_tempering import SimulatedTempering
+from pm_evidence.samplers.simulated_tempering import Redraw, SimulatedTempering
 from pm_evidence.samplers.tempering import TemperedBlock
-from pm_evidence.samplers.tempering_weights import Redraw
 from tests.samplers.ladders import (
     BETA,
     MOST_ERRORS,

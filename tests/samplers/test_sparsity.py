@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.core import triangular
-from pm_evidence.samplers.sparsity import Sparsity
+from pm_evidence.core import numerics as triangular
+from pm_evidence.samplers.conditional import Sparsity
 
 RNG = np.random.default_rng(1)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Plan, StageBatch
-from pm_evidence.samplers.stages import move_then_weigh, stretches, weigh_then_move
+from pm_evidence.samplers.sampler import move_then_weigh, stretches, weigh_then_move
 
 BETA = np.array([0.0, 0.1, 0.3, 0.6, 1.0])
 

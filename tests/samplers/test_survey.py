@@ -8,13 +8,13 @@ import pymc as pm
 import pytest
 
 from pm_evidence.core.shape import learn_shape
-from pm_evidence.samplers.survey import survey
-from pm_evidence.samplers.survey_budget import (
+from pm_evidence.samplers.survey import (
     SHARE_OF_ASCENTS,
     USUAL_BUDGET,
     n_probes,
     n_scanned,
     share_of_ascents,
+    survey,
 )
 from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, draws_of_slab, posterior_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import pm_evidence as pe
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.random import streams
-from pm_evidence.families.gaussian.path import (
+from pm_evidence.families.gaussian.target import (
     GeometricGaussian,
     MomentAveragedGaussian,
     MovingGaussian,
@@ -19,8 +19,8 @@ from pm_evidence.families.gaussian.path import (
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
-from pm_evidence.families.rbm.path import BaseRatePath
-from pm_evidence.samplers.tempered_chains import Chains, Log, annealed_start, check_linear
+from pm_evidence.families.rbm.state import BaseRatePath
+from pm_evidence.samplers.tempering import Chains, Log, annealed_start, check_linear
 from pm_evidence.testing import sine_rbm
 from tests.samplers.ladders import (
     BETA,

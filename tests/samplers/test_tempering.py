@@ -8,7 +8,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import AnnealingSetup
-from pm_evidence.core.progress import silent
+from pm_evidence.core.interrupts import silent
 from pm_evidence.core.random import Phase
 from pm_evidence.core.records import Role, RunRecord
 from pm_evidence.samplers import tempering

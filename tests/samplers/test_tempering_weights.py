@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.samplers.tempering_weights import (
+from pm_evidence.samplers.simulated_tempering import (
     Redraw,
     checked_weights,
     log_probabilities,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.kernels.choose import choose_kernel
+from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC

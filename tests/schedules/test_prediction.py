@@ -7,7 +7,7 @@ import pytest
 
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.schedules.fixed import linear, sm08
-from pm_evidence.schedules.prediction import predicted_variance, predicted_variance_of_many
+from pm_evidence.schedules.learnt import predicted_variance, predicted_variance_of_many
 
 FINE = np.linspace(0.0, 1.0, 2001)
 MIDDLE = 0.5 * (FINE[1:] + FINE[:-1])

@@ -8,11 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.schedules.adaptive import next_beta
-from pm_evidence.schedules.deceleration import decelerated
-from pm_evidence.schedules.fixed import fixed_schedule, linear, refine, sm08
-from pm_evidence.schedules.gms13 import gms13
-from pm_evidence.schedules.varopt import varopt
+from pm_evidence.schedules.fixed import fixed_schedule, linear, next_beta, refine, sm08
+from pm_evidence.schedules.learnt import decelerated, gms13, varopt
 from tests.strategies import floats, log_terms, powers, schedules, trial_runs, vectors
 
 

@@ -5,8 +5,13 @@ import pytest
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.schedules.fixed import linear
-from pm_evidence.schedules.prediction import predicted_variance_of_many
-from pm_evidence.schedules.varopt import check_smoothing, smoothed, varopt, varopt_by_iteration
+from pm_evidence.schedules.learnt import (
+    check_smoothing,
+    predicted_variance_of_many,
+    smoothed,
+    varopt,
+    varopt_by_iteration,
+)
 from tests.estimators.refusals import check_refused
 
 TRIAL = np.linspace(0.0, 1.0, 401)

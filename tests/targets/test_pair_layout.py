@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.layout import Layout
-from pm_evidence.targets.pair_layout import PairLayout
+from pm_evidence.targets.layout import Layout, PairLayout
 
 
 def target(shapes, circular=()):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.targets.points import Particles
+from pm_evidence.targets.layout import Particles
 
 
 def population(n=4, gradient=True):

@@ -10,9 +10,8 @@ import pymc as pm
 from pytensor.compile.mode import Mode, get_mode
 
 from pm_evidence.targets.model import prior
-from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.model.vectorised import vectorised
+from pm_evidence.targets.model.vectorised import quietly, vectorised
 
 __all__ = ["evaluated_in_python", "in_python", "without_gradients"]
 

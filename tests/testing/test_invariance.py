@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import uniform
-from pm_evidence.testing.invariance import check_invariance, check_reversal, standard_functions
+from pm_evidence.testing.checks import check_invariance, check_reversal, standard_functions
 
 N = 4000
 

@@ -9,7 +9,7 @@ import pm_evidence as pe
 from pm_evidence.core.contracts import StageBatch
 from pm_evidence.extending import MoveInfo, Points, uniforms
 from pm_evidence.families.lattice.cluster_kernels import SwendsenWang, Wolff
-from pm_evidence.families.lattice.ising_kernels import SpinMetropolis
+from pm_evidence.families.lattice.ising import SpinMetropolis
 from pm_evidence.testing import check_kernel
 from tests.kernels.exact import SYSTEMS
 from tests.testing.page import objects

@@ -17,8 +17,8 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.random import streams
-from pm_evidence.samplers.tempered_chains import START_MOVES, Chains, annealed_start
-from pm_evidence.samplers.tempering_weights import Redraw
+from pm_evidence.samplers.simulated_tempering import Redraw
+from pm_evidence.samplers.tempering import START_MOVES, Chains, annealed_start
 
 Floats = NDArray[np.float64]
 Rungs = NDArray[np.int16]

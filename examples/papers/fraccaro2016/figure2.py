@@ -26,8 +26,7 @@ from scipy.special import logsumexp
 
 import pm_evidence as pe
 from examples.real_data import usps
-from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
-from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
+from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
 
 LENGTH_SCALE, AMPLITUDE = np.exp(4.85), np.exp(5.1)
 EXACT = -105.84  # within 0.01: annealed both ways from the Gaussian of EP

@@ -32,10 +32,9 @@ import pm_evidence as pe
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.random import next_word
-from pm_evidence.families.lattice.ising_kernels import SpinMetropolis
+from pm_evidence.families.lattice.ising import SpinMetropolis
 from pm_evidence.families.lattice.path import LatticePath
-from pm_evidence.families.lattice.potts_draws import ROUNDS, WORDS, fill, seed
-from pm_evidence.families.lattice.potts_state import SIDE, Colours
+from pm_evidence.families.lattice.potts import ROUNDS, SIDE, WORDS, Colours, fill, seed
 from pm_evidence.schedules.fixed import linear
 from pm_evidence.testing.lattices import POTTS_32_LOG_EVIDENCE, kaufman
 

@@ -36,8 +36,8 @@ import pm_evidence as pe
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.random import streams
-from pm_evidence.paths.estimated import EstimatedPath
-from pm_evidence.samplers.n_particles import measure, tau_of
+from pm_evidence.paths.geometric import EstimatedPath
+from pm_evidence.samplers.aisel import measure, tau_of
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedTarget
 from pm_evidence.targets.model.cache import target_of

@@ -1,8 +1,4 @@
-"""numba, imported when the first function is compiled.
-
-Many runs compile nothing, and numba would take longer to import than they take in all. The names
-here stand for those of numba until they are used.
-"""
+"""numba, imported when something is compiled, and calls of compiled functions by address."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,9 +6,9 @@ from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from pm_evidence.core import interrupts
+from llvmlite import ir
 
-__all__ = ["Later", "built", "cfunc", "cgutils", "intrinsic", "nb", "njit", "types"]
+from pm_evidence.core import interrupts
 
 _lock = threading.RLock()
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
@@ -22,7 +18,7 @@ def _numba(name: str = "numba") -> Any:
     """Return a module of numba, with our folders for machine code and our handling of Ctrl-C."""
     with _lock, interrupts.uninterrupted():
         module = import_module(name)
-        import_module("pm_evidence.core.caches").register()
+        import_module("pm_evidence.core.version").register()
         interrupts.listen()
     return module
 
@@ -131,3 +127,111 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+def density_signature() -> Any:
+    """Return the signature of a density."""
+    doubles = types.CPointer(types.double)
+    return types.int64(doubles, doubles, doubles, types.CPointer(types.int64))
+
+
+def frame_signature() -> Any:
+    """Return the signature of a function that is called with a frame."""
+    return types.int64(types.CPointer(types.int64))
+
+
+@intrinsic
+def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, data: Any) -> Any:
+    """Return ``(*address)(x, out, gradient, data)`` for contiguous arrays.
+
+    Parameters
+    ----------
+    address : int64
+        Address of a function with ``density_signature``.
+    x : float64 array, shape (n_dim,)
+        Position.
+    out : float64 array, shape (2,)
+        Receives log prior and log likelihood in nats.
+    gradient : float64 array, shape (2, n_dim)
+        Receives both gradients; not changed by a function compiled without them.
+    data : int64 array
+        Addresses and shapes of the arrays that the function reads.
+    """
+    signature = types.int64(address, x, out, gradient, data)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointers = []
+        for type_, value in zip(sig.args[1:], args[1:], strict=True):
+            element = context.get_value_type(type_.dtype).as_pointer()
+            pointers.append(
+                builder.bitcast(context.make_array(type_)(context, builder, value).data, element)
+            )
+        function_type = ir.FunctionType(ir.IntType(64), [p.type for p in pointers])
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(function, pointers)
+
+    return signature, codegen
+
+
+@intrinsic
+def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
+    """Return ``(*address)(frame)``: 0, or 1 if the function failed.
+
+    Parameters
+    ----------
+    address : int64
+        Address of a function with ``frame_signature``.
+    frame : int64 array, contiguous
+        Its arguments, in the layout of ``targets.compile.calls``.
+    """
+    signature = types.int64(address, frame)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        words = ir.IntType(64).as_pointer()
+        array = context.make_array(sig.args[1])(context, builder, args[1])
+        function_type = ir.FunctionType(ir.IntType(64), [words])
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(function, [builder.bitcast(array.data, words)])
+
+    return signature, codegen
+
+
+@intrinsic
+def view_address(typingctx: Any, address: Any) -> Any:
+    """Return the integer ``address`` as an untyped pointer, for ``numba.carray``."""
+    signature = types.voidptr(address)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return signature, codegen
+
+
+@intrinsic
+def skip_doubles(typingctx: Any, pointer: Any, n: Any) -> Any:
+    """Return a pointer to doubles moved forward by ``n`` numbers."""
+    doubles = types.CPointer(types.double)
+    signature = doubles(doubles, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return signature, codegen
+
+
+@intrinsic
+def exception_pending(typingctx: Any) -> Any:
+    """Return whether Python code that was called from this thread has raised an exception.
+
+    If so, no other Python code may be called until the interpreter has handled the exception.
+    """
+    signature = types.boolean()
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        python = context.get_python_api(builder)
+        lock = python.gil_ensure()
+        exception = python.err_occurred()
+        python.gil_release(lock)
+        return cgutils.is_not_null(builder, exception)
+
+    return signature, codegen

@@ -1,7 +1,7 @@
 """A Gaussian reference that is annealed to a Gaussian target, where all results are exact."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,159 @@ from pm_evidence.core.checks import (
     float_array,
     real_number,
 )
-from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
-from pm_evidence.families.gaussian.kernel import Autoregression
-from pm_evidence.families.gaussian.path import (
-    GeometricGaussian,
-    MomentAveragedGaussian,
-    MovingGaussian,
-)
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, MoveInfo, Path
+from pm_evidence.core.random import fill_normal, normals, streams
 from pm_evidence.families.native import NativeTarget, checked_path
-
-__all__ = ["Gaussian"]
+from pm_evidence.targets.layout import Points
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MovingGaussian:
+    """``log f_beta(x) = -(x - mean(beta))**2 / (2 sd(beta)**2)``, where both are linear in beta.
+
+    Parameters
+    ----------
+    target : Gaussian
+        Defines the Gaussians at both ends.
+    """
+
+    target: Any
+
+    def mean_at(self, beta: float) -> float:
+        """Return the mean at an inverse temperature."""
+        mean: float = self.target.mean_at(beta)
+        return mean
+
+    def sd_at(self, beta: float) -> float:
+        """Return the standard deviation at an inverse temperature."""
+        sd: float = self.target.sd_at(beta)
+        return sd
+
+    def slopes(self, beta: float) -> tuple[float, float]:
+        """Return the derivatives of mean and standard deviation by beta."""
+        return self.target.mean - self.target.start_mean, self.target.sd - self.target.start_sd
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Points:
+        """Return ``n`` independent draws from the reference."""
+        x = np.empty(n)
+        fill_normal(streams(seed, 1)[0], x)
+        return Points(self.mean_at(0.0) + self.sd_at(0.0) * x[:, None])
+
+    def at(self, draws: Floats) -> Points:
+        """Return the population at some points, shape ``(n, 1)``."""
+        return Points(np.array(draws, dtype=float))
+
+    def log_ratio(self, state: Points, start: float, stop: float) -> Floats:
+        """Return the change of the log density between two inverse temperatures."""
+        return self._log_density(state, stop) - self._log_density(state, start)
+
+    def energy(self, state: Points, beta: float) -> Floats:
+        """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
+        sd, (mean_slope, sd_slope) = self.sd_at(beta), self.slopes(beta)
+        residual = state.x[:, 0] - self.mean_at(beta)
+        energy: Floats = -residual * (mean_slope + residual * sd_slope / sd) / sd**2
+        return energy
+
+    def _log_density(self, state: Points, beta: float) -> Floats:
+        scaled = (state.x[:, 0] - self.mean_at(beta)) / self.sd_at(beta)
+        log_density: Floats = -0.5 * scaled**2
+        return log_density
+
+    def order(self, state: Points) -> NDArray[np.int64]:
+        """Return the order of the points on the line."""
+        return np.argsort(state.x[:, 0])
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricGaussian(MovingGaussian):
+    """Gaussians whose log densities are linear in beta."""
+
+    def _natural(self, beta: float) -> tuple[float, float, float, float]:
+        """Return precision, precision times mean, and the derivatives of both."""
+        first, last = self.target.start_sd**-2, self.target.sd**-2
+        start, stop = first * self.target.start_mean, last * self.target.mean
+        slopes = last - first, stop - start
+        return first + beta * slopes[0], start + beta * slopes[1], *slopes
+
+    def mean_at(self, beta: float) -> float:
+        """Return the mean at an inverse temperature."""
+        precision, product, _, _ = self._natural(beta)
+        return product / precision
+
+    def sd_at(self, beta: float) -> float:
+        """Return the standard deviation at an inverse temperature."""
+        return float(self._natural(beta)[0] ** -0.5)
+
+    def slopes(self, beta: float) -> tuple[float, float]:
+        """Return the derivatives of mean and standard deviation by beta."""
+        precision, product, slope, product_slope = self._natural(beta)
+        mean_slope = (product_slope - product / precision * slope) / precision
+        return mean_slope, -0.5 * slope * precision**-1.5
+
+    def energy(self, state: Points, beta: float) -> Floats:
+        """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
+        # the density at beta is not that of `MovingGaussian`, but a constant times it
+        energy: Floats = self._log_density(state, 0.0) - self._log_density(state, 1.0)
+        return energy
+
+    def log_ratio(self, state: Points, start: float, stop: float) -> Floats:
+        """Return the change of the log density between two inverse temperatures."""
+        ratio: Floats = (start - stop) * self.energy(state, start)
+        return ratio
+
+
+@dataclass(frozen=True, slots=True)
+class MomentAveragedGaussian(MovingGaussian):
+    """Gaussians whose first and second moments are linear in beta.
+
+    Grosse, Maddison and Salakhutdinov (2013). Between distant ends they are wide, so that they
+    overlap with both.
+    """
+
+    def _variance(self, beta: float) -> tuple[float, float]:
+        """Return the variance, and its derivative."""
+        first, last = self.target.start_sd**2, self.target.sd**2
+        distance = (self.target.mean - self.target.start_mean) ** 2
+        variance = first + beta * (last - first) + beta * (1.0 - beta) * distance
+        return variance, last - first + (1.0 - 2.0 * beta) * distance
+
+    def sd_at(self, beta: float) -> float:
+        """Return the standard deviation at an inverse temperature."""
+        return float(self._variance(beta)[0] ** 0.5)
+
+    def slopes(self, beta: float) -> tuple[float, float]:
+        """Return the derivatives of mean and standard deviation by beta."""
+        variance, slope = self._variance(beta)
+        return self.target.mean - self.target.start_mean, 0.5 * slope * variance**-0.5
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """``x -> mean + tau (x - mean) + sqrt(1 - tau**2) sd noise``, which satisfies detailed balance.
+
+    Habeck (2017), section 4. The path defines mean and standard deviation, the target ``tau``.
+    """
+
+    def advance(
+        self, path: Any, state: Points, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Points, MoveInfo]:
+        """Move every member once; see ``contracts.Kernel``."""
+        tau, mean = path.target.tau_at(beta), path.mean_at(beta)
+        noise = normals(streams, 1)
+        x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * path.sd_at(beta) * noise
+        return Points(x), MoveInfo(1.0, len(state))
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: it is reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return no settings: ``tau`` is a parameter of the target."""
+        return {}
+
+
 _PATHS = {"geometric": GeometricGaussian, "moment_average": MomentAveragedGaussian}
 _LARGEST = 1e100  # its square is far from overflow
 

@@ -1,5 +1,6 @@
-"""Gaussian process classification."""
+"""Gaussian process classification: the target, its checks and how it is annealed."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -7,28 +8,402 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, float_array
+from pm_evidence.core.checks import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_positive,
+    described,
+    float_array,
+    plain_array,
+    whole_array,
+)
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.families.gp_classification.checks import (
-    checked_covariance,
-    checked_jitter,
-    checked_order,
-    checked_signs,
-    factor_of,
-)
-from pm_evidence.families.gp_classification.gaussians import Gaussian, tempered_gaussians
-from pm_evidence.families.gp_classification.orders import order_of, whitening_of
+from pm_evidence.families.gp_classification.kernels import EllipticalSlice, LatentHMC, RiemannianHMC
+from pm_evidence.families.gp_classification.latent import LatentPath
+from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs
 from pm_evidence.families.gp_classification.propagation import (
     ExpectationPropagation,
+    Gaussian,
     expectation_propagation,
+    tempered_gaussians,
 )
-from pm_evidence.families.gp_classification.setup import gp_setup
 from pm_evidence.families.native import NativeTarget
-
-__all__ = ["GPClassification"]
+from pm_evidence.kernels.growing import Grows
 
 Floats = NDArray[np.float64]
+
+
+def squared_exponential(inputs: Floats, length_scale: float, amplitude: float) -> Floats:
+    """Return ``amplitude**2 * exp(-|x - x'|**2 / (2 length_scale**2))`` for all pairs of inputs.
+
+    Parameters
+    ----------
+    inputs : ndarray, shape (n, n_features)
+        Inputs, in units of ``length_scale``'s own.
+    length_scale : float
+        Distance over which the process changes.
+    amplitude : float
+        Standard deviation of the process.
+
+    Returns
+    -------
+    ndarray, shape (n, n)
+        The covariance matrix; its diagonal is exactly ``amplitude**2``.
+    """
+    scaled = inputs / length_scale
+    # inner products of centred inputs lose fewer digits
+    scaled = scaled - scaled.mean(axis=0)
+    squares = np.einsum("ij,ij->i", scaled, scaled)
+    distances = squares[:, None] + squares - 2.0 * (scaled @ scaled.T)
+    np.maximum(distances, 0.0, out=distances)
+    np.fill_diagonal(distances, 0.0)
+    covariance: Floats = amplitude**2 * np.exp(-0.5 * distances)
+    return 0.5 * (covariance + covariance.T)
+
+
+ORDERS = ("random", "informative", "given")
+# Difference of mirrored entries of a covariance matrix that rounding explains, over the largest.
+_ASYMMETRY = 1e-8
+_SHOWN = 4  # labels in a message
+_LARGEST = 1e100  # variance: products of a few of them are far from overflow
+
+
+def checked_signs(labels: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    """Return the labels as signs, and the two classes in the order -1, +1.
+
+    Parameters
+    ----------
+    labels : array_like, shape (n,)
+        Two classes of any kind that can be sorted.
+
+    Returns
+    -------
+    signs : ndarray of int8, shape (n,)
+        -1 for the class that comes first in sorted order, +1 for the other.
+    classes : ndarray, shape (2,)
+        The classes.
+
+    Raises
+    ------
+    ValueError
+        If there are missing labels, or not exactly two classes.
+    """
+    given = plain_array("labels", labels)
+    if given.ndim != 1 or not given.size:
+        raise ValueError(
+            f"labels must have one entry for each data point, got shape {given.shape}; pass an "
+            "array of shape (n,)."
+        )
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        k = int(np.flatnonzero(~np.isfinite(given))[0])
+        raise ValueError(
+            f"labels must not be missing, got labels[{k}]={given[k]}; leave this data point out."
+        )
+    if given.dtype.kind not in "biufUS":
+        raise ValueError(
+            f"labels must be numbers, truth values or strings, got {described(given)}; convert "
+            "them."
+        )
+    classes = np.unique(given)
+    if len(classes) != 2:
+        shown = ", ".join(str(c) for c in classes[:_SHOWN]) + (
+            ", ..." if len(classes) > _SHOWN else ""
+        )
+        remedy = "classify one class against the rest" if len(classes) > 2 else "add the other one"
+        raise ValueError(
+            f"labels must be of exactly two classes, got {len(classes)} ({shown}); {remedy}."
+        )
+    return np.where(given == classes[1], 1, -1).astype(np.int8), classes
+
+
+def checked_covariance(
+    inputs: Any, covariance: Any, length_scale: Any, amplitude: Any, n: int
+) -> Floats:
+    """Return the covariance matrix of the latent values, shape ``(n, n)``.
+
+    Parameters
+    ----------
+    inputs : array_like, shape (n, n_features) or (n,), or None
+        Inputs of the data points; None if ``covariance`` is a matrix.
+    covariance : str, callable or array_like
+        ``"squared_exponential"``, a function of the inputs, or the matrix itself.
+    length_scale, amplitude : float
+        Parameters of the squared exponential.
+    n : int
+        Number of labels.
+
+    Raises
+    ------
+    ValueError
+        If inputs or the matrix are of the wrong shape, hold NaN or infinities, or the matrix is
+        not symmetric.
+    """
+    if not isinstance(covariance, str) and not callable(covariance):
+        if inputs is not None:
+            raise ValueError(
+                "inputs must be None if covariance is a matrix, got both; leave one of them out."
+            )
+        return _checked_matrix(covariance, n)
+    points = _checked_inputs(inputs, n)
+    if callable(covariance):
+        return _checked_matrix(_called(covariance, points), n)
+    check_choice("covariance", covariance, ("squared_exponential",))
+    scale, deviation = (
+        check_positive(name, value)
+        for name, value in (("length_scale", length_scale), ("amplitude", amplitude))
+    )
+    if deviation > _LARGEST**0.5:
+        raise ValueError(
+            f"amplitude must be at most {_LARGEST**0.5:g}, got {deviation:g}; the probit link "
+            "hardly changes beyond an amplitude of 100."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _checked_matrix(squared_exponential(points, scale, deviation), n)
+
+
+def _called(covariance: Callable[[Floats], Any], points: Floats) -> Any:
+    """Return the matrix of a function of the inputs."""
+    try:
+        return covariance(points)
+    except Exception as error:
+        raise ValueError(
+            f"covariance must be a function of the inputs, an array of shape {points.shape}, which "
+            f"raised {type(error).__name__}: {error}; pass for example a kernel of scikit-learn."
+        ) from error
+
+
+def _checked_inputs(inputs: Any, n: int) -> Floats:
+    points = float_array("inputs", inputs)
+    if points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or len(points) != n or not points.shape[1]:
+        raise ValueError(
+            f"inputs must have one row for each of the {n} labels, got shape {points.shape}; pass "
+            "an array of shape (n, n_features)."
+        )
+    if not np.isfinite(points).all():
+        row, column = (int(k) for k in np.argwhere(~np.isfinite(points))[0])
+        raise ValueError(
+            f"inputs must be finite, got inputs[{row}, {column}]={points[row, column]}; leave this "
+            "data point out, or fill it."
+        )
+    return points
+
+
+def _checked_matrix(covariance: Any, n: int) -> Floats:
+    matrix = float_array("covariance", covariance)
+    if matrix.shape != (n, n):
+        raise ValueError(
+            f"covariance must have one row and column for each of the {n} labels, got shape "
+            f"{matrix.shape}; pass a matrix of shape ({n}, {n})."
+        )
+    if not np.isfinite(matrix).all():
+        row, column = (int(k) for k in np.argwhere(~np.isfinite(matrix))[0])
+        raise ValueError(
+            f"covariance must be finite, got covariance[{row}, {column}]={matrix[row, column]}; "
+            "look for inputs that are missing or far too large."
+        )
+    if np.abs(matrix).max() > _LARGEST:
+        raise ValueError(
+            f"covariance must have entries of at most {_LARGEST:g} in size, got "
+            f"{np.abs(matrix).max():.3g}; use a smaller amplitude."
+        )
+    if np.abs(matrix - matrix.T).max() > _ASYMMETRY * np.abs(matrix).max():
+        raise ValueError(
+            "covariance must be symmetric, got entries that differ from their mirror images by "
+            f"{np.abs(matrix - matrix.T).max():.3g}; pass (covariance + covariance.T) / 2 if they "
+            "should not."
+        )
+    return 0.5 * (matrix + matrix.T)
+
+
+def checked_jitter(jitter: Any) -> float:
+    """Return the number that is added to the diagonal of the covariance.
+
+    Raises
+    ------
+    ValueError
+        If it is negative or not finite.
+    """
+    number = check_finite("jitter", jitter, 0.0)
+    if number < 0.0:
+        raise ValueError(f"jitter must not be negative, got {number:g}; leave it out.")
+    return number
+
+
+def checked_order(order: Any, n: int) -> str | NDArray[np.int64]:
+    """Return the order in which data points are added: a name, or the points themselves.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or an array is not a permutation of the data points.
+    """
+    if isinstance(order, str):
+        return check_choice("order", order, ORDERS)
+    given = whole_array("order", order)
+    if given.shape != (n,) or not np.array_equal(np.sort(given), np.arange(n)):
+        raise ValueError(
+            f"order must name each of the {n} data points once, by numbers from 0 to {n - 1}, got "
+            f"{described(given)}; pass a permutation, or 'random'."
+        )
+    return given
+
+
+def factor_of(matrix: Floats, what: str, remedy: str) -> Floats:
+    """Return the lower Cholesky factor of a covariance matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n, n)
+        The matrix.
+    what, remedy : str
+        What the matrix is, and what to do if it has no factor, for the message.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not positive definite.
+    """
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError as error:
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        raise ValueError(
+            f"{what} must be positive definite, got a matrix with the eigenvalue {least:.3g}; "
+            f"{remedy}."
+        ) from error
+
+
+def order_of(order: str | NDArray[np.int64], seed: int, covariance: Floats) -> NDArray[np.int64]:
+    """Return the data points in the order in which they are added, shape ``(n,)``.
+
+    Parameters
+    ----------
+    order : str or ndarray
+        ``"random"``, ``"informative"``, ``"given"``, or the points themselves.
+    seed : int
+        Seed of a random order.
+    covariance : ndarray, shape (n, n)
+        Covariance of what the labels are the signs of.
+    """
+    if not isinstance(order, str):
+        return order
+    n = len(covariance)
+    if order == "random":
+        return np.random.default_rng(seed).permutation(n)
+    return np.arange(n) if order == "given" else greedy_order(covariance)
+
+
+def greedy_order(covariance: Floats) -> NDArray[np.int64]:
+    """Return the points so that each has the largest variance given those before it.
+
+    This is the order of the pivots of a Cholesky factorisation. Ties, as the first point of a
+    stationary process, are broken by the smallest index. Points of which nothing is left to know
+    come last, in the order of the data.
+    """
+    n = len(covariance)
+    variance = covariance.diagonal().copy()
+    factor = np.zeros((n, n))  # by column of the factor
+    chosen = np.empty(n, np.int64)
+    for k in range(n):
+        pivot = int(np.argmax(variance))
+        if not variance[pivot] > 0.0:
+            chosen[k:] = np.setdiff1d(np.arange(n), chosen[:k])
+            break
+        chosen[k] = pivot
+        column = covariance[:, pivot] - factor[:k].T @ factor[:k, pivot]
+        factor[k] = column / np.sqrt(variance[pivot])
+        variance -= factor[k] ** 2
+        variance[chosen[: k + 1]] = -np.inf
+    return chosen
+
+
+def whitening_of(covariance: Floats, order: NDArray[np.int64]) -> Floats:
+    """Return the inverse of the lower Cholesky factor of a covariance in an order of its points.
+
+    Its leading ``k`` rows and columns are those of the first ``k`` points alone, so that all
+    conditional distributions of later points given earlier ones can be read from its rows.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not positive definite.
+    """
+    factor = factor_of(
+        covariance[np.ix_(order, order)],
+        "covariance with 1 added to its diagonal",
+        "pass a covariance without negative eigenvalues, or name a jitter",
+    )
+    return np.tril(np.linalg.solve(factor, np.eye(len(factor))))
+
+
+_LATENT: Mapping[str, type[Any]] = {
+    "elliptical_slice": EllipticalSlice,
+    "hmc": LatentHMC,
+    "riemannian_hmc": RiemannianHMC,
+}
+_PILOT, _PATHS = 128, 64
+
+
+def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    """Return path, kernel and number of stages.
+
+    Parameters
+    ----------
+    target : GPClassification
+        What is annealed.
+    kernel : str or Kernel
+        The kernel that the user asks for.
+
+    Raises
+    ------
+    ValueError
+        If the kernel is not one of the representation.
+    """
+    if target.representation == "sequence":
+        return _sequence(target, kernel)
+    return _latent(target, kernel)
+
+
+def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", "slice_gibbs"))
+        moves = SliceGibbs()
+    elif isinstance(kernel, SliceGibbs):
+        moves = kernel
+    elif isinstance(kernel, Grows) and isinstance(kernel.moves, SliceGibbs):
+        moves = kernel.moves
+    else:
+        raise ValueError(
+            "kernel must be 'auto', 'slice_gibbs' or a SliceGibbs for "
+            f"representation='sequence', got {described(kernel)}; leave it out."
+        )
+    growing: Any = Grows(moves)  # its reversal is of another class
+    return AnnealingSetup(DataPointPath(target), growing, n_stages=target.n_dim, stepwise=True)
+
+
+def _latent(target: Any, kernel: str | Kernel) -> AnnealingSetup:
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *_LATENT))
+        chosen: Any = _LATENT.get(kernel, LatentHMC)()
+    elif isinstance(kernel, tuple(_LATENT.values())):
+        chosen = kernel
+    else:
+        named = ", ".join(map(repr, _LATENT))
+        raise ValueError(
+            f"kernel must be 'auto', {named}, or one of these kernels for representation='latent', "
+            f"got {described(kernel)}; leave it out."
+        )
+    _ = target.gaussians  # before several threads ask for it
+    # a pilot finds the schedule: from the prior, the first steps are millions of times smaller than
+    # the last ones
+    return AnnealingSetup(
+        LatentPath(target), chosen, n_pilot=_PILOT, n_paths=_PATHS, starts=target.near_posterior
+    )
+
 
 REPRESENTATIONS = {"sequence": "arm", "latent": "ais"}
 REFERENCES = ("prior", "ep")

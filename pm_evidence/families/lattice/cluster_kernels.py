@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.families.lattice.sweep import SweepKernel
-
-__all__ = ["SwendsenWang", "Wolff"]
+from pm_evidence.families.lattice.lattice import SweepKernel
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,18 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.random import streams as streams_of
-from pm_evidence.families.mixture.draws import ROOM, draw_component, log_terms, pick, predict
-from pm_evidence.families.mixture.gibbs import fill_parameters
-from pm_evidence.families.mixture.state import ABSENT, MixtureStates, states_of
+from pm_evidence.families.mixture.gibbs import (
+    ABSENT,
+    ROOM,
+    MixtureStates,
+    draw_component,
+    fill_parameters,
+    log_terms,
+    pick,
+    predict,
+    states_of,
+)
 from pm_evidence.paths.growing import GrowingPath
-
-__all__ = ["DataAnnealingPath"]
 
 Floats = NDArray[np.float64]
 

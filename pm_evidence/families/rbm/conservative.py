@@ -11,21 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.concise import concise
 from pm_evidence.core.contracts import Path, Plan
-from pm_evidence.core.html import facts
+from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.progress import Report, silent
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence
-from pm_evidence.core.statuses import Status
-from pm_evidence.estimators.intervals import interval
-from pm_evidence.estimators.standard_errors import Spread, spread
+from pm_evidence.core.records import BlockRecord, LogEvidence, Status
+from pm_evidence.core.text import concise, facts
+from pm_evidence.estimators.errors import Spread, interval, spread
 from pm_evidence.families.rbm.state import Bits
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.samplers.ais import AIS
-
-__all__ = ["RaiseBlock", "RaiseLikelihood", "raise_likelihood"]
 
 Floats = NDArray[np.float64]
 

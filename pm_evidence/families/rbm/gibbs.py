@@ -1,24 +1,98 @@
-"""Block Gibbs sampling of restricted Boltzmann machines: one layer given the other, in turn."""
+"""Block Gibbs and Metropolis sampling of restricted Boltzmann machines."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
+from math import log
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import nb, njit
-from pm_evidence.core.codegen.singles import SINGLES, aligned
-from pm_evidence.core.contracts import StageBatch
-from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lanes
-from pm_evidence.families.rbm.layers import Layer
-from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
-from pm_evidence.families.rbm.state import WORD, LogDensities, Units
-from pm_evidence.families.rbm.sweeps import Sweeps
-from pm_evidence.families.sweep_settings import SweepSettings
-
-__all__ = ["BlockGibbs", "draw_layers", "log_densities"]
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, aligned
+from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.random import uniform
+from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.rbm.state import (
+    COLUMNS,
+    ENTRIES,
+    GENERATOR,
+    SUMS,
+    TABLES,
+    WORD,
+    Layer,
+    LogDensities,
+    Units,
+    draw_layer,
+    multiply,
+    seed_lanes,
+    unpack,
+)
 
 Floats = NDArray[np.float64]
+Singles32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Sweeps(SweepSettings):
+    """The base of kernels that move through many stages in compiled code.
+
+    Their compiled loops read inverse temperatures in one form, shape ``(n_stages, 1)`` if members
+    share them and ``(n_stages, n)`` if each has its own.
+    """
+
+    def advance(
+        self, path: Any, state: Units, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Units, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        return self._once(path, state, np.array([beta]), streams)
+
+    def advance_each(
+        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
+    ) -> tuple[Units, MoveInfo]:
+        """Move member ``i`` at ``beta[i]``; see ``contracts.PerMemberKernel``.
+
+        Raises
+        ------
+        ValueError
+            If there is not one inverse temperature for each member.
+        """
+        if np.shape(beta) != (len(state),):
+            raise ValueError(
+                f"beta must have one inverse temperature for each of the {len(state)} members, got "
+                f"shape {np.shape(beta)}; pass an array of shape ({len(state)},)."
+            )
+        return self._once(path, state, np.asarray(beta)[None], streams)
+
+    @abstractmethod
+    def advance_many(
+        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``.
+
+        ``beta`` has the shape ``(n_stages,)``, or ``(n_stages, n)`` with one column for each
+        member.
+        """
+
+    def _once(
+        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
+    ) -> tuple[Units, MoveInfo]:
+        """Move through one stage, and leave the population that is given as it is."""
+        state = replace(state, layers=tuple(words.copy() for words in state.layers))
+        batch = self.advance_many(path, state, beta, streams)
+        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
+
+    @staticmethod
+    def _columns(beta: Floats, n: int) -> Floats:
+        """Return inverse temperatures of ``n`` members as compiled code reads them."""
+        columns = np.array(beta, np.float64, order="C").reshape(len(beta), -1)
+        if columns.shape[1] not in (1, n):
+            raise ValueError(
+                f"beta must have one column for each of the {n} members, or the shape (n_stages,), "
+                f"got {np.shape(beta)}; pass one of these."
+            )
+        return columns
 
 
 @dataclass(frozen=True)
@@ -163,3 +237,295 @@ def _go(layers, units, beta, n_sweeps, streams, room, found):
                 )
                 found[stage, 0, m] = total + biases[m, 0]
                 found[stage, 1, m] = base + biases[m, 1]
+
+
+# A product of all factors of a flip stays below the largest double up to this log, and each of its
+# 64 partial products below the largest single up to the other.
+_LARGEST_LOG, _LARGEST_PARTIAL_LOG = 600.0, 80.0
+_PARTS = 4  # vectors of partial products
+_DOUBLES = ir.VectorType(ir.DoubleType(), SINGLES)
+
+
+def gains_of(summed: Layer) -> tuple[Singles32, Singles32, Singles32]:
+    """Return what flips of the units of the other layer change.
+
+    Parameters
+    ----------
+    summed : Layer
+        The layer that is summed out.
+
+    Returns
+    -------
+    on, off : ndarray of float32, shape (n_units, n_summed)
+        ``exp(w) - 1`` for every weight, and for minus every weight.
+    there : ndarray of float32, shape (n_summed,)
+        1 for the units of the layer that exist, and 0 for the others.
+
+    Raises
+    ------
+    ValueError
+        If weights are so large that the products overflow.
+    """
+    sizes = np.abs(summed.weights.astype(float))
+    partial = sizes.reshape(len(sizes), -1, _PARTS * SINGLES).sum(axis=1)
+    if partial.max() > _LARGEST_PARTIAL_LOG or sizes.sum(axis=1).max() > _LARGEST_LOG:
+        raise ValueError(
+            f"W must have weights whose absolute values sum to at most {_LARGEST_LOG:g} nats for "
+            f"each unit, and to {_LARGEST_PARTIAL_LOG:g} in each part of them, if a layer is "
+            f"summed out, got {sizes.sum(axis=1).max():.4g} and {partial.max():.4g}; pass "
+            "latent='full', and leave path out."
+        )
+    on, off = aligned(sizes.shape), aligned(sizes.shape)
+    on[:], off[:] = np.expm1(summed.weights), np.expm1(-summed.weights)
+    there = aligned(summed.bias.shape)
+    there[:] = unpack(summed.there[None], len(there))[0]
+    return on, off, there
+
+
+@intrinsic
+def factor_of_flip(typingctx: Any, likely: Any, gains: Any, row: Any) -> Any:
+    """Return ``prod_i (1 + likely_i * gains[row, i])``.
+
+    Parameters
+    ----------
+    likely : float32 array, shape (n,)
+        Probabilities that the units that are summed out are on; n is a multiple of 64.
+    gains : float32 array, shape (n_units, n)
+        ``exp(w) - 1`` for the weights of each unit, or for minus its weights.
+    row : int64
+    """
+    signature = types.float64(likely, gains, row)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        s, table = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 1))
+        n = builder.extract_value(s.shape, 0)
+        start = builder.mul(args[2], n)
+        one = Singles.constant(builder, 1.0)
+        parts = [cgutils.alloca_once_value(builder, one.value) for _ in range(_PARTS)]
+        with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(_PARTS * SINGLES), INDEX) as (
+            first,
+            _,
+        ):
+            for k, part in enumerate(parts):
+                place = builder.add(first, INDEX(k * SINGLES))
+                own = Singles.load(builder, builder.gep(s.data, [place]))
+                gain = Singles.load(builder, builder.gep(table.data, [builder.add(start, place)]))
+                product = Singles(builder, builder.load(part)) * own.fused(gain, one)
+                builder.store(product.value, part)
+        return _multiplied(builder, [builder.load(part) for part in parts])
+
+    return signature, codegen
+
+
+@intrinsic
+def flip(typingctx: Any, likely: Any, gains: Any, row: Any) -> Any:
+    """Renew the probabilities after the flip of a unit; see ``factor_of_flip``.
+
+    An input that changes by ``w`` turns ``s`` into ``s exp(w) / (1 + s (exp(w) - 1))``.
+    """
+    signature = types.void(likely, gains, row)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        s, table = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 1))
+        n = builder.extract_value(s.shape, 0)
+        start = builder.mul(args[2], n)
+        one = Singles.constant(builder, 1.0)
+        with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(SINGLES), INDEX) as (first, _):
+            place = builder.gep(s.data, [first])
+            own = Singles.load(builder, place)
+            gain = Singles.load(builder, builder.gep(table.data, [builder.add(start, first)]))
+            (own.fused(gain, own) * own.fused(gain, one).reciprocal()).store(place)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@njit
+def log_sum(inputs, likely, there):
+    """Return ``sum_i log(1 + exp(inputs_i))``, and set ``likely`` to their sigmoids.
+
+    ``there`` is 1 for the units that exist, and 0 for others, whose probabilities become 0.
+    """
+    total, factor = _log_sum(inputs, likely, there)
+    return total + log(factor)
+
+
+@intrinsic
+def _log_sum(typingctx: Any, inputs: Any, likely: Any, there: Any) -> Any:
+    """Return the sum of positive parts and the product of ``1 + exp(-|x|)``; see ``log_sum``."""
+    pair = types.UniTuple(types.float64, 2)
+    signature = pair(inputs, likely, there)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        x, s, exists = (
+            context.make_array(sig.args[k])(context, builder, args[k]) for k in range(3)
+        )
+        n = builder.extract_value(x.shape, 0)
+        one, zero = (Singles.constant(builder, value) for value in (1.0, 0.0))
+        product = cgutils.alloca_once_value(builder, one.value)
+        sums = cgutils.alloca_once_value(builder, zero.value)
+        with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(SINGLES), INDEX) as (first, _):
+            value, mask = (
+                Singles.load(builder, builder.gep(array.data, [first])) for array in (x, exists)
+            )
+            (value.sigmoid() * mask).store(builder.gep(s.data, [first]))
+            odds = (zero - value.magnitude()).exp() * mask
+            factor = Singles(builder, builder.load(product)) * (odds + one)
+            builder.store(factor.value, product)
+            total = Singles(builder, builder.load(sums)) + value.larger(zero) * mask
+            builder.store(total.value, sums)
+        total = _reduced(builder, builder.load(sums), builder.fadd)
+        found = (total, _reduced(builder, builder.load(product), builder.fmul))
+        return context.make_tuple(builder, sig.return_type, found)
+
+    return signature, codegen
+
+
+def _multiplied(builder: Any, parts: list[Any]) -> Any:
+    """Return the product of all numbers of some vectors, in double precision."""
+    wide = [builder.fpext(part, _DOUBLES) for part in parts]
+    while len(wide) > 1:
+        wide = [builder.fmul(a, b) for a, b in zip(wide[::2], wide[1::2], strict=True)]
+    return _folded(builder, wide[0], builder.fmul)
+
+
+def _reduced(builder: Any, vector: Any, combine: Any) -> Any:
+    return _folded(builder, builder.fpext(vector, _DOUBLES), combine)
+
+
+def _folded(builder: Any, vector: Any, combine: Any) -> Any:
+    """Combine the numbers of a vector in pairs."""
+    n = SINGLES
+    while n > 1:
+        n //= 2
+        low, high = (
+            builder.shuffle_vector(
+                vector, vector, ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(k, k + n)))
+            )
+            for k in (0, n)
+        )
+        vector = combine(low, high)
+    return builder.extract_element(vector, INDEX(0))
+
+
+_TOGETHER = 8  # chains whose probabilities stay in the fastest cache
+
+
+@dataclass(frozen=True)
+class UnitMetropolis(Sweeps):
+    """Proposes to flip each unit of the layer in turn, and accepts by Metropolis' rule.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of times that every unit is visited at every inverse temperature.
+    backwards : bool
+        Whether units are visited in the opposite order, which is the time reversal.
+
+    Notes
+    -----
+    Habeck (2017), section 6.3. The inputs of the units that are summed out are computed anew after
+    every sweep, so that rounding errors of single precision do not accumulate.
+    """
+
+    def advance_many(
+        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+        target, n, n_stages = path.target, len(state), len(beta)
+        # log densities before the first stage and after each
+        found = np.empty((n_stages + 1, 2, n))
+        found[0] = state.log_density.target, state.log_density.base
+        biases = np.stack([target.kept_bias, target.base_bias])
+        order = np.arange(biases.shape[1])[:: -1 if self.backwards else 1]
+        size = target.summed_layer.bias.size
+        room = (
+            aligned((TABLES, ENTRIES, COLUMNS)),
+            aligned((n, size)),
+            aligned((n, size)),
+        )
+        accepted = np.zeros(n_stages)
+        _go_flip(
+            tuple(target.summed_layer)[:2],
+            target.gains,
+            biases,
+            order,
+            state.layers[0],
+            self._columns(beta, n),
+            self.n_sweeps,
+            streams,
+            room,
+            found[1:],
+            accepted,
+        )
+        before = LogDensities(found[:-1, 0], found[:-1, 1])
+        after = LogDensities(found[1:, 0], found[1:, 1])
+        moved = replace(state, log_density=LogDensities(found[-1, 0], found[-1, 1]))
+        attempts = n * len(order) * self.n_sweeps
+        return StageBatch(moved, before, after, accepted / attempts, attempts * n_stages)
+
+
+@njit
+def _go_flip(summed, gains, biases, order, words, beta, n_sweeps, streams, room, found, accepted):
+    """Move all chains in place through some stages.
+
+    Parameters
+    ----------
+    summed : tuple
+        Weights and biases of the units that are summed out, see ``layers.Layer``.
+    gains : tuple
+        ``exp(w) - 1`` for every weight and for minus every weight, float32 arrays of shape
+        (n_units, n_summed), and 1 for the summed units that exist, shape (n_summed,).
+    biases : float64 array, shape (2, n_units)
+        Biases of the layer in the target and in the reference.
+    order : int64 array, shape (n_units,)
+        Order of the visits.
+    words : uint64 array, shape (n, n_words)
+        Units of the layer.
+    beta : float64 array, shape (n_stages, 1) or (n_stages, n)
+        Inverse temperatures of all chains, or of each.
+    n_sweeps : int
+    streams : uint64 array, shape (n, 4)
+    room : tuple of arrays
+        For tables, inputs and probabilities.
+    found : float64 array, shape (n_stages, 2, n)
+        Receives the log densities of target and reference.
+    accepted : float64 array, shape (n_stages,)
+        Receives the number of flips.
+    """
+    weights, bias = summed
+    on_gains, off_gains, there = gains
+    tables, inputs, likely = room
+    n = streams.shape[0]
+    own = 1 if beta.shape[1] > 1 else 0  # steps along a row of beta from chain to chain
+    multiply(words, weights, bias, tables, inputs)
+    for m in range(n):
+        log_sum(inputs[m], likely[m], there)
+    for stage in range(beta.shape[0]):
+        for _ in range(n_sweeps):
+            for first in range(0, n, _TOGETHER):
+                for unit in order:
+                    word, bit = unit // WORD, nb.uint64(1) << nb.uint64(unit % WORD)
+                    for m in range(first, min(first + _TOGETHER, n)):
+                        on = words[m, word] & bit != nb.uint64(0)
+                        table, sign = (off_gains, -1.0) if on else (on_gains, 1.0)
+                        hot = beta[stage, own * m]
+                        change = (
+                            hot
+                            * (log(factor_of_flip(likely[m], table, unit)) + sign * biases[0, unit])
+                            + (1.0 - hot) * sign * biases[1, unit]
+                        )
+                        if change >= 0.0 or log(uniform(streams[m])) < change:
+                            flip(likely[m], table, unit)
+                            words[m, word] ^= bit
+                            accepted[stage] += 1.0
+            multiply(words, weights, bias, tables, inputs)
+            for m in range(n):
+                found[stage, 0, m] = log_sum(inputs[m], likely[m], there)
+        for m in range(n):
+            found[stage, 1, m] = 0.0
+            for unit in range(order.size):
+                bit = (words[m, unit // WORD] >> nb.uint64(unit % WORD)) & nb.uint64(1)
+                if bit != nb.uint64(0):
+                    found[stage, 0, m] += biases[0, unit]
+                    found[stage, 1, m] += biases[1, unit]

@@ -1,17 +1,21 @@
-"""Populations of restricted Boltzmann machines, one bit per unit."""
+"""Populations of restricted Boltzmann machines, one bit per unit, and compiled draws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from llvmlite import ir
 from numpy.typing import NDArray
 
-__all__ = ["WORD", "Bits", "LogDensities", "Units", "Words", "pack", "unpack"]
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
+from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, Vector, aligned
+from pm_evidence.core.random import next_word
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
+
 
 WORD = 64  # units of a word
 
@@ -96,3 +100,341 @@ def unpack(words: Words, n_units: int) -> Bits:
     """Return the units of words, shape ``(n, n_units)``; the inverse of ``pack``."""
     octets = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=n_units, bitorder="little")
+
+
+Betas = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BaseRatePath:
+    """``log f_beta(x) = (1 - beta) (c'x - log Z_0) + beta log f(x)``.
+
+    The state ``x`` consists of the units of both layers, ``log f(x) = a'v + b'h + v'Wh``, or of one
+    layer alone, where the other is summed out. The units of the reference are independent, and
+    their biases ``c`` give its base rates (Salakhutdinov and Murray 2008). The reference is
+    normalised, so that the work of paths gives log Z itself.
+
+    Parameters
+    ----------
+    target : RBM
+        The machine.
+    """
+
+    target: Any
+
+    @property
+    def log_base_z(self) -> float:
+        """Log of the normalising constant ``Z_0`` of the reference, in nats."""
+        return float(np.logaddexp(0.0, self.target.base_bias).sum())
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> Units:
+        """Return ``n`` independent states of independent units."""
+        rates = 1.0 / (1.0 + np.exp(-self.target.base_bias))
+        draws = np.random.default_rng(seed).random((n, len(rates))) < rates
+        return self.at(draws.astype(np.uint8))
+
+    def at(self, draws: NDArray[Any]) -> Units:
+        """Return the population of some states, shape ``(n, n_units)``, layer after layer."""
+        target = self.target
+        ends = np.cumsum(target.sizes)[:-1]
+        layers = tuple(pack(rows) for rows in np.split(draws, ends, axis=1))
+        log_density = LogDensities(target.log_density(draws), draws @ target.base_bias)
+        return Units(layers, target.sizes, log_density)
+
+    def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
+        """Return the change of the log density between two inverse temperatures.
+
+        For the populations that a kernel visited in ``m`` stages, inverse temperatures have shape
+        ``(m, 1)``, and the change has shape ``(m, n)``. The same holds for ``energy``.
+        """
+        return (start - stop) * self.energy(state, start)
+
+    def energy(self, state: Any, beta: Betas) -> Floats:
+        """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
+        found = state.log_density if isinstance(state, Units) else state
+        energy: Floats = found.base - self.log_base_z - found.target
+        return energy
+
+    def weigh(self, visited: Any, start: Betas, stop: Betas) -> tuple[Floats, Floats]:
+        """Return ``energy`` at ``start`` and ``log_ratio``, which costs less than two calls."""
+        energy = self.energy(visited, start)
+        return energy, (start - stop) * energy
+
+    def order(self, state: Units) -> NDArray[np.int64]:
+        """Return the order of the log densities of the target."""
+        return np.argsort(state.log_density.target, kind="stable")
+
+
+class Layer(NamedTuple):
+    """How a layer of units depends on the other one.
+
+    Numbers of units are rounded up to multiples of 64; units beyond the last have no weights.
+
+    Parameters
+    ----------
+    weights : ndarray of float32, shape (n_other, n_units)
+        Weights between the units of the other layer and those of this one.
+    bias, base : ndarray of float32, shape (n_units,)
+        Biases in the target and in the reference.
+    there : ndarray of uint64, shape (n_units / 64,)
+        Bits of the units that exist.
+    """
+
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    base: NDArray[np.float32]
+    there: NDArray[np.uint64]
+
+
+def layer_of(weights: NDArray[Any], bias: NDArray[Any], base: NDArray[Any]) -> Layer:
+    """Return a layer with weights of shape ``(n_other, n_units)`` and biases ``(n_units,)``."""
+    n_other, n_units = weights.shape
+    rows, columns = (-(-n // WORD) * WORD for n in weights.shape)
+    full, biases, bases = aligned((rows, columns)), aligned((columns,)), aligned((columns,))
+    full[:n_other, :n_units], biases[:n_units], bases[:n_units] = weights, bias, base
+    return Layer(full, biases, bases, pack(np.ones((1, n_units), np.uint8))[0])
+
+
+def blended(first: Layer, last: Layer, share: float) -> Layer:
+    """Return the layer whose weights and biases are a share of the way between those of two."""
+    weights, bias = aligned(first.weights.shape), aligned(first.bias.shape)
+    for out, a, b in ((weights, first.weights, last.weights), (bias, first.bias, last.bias)):
+        np.multiply(b - a, np.float32(share), out=out)
+        out += a
+    return Layer(weights, bias, first.base, first.there)
+
+
+GENERATOR = 4  # rows of sixteen words of the state of a generator
+# Rows of the sums over the units that are on: of their inputs, of their biases, and of their biases
+# in the reference.
+SUMS = 3
+_UNIT = 2.0**31
+
+
+@njit
+def seed_lanes(stream, lanes):
+    """Seed sixteen xoshiro128++ generators from the stream of a chain.
+
+    Parameters
+    ----------
+    stream : uint64 array, shape (4,)
+    lanes : uint32 array, shape (4, 16)
+        Receives the states.
+    """
+    for row in range(0, GENERATOR, 2):
+        for k in range(SINGLES):
+            word = next_word(stream)
+            lanes[row, k] = nb.uint32(word)
+            lanes[row + 1, k] = nb.uint32(word >> nb.uint64(32))
+    for k in range(SINGLES):
+        lanes[0, k] |= nb.uint32(1)  # all zeros is the only fixed point
+
+
+@njit
+def draw_layer(inputs, layer, beta, lanes, sums, words):
+    """Draw the units of a layer of one chain.
+
+    Parameters
+    ----------
+    inputs : float32 array, shape (n_columns,)
+        Bias plus what the other layer contributes.
+    layer : tuple of arrays
+        Biases in the target and in the reference, float32 of shape (n_columns,), and the bits of
+        the units that exist, uint64 of shape (n_columns / 64,).
+    beta : float
+        Inverse temperature: the log odds of a unit are ``beta`` times its input plus ``1 - beta``
+        times its bias in the reference.
+    lanes : uint32 array, shape (4, 16)
+        Generators; see ``seed_lanes``.
+    sums : float32 array, shape (3, 16)
+        Room for partial sums.
+    words : uint64 array, shape (n_columns / 64,)
+        Receives the units.
+
+    Returns
+    -------
+    total, total_bias, total_base : float
+        Sums of inputs, biases, and biases in the reference, over the units that are on.
+    """
+    bias, base, there = layer
+    sums[:] = nb.float32(0.0)
+    hot, cold = nb.float32(beta), nb.float32(1.0 - beta)
+    for word in range(words.size):
+        first = word * WORD
+        words[word] = _draw_word(inputs, bias, base, first, hot, cold, there[word], lanes, sums)
+    total, total_bias, total_base = 0.0, 0.0, 0.0
+    for k in range(SINGLES):
+        total += nb.float64(sums[0, k])
+        total_bias += nb.float64(sums[1, k])
+        total_base += nb.float64(sums[2, k])
+    return total, total_bias, total_base
+
+
+@intrinsic
+def _draw_word(
+    typingctx: Any,
+    inputs: Any,
+    bias: Any,
+    base: Any,
+    first: Any,
+    hot: Any,
+    cold: Any,
+    there: Any,
+    lanes: Any,
+    sums: Any,
+) -> Any:
+    """Draw 64 units from ``first`` on, add to the sums, and return the units as a word."""
+    signature = types.uint64(inputs, bias, base, first, hot, cold, there, lanes, sums)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        arrays = [
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 1, 2, 7, 8)
+        ]
+        *columns, generators, totals = arrays
+        hot, cold = (Singles.spread(builder, args[k]) for k in (4, 5))
+        state = [Vector.load(builder, generators, INDEX(16 * k), 32, SINGLES) for k in range(4)]
+        places = [builder.gep(totals, [INDEX(SINGLES * k)]) for k in range(SUMS)]
+        sums = [Singles.load(builder, place) for place in places]
+        result = INDEX(0)
+        for offset in range(0, WORD, SINGLES):
+            place = builder.add(args[3], INDEX(offset))
+            x, biases, reference = (
+                Singles.load(builder, builder.gep(column, [place])) for column in columns
+            )
+            random, state = _next(state)
+            exists = builder.trunc(builder.lshr(args[6], INDEX(offset)), ir.IntType(SINGLES))
+            mask = Vector(builder, builder.bitcast(exists, ir.VectorType(ir.IntType(1), SINGLES)))
+            on = _is_on(x.fused(hot, reference * cold), random) & mask
+            sums = [s + t.where(on) for s, t in zip(sums, (x, biases, reference), strict=True)]
+            bits = builder.zext(on.bits(), ir.IntType(WORD))
+            result = builder.or_(result, builder.shl(bits, INDEX(offset)))
+        for k, vector in enumerate(state):
+            vector.store(generators, INDEX(SINGLES * k))
+        for place, total in zip(places, sums, strict=True):
+            total.store(place)
+        return result
+
+    return signature, codegen
+
+
+def _is_on(y: Singles, random: Vector) -> Vector:
+    """Return a mask of the units that are on, given their log odds and 32 random bits each."""
+    odds = (y.like(0.0) - y.magnitude()).exp()
+    uniform = Singles.of_integers(random >> 1) + y.like(0.5)
+    unlikely = (uniform * (odds + y.like(1.0))).below(odds * y.like(_UNIT))
+    return y.like(0.0).below(y) ^ unlikely
+
+
+def _next(state: list[Vector]) -> tuple[Vector, list[Vector]]:
+    """Return 32 random bits of each generator, and the next states."""
+    a, b, c, d = state
+    result = (a + d).rotate(7) + a
+    shifted = b << 9
+    c, d = c ^ a, d ^ b
+    b, a = b ^ c, a ^ d
+    return result, [a, b, c ^ shifted, d.rotate(11)]
+
+
+COLUMNS = 32  # of the matrix that are multiplied at a time
+_ROWS = 32  # of the matrix whose tables fit into the fastest cache
+TABLES, ENTRIES = _ROWS // 4, 16  # of four rows each, and sums in a table
+_VECTOR, _BYTES = 16, 4  # numbers of single precision, and bytes of each
+
+_SINGLES = ir.VectorType(ir.FloatType(), _VECTOR)
+_INDEX = ir.IntType(64)
+
+
+@njit
+def multiply(words, weights, bias, tables, out):
+    """Compute ``bias + states @ weights`` for packed states.
+
+    Parameters
+    ----------
+    words : uint64 array, shape (n, n_rows / 64)
+        States, one bit for each unit.
+    weights : float32 array, shape (n_rows, n_columns)
+        Numbers of rows and columns are multiples of 64. It may be a part of the columns of an
+        array, whose rows are further apart.
+    bias : float32 array, shape (n_columns,)
+    tables : float32 array, shape (n_tables, 16, COLUMNS)
+        Room for sums of rows.
+    out : float32 array, shape (n, n_columns)
+        Receives the products.
+    """
+    n, n_words = words.shape
+    for first in range(0, weights.shape[1], COLUMNS):
+        for m in range(n):
+            for j in range(COLUMNS):
+                out[m, first + j] = bias[first + j]
+        for word in range(n_words):
+            for shift in range(0, WORD, _ROWS):
+                _tabulate(weights, word * WORD + shift, first, tables)
+                for m in range(n):
+                    _add(out, m, first, tables, words[m, word] >> nb.uint64(shift))
+
+
+@intrinsic
+def _tabulate(typingctx: Any, weights: Any, row: Any, first: Any, tables: Any) -> Any:
+    """Fill the tables with the sums of any of four rows, in a part of the columns."""
+    signature = types.void(weights, row, first, tables)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        matrix, entries = (
+            context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3)
+        )
+        # numbers from the start of one row to the next
+        apart = builder.sdiv(builder.extract_value(matrix.strides, 0), _INDEX(_BYTES))
+        for table in range(TABLES):
+            rows = [builder.add(args[1], _INDEX(4 * table + k)) for k in range(4)]
+            places = [builder.add(builder.mul(row, apart), args[2]) for row in rows]
+            pointers = [builder.gep(matrix.data, [place]) for place in places]
+            for offset in range(0, COLUMNS, _VECTOR):
+                sums = [ir.Constant(_SINGLES, [0.0] * _VECTOR)]
+                for pointer in pointers:
+                    row = _load(builder, pointer, offset)
+                    sums += [row] + [builder.fadd(each, row) for each in sums[1:]]
+                for entry, each in enumerate(sums):
+                    place = (table * ENTRIES + entry) * COLUMNS + offset
+                    builder.store(each, _at(builder, entries.data, place)).align = 4
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _add(typingctx: Any, out: Any, m: Any, first: Any, tables: Any, bits: Any) -> Any:
+    """Add one entry of each table, which four bits name, to a part of row ``m``."""
+    signature = types.void(out, m, first, tables, bits)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        sums, entries = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3))
+        n_columns = builder.extract_value(sums.shape, 1)
+        place = builder.add(builder.mul(args[1], n_columns), args[2])
+        bits = args[4]
+        rows = []
+        for table in range(TABLES):
+            entry = builder.and_(builder.lshr(bits, _INDEX(4 * table)), _INDEX(ENTRIES - 1))
+            row = builder.add(entry, _INDEX(table * ENTRIES))
+            rows.append(builder.gep(entries.data, [builder.mul(row, _INDEX(COLUMNS))]))
+        target = builder.gep(sums.data, [place])
+        for offset in range(0, COLUMNS, _VECTOR):
+            terms = [_load(builder, pointer, offset) for pointer in (*rows, target)]
+            while len(terms) > 1:
+                pairs = zip(terms[::2], terms[1::2], strict=False)
+                rest = terms[len(terms) & ~1 :]
+                terms = [builder.fadd(a, b) for a, b in pairs] + rest
+            builder.store(terms[0], _at(builder, target, offset)).align = 4
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _at(builder: Any, pointer: Any, offset: int) -> Any:
+    place = builder.gep(pointer, [_INDEX(offset)])
+    return builder.bitcast(place, _SINGLES.as_pointer())
+
+
+def _load(builder: Any, pointer: Any, offset: int) -> Any:
+    value = builder.load(_at(builder, pointer, offset))
+    value.align = 4
+    return value

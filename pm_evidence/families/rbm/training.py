@@ -17,11 +17,9 @@ from pm_evidence.core.checks import (
     described,
     plain_array,
 )
-from pm_evidence.families.rbm.parameters import Parameters
 from pm_evidence.families.rbm.target import RBM
+from pm_evidence.families.rbm.tempered import Parameters
 from pm_evidence.families.rbm.tracking import Tracker, TrackLogZ
-
-__all__ = ["REPORT_EVERY", "Training", "binary_rows", "train"]
 
 Singles = NDArray[np.float32]
 

@@ -1,30 +1,142 @@
 """The path along which a machine receives its visible units one by one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, described, whole_array
 from pm_evidence.core.codegen.numba import njit
-from pm_evidence.core.codegen.singles import aligned
+from pm_evidence.core.codegen.vectors import aligned
+from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import streams, uniforms
-from pm_evidence.families.rbm.flips import factor_of_flip, gains_of, log_sum
-from pm_evidence.families.rbm.layers import Layer, layer_of
-from pm_evidence.families.rbm.partial_gibbs import PartialGibbs
-from pm_evidence.families.rbm.partial_state import PartialUnits
-from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
-from pm_evidence.families.rbm.state import WORD, pack
+from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.rbm.gibbs import draw_layers, factor_of_flip, gains_of, log_sum
+from pm_evidence.families.rbm.state import (
+    COLUMNS,
+    ENTRIES,
+    TABLES,
+    WORD,
+    Bits,
+    Layer,
+    Words,
+    layer_of,
+    multiply,
+    pack,
+    unpack,
+)
 from pm_evidence.paths.growing import GrowingPath
-
-__all__ = ["UnitByUnitPath"]
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
-
 _MOST_SWEEPS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartialUnits:
+    """A population of states of the first visible units, with the hidden ones summed out.
+
+    Parameters
+    ----------
+    step : int
+        Number of visible units that the machine has.
+    visible : ndarray of uint64, shape (n, n_words)
+        Visible units in the order in which they are added; those that are not there yet are 0.
+    hidden : ndarray of uint64, shape (n, n_hidden_words)
+        Hidden units as Gibbs sampling drew them last. They have no influence on the path, and are
+        there for draws of both layers.
+    order : ndarray of int64, shape (n_visible,)
+        Visible units in the order in which they are added.
+    n_hidden : int
+        Number of hidden units of a draw, 0 if draws consist of visible units only.
+    log_odds : ndarray, shape (n,), optional
+        Log odds that the next unit is on, in nats; None if they have not been computed.
+    """
+
+    step: int
+    visible: Words
+    hidden: Words
+    order: NDArray[np.int64]
+    n_hidden: int
+    log_odds: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.visible)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        odds = None if self.log_odds is None else self.log_odds[index]
+        return replace(self, visible=self.visible[index], hidden=self.hidden[index], log_odds=odds)
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        parts = [self, *others]
+        known = [part.log_odds for part in parts if part.log_odds is not None]
+        return replace(
+            self,
+            visible=np.concatenate([part.visible for part in parts]),
+            hidden=np.concatenate([part.hidden for part in parts]),
+            log_odds=np.concatenate(known) if len(known) == len(parts) else None,
+        )
+
+    def to_draws(self) -> Bits:
+        """Return the units in the order of the machine, shape ``(n, n_units)``."""
+        visible = np.empty((len(self), len(self.order)), np.uint8)
+        visible[:, self.order] = unpack(self.visible, len(self.order))
+        return np.hstack([visible, unpack(self.hidden, self.n_hidden)])
+
+
+_TOGETHER = 256  # members whose inputs stay in the cache
+
+
+@dataclass(frozen=True)
+class PartialGibbs:
+    """Draws all hidden units given the visible ones, and then the visible units so far.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of times that both layers are drawn.
+
+    Notes
+    -----
+    The hidden units do not belong to the state: they are drawn first and left behind. As a move of
+    the visible units alone, Gibbs sampling is its own time reversal.
+    """
+
+    n_sweeps: int = 10
+
+    def __post_init__(self) -> None:
+        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
+
+    def advance(
+        self, path: Any, state: PartialUnits, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[PartialUnits, MoveInfo]:
+        """Move every member, with the units that it has; see ``contracts.Kernel``."""
+        n, layers = len(state), path.layers_at(state.step)
+        n_words = layers[0].there.size
+        visible, hidden = np.zeros_like(state.visible), state.hidden.copy()
+        some = state.visible[:, :n_words].copy()
+        settings, beta_of_all = SweepSettings(self.n_sweeps), np.ones((1, 1))
+        for first in range(0, n, _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            found = np.empty((1, 2, len(some[part])))
+            units = some[part], hidden[part]
+            draw_layers(layers, units, beta_of_all, settings, streams[part], found)
+        visible[:, :n_words] = some
+        moved = replace(state, visible=visible, hidden=hidden, log_odds=None)
+        return path.with_odds(moved), MoveInfo(1.0, 2 * n * self.n_sweeps)
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: it is reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return the number of sweeps."""
+        return {"n_sweeps": float(self.n_sweeps)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,14 +1,4 @@
-"""Compilation of PyTensor graphs with named arguments to C functions that are called by address.
-
-A function is called with a *frame*, an array of 64-bit integers. Slots 0 to 3 are for a random
-generator: the address of its stream, and those of three functions that draw from it. They are
-followed by a slot for every input and every output, in order, and by the addresses and shapes of
-other arrays that the function reads. The slot of an integer scalar holds its value, and that of any
-other argument its address. The leading dimension of an argument may be left open: it is then the
-input named ``n``.
-
-Machine code is kept on disk in PyTensor's cache, and data are passed by address.
-"""
+"""Graphs with named arguments as C functions that are called by address."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,11 +15,22 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pm_evidence.core.codegen.native import exception_pending, frame_signature, view_address
-from pm_evidence.core.codegen.numba import Later, built, cfunc, cgutils, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.numba import (
+    Later,
+    built,
+    cfunc,
+    cgutils,
+    exception_pending,
+    frame_signature,
+    intrinsic,
+    nb,
+    njit,
+    types,
+    view_address,
+)
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import next_word
-from pm_evidence.targets.compile.graph import (
+from pm_evidence.targets.compile.numba_graph import (
     Jitted,
     addresses_of,
     compile_graph,
@@ -38,10 +39,76 @@ from pm_evidence.targets.compile.graph import (
     shared_to_inputs,
     without_numba_hints,
 )
-from pm_evidence.targets.compile.source import views_of_arrays
-from pm_evidence.targets.model.index_checks import with_asserted_indices
+from pm_evidence.targets.model.upstream import with_asserted_indices
 
-__all__ = ["GENERATOR_SLOTS", "CompiledCall", "compile_call"]
+
+def views_of_arrays(
+    arrays: Sequence[NDArray[Any]], data: str, position: int = 0
+) -> tuple[list[str], list[str], dict[str, Any], int]:
+    """Return the lines that create arrays from their addresses and shapes.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray
+        Arrays with the types and numbers of dimensions of those to be created.
+    data : str
+        Name of the array of int64 that holds address and shape of each, one after the other.
+    position : int
+        Position of the first address in it.
+
+    Returns
+    -------
+    lines : list of str
+        One for each array.
+    names : list of str
+        The names that they assign to.
+    scope : dict
+        The global names that they use.
+    position : int
+        Position after the last shape.
+    """
+    lines, names = [], []
+    scope: dict[str, Any] = {"carray": nb.carray, "view_address": view_address}
+    for i, array in enumerate(arrays):
+        scope[f"type{i}"] = nb.from_dtype(array.dtype)
+        shape = "".join(f"{data}[{position + 1 + k}], " for k in range(array.ndim))
+        lines.append(f"a{i} = carray(view_address({data}[{position}]), ({shape}), type{i})")
+        names.append(f"a{i}")
+        position += 1 + array.ndim
+    return lines, names, scope, position
+
+
+def assignments(name: str, shape: tuple[int, ...], target: str, start: int) -> list[str]:
+    """Return the lines that copy an array into a row from position ``start`` on.
+
+    These are loops, because numba would compile its error message about shapes as well for an
+    assignment of whole rows, which takes seconds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array.
+    shape : tuple of int
+        Its shape.
+    target : str
+        Name of the target and its first indices, for example ``"out[row, "``.
+    start : int
+        Position of the first entry along the last axis of the target.
+    """
+    step = " " * 4
+    if not shape:
+        return [f"{target}{start}] = {name}.item()"]
+    indices = [f"i{axis}" for axis in range(len(shape))]
+    loops = [
+        f"{step * axis}for {index} in range({length}):"
+        for axis, (index, length) in enumerate(zip(indices, shape, strict=True))
+    ]
+    place = "0"
+    for index, length in zip(indices, shape, strict=True):
+        place = f"({place} * {length} + {index})"
+    element = f"{name}[{', '.join(indices)}]"
+    return [*loops, f"{step * len(shape)}{target}{start} + {place}] = {element}"]
+
 
 GENERATOR_SLOTS = 4
 

@@ -17,11 +17,9 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.targets.compile.batched import inline_symbolic
-from pm_evidence.targets.compile.graph import shared_to_inputs
+from pm_evidence.targets.compile.numba_graph import shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
-
-__all__ = ["Draw", "numpy_draws"]
+from pm_evidence.targets.compile.rewrite import inline_symbolic
 
 # Returns so many joint draws of some variables, each of shape ``(n, ...)``.
 type Draw = Callable[[int, np.random.SeedSequence], list[NDArray[Any]]]

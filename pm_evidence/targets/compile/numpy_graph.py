@@ -23,8 +23,6 @@ from pytensor.tensor.elemwise import CAReduce
 from pm_evidence.targets.compile.numpy_ops import numpy_form
 from pm_evidence.targets.compile.rewrite import rewrite
 
-__all__ = ["NotBatchedError", "batched", "numpy_function"]
-
 # Operations that are done one step after the other.
 _IN_STEPS = (Scan, IfElse)
 # Rewritings for compiled code: merged elementwise operations, results in the place of inputs, calls

@@ -26,8 +26,6 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, unflatten_index_variables
 
-__all__ = ["numpy_form"]
-
 # Function of the values of an operation's inputs, which returns those of its outputs.
 type Form = Callable[..., Sequence[Any]]
 

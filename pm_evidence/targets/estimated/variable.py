@@ -1,13 +1,10 @@
-"""An observed variable of a PyMC model whose likelihood is estimated.
+"""An observed variable of a PyMC model whose likelihood is estimated."""
 
-The variable is an observed variable like any other: it has parents and a value, is printed in
-one line, and is drawn in prior and posterior predictive sampling. Only its density is missing.
-Instead it has a *spec*, from which :func:`estimators_of` builds the estimator.
-"""
-
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -21,21 +18,93 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pm_evidence.core.checks import described
+from pm_evidence.core.checks import check_kind, check_text, described, plain_array
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.estimated.user_input import check_call, numeric_value
 from pm_evidence.targets.layout import Layout
 
-__all__ = [
-    "EstimatedRV",
-    "EstimatedSpec",
-    "call_user",
-    "estimated_variables",
-    "estimators_of",
-    "find_parents",
-    "flat_values",
-    "register_estimated",
-]
+MOST_PARTICLES = 1_000_000  # of one estimate
+
+
+def check_call(what: str, function: Any, *arguments: Any) -> None:
+    """Check that ``function`` can be called with these arguments.
+
+    Raises
+    ------
+    TypeError
+        If it is not a function, or not one of this number of arguments.
+    """
+    names = ", ".join(getattr(argument, "name", None) or "..." for argument in arguments)
+    example = f"write {what}=lambda {names}: pm.Normal.dist(...)".replace("lambda :", "lambda:")
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(
+            f"{what} must be a function that returns a distribution, got {described(function)}; "
+            f"{example}."
+        )
+    try:
+        inspect.signature(function).bind(*arguments)
+    except ValueError:  # a C function without a known signature
+        return
+    except TypeError as error:
+        raise TypeError(
+            f"{what} must be a function of {len(arguments)} arguments, but such a call fails "
+            f"({error}); {example}."
+        ) from error
+
+
+def model_of(name: Any, model: Any, dims: Any) -> pm.Model:
+    """Return the model that a variable is added to, after checks that PyMC does not make.
+
+    Raises
+    ------
+    TypeError
+        If the name is not a string, dims are not names, or there is no model.
+    ValueError
+        If dims are not dimensions of the model.
+    """
+    check_text("name", name)
+    if not name.strip():
+        raise ValueError("name must not be empty; pass for example 'y'.")
+    if model is not None:
+        check_kind("model", model, pm.Model, "leave it out inside the model's context")
+    model = pm.modelcontext(model)
+    named = (dims,) if isinstance(dims, str) else () if dims is None else dims
+    are_names = isinstance(named, tuple | list) and all(isinstance(d, str | None) for d in named)
+    if not are_names:
+        raise TypeError(
+            f"dims must be a name or a tuple of names, got {described(dims)}; leave it out for "
+            "none."
+        )
+    unknown = [dim for dim in named if dim is not None and dim not in model.coords]
+    if unknown:
+        raise ValueError(
+            f"dims must name dimensions of the model, {list(model.coords)}, got {unknown[0]!r}; "
+            "give them coordinates, or leave dims out."
+        )
+    if model.name_for(name) in model.named_vars:
+        raise ValueError(
+            f"name must be new in the model, got {name!r}, which is taken; choose another."
+        )
+    return model
+
+
+def given_value(name: str, value: Any) -> NDArray[Any]:
+    """Return the array that the user gives; ``name`` is used in the message of an error."""
+    if isinstance(value, Variable):
+        return numeric_value(value)
+    if np.ma.isMaskedArray(value):
+        return np.asarray(value)
+    return plain_array(name, value)
+
+
+def numeric_value(variable: Any) -> NDArray[Any]:
+    """Return the array that a constant, a ``pm.Data`` or an array holds."""
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value())
+    if isinstance(variable, Variable):
+        return np.asarray(variable.eval())
+    return np.asarray(variable)
 
 
 class EstimatedSpec(Protocol):

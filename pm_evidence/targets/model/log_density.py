@@ -17,16 +17,12 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.precision import in_double_precision
+from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.layout import Layout
-from pm_evidence.targets.model.car import missing_constant
 from pm_evidence.targets.model.coordinates import PartlyCentred
-from pm_evidence.targets.model.gamma_ratios import with_gamma_ratios
-from pm_evidence.targets.model.index_checks import Guard, with_guarded_indices
-from pm_evidence.targets.model.log_scale import log_scale_of
-from pm_evidence.targets.model.quiet import quietly
-
-__all__ = ["Change", "DensityGraphs", "density_graphs", "discrete_prior_graph", "gradient_graphs"]
+from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
+from pm_evidence.targets.model.upstream import Guard, missing_constant, with_guarded_indices
+from pm_evidence.targets.model.vectorised import quietly
 
 # Below and above these, the exponential in double precision is 0 and infinite.
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -745.1332191019412, 709.782712893384

@@ -1,39 +1,380 @@
-"""Draws, densities and noises of positive variables and shares by their logarithms.
-
-A gamma variable of shape 0.001 is smaller than the least float64 in half of its draws, and a beta
-variable with two such parameters rounds to 0 or 1 in nearly all of them. Their logarithms do not
-round, so that these are drawn. Where a logarithm or a shape parameter is large, the sum of PyMC's
-density of the variable and the Jacobian of its transform has no digits, because they are large
-numbers of opposite sign. Here this sum is one expression.
-
-The logarithm of a gamma variable and the log odds of a beta variable are the mode of their density
-plus a number ``w``.
-"""
+"""Positive variables, shares and gamma functions by their logarithms, without rounding."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 from pymc.distributions.transforms import SimplexTransform
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pymc.pytensorf import constant_fold
-from pytensor.graph.basic import Variable
-from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Abs, Exp, Identity, Mul, Pow, Reciprocal, Sign, Sqr, Sqrt, TrueDiv
+from pytensor.scalar.math import GammaLn, Softplus
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV, UniformRV
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.symbolic import FusibleSymbolicOp
 
-from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
-from pm_evidence.targets.model.gamma_ratios import stirling_series
-from pm_evidence.targets.model.logarithms import log_of
+from pm_evidence.targets.compile.rewrite import rewrite
 
-__all__ = ["LogScale", "ModalLogScale", "log_scale_of"]
+_MANY = 10.0
+
+
+_SELECTIONS = (DimShuffle, Subtensor, AdvancedSubtensor)
+_POSITIVE = (Exp, Sqr, Sqrt, Softplus)
+
+
+class Multiplied:
+    """What the free variables of a model are multiplied by.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    """
+
+    def __init__(self, model: pm.Model) -> None:
+        self._free, self._transforms = set(model.free_RVs), model.rvs_to_transforms
+        outputs = [*model.basic_RVs, *model.potentials, *model.deterministics]
+        nodes = {v.owner for v in ancestors(outputs) if v.owner is not None}
+        self._clients: dict[Variable, list[Apply]] = defaultdict(list)
+        for node in nodes:
+            for variable in dict.fromkeys(node.inputs):
+                self._clients[variable].append(node)
+
+    def scale_of(self, rv: Variable) -> Variable | None:
+        """Return the scale that a variable is multiplied by wherever the model uses it.
+
+        Parameters
+        ----------
+        rv : TensorVariable
+            A free variable.
+
+        Returns
+        -------
+        TensorVariable or None
+            A positive scalar that depends on other free variables; None if there is no such scale,
+            or there are several.
+        """
+        found: set[Variable | None] = set()
+        left = [rv]
+        while left:
+            for node in self._clients[left.pop()]:
+                if isinstance(node.op, _SELECTIONS) or _is(node.op, Identity):
+                    left += node.outputs
+                else:
+                    found.add(self._factor(node, rv))
+        scale = found.pop() if len(found) == 1 else None
+        if scale is None or not all(scale.type.broadcastable):
+            return None
+        return scale.reshape(()) if scale.type.ndim else scale
+
+    def _factor(self, node: Apply, rv: Variable) -> Variable | None:
+        """Return the positive factor of a product with a variable; None if there is none."""
+        if not _is(node.op, Mul):
+            return None
+        varying = [bare(v) for v in node.inputs if self._varies(v)]
+        others = [v for v in varying if rv not in ancestors([v])]
+        if len(others) != 1 or len(varying) != 2:
+            return None
+        return others[0] if self._is_positive(others[0]) else None
+
+    def _varies(self, variable: Variable) -> bool:
+        return any(v in self._free for v in ancestors([variable], blockers=self._free))
+
+    def _is_positive(self, variable: Variable) -> bool:
+        variable = bare(variable)
+        if isinstance(variable, Constant):
+            return bool(np.all(variable.data > 0.0))
+        op = getattr(variable.owner, "op", None)
+        if _is(op, (Mul, TrueDiv)):
+            return all(self._is_positive(each) for each in variable.owner.inputs)
+        if variable not in self._free:
+            return _is(op, _POSITIVE)
+        if isinstance(variable.owner.op, UniformRV):
+            lower = bare(variable.owner.op.dist_params(variable.owner)[0])
+            return isinstance(lower, Constant) and bool(np.all(lower.data >= 0.0))
+        return isinstance(self._transforms[variable], LogTransform)
+
+
+def _is(op: Any, kinds: type | tuple[type, ...]) -> bool:
+    """Return whether an operation is elementwise, of a kind."""
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, kinds)
+
+
+def bare(variable: Variable) -> Variable:
+    """Return a variable before it was named, or its dimensions were arranged."""
+    owner = variable.owner
+    while owner is not None and (isinstance(owner.op, DimShuffle) or _is(owner.op, Identity)):
+        variable = owner.inputs[0]
+        owner = variable.owner
+    return variable
+
+
+def log_of(scale: Variable) -> Variable:
+    """Return the log of a positive graph, without computing a power of what may round to zero.
+
+    A precision of ``exp(-2000)`` rounds to zero, and its inverse root to infinity, the log of which
+    is 1,000.
+    """
+    if scale.owner is None:
+        return _log(scale)
+    op, inputs = scale.owner.op, scale.owner.inputs
+    if isinstance(op, DimShuffle):
+        return op(log_of(inputs[0]))
+    match getattr(op, "scalar_op", None):
+        case Pow() if isinstance(bare(inputs[1]), Constant):
+            return inputs[1] * log_of(inputs[0])
+        case TrueDiv() if isinstance(bare(inputs[0]), Constant):
+            return _log(inputs[0]) - log_of(inputs[1])
+        case Reciprocal():
+            return -log_of(inputs[0])
+        case Sqrt():
+            return 0.5 * log_of(inputs[0])
+        case Abs():
+            return log_of(inputs[0])
+        case Mul() if len(factors := [x for x in inputs if not _is_sign(x)]) == 1:
+            return log_of(factors[0])  # PyMC multiplies by the sign of a precision
+    return _log(scale)
+
+
+def _is_sign(graph: Variable) -> bool:
+    return isinstance(getattr(getattr(graph.owner, "op", None), "scalar_op", None), Sign)
+
+
+def _log(number: Any) -> Variable:
+    return pt.log(number.astype("float64"))  # PyMC stores 2.0 in single precision
+
+
+_NEAR = 1e-3  # nearer to the tangent, the first terms of a series are exact
+
+
+class ExponentialExcess(FusibleSymbolicOp):
+    """The operation of `exponential_excess`."""
+
+    def build_inner_graph(self, w: Any) -> list[Variable]:
+        """Return the graph of the result."""
+        series = _near(w, 1.0, 1.0)
+        return [pt.switch(pt.abs(w) < _NEAR, series, pt.expm1(w) - w)]
+
+
+class BinomialExcess(FusibleSymbolicOp):
+    """The operation of `binomial_excess`."""
+
+    def build_inner_graph(self, w: Any, a: Any, b: Any) -> list[Variable]:
+        """Return the graph of the result."""
+        share = a / (a + b)
+        spread = share * (b / (a + b))
+        series = (a + b) * spread * _near(w, 1.0 - 2.0 * share, 1.0 - 6.0 * spread)
+        tangent = pt.log(a) - pt.log(b)
+        to_zero = pt.softplus(-tangent - w) - pt.softplus(-tangent)
+        to_one = pt.softplus(tangent + w) - pt.softplus(tangent)
+        return [pt.switch(pt.abs(w) < _NEAR, series, a * to_zero + b * to_one)]
+
+
+def exponential_excess(w: Variable) -> Variable:
+    """Return ``exp(w) - 1 - w``, which is convex and at least zero."""
+    return ExponentialExcess()(w)
+
+
+def binomial_excess(w: Variable, a: Variable, b: Variable) -> Variable:
+    """Return ``n log(1 + m (exp(w) - 1)) - a w`` with ``n = a + b`` and ``m = a / n``.
+
+    It is ``n`` times the Kullback-Leibler divergence of a Bernoulli variable of probability ``m``
+    from one whose log odds are larger by ``w``, in nats. It is convex in ``w``, and at least zero.
+
+    Parameters
+    ----------
+    w : TensorVariable
+        Difference of log odds.
+    a, b : TensorVariable
+        Positive numbers.
+    """
+    return BinomialExcess()(w, a, b)
+
+
+def _near(w: Any, third: Any, fourth: Any) -> Any:
+    """Return the series to fourth order, with these ratios of cumulants to the variance."""
+    w = pt.clip(w, -_NEAR, _NEAR)  # the gradient of the series has to be finite everywhere
+    return w**2 * (0.5 + w * (third / 6.0 + w * fourth / 24.0))
+
+
+# From here on Stirling's series with five terms is exact.
+
+# A sign or factor, and what it belongs to; of sums of numbers this is None.
+type _Term = tuple[float, Any]
+
+
+class LogGammaRatio(FusibleSymbolicOp):
+    """The operation of `log_gamma_ratio`."""
+
+    def build_inner_graph(self, a: Any, k: Any) -> list[Variable]:
+        """Return the graph of the result."""
+        both_large = (a > _MANY) & (a + k > _MANY)
+        # the gradient has to be finite in the branch that is not chosen
+        base, step = pt.switch(both_large, a, _MANY), pt.switch(both_large, k, 0.0)
+        end = base + step
+        large = (base - 0.5) * pt.log1p(step / base) + step * (pt.log(end) - 1.0)
+        large += stirling_series(end) - stirling_series(base)
+        base, step = pt.switch(both_large, 1.0, a), pt.switch(both_large, 0.0, k)
+        return [pt.switch(both_large, large, pt.gammaln(base + step) - pt.gammaln(base))]
+
+
+def log_gamma_ratio(a: Any, k: Any) -> Variable:
+    """Return ``log G(a + k) - log G(a)`` for positive ``a`` and ``a + k``."""
+    return LogGammaRatio()(a, k)
+
+
+def stirling_series(a: Any) -> Any:
+    """Return ``log G(a) - (a - 1 / 2) log a + a - log(2 pi) / 2`` for ``a`` of 10 and more."""
+    inverse = 1.0 / a
+    square = inverse**2
+    terms = 1 / 1260 - square * (1 / 1680 - square / 1188)
+    return inverse * (1 / 12 - square * (1 / 360 - square * terms))
+
+
+def with_gamma_ratios(outputs: Sequence[Variable], data: Iterable[Variable] = ()) -> list[Variable]:
+    """Return graphs in which differences of two log gamma functions are single operations.
+
+    These are those whose arguments differ by data, and are not data themselves.
+
+    Parameters
+    ----------
+    outputs : sequence of Variable
+        The graphs.
+    data : iterable of Variable
+        Inputs that are data, beside constants and shared variables.
+    """
+    return rewrite(outputs, partial(_with_ratios, frozenset(data)))
+
+
+def _with_ratios(data: Set[Variable], node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """Return the output of a sum in which ratios are single terms; None if it has none."""
+    if _kind(node) not in (ps.Add, ps.Sub):
+        return None
+    (total,) = node.clone_with_new_inputs(inputs, strict=False).outputs
+    terms, has_ratio = list(_terms(total)), False
+    while (found := _pair(terms, data)) is not None:
+        i, j, a, k = found
+        ratio = (terms[i][0], log_gamma_ratio(a, k))
+        terms = [term for at, term in enumerate(terms) if at not in (i, j)] + [ratio]
+        has_ratio = True
+    return [_total(terms)] if has_ratio else None
+
+
+def _pair(terms: Sequence[_Term], data: Set[Variable]) -> tuple[int, int, Any, Any] | None:
+    """Return the positions of ``log G(a + k)`` and ``-log G(a)`` among terms, ``a``, and ``k``."""
+    gammas = [(i, sign, _argument(term)) for i, (sign, term) in enumerate(terms)]
+    sums = [(i, sign, a, _linear(a)) for i, sign, a in gammas if a is not None]
+    sums = [each for each in sums if not _is_data(each[-1], data)]
+    for i, sign, _, above in sums:
+        for j, other, a, below in sums:
+            if sign == -other:
+                every = {**above, **below}
+                difference = {v: above.get(v, 0.0) - below.get(v, 0.0) for v in every}
+                difference = {v: c for v, c in difference.items() if c != 0.0}
+                if _is_data(difference, data):
+                    return i, j, a, _total([(c, v) for v, c in difference.items()])
+    return None
+
+
+def _argument(graph: Any) -> Any:
+    """Return the argument of a log gamma function; None of another graph."""
+    return graph.owner.inputs[0] if _kind(graph.owner) is GammaLn else None
+
+
+def _terms(graph: Any, sign: float = 1.0) -> Iterator[_Term]:
+    """Return the terms of a sum with their signs."""
+    graph = _unexpanded(graph)
+    inputs = [] if graph.owner is None else graph.owner.inputs
+    match _kind(graph.owner):
+        case ps.Add:
+            signed = [(sign, each) for each in inputs]
+        case ps.Sub:
+            signed = [(sign, inputs[0]), (-sign, inputs[1])]
+        case ps.Neg:
+            signed = [(-sign, inputs[0])]
+        case _:
+            yield sign, graph
+            return
+    for each, part in signed:
+        yield from _terms(part, each)
+
+
+def _linear(graph: Any) -> dict[Any, float]:
+    """Return the coefficients of the variables in a sum; that of None is the sum of numbers."""
+    found: dict[Any, float] = {}
+    for sign, term in _terms(graph):
+        factor, variable = _factor(term)
+        inner = {None: 1.0} if variable is None else {variable: 1.0}
+        if variable is not None and variable is not term:
+            inner = _linear(variable)
+        for each, c in inner.items():
+            found[each] = found.get(each, 0.0) + sign * factor * c
+    return found
+
+
+def _factor(term: Any) -> _Term:
+    """Return a term as a number times a variable; the variable is None if it is a number."""
+    if (number := _number(term)) is not None:
+        return number, None
+    inputs = [] if term.owner is None else [_unexpanded(v) for v in term.owner.inputs]
+    kind = _kind(term.owner)
+    if kind is ps.TrueDiv and (number := _number(inputs[1])) is not None:
+        return 1.0 / number, inputs[0]
+    if kind is ps.Mul and len(inputs) == 2:
+        for one, other in (inputs, inputs[::-1]):
+            if (number := _number(one)) is not None:
+                return number, other
+    return 1.0, term
+
+
+def _total(terms: Sequence[_Term]) -> Any:
+    """Return the sum of terms."""
+    parts = [pt.constant(c) if v is None else v if c == 1.0 else c * v for c, v in terms]
+    return sum(parts[1:], parts[0]) if parts else pt.constant(0.0)
+
+
+def _number(graph: Any) -> float | None:
+    if isinstance(graph, Constant) and np.size(graph.data) == 1:
+        return float(np.asarray(graph.data).item())
+    return None
+
+
+def _is_data(linear: Mapping[Any, float], data: Set[Variable]) -> bool:
+    """Return whether a sum depends on data only."""
+    variables = [variable for variable in linear if variable is not None]
+    roots = (v for v in ancestors(variables) if v.owner is None)
+    return all(isinstance(root, Constant | SharedVariable) or root in data for root in roots)
+
+
+def _unexpanded(graph: Any) -> Any:
+    """Return a graph without dimensions in front of its own, which sums add by broadcasting."""
+    op = None if graph.owner is None else graph.owner.op
+    if isinstance(op, DimShuffle):
+        inner = graph.owner.inputs[0]
+        expanded = ("x",) * (graph.type.ndim - inner.type.ndim) + tuple(range(inner.type.ndim))
+        if op.new_order == expanded:
+            return inner
+    return graph
+
+
+def _kind(node: Any) -> type | None:
+    return type(node.op.scalar_op) if node is not None and isinstance(node.op, Elemwise) else None
+
 
 type Shape = tuple[int, ...]
 type Parameters = Sequence[Any]
 
 _LEAST_SHAPE = 1e-100
-_MANY = 10.0  # from here on Stirling's series is used
 # From this sum of shapes on, the density of shares is written by their distance from the mode.
 _PEAKED = 1e6
 

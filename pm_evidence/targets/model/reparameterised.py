@@ -1,6 +1,6 @@
 """A PyMC model as a target that is sampled in better coordinates than its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -9,18 +9,70 @@ import pymc as pm
 import pytensor
 from numpy.typing import NDArray
 
+from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.layout import FlatVariable
-from pm_evidence.targets.model.coordinates import Centring, Coordinates, Effects, partly_centred
-from pm_evidence.targets.model.covariance_factors import covariance_factors
-from pm_evidence.targets.model.exchanged import ExchangedTarget
-from pm_evidence.targets.model.hyperparameters import find_hyperparameters
-from pm_evidence.targets.model.location_scale import location_scale_variables
+from pm_evidence.targets.model.concavity import find_hyperparameters
+from pm_evidence.targets.model.coordinates import (
+    Centring,
+    Coordinates,
+    Effects,
+    covariance_factors,
+    location_scale_variables,
+    partly_centred,
+)
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
-
-__all__ = ["ReparameterisedTarget", "has_better_coordinates"]
+from pm_evidence.targets.model.target import PyMCTarget
 
 Floats = NDArray[np.float64]
+
+
+_COMPILED = ("density", "differentiable", "_graphs")
+
+
+class ExchangedTarget(PyMCTarget):
+    """A model whose compiled densities read arrays that can be exchanged without compiling again.
+
+    The graphs of a derived class hold ``_arrays`` as shared variables, one for each.
+    """
+
+    # not known, because the arrays are not those of the graphs
+    is_log_concave = False
+
+    @property
+    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
+        """Always None: not known, for the same reason."""
+        return None
+
+    _base: Self | None = None
+    _arrays: Sequence[NDArray[Any]]
+
+    @cached_property
+    def density(self) -> Density:
+        """Log prior and log likelihood, without gradients."""
+        if self._base is None:
+            return self._compiled(self.graphs(), None)
+        return self._base.density.reading(self._exchanged())
+
+    @cached_property
+    def differentiable(self) -> Density | None:
+        """Log prior and log likelihood with gradients; None if there is no gradient."""
+        if self._base is None:
+            found: Density | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
+            return found
+        compiled = self._base.differentiable
+        return None if compiled is None else compiled.reading(self._exchanged())
+
+    def _exchanged(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        assert self._base is not None
+        return list(zip(self._base._arrays, self._arrays, strict=True))
+
+    def _copy(self) -> Self:
+        """Return a target with the code of this one, whose arrays are still to be exchanged."""
+        copy = object.__new__(type(self))
+        vars(copy).update({k: v for k, v in vars(self).items() if k not in _COMPILED})
+        copy._base = self._base or self
+        return copy
 
 
 def has_better_coordinates(model: pm.Model) -> bool:

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.layout import shape_of
-from pm_evidence.targets.model.car import with_exact_car
-from pm_evidence.targets.model.quiet import quietly
-from pm_evidence.targets.model.transforms import UnconstrainedSpace
-
-__all__ = ["DataSets", "simulate"]
+from pm_evidence.targets.model.prior import UnconstrainedSpace
+from pm_evidence.targets.model.upstream import with_exact_car
+from pm_evidence.targets.model.vectorised import quietly
 
 Floats = NDArray[np.float64]
 

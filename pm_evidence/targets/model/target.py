@@ -22,31 +22,37 @@ from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.jax import device_name
 from pm_evidence.targets.compile.densities import Density
-from pm_evidence.targets.compile.density import CompiledDensity, compile_density, log_densities
-from pm_evidence.targets.compile.hints import offer_jax
 from pm_evidence.targets.compile.jax_density import compile_jax_density
+from pm_evidence.targets.compile.numba_density import (
+    CompiledDensity,
+    compile_density,
+    log_densities,
+    offer_jax,
+)
 from pm_evidence.targets.compile.numpy_density import numpy_density
-from pm_evidence.targets.layout import FlatVariable
-from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.concavity import is_log_concave
-from pm_evidence.targets.model.hyperparameters import find_hyperparameters, is_concave_in
+from pm_evidence.targets.layout import FlatVariable, Layout, Particles
+from pm_evidence.targets.model.checks import (
+    check_model,
+    coordinates_on_support,
+    discrete_support,
+    refuse_low_acceptance,
+    refuse_ties,
+    refuse_undefined,
+)
+from pm_evidence.targets.model.concavity import find_hyperparameters, is_concave_in, is_log_concave
 from pm_evidence.targets.model.log_density import (
     DensityGraphs,
     density_graphs,
     discrete_prior_graph,
     gradient_graphs,
 )
-from pm_evidence.targets.model.prior import PriorSampler, prior_sampler, without_overflow
-from pm_evidence.targets.model.prior_checks import (
-    refuse_low_acceptance,
-    refuse_ties,
-    refuse_undefined,
+from pm_evidence.targets.model.prior import (
+    ConstrainedSpace,
+    PriorSampler,
+    UnconstrainedSpace,
+    prior_sampler,
+    without_overflow,
 )
-from pm_evidence.targets.model.supports import coordinates_on_support, discrete_support
-from pm_evidence.targets.model.transforms import ConstrainedSpace, UnconstrainedSpace
-from pm_evidence.targets.points import Particles
-
-__all__ = ["PyMCTarget"]
 
 Floats = NDArray[np.float64]
 
@@ -109,7 +115,7 @@ class PyMCTarget:
         self._left_out = tuple(left_out)
         self._prior = self._prior_sampler()
         self.log_order_mass = self._prior.log_order_mass
-        self.layout = self._prior.layout
+        self.layout: Layout = self._prior.layout
         self.n_dim = self.layout.size
         self._keeps_support = coordinates_on_support(model, self.layout)
         self._describe_coordinates()

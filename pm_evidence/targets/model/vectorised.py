@@ -1,7 +1,9 @@
-"""Functions of many draws at once, from graphs of a single draw."""
+"""Functions of many draws at once, from graphs of one draw, without warnings of PyMC's."""
 
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,21 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import vectorize_graph
 
-from pm_evidence.targets.model.quiet import quietly
 
-__all__ = ["RowFunction", "vectorised"]
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Silence warnings of libraries about their own code, and of overflows in a density.
+
+    A density that overflows is minus infinity, or NaN, which is counted and reported. Users cannot
+    act on deprecation warnings that libraries cause themselves, or on warnings about parts of a
+    graph that run in Python where speed does not matter. Warnings of other modules are shown.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        for category in (FutureWarning, DeprecationWarning):
+            warnings.filterwarnings("ignore", category=category, module=r"(pytensor|pymc)\.")
+        warnings.filterwarnings("ignore", message="Numba will use object mode")
+        warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
+        yield
 
 
 def vectorised(

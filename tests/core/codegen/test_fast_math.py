@@ -4,7 +4,7 @@ import numba as nb
 import numpy as np
 import pytest
 
-from pm_evidence.core.codegen.fast_math import fast_exp, fast_log
+from pm_evidence.core.codegen.vectors import fast_exp, fast_log
 
 ULP = 2.0**-52
 

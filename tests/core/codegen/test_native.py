@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from pm_evidence.core.codegen.native import call_density, density_signature, view_address
+from pm_evidence.core.codegen.numba import call_density, density_signature, view_address
 
 
 @nb.cfunc(density_signature())

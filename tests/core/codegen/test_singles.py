@@ -8,7 +8,7 @@ import pytest
 from numba.core import types
 from numba.extending import intrinsic
 
-from pm_evidence.core.codegen.singles import SINGLES, Singles, aligned
+from pm_evidence.core.codegen.vectors import SINGLES, Singles, aligned
 
 
 def compiled(method):

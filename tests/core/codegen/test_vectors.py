@@ -6,7 +6,7 @@ import pytest
 from numba.core import types
 from numba.extending import intrinsic
 
-from pm_evidence.core.codegen import lanes
+from pm_evidence.core.codegen import vectors as lanes
 from pm_evidence.core.codegen.vectors import INDEX, Vector
 from pm_evidence.core.random import next_word, streams
 

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import log_ndtr
 
-from pm_evidence.families.gp_classification.gaussians import gaussian_of
-from pm_evidence.families.gp_classification.latent_path import LatentPath
+from pm_evidence.families.gp_classification.latent import LatentPath
+from pm_evidence.families.gp_classification.propagation import gaussian_of
 from tests.families.gp_classification.problems import one_factor
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.gp_classification.checks import checked_signs
+from pm_evidence.families.gp_classification.target import checked_signs
 
 X, Y = np.linspace(0.0, 1.0, 4), np.array([1, -1, 1, -1])
 K = np.eye(4)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.random import streams, uniform
-from pm_evidence.families.gp_classification.gibbs import SliceGibbs
-from pm_evidence.families.gp_classification.path import DataPointPath
+from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs
 from pm_evidence.testing import check_invariance, check_reversal
 from tests.families.gp_classification.problems import exact_draws, one_factor, triple
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.gp_classification import riemannian
-from pm_evidence.families.gp_classification.elliptical import EllipticalSlice
-from pm_evidence.families.gp_classification.hamiltonian import METRICS, LatentHMC
-from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
+from pm_evidence.families.gp_classification import kernels as riemannian
+from pm_evidence.families.gp_classification.kernels import (
+    METRICS,
+    EllipticalSlice,
+    LatentHMC,
+    RiemannianHMC,
+)
 from pm_evidence.testing import check_kernel
 from tests.families.gp_classification.latent import exact, problem
 

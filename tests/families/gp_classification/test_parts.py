@@ -7,18 +7,28 @@ from scipy.special import log_ndtr
 from scipy.stats import kstest
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.gp_classification.covariance import squared_exponential
-from pm_evidence.families.gp_classification.gaussians import (
+from pm_evidence.families.gp_classification.arithmetic import (
+    BLOCK,
+    add,
+    excess,
+    hazards,
+    log_ndtr_and_slope,
+    multiply,
+    width_of,
+)
+from pm_evidence.families.gp_classification.latent import LatentValues
+from pm_evidence.families.gp_classification.noisy import NoisyValues
+from pm_evidence.families.gp_classification.propagation import (
     gaussian_of,
     nearest,
     tempered_gaussians,
 )
-from pm_evidence.families.gp_classification.latent_state import LatentValues
-from pm_evidence.families.gp_classification.normal import excess
-from pm_evidence.families.gp_classification.orders import greedy_order, order_of, whitening_of
-from pm_evidence.families.gp_classification.probit import hazards, log_ndtr_and_slope
-from pm_evidence.families.gp_classification.product import BLOCK, add, multiply, width_of
-from pm_evidence.families.gp_classification.state import NoisyValues
+from pm_evidence.families.gp_classification.target import (
+    greedy_order,
+    order_of,
+    squared_exponential,
+    whitening_of,
+)
 from tests.families.gp_classification.latent import exact, problem
 from tests.families.gp_classification.problems import curve
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import kstest, multivariate_normal, norm, truncnorm
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.gp_classification.latent_path import LatentPath
-from pm_evidence.families.gp_classification.path import DataPointPath
+from pm_evidence.families.gp_classification.latent import LatentPath
+from pm_evidence.families.gp_classification.noisy import DataPointPath
 from pm_evidence.testing import check_path
 from tests.families.gp_classification.latent import exact, problem
 from tests.families.gp_classification.problems import exact_draws, one_factor

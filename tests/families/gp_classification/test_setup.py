@@ -7,11 +7,9 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.families.gp_classification.elliptical import EllipticalSlice
-from pm_evidence.families.gp_classification.gibbs import SliceGibbs
-from pm_evidence.families.gp_classification.hamiltonian import LatentHMC
-from pm_evidence.families.gp_classification.riemannian import RiemannianHMC
-from pm_evidence.families.gp_classification.setup import gp_setup
+from pm_evidence.families.gp_classification.kernels import EllipticalSlice, LatentHMC, RiemannianHMC
+from pm_evidence.families.gp_classification.noisy import SliceGibbs
+from pm_evidence.families.gp_classification.target import gp_setup
 from pm_evidence.kernels.growing import Grows
 from pm_evidence.testing import check_target
 from tests.families.gp_classification.problems import curve, exact_draws, one_factor, pair, triple

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from pm_evidence.core import random
-from pm_evidence.core.codegen import lanes
+from pm_evidence.core.codegen import vectors as lanes
 from pm_evidence.core.codegen.vectors import Vector
-from pm_evidence.families.lattice import ising_draws, ising_kernels
-from pm_evidence.families.lattice.ising_kernels import SpinHeatBath, SpinMetropolis, _favour
+from pm_evidence.families.lattice import ising as ising_draws
+from pm_evidence.families.lattice import ising as ising_kernels
+from pm_evidence.families.lattice.ising import SpinHeatBath, SpinMetropolis, _favour
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.families.lattice.target import Ising
 from tests.families.lattice.lattices import (

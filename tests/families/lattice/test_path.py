@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pm_evidence.families.lattice.detour import favour_colours, favour_spins
-from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
-from pm_evidence.families.lattice.path import DetouredPath, LatticePath
-from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
-from pm_evidence.families.lattice.setup import Detour, lattice_setup
-from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.lattice.ising import SpinHeatBath
+from pm_evidence.families.lattice.path import (
+    DetouredPath,
+    LatticePath,
+    favour_colours,
+    favour_spins,
+)
+from pm_evidence.families.lattice.potts import ColourHeatBath
+from pm_evidence.families.lattice.target import Detour, Ising, Potts, lattice_setup
 
 
 def density(path, draws, beta):

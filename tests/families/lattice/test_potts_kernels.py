@@ -9,9 +9,9 @@ import numba as nb
 import numpy as np
 import pytest
 
-from pm_evidence.families.lattice import potts_draws as colour_draws
+from pm_evidence.families.lattice import potts as colour_draws
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
-from pm_evidence.families.lattice.potts_kernels import ColourHeatBath
+from pm_evidence.families.lattice.potts import ColourHeatBath
 from pm_evidence.families.lattice.target import Ising, Potts
 from tests.families.lattice.lattices import (
     FALSE_ALARM,

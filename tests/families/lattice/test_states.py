@@ -7,8 +7,8 @@ numbers of members here lie on both sides of these.
 import numpy as np
 import pytest
 
-from pm_evidence.families.lattice.ising_state import draw_spins, pack, spins_of, unpack
-from pm_evidence.families.lattice.potts_state import colours_of, draw_colours
+from pm_evidence.families.lattice.ising import draw_spins, pack, spins_of, unpack
+from pm_evidence.families.lattice.potts import colours_of, draw_colours
 from pm_evidence.families.lattice.target import Ising, Potts
 
 TARGETS = {

@@ -7,9 +7,8 @@ import pytest
 
 from pm_evidence.core.contracts import Tunable
 from pm_evidence.families.gaussian.target import Gaussian
-from pm_evidence.families.lattice.ising_kernels import SpinHeatBath
-from pm_evidence.families.lattice.lattice import geometry
-from pm_evidence.families.lattice.sweep import SweepKernel, VisitKernel
+from pm_evidence.families.lattice.ising import SpinHeatBath
+from pm_evidence.families.lattice.lattice import SweepKernel, VisitKernel, geometry
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.testing.lattices import enumeration
 

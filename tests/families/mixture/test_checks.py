@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.families.mixture.checks import (
+from pm_evidence.families.mixture.target import (
     checked_data,
     checked_draws,
     checked_order,

@@ -5,9 +5,14 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import streams
-from pm_evidence.families.mixture.gibbs import MixtureGibbs, fill_parameters
+from pm_evidence.families.mixture.gibbs import (
+    ABSENT,
+    MixtureGibbs,
+    MixtureStates,
+    fill_parameters,
+    states_of,
+)
 from pm_evidence.families.mixture.path import DataAnnealingPath
-from pm_evidence.families.mixture.state import ABSENT, MixtureStates, states_of
 from pm_evidence.kernels.growing import Grows
 from tests.families.mixture.mixtures import PRIOR, Y, log_evidence, mixture
 

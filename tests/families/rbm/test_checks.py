@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.rbm.checks import checked_base, checked_parameters, checked_states
+from pm_evidence.families.rbm.target import checked_base, checked_parameters, checked_states
 
 W, A, B = np.zeros((4, 3)), np.zeros(4), np.zeros(3)
 NAN = np.array([0.0, 0.0, np.nan])

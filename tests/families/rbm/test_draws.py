@@ -5,13 +5,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.core.codegen.singles import SINGLES, aligned
+from pm_evidence.core.codegen.vectors import SINGLES, aligned
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.draws import GENERATOR, SUMS, draw_layer, seed_lanes
-from pm_evidence.families.rbm.flips import factor_of_flip, flip, gains_of, log_sum
-from pm_evidence.families.rbm.layers import layer_of
-from pm_evidence.families.rbm.product import COLUMNS, ENTRIES, TABLES, multiply
-from pm_evidence.families.rbm.state import pack, unpack
+from pm_evidence.families.rbm.gibbs import factor_of_flip, flip, gains_of, log_sum
+from pm_evidence.families.rbm.state import (
+    COLUMNS,
+    ENTRIES,
+    GENERATOR,
+    SUMS,
+    TABLES,
+    draw_layer,
+    layer_of,
+    multiply,
+    pack,
+    seed_lanes,
+    unpack,
+)
 
 # --- units are on with the right probabilities, also where these are tiny ---
 

@@ -10,10 +10,8 @@ from scipy.stats import chisquare
 
 from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.gibbs import BlockGibbs
-from pm_evidence.families.rbm.metropolis import UnitMetropolis
-from pm_evidence.families.rbm.path import BaseRatePath
-from pm_evidence.families.rbm.sweeps import Sweeps
+from pm_evidence.families.rbm.gibbs import BlockGibbs, Sweeps, UnitMetropolis
+from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.testing import check_kernel
 from tests.families.rbm.machines import bits, sine
 

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.rbm.knots import averaged_machines
-from pm_evidence.families.rbm.layers import blended, layer_of
-from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
-from pm_evidence.families.sweep_settings import SweepSettings
+from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.rbm.moment_average import (
+    MomentAveragedPath,
+    SegmentGibbs,
+    averaged_machines,
+)
+from pm_evidence.families.rbm.state import blended, layer_of
 from pm_evidence.testing import check_kernel, check_path, exact_moments, sine_rbm
 from tests.families.rbm.machines import bits, log_z, sine
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pm_evidence.families.rbm.parameters import Parameters, bernoulli
+from pm_evidence.families.rbm.tempered import Parameters, bernoulli
 from pm_evidence.testing import exact_log_z, exact_moments, log_marginal, sine_rbm
 from tests.families.rbm.machines import bits, sine
 

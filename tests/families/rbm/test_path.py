@@ -7,11 +7,9 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.families.rbm.gibbs import BlockGibbs
-from pm_evidence.families.rbm.metropolis import UnitMetropolis
-from pm_evidence.families.rbm.path import BaseRatePath
-from pm_evidence.families.rbm.setup import rbm_setup, smoothed, trial_of
-from pm_evidence.families.rbm.state import LogDensities, Units, pack, unpack
+from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
+from pm_evidence.families.rbm.state import BaseRatePath, LogDensities, Units, pack, unpack
+from pm_evidence.families.rbm.target import rbm_setup, smoothed, trial_of
 from pm_evidence.testing import check_path
 from pm_evidence.testing.boltzmann import exact_log_z, exact_moments, sine_rbm
 from tests.families.rbm.machines import bits, sine
@@ -129,7 +127,7 @@ def test_rates_are_never_certain():
 
 def test_a_default_run_ends_at_a_number_of_paths(monkeypatch):
     """Large machines would otherwise take a quarter of an hour, unless more is asked for."""
-    monkeypatch.setattr("pm_evidence.families.rbm.setup._MOST_DRAWS", 40)
+    monkeypatch.setattr("pm_evidence.families.rbm.target._MOST_DRAWS", 40)
     machine = pe.RBM(*sine_rbm(16, 12), base="uniform")
     options = {"method": pe.AIS(n_stages=5), "random_seed": 1, "progressbar": False, "draws": 20}
     with warnings.catch_warnings():

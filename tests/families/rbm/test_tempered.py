@@ -8,11 +8,10 @@ import pytest
 from scipy.special import logsumexp
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.knots import Machine
-from pm_evidence.families.rbm.parameters import Parameters
-from pm_evidence.families.rbm.path import BaseRatePath
+from pm_evidence.families.rbm.moment_average import Machine
+from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM
-from pm_evidence.families.rbm.tempered import Ladder, TemperedChains, Visits, _drawn
+from pm_evidence.families.rbm.tempered import Ladder, Parameters, TemperedChains, Visits, _drawn
 from pm_evidence.testing import exact_log_z
 from tests.families.rbm.machines import sine
 

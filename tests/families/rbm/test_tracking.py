@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import EvidenceWarning
-from pm_evidence.families.rbm.parameters import Parameters
-from pm_evidence.families.rbm.tempered import TemperedChains
-from pm_evidence.families.rbm.tracking import Tracker, TrackLogZ
-from pm_evidence.families.rbm.tracking_error import TrackingError
+from pm_evidence.families.rbm.tempered import Parameters, TemperedChains
+from pm_evidence.families.rbm.tracking import Tracker, TrackingError, TrackLogZ
 from pm_evidence.families.rbm.training import Training, train
 from pm_evidence.testing import exact_log_z
 from tests.families.rbm.machines import sine

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.families.rbm.tempered import Ladder
-from pm_evidence.families.rbm.tracking_error import _LONGEST, TrackingError, slowest_mode
+from pm_evidence.families.rbm.tracking import _LONGEST, TrackingError, slowest_mode
 
 N_CHAINS, ALPHA = 200, 0.2
 

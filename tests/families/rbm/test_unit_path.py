@@ -5,9 +5,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.partial_gibbs import PartialGibbs
-from pm_evidence.families.rbm.partial_state import PartialUnits
-from pm_evidence.families.rbm.unit_path import UnitByUnitPath
+from pm_evidence.families.rbm.unit_path import PartialGibbs, PartialUnits, UnitByUnitPath
 from pm_evidence.testing import exact_log_z
 from tests.families.rbm.machines import bits, log_z, sine
 

@@ -3,13 +3,11 @@
 import numpy as np
 import pytensor.tensor as pt
 
-from pm_evidence.core.codegen.native import call_frame
-from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.numba import call_frame, njit
 from pm_evidence.core.random import generator_functions, seed_stream
-from pm_evidence.targets.compile.batched import over_particles
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
-from pm_evidence.targets.compile.draws import on_one_generator
-from pm_evidence.targets.compile.normal_draws import with_fast_normals
+from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
+from pm_evidence.targets.compile.rewrite import over_particles
 
 
 @njit(cache=False)

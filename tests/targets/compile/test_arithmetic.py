@@ -9,11 +9,15 @@ import pytest
 from pytensor.compile.mode import get_mode
 from scipy import special
 
-from pm_evidence.targets.compile import elementary
-from pm_evidence.targets.compile import products as matrix_products
-from pm_evidence.targets.compile.graph import compile_graph, jit
-from pm_evidence.targets.compile.sums import OrderedSum, with_ordered_sums
-from pm_evidence.targets.compile.trigamma import trigamma
+from pm_evidence.targets.compile import numba_graph as elementary
+from pm_evidence.targets.compile import numba_graph as matrix_products
+from pm_evidence.targets.compile.numba_graph import (
+    OrderedSum,
+    compile_graph,
+    jit,
+    trigamma,
+    with_ordered_sums,
+)
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

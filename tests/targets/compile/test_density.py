@@ -18,8 +18,8 @@ from pytensor.raise_op import Assert
 from pytensor.sparse import as_sparse_variable, structured_dot
 from scipy import stats
 
-from pm_evidence.targets.compile.density import CompiledDensity, compile_density
-from pm_evidence.targets.compile.precision import in_double_precision
+from pm_evidence.targets.compile.numba_density import CompiledDensity, compile_density
+from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing import exact_systems

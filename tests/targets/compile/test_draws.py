@@ -10,8 +10,12 @@ from pytensor.raise_op import Assert
 from scipy import stats
 
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
-from pm_evidence.targets.compile.draws import compile_draws, on_one_generator
-from pm_evidence.targets.compile.normal_draws import StandardNormals, with_fast_normals
+from pm_evidence.targets.compile.numba_draws import (
+    StandardNormals,
+    compile_draws,
+    on_one_generator,
+    with_fast_normals,
+)
 from pm_evidence.targets.layout import Layout
 from tests.targets.compile.frames import call, sampler_of
 

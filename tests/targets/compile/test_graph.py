@@ -18,23 +18,21 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.rewriting.basic import topo_constant_folding
 
-from pm_evidence.targets.compile import graph
-from pm_evidence.targets.compile.graph import (
+from pm_evidence.targets.compile import numba_graph as graph
+from pm_evidence.targets.compile.calls import assignments, views_of_arrays
+from pm_evidence.targets.compile.numba_density import offer_jax
+from pm_evidence.targets.compile.numba_graph import (
     addresses_of,
     compile_graph,
     function_from_source,
+    implement_by,
+    implement_in_python,
     jit,
+    numba_implementations,
     shared_to_inputs,
     without_numba_hints,
 )
-from pm_evidence.targets.compile.hints import offer_jax
-from pm_evidence.targets.compile.implementations import (
-    implement_by,
-    implement_in_python,
-    numba_implementations,
-)
-from pm_evidence.targets.compile.source import assignments, views_of_arrays
-from pm_evidence.targets.model.excess import binomial_excess
+from pm_evidence.targets.model.log_scale import binomial_excess
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

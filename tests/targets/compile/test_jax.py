@@ -13,10 +13,15 @@ from pytensor.raise_op import Assert
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.jax import double_precision
-from pm_evidence.targets.compile.jax_density import JaxDensity, _Sizes
-from pm_evidence.targets.compile.jax_graph import jax_function, no_jax_code, without_jax_code
+from pm_evidence.targets.compile.jax_density import (
+    JaxDensity,
+    _Sizes,
+    jax_function,
+    no_jax_code,
+    without_jax_code,
+)
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.index_checks import with_asserted_indices
+from pm_evidence.targets.model.upstream import with_asserted_indices
 from tests.models import shared
 
 # --- densities ---

@@ -10,17 +10,15 @@ from pytensor.scalar.basic import Exp
 from pytensor.tensor.random.op import RandomVariable
 from scipy import stats
 
-from pm_evidence.targets.compile.batched import (
+from pm_evidence.targets.compile.rewrite import (
     checks_to_minus_infinity,
-    inline_symbolic,
-    over_particles,
-)
-from pm_evidence.targets.compile.parameters_only import (
     depends_on,
     evaluated_shapes,
+    inline_symbolic,
+    over_particles,
+    rewrite,
     split_parameters_only,
 )
-from pm_evidence.targets.compile.rewrite import rewrite
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -11,8 +11,8 @@ from pymc.exceptions import BlockModelAccessError
 
 import pm_evidence as pe
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.estimated.random_effects.data import GroupedData
-from pm_evidence.targets.estimated.user_input import given_value, model_of
+from pm_evidence.targets.estimated.random_effects.api import GroupedData
+from pm_evidence.targets.estimated.variable import given_value, model_of
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.targets.estimated.contract import LikelihoodEstimator
-from pm_evidence.targets.estimated.random_effects.estimator import GroupEstimator
+from pm_evidence.targets.estimated.random_effects.importance import GroupEstimator
 from pm_evidence.targets.estimated.state_space.filter import ParticleFilter
-from pm_evidence.targets.estimated.target import EstimatedParticles, EstimatedTarget
+from pm_evidence.targets.estimated.target import (
+    EstimatedParticles,
+    EstimatedTarget,
+    LikelihoodEstimator,
+)
 from tests.kernels.noisy import Broken, Half, NormalNoise, noisy, noisy_target
 
 TWO = NormalNoise(20.0, n_seeds=3), NormalNoise(30.0, n_seeds=2, name="other")

@@ -4,7 +4,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.atoms import Measure, adds_probability_to_density, measure_of
+from pm_evidence.targets.model.checks import Measure, adds_probability_to_density, measure_of
 
 normal = pm.Normal.dist
 

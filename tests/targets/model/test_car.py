@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse
 from scipy import stats
 
-from pm_evidence.targets.model.car import with_exact_car
 from pm_evidence.targets.model.simulate import simulate
+from pm_evidence.targets.model.upstream import with_exact_car
 from tests.targets.values import in_python
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

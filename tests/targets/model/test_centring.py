@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.targets.model.centring import AMOUNTS, best_centring, divergences
-from pm_evidence.targets.model.coordinates import Effects
+from pm_evidence.targets.model.coordinates import AMOUNTS, Effects, best_centring, divergences
 
 N, SIZE = 400, 8
 

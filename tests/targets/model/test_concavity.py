@@ -5,9 +5,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.concavity import is_log_concave, known_functions
-from pm_evidence.targets.model.curvature import AFFINE, CONVEX
-from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
+from pm_evidence.targets.model.concavity import AFFINE, CONVEX, is_log_concave, known_functions
+from pm_evidence.targets.model.log_scale import binomial_excess, exponential_excess
 from tests.targets.values import in_python
 
 RNG = np.random.default_rng(0)

@@ -5,9 +5,12 @@ import pymc as pm
 import pytest
 
 from pm_evidence.targets.layout import Layout
-from pm_evidence.targets.model.centring import best_centring
-from pm_evidence.targets.model.coordinates import Centring, Coordinates
-from pm_evidence.targets.model.location_scale import location_scale_variables
+from pm_evidence.targets.model.coordinates import (
+    Centring,
+    Coordinates,
+    best_centring,
+    location_scale_variables,
+)
 
 UNIT = 0.4
 

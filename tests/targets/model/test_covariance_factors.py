@@ -7,7 +7,7 @@ from scipy import special, stats
 
 import pm_evidence as pe
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.covariance_factors import covariance_factors
+from pm_evidence.targets.model.coordinates import covariance_factors
 from tests.targets.values import in_python
 
 RNG = np.random.default_rng(1)

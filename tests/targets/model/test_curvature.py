@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.targets.model.curvature import (
+from pm_evidence.targets.model.concavity import (
     AFFINE,
     CONCAVE,
     CONVEX,

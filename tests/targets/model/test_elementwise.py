@@ -6,9 +6,13 @@ import pytest
 from pytensor.graph.traversal import io_toposort
 from pytensor.printing import pprint
 
-from pm_evidence.targets.model.concavity import known_functions
-from pm_evidence.targets.model.curvature import AFFINE, NOTHING, Function
-from pm_evidence.targets.model.elementwise import of_elements
+from pm_evidence.targets.model.concavity import (
+    AFFINE,
+    NOTHING,
+    Function,
+    known_functions,
+    of_elements,
+)
 
 UNARY = [
     pt.exp, pt.log, pt.log1p, pt.sqr, pt.sqrt, pt.abs, pt.neg, pt.reciprocal, pt.sigmoid,

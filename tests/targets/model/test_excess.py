@@ -7,7 +7,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.excess import binomial_excess, exponential_excess
+from pm_evidence.targets.model.log_scale import binomial_excess, exponential_excess
 
 STEPS = [0.0, 1e-12, 1e-5, 9.99e-4, 1.01e-3, 0.1, 2.0, 30.0]
 W = np.array([-each for each in STEPS[1:]] + STEPS)

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.state_space.api import StateSpace
 from pm_evidence.targets.estimated.variable import estimators_of
-from pm_evidence.targets.model.gamma_ratios import (
+from pm_evidence.targets.model.log_scale import (
     LogGammaRatio,
     log_gamma_ratio,
     stirling_series,

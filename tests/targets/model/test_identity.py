@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pm_evidence.targets.model.identity import identity_of
+from pm_evidence.targets.model.cache import identity_of
 from tests.targets.model.described import MODELS, custom, filtered, inner, regression
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.index_checks import check_known_indices
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.upstream import check_known_indices
 from tests.targets.values import in_python
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 from pymc.distributions.transforms import Ordered
 
-from pm_evidence.targets.model.location_scale import location_scale_variables
+from pm_evidence.targets.model.coordinates import location_scale_variables
 
 ORDERED = {"transform": Ordered(), "initval": [-1, 0, 1]}
 

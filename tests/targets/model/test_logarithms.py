@@ -5,7 +5,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.logarithms import log_of
+from pm_evidence.targets.model.log_scale import log_of
 
 GRAPHS = {
     "itself": lambda x: x,

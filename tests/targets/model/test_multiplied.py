@@ -3,8 +3,8 @@
 import pymc as pm
 import pytest
 
-from pm_evidence.targets.model.location_scale import location_scale_variables
-from pm_evidence.targets.model.multiplied import Multiplied
+from pm_evidence.targets.model.coordinates import location_scale_variables
+from pm_evidence.targets.model.log_scale import Multiplied
 
 
 def by_hand(build):

@@ -5,7 +5,7 @@ import pytest
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.layout import Layout
-from pm_evidence.targets.model.prior_checks import (
+from pm_evidence.targets.model.checks import (
     refuse_low_acceptance,
     refuse_ties,
     undefined_density,

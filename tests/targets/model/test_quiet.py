@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.model.vectorised import quietly
 from tests.targets.values import in_python
 
 

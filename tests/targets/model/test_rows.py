@@ -6,7 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.rows import Rows
+from pm_evidence.targets.model.data_points import Rows
 
 N = 50
 

@@ -24,7 +24,7 @@ from pytensor.compile.ops import wrap_py
 from pytensor.graph.op import Op
 
 from pm_evidence.targets.model import cache
-from pm_evidence.targets.model.identity import description_of, identity_of
+from pm_evidence.targets.model.cache import description_of, identity_of
 
 ROOT = Path(__file__).resolve().parents[3]
 Y = np.array([0.3, 1.1, 0.8])
@@ -247,7 +247,7 @@ def test_another_process_describes_models_in_the_same_way():
     names = ", ".join(build.__name__ for build in KINDS)
     code = (
         f"from {__name__} import {names}\n"
-        "from pm_evidence.targets.model.identity import identity_of\n"
+        "from pm_evidence.targets.model.cache import identity_of\n"
         f"print([identity_of(build(1.0)) for build in ({names})])"
     )
     env = {**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": str(ROOT)}

@@ -4,7 +4,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.signs import have_products_of_any_sign
+from pm_evidence.targets.model.concavity import have_products_of_any_sign
 
 A, B, X = pt.dscalar("a"), pt.dscalar("b"), pt.dvector("x")
 MATRIX = pt.dmatrix("m")

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pm_evidence.targets.model.supports import discrete_support
+from pm_evidence.targets.model.checks import discrete_support
 
 INF = np.inf
 

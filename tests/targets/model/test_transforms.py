@@ -13,7 +13,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 from pm_evidence.targets.layout import Layout
-from pm_evidence.targets.model.transforms import ConstrainedSpace
+from pm_evidence.targets.model.prior import ConstrainedSpace
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 

@@ -1,21 +1,578 @@
 """Likelihoods of state-space models, estimated without bias by particle filters."""
 
-from collections.abc import Sequence
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.distributions.distribution import support_point
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
 
 from pm_evidence.core.checks import check_count
-from pm_evidence.core.resampling import CODES
-from pm_evidence.targets.estimated.state_space.compile import FilterCode
-from pm_evidence.targets.estimated.state_space.filter_loop import Options, Record, filter_many, run
-
-__all__ = ["FilterRun", "ParticleFilter"]
+from pm_evidence.core.codegen.numba import call_frame, njit
+from pm_evidence.core.codegen.vectors import fast_exp
+from pm_evidence.core.exceptions import ModelError
+from pm_evidence.core.numerics import dot, total
+from pm_evidence.core.random import generator_functions, seed_stream, uniform
+from pm_evidence.core.resampling import CODES, count_uniforms, resample_into
+from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, compile_call
+from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
+from pm_evidence.targets.compile.rewrite import (
+    checks_to_minus_infinity,
+    in_double_precision,
+    inline_symbolic,
+    over_particles,
+    split_parameters_only,
+)
+from pm_evidence.targets.model.log_scale import with_gamma_ratios
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
+
+
+_BITS = 62  # of a position along the curve
+
+
+@njit
+def order_along_curve(points: Any) -> Any:
+    """Return the order of points, shape ``(n, d)``, by value or along a Hilbert curve.
+
+    The curve fills the box of three standard deviations around the points (Skilling 2004,
+    "Programming the Hilbert curve").
+    """
+    n, d = points.shape
+    if d == 1:
+        return np.argsort(points[:, 0], kind="mergesort")
+    bits = max(1, min(16, _BITS // d))
+    used = min(d, _BITS)
+    side = 2**bits - 1
+    cell = np.empty((n, used), np.int64)
+    for k in range(used):
+        centre, spread = points[:, k].mean(), points[:, k].std()
+        low = centre - 3.0 * spread
+        for i in range(n):
+            share = (points[i, k] - low) / (6.0 * spread) if spread > 0.0 else 0.5
+            cell[i, k] = int(min(max(share, 0.0), 1.0) * side) if share == share else 0
+    position = np.empty(n, np.int64)
+    for i in range(n):
+        position[i] = _along(cell[i], bits)
+    return np.argsort(position, kind="mergesort")
+
+
+@njit
+def _along(cell: Any, bits: Any) -> Any:
+    """Return the position on the curve of a cell, whose coordinates are overwritten."""
+    d = cell.size
+    top = 1 << (bits - 1)
+    bit = top
+    while bit > 1:
+        low = bit - 1
+        for k in range(d):
+            if cell[k] & bit:
+                cell[0] ^= low
+            else:
+                swap = (cell[0] ^ cell[k]) & low
+                cell[0] ^= swap
+                cell[k] ^= swap
+        bit >>= 1
+    for k in range(1, d):
+        cell[k] ^= cell[k - 1]
+    flip = 0
+    bit = top
+    while bit > 1:
+        if cell[d - 1] & bit:
+            flip ^= bit - 1
+        bit >>= 1
+    position = 0
+    for level in range(bits - 1, -1, -1):
+        for k in range(d):
+            position = (position << 1) | (((cell[k] ^ flip) >> level) & 1)
+    return position
+
+
+# A model's functions: parameters; first states for each kind of row; next ones; look-ahead.
+SETUP, START, MOVE, LOOK_AHEAD = 0, 1, 4, 7
+N_CALLS = 8
+
+# Slots of their frames. Those of SETUP are the flat vector and the precomputed parameters.
+T, N, Y, H, PARAMETERS, H_OUT, WEIGHT = range(GENERATOR_SLOTS, GENERATOR_SLOTS + 7)
+_X, _PRECOMPUTED = GENERATOR_SLOTS, GENERATOR_SLOTS + 1
+
+# results of ``_choose``: what was done with the particles before a time
+_FAILED, _KEPT, _RESAMPLED = range(3)
+
+# Share of the filter's own weights in resampling weights, so that no particle is lost because of
+# its look-ahead alone.
+_DEFENSIVE = 0.05
+
+Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share"])
+
+Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "ess"])
+
+# Normalised weights; weights carried into a time; resampling weights; new log weights; ancestors.
+Weights = namedtuple("Weights", ["normalised", "carried", "v", "log_weight", "index"])
+
+
+@njit
+def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
+    """Write the log of an estimated likelihood for every row of ``x`` and of ``seeds``."""
+    record = Record(
+        np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty(0), np.empty(0)
+    )
+    precomputed = np.empty(options.n_precomputed)
+    for i in range(x.shape[0]):
+        out[i] = run(x[i], seeds[i], model, options, precomputed, record)
+
+
+@njit
+def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: Any) -> Any:
+    """Run one filter.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n_dim,)
+        Flat unconstrained vector.
+    seeds : ndarray of uint64, shape (n_seeds,)
+        One seed for every block of times.
+    model : tuple
+        Addresses of the functions, their frames, the data, the kinds of their rows, and the
+        size of a state.
+    options : Options
+        Options of the filter.
+    precomputed : ndarray, shape (n_precomputed,)
+        Space for values that do not vary. The caller provides it, because numba would free an array
+        of this function as soon as only its address is used.
+    record : Record
+        Filled in, unless its arrays are empty.
+
+    Returns
+    -------
+    float
+        Log of the estimated likelihood, in nats; NaN if a weight is NaN.
+    """
+    calls, frames, y, kinds, d = model
+    n, n_times = options.n_particles, kinds.size
+    frames = frames.copy()
+    frames[SETUP, _X] = x.ctypes.data
+    frames[SETUP, _PRECOMPUTED] = precomputed.ctypes.data
+    if call_frame(calls[SETUP], frames[SETUP]) != 0:
+        return np.nan
+    h, other, stream = np.empty((n, d)), np.empty((n, d)), np.empty(4, np.uint64)
+    normalised, carried, v, log_weight = np.empty(n), np.full(n, 1.0 / n), np.empty(n), np.empty(n)
+    weights = Weights(normalised, carried, v, log_weight, np.empty(n, np.int64))
+    frames[START:, 0] = stream.ctypes.data
+    frames[START:, N] = n
+    frames[START:, PARAMETERS] = precomputed.ctypes.data
+    frames[START:, WEIGHT] = weights.log_weight.ctypes.data
+    log_likelihood, ess = 0.0, float(n)
+    for t in range(n_times):
+        seed = seeds[t * seeds.size // n_times]
+        frames[START:, T] = t
+        frames[START:, Y] = y[t].ctypes.data
+        if t > 0:
+            ahead = calls[LOOK_AHEAD] if kinds[t] == 0 else 0
+            source = stream, seed, 2 * t
+            several_seeds = seeds.size > 1
+            done = _choose(h, other, weights, ess, ahead, frames, source, several_seeds, options)
+            if done == _FAILED:
+                return np.nan
+            if done == _RESAMPLED:
+                h, other = other, h
+        seed_stream(stream, seed, 2 * t + 1)
+        function = (START if t == 0 else MOVE) + kinds[t]
+        frames[function, H] = h.ctypes.data
+        frames[function, H_OUT] = other.ctypes.data
+        if call_frame(calls[function], frames[function]) != 0:
+            return np.nan
+        h, other = other, h
+        increment, ess = _weigh(weights)
+        log_likelihood += increment
+        if record.increments.size:
+            _keep(t, h, weights, increment, ess, record)
+        if not increment > -np.inf:  # impossible, or NaN
+            return log_likelihood
+    return log_likelihood
+
+
+@njit
+def _choose(
+    h: Any,
+    out: Any,
+    weights: Any,
+    ess: Any,
+    ahead: Any,
+    frames: Any,
+    source: Any,
+    several_seeds: Any,
+    options: Any,
+) -> Any:
+    """Choose the particles that enter a time; return whether they were resampled, into ``out``.
+
+    ``ahead`` is the address of the look-ahead function, or 0 if there is none; ``source`` is a
+    random stream with the seed and the position that it starts from.
+    """
+    if ahead != 0:
+        frames[LOOK_AHEAD, H] = h.ctypes.data
+        # written where the new weights will be
+        frames[LOOK_AHEAD, H_OUT] = weights.log_weight.ctypes.data
+        if call_frame(ahead, frames[LOOK_AHEAD]) != 0:
+            return _FAILED
+        ess = _tilt(weights)
+    else:
+        weights.v[:] = weights.normalised
+    if ess < options.share * h.shape[0]:
+        stream, seed, position = source
+        seed_stream(stream, seed, position)
+        _resample(h, weights, stream, several_seeds, options.scheme)
+        _gather(h, weights, ahead != 0, out)
+        return _RESAMPLED
+    weights.carried[:] = weights.normalised
+    weights.index[:] = np.arange(h.shape[0])
+    return _KEPT
+
+
+@njit
+def _gather(h: Any, weights: Any, tilted: Any, out: Any) -> None:
+    """Copy the chosen particles, and set the weights that they carry."""
+    n, d = h.shape
+    for i in range(n):
+        chosen = weights.index[i]
+        for k in range(d):
+            out[i, k] = h[chosen, k]
+        weights.carried[i] = 1.0 / n
+        if tilted:
+            weights.carried[i] *= weights.normalised[chosen] / weights.v[chosen]
+
+
+@njit
+def _keep(t: Any, h: Any, weights: Any, increment: Any, ess: Any, record: Any) -> None:
+    record.states[t] = h
+    record.weights[t] = weights.normalised
+    record.ancestors[t] = weights.index
+    record.increments[t] = increment
+    record.ess[t] = ess
+
+
+@njit
+def _weigh(weights: Any) -> Any:
+    """Normalise new weights; return the log of their sum, and their effective sample size."""
+    weight, carried, log_weight = weights.normalised, weights.carried, weights.log_weight
+    n = weight.size
+    top = -np.inf
+    for i in range(n):
+        top = max(top, log_weight[i])
+    if not top > -np.inf or top == np.inf:
+        undefined = top == np.inf or np.isnan(log_weight).any()
+        return (np.nan if undefined else -np.inf), 0.0
+    for i in range(n):
+        weight[i] = carried[i] * fast_exp(log_weight[i] - top)
+    sum_of_weights, squares = total(weight), dot(weight, weight)
+    for i in range(n):
+        weight[i] /= sum_of_weights
+    # the sum is 0 if all particles with new weight carried none before
+    ess = sum_of_weights**2 / squares if sum_of_weights > 0.0 else 0.0
+    return top + np.log(sum_of_weights), ess
+
+
+@njit
+def _tilt(weights: Any) -> Any:
+    """Write normalised resampling weights into ``v``; return their effective sample size."""
+    weight, log_tilt, v = weights.normalised, weights.log_weight, weights.v
+    n = weight.size
+    top = -np.inf
+    for i in range(n):
+        if weight[i] > 0.0:
+            top = max(top, log_tilt[i])
+    tilted = 0.0
+    if -np.inf < top < np.inf:
+        for i in range(n):
+            tilt = fast_exp(log_tilt[i] - top)
+            # a look-ahead that is NaN counts as zero
+            v[i] = weight[i] * tilt if tilt >= 0.0 else 0.0
+        tilted = total(v)
+    for i in range(n):
+        share = v[i] / tilted if tilted > 0.0 else weight[i]
+        v[i] = (1.0 - _DEFENSIVE) * share + _DEFENSIVE * weight[i]
+    return 1.0 / dot(v, v)
+
+
+@njit
+def _resample(h: Any, weights: Any, stream: Any, in_order: Any, scheme: Any) -> None:
+    """Draw ancestors with probabilities ``v``, in the order of a space-filling curve if asked."""
+    v, index = weights.v, weights.index
+    n = v.size
+    if in_order:
+        order = order_along_curve(h)
+        v = v[order]
+    uniforms = np.empty(count_uniforms(scheme, v, n))
+    for k in range(uniforms.size):
+        uniforms[k] = uniform(stream)
+    resample_into(scheme, v, uniforms, index)
+    if in_order:
+        for i in range(n):
+            index[i] = order[index[i]]
+
+
+# kinds of rows of the data
+COMPLETE, PARTIAL, MISSING = range(3)
+
+
+@dataclass(frozen=True, eq=False)
+class StateSpaceGraphs:
+    """The graphs that the user's functions returned for stand-ins of their arguments.
+
+    Parameters
+    ----------
+    h, t, y : Variable
+        Stand-ins of a particle's state, the time and the observation.
+    init, transition, emission : TensorVariable
+        Distributions of the first state, of the next one given ``h``, and of ``y`` given ``h``.
+    proposal, init_proposal : TensorVariable, optional
+        Distributions that a guided filter draws from.
+    look_ahead : TensorVariable, optional
+        Log weight of ``h`` for ``y`` at the next time, in nats.
+    """
+
+    h: Variable
+    t: Variable
+    y: Variable
+    init: Variable
+    transition: Variable
+    emission: Variable
+    proposal: Variable | None = None
+    init_proposal: Variable | None = None
+    look_ahead: Variable | None = None
+
+    _NAMES = ("init", "transition", "emission", "proposal", "init_proposal", "look_ahead")
+
+    def named(self) -> dict[str, Variable]:
+        """Return the graphs that are not None, by name."""
+        graphs = {name: getattr(self, name) for name in self._NAMES}
+        return {name: graph for name, graph in graphs.items() if graph is not None}
+
+    def given(self, values: dict[Variable, Variable]) -> "StateSpaceGraphs":
+        """Return the graphs with variables replaced."""
+        named = self.named()
+        graphs = clone_replace(list(named.values()), values, rebuild_strict=False)
+        return replace(self, **dict(zip(named, graphs, strict=True)))
+
+
+class FilterGraphs:
+    """Graphs of ``n`` particles at once.
+
+    States, observations and weights are float64 whatever the model's own types are, so that one
+    compiled loop serves all models.
+
+    Parameters
+    ----------
+    graphs : StateSpaceGraphs
+        Graphs of one particle.
+
+    Attributes
+    ----------
+    inputs : list of Variable
+        Time, number of particles, observation and states.
+    """
+
+    def __init__(self, graphs: StateSpaceGraphs) -> None:
+        self._one = graphs
+        self.n = pt.lscalar("n")
+        self.h = pt.TensorType("float64", shape=(None, *graphs.h.type.shape))("states")
+        self.y = pt.TensorType("float64", shape=graphs.emission.type.shape)("y")
+        self.inputs = [graphs.t, self.n, self.y, self.h]
+        self._states = pt.cast(self.h, graphs.h.dtype)
+
+    def start(self, kind: int) -> list[Variable]:
+        """Return first states and their log weights, for data of this kind."""
+        one = self._one
+        if one.init_proposal is not None and kind == COMPLETE:
+            return self._proposed(one.init_proposal, one.init, {})
+        return self._simulated(one.init, {}, kind)
+
+    def move(self, kind: int) -> list[Variable]:
+        """Return next states and their log weights, for data of this kind."""
+        one = self._one
+        states = {one.h: self._states}
+        if one.proposal is not None and kind == COMPLETE:
+            return self._proposed(one.proposal, one.transition, states)
+        return self._simulated(one.transition, states, kind)
+
+    def look_ahead(self) -> list[Variable]:
+        """Return log weights of states for the next observation."""
+        one = self._one
+        log_weight = one.look_ahead
+        if log_weight is None:
+            ahead = pt.cast(support_point(one.transition), one.h.dtype)
+            log_weight = clone_replace([self._log_emission(COMPLETE)], {one.h: ahead})[0]
+        return [self._weights(log_weight, {one.h: self._states})]
+
+    def emit(self, graph: Variable) -> list[Variable]:
+        """Return states drawn from ``init`` or ``transition``, and observations drawn there."""
+        one = self._one
+        states = self._draw(graph, {one.h: self._states})
+        return [self._out(states), self._out(over_particles(one.emission, {one.h: states}, self.n))]
+
+    def _simulated(
+        self, graph: Variable, given: dict[Variable, Variable], kind: int
+    ) -> list[Variable]:
+        states = self._draw(graph, given)
+        if kind == MISSING:
+            return [self._out(states), pt.specify_shape(pt.zeros(self.n), (None,))]
+        return [
+            self._out(states),
+            self._weights(self._log_emission(kind), {self._one.h: states}),
+        ]
+
+    def _proposed(
+        self, proposal: Variable, model: Variable, given: dict[Variable, Variable]
+    ) -> list[Variable]:
+        one = self._one
+        proposal = clone_replace([proposal], {one.y: pt.cast(self.y, one.y.dtype)})[0]
+        drawn = one.h.type("drawn")
+        log_emission = clone_replace([self._log_emission(COMPLETE)], {one.h: drawn})[0]
+        log_weight = log_emission + _logp(model, drawn).sum() - _logp(proposal, drawn).sum()
+        states = self._draw(proposal, given)
+        return [self._out(states), self._weights(log_weight, {**given, drawn: states})]
+
+    def _log_emission(self, kind: int) -> Variable:
+        """Return the log density of the observed part of ``y`` at one particle."""
+        emission = self._one.emission
+        missing = pt.isnan(self.y)
+        known = self.y if kind == COMPLETE else pt.switch(missing, 0.0, self.y)
+        terms = _logp(emission, known)
+        return (terms if kind == COMPLETE else pt.switch(missing, 0.0, terms)).sum()
+
+    def _weights(self, log_weight: Variable, given: dict[Variable, Variable]) -> Variable:
+        y = {self._one.y: pt.cast(self.y, self._one.y.dtype)}
+        (log_weight,) = clone_replace([log_weight], y)
+        log_weight = over_particles(log_weight, given, self.n)
+        return self._out(*with_gamma_ratios([log_weight], [self.y]))
+
+    def _draw(self, graph: Variable, given: dict[Variable, Variable]) -> Variable:
+        # a copy, as PyTensor's batched indexing expects an operation with one output
+        return pt.cast(over_particles(graph, given, self.n), self._one.h.dtype).copy()
+
+    def _out(self, many: Variable) -> Variable:
+        return pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))
+
+
+def _logp(distribution: Variable, value: Variable) -> Variable:
+    value = pt.cast(value, distribution.dtype)
+    return checks_to_minus_infinity(pm.logp(distribution, value, warn_rvs=False))
+
+
+def row_kinds(observed: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the kind of every row of the data: complete, partly or wholly missing."""
+    missing = np.isnan(observed).reshape(len(observed), -1)
+    return np.where(missing.all(axis=1), MISSING, np.where(missing.any(axis=1), PARTIAL, COMPLETE))
+
+
+@dataclass(frozen=True, eq=False)
+class FilterCode:
+    """The compiled functions of a state-space model.
+
+    Parameters
+    ----------
+    calls : ndarray of int64, shape (n_calls,)
+        Addresses of the functions, 0 for those that are not needed.
+    frames : ndarray of int64, shape (n_calls, n_slots)
+        Their frames.
+    n_precomputed : int
+        Length of the vector of values that do not vary within a filter.
+    slow_ops : tuple of str
+        Operations without a numba implementation: correct, but slow and under Python's lock.
+    """
+
+    calls: NDArray[np.int64]
+    frames: NDArray[np.int64]
+    n_precomputed: int
+    slow_ops: tuple[str, ...]
+    _keep_alive: tuple[CompiledCall, ...]
+
+    def with_call(self, number: int, call: CompiledCall) -> "FilterCode":
+        """Return the code with a further function."""
+        frame = call.frame()
+        calls = self.calls.copy()
+        calls[number] = call.address
+        width = max(self.frames.shape[1], frame.size)
+        frames = np.pad(self.frames, ((0, 0), (0, width - self.frames.shape[1])))
+        frames[number, : frame.size] = frame
+        frames[START:, 1:4] = generator_functions()
+        slow_ops = tuple(sorted({*self.slow_ops, *call.slow_ops}))
+        kept = (*self._keep_alive, call)
+        return replace(self, calls=calls, frames=frames, slow_ops=slow_ops, _keep_alive=kept)
+
+
+def compile_functions(
+    functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable]
+) -> tuple[FilterCode, Variable]:
+    """Compile functions of the same inputs, without the parts that do not depend on these.
+
+    Returns
+    -------
+    code : FilterCode
+        The functions.
+    precomputed : TensorVariable, shape (n_precomputed,)
+        Graph of the values of these parts.
+    """
+    compiled = _compile_functions(functions, inputs, True)
+    # operations that run in Python need a NumPy generator, which the fast draws do not support
+    return compiled if not compiled[0].slow_ops else _compile_functions(functions, inputs, False)
+
+
+def _compile_functions(
+    functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable], fast: bool
+) -> tuple[FilterCode, Variable]:
+    graphs = inline_symbolic([graph for outputs in functions.values() for graph in outputs])
+    graphs = in_double_precision(with_fast_normals(graphs) if fast else graphs)
+    graphs, parameters, precomputed = split_parameters_only(graphs, inputs)
+    empty = np.zeros((N_CALLS, 0), np.int64)
+    code = FilterCode(np.zeros(N_CALLS, np.int64), empty, parameters.type.shape[0], (), ())
+    for number, outputs in functions.items():
+        own, graphs = graphs[: len(outputs)], graphs[len(outputs) :]
+        threaded = on_one_generator(own)
+        if threaded is None:
+            raise ModelError(
+                "distributions of a state-space model must draw with one random generator each, "
+                "got an operation that holds several; write it with PyMC's own distributions."
+            )
+        own, generator, last = threaded
+        drawn = (generator, last) if last is not generator else ()
+        code = code.with_call(number, compile_call([*inputs, parameters], own, *drawn))
+    return code, precomputed
+
+
+def compile_filter(
+    graphs: StateSpaceGraphs, kinds: NDArray[np.int64], x: Variable, *, look_ahead: bool
+) -> FilterCode:
+    """Compile the functions that a filter needs.
+
+    Parameters
+    ----------
+    graphs : StateSpaceGraphs
+        Graphs of one particle, functions of ``x``.
+    kinds : ndarray of int64, shape (n_times,)
+        Which rows of the data are complete.
+    x : TensorVariable, shape (n_dim,)
+        Flat vector of the free variables' unconstrained values.
+    look_ahead : bool
+        Whether the filter looks ahead.
+    """
+    many = FilterGraphs(graphs)
+    first = int(kinds[0])
+    functions = {START + first: many.start(first)}
+    for kind in map(int, np.unique(kinds[1:])):
+        functions[MOVE + kind] = many.move(kind)
+    if look_ahead and COMPLETE in kinds[1:]:
+        functions[LOOK_AHEAD] = many.look_ahead()
+    code, precomputed = compile_functions(functions, many.inputs)
+    return code.with_call(SETUP, compile_call([x], [precomputed]))
+
 
 # Cost of a time without its particles (calls, allocations and a stream), in units of the work on
 # one particle. It was measured on a stochastic volatility model.

@@ -11,8 +11,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
-from pm_evidence.targets.estimated.random_effects.compile import compile_groups
-from pm_evidence.targets.estimated.random_effects.estimator import DRAWS
+from pm_evidence.targets.estimated.random_effects.importance import DRAWS, compile_groups
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.testing.random_effects import (

@@ -7,19 +7,17 @@ import pytest
 
 from pm_evidence.core.random import seed_stream
 from pm_evidence.core.resampling import CODES
-from pm_evidence.targets.estimated.state_space import filter_loop
-from pm_evidence.targets.estimated.state_space.filter_loop import (
-    LOOK_AHEAD,
-    N_CALLS,
-    Options,
-    Weights,
-)
-from pm_evidence.targets.estimated.state_space.graphs import (
+from pm_evidence.targets.estimated.state_space import filter as filter_loop
+from pm_evidence.targets.estimated.state_space.filter import (
     COMPLETE,
+    LOOK_AHEAD,
     MISSING,
+    N_CALLS,
     PARTIAL,
     FilterGraphs,
+    Options,
     StateSpaceGraphs,
+    Weights,
     row_kinds,
 )
 

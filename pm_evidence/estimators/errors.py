@@ -1,0 +1,299 @@
+"""Standard errors and intervals, of independent paths and of chains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import hypot
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pm_evidence.core.checks import plain_array, whole_array
+from pm_evidence.core.records import LogEvidence
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The standard error of an estimate, and how well it is known.
+
+    Parameters
+    ----------
+    mcse : float
+        Standard error.
+    dof : float
+        Degrees of freedom that it was estimated with.
+    """
+
+    mcse: float
+    dof: float
+
+
+def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
+    """Return the spread of a sum of independent parts.
+
+    Parameters
+    ----------
+    *parts : (contributions, blocks)
+        Contribution of each path to the deviation of the estimate from its expectation, shape
+        ``(n_paths,)``, and the block that each path belongs to, or None if all paths are
+        independent. Only paths of different blocks are taken as independent.
+
+    Notes
+    -----
+    The sum over blocks of squared contributions, with Satterthwaite's (1946) degrees of freedom.
+    """
+    found: list[tuple[float, float]] = []
+    for contributions, blocks in parts:
+        if blocks is not None:
+            _, index = np.unique(blocks, return_inverse=True)
+            contributions = np.bincount(index, weights=contributions)
+        n = len(contributions)
+        if n < 2:
+            return Spread(float("nan"), 1.0)
+        with np.errstate(over="ignore"):  # an error without bounds is infinite
+            found.append((float(np.sum(contributions**2)) * n / (n - 1), n - 1))
+    return _summed(found)
+
+
+def combined(*spreads: Spread) -> Spread:
+    """Return the spread of a sum or difference of independent estimates.
+
+    Parameters
+    ----------
+    *spreads : Spread
+        Of the estimates; errors add in quadrature.
+
+    Notes
+    -----
+    With the degrees of freedom of Welch (1947) and Satterthwaite (1946).
+    """
+    return _summed([(spread.mcse**2, max(spread.dof, 1.0)) for spread in spreads])
+
+
+def _summed(parts: Sequence[tuple[float, float]]) -> Spread:
+    """Return the spread of a sum of parts with these variances and degrees of freedom."""
+    variance = sum(part for part, _ in parts)
+    if not 0.0 < variance < np.inf:
+        return Spread(float(np.sqrt(variance)), 1.0)
+    lost = sum((part / variance) ** 2 / free for part, free in parts)
+    return Spread(float(np.sqrt(variance)), 1.0 / lost if lost > 0.0 else np.inf)
+
+
+def checked_blocks(name: str, blocks: ArrayLike | None, work: Floats) -> NDArray[np.int64] | None:
+    """Return the blocks of the paths as integers; raise ValueError if they do not fit the work."""
+    if blocks is None:
+        return None
+    index: NDArray[np.int64] = plain_array(name, blocks)
+    if index.shape != work.shape or not np.issubdtype(index.dtype, np.integer):
+        raise ValueError(
+            f"{name} must have one integer per path, shape {work.shape}, got shape {index.shape} "
+            f"and dtype {index.dtype}; leave it out where all paths are independent."
+        )
+    return index
+
+
+def interval(value: float, spread: Spread) -> tuple[float, float]:
+    """Return a 95 % Student interval around ``value`` (nats)."""
+    half = half_width(spread)
+    return value - half, value + half
+
+
+def half_width(spread: Spread) -> float:
+    """Return half the length of a 95 % Student interval; normal for infinite ``dof``."""
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import ndtri, stdtrit
+
+    if spread.dof == float("inf"):
+        return float(ndtri(0.975)) * spread.mcse
+    return float(stdtrit(max(spread.dof, 1.0), 0.975)) * spread.mcse
+
+
+def widened(estimate: LogEvidence, error: float) -> LogEvidence:
+    """Return an estimate with a further, independent error in nats."""
+    return with_error(estimate, hypot(estimate.mcse, error), estimate.dof)
+
+
+def with_error(estimate: LogEvidence, mcse: float, dof: float) -> LogEvidence:
+    """Return an estimate with another error in nats, and its degrees of freedom."""
+    lower, upper = interval(estimate.value, Spread(mcse, dof))
+    return replace(estimate, mcse=mcse, dof=dof, lower=lower, upper=upper)
+
+
+# From this number of independent groups on, they are the clusters, whatever their length.
+_ENOUGH_GROUPS = 8
+# Batches of ten autocorrelation times underestimate the variance by about a twentieth (for AR(1)
+# the variance of the mean of a batch of length b is too small by the factor 1 - tau / (2 b)).
+_BATCH = 10.0
+# An error from 64 clusters has a Student quantile that is 2 % above the normal one: more batches
+# would gain less than longer ones do.
+_MOST_CLUSTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Which values of a record depend on each other.
+
+    Parameters
+    ----------
+    group : ndarray of int64, shape (n,)
+        Independent group of every value, numbered from 0.
+    time : ndarray of int64, shape (n,)
+        Position of every value in the record of its group. Values of one group at one time are
+        those of chains that exchange states.
+    length : ndarray of int64, shape (n_groups,)
+        Number of times in the record of each group.
+    """
+
+    group: Whole
+    time: Whole
+    length: Whole
+
+    @property
+    def n_groups(self) -> int:
+        """Number of independent groups."""
+        return len(self.length)
+
+    def index(self, influence: Floats) -> Whole:
+        """Return the cluster of every value, numbered from 0, shape ``(n,)``.
+
+        Parameters
+        ----------
+        influence : ndarray, shape (n,)
+            Influence of every value on the estimate, in nats.
+
+        Notes
+        -----
+        With eight groups or more, the clusters are the groups. With fewer, the record of each group
+        is cut into consecutive batches of equal length, to within one value, of at least ten
+        autocorrelation times of the influence, but no more than 64 in all. The autocorrelation time
+        is that of the sum over the chains of a group. A record that is too short for two such
+        batches is not cut.
+        """
+        if self.n_groups >= _ENOUGH_GROUPS:
+            return self.group
+        time = autocorrelation_time(self._series(influence))
+        n_batches = (self.length / (_BATCH * time)).astype(np.int64)
+        n_batches = np.clip(n_batches, 1, max(_MOST_CLUSTERS // self.n_groups, 1))
+        first = np.append(0, np.cumsum(n_batches)[:-1])
+        batch: Whole = self.time * n_batches[self.group] // self.length[self.group]
+        return first[self.group] + batch
+
+    def spread(self, influence: Floats) -> Spread:
+        """Return the standard error of an estimate, and how well it is known.
+
+        Parameters
+        ----------
+        influence : ndarray, shape (n,)
+            Influence of every value on the estimate in nats: by how much the value changes the
+            estimate, relative to an average one. Their sum is zero.
+
+        Returns
+        -------
+        Spread
+            The root of the sum over clusters of squared sums of influence, with one degree of
+            freedom less than there are clusters; NaN if there is only one.
+        """
+        return spread((influence, self.index(influence)))
+
+    def _series(self, influence: Floats) -> list[Floats]:
+        """Return the sum of influence over the chains of each group, at every time."""
+        start = np.append(0, np.cumsum(self.length))
+        sums = np.bincount(start[self.group] + self.time, influence, minlength=start[-1])
+        return np.split(sums, start[1:-1])
+
+
+def clusters(shape: tuple[int, ...], groups: ArrayLike | None) -> Clusters:
+    """Return the clusters of an array of values in the order of its ``ravel()``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        ``(n_iterations, n_chains)``, or ``(n,)`` for a flat array.
+    groups : array_like of int, shape (n_chains,) or (n,), or None
+        Independent group of each chain, or of each value of a flat array. Values of one group
+        stand in the order in which they were drawn. By default every chain is a group, and every
+        value of a flat array.
+
+    Raises
+    ------
+    ValueError
+        If ``groups`` does not hold one whole number for each chain or value.
+    """
+    n_times, n_chains = shape if len(shape) == 2 else (1, *shape)
+    if groups is None:
+        label = np.arange(n_chains)
+    else:
+        label = whole_array("groups", groups)
+        if label.shape != (n_chains,):
+            of = "chain" if len(shape) == 2 else "value"
+            raise ValueError(
+                f"groups must have one whole number for each {of}, shape ({n_chains},), got shape "
+                f"{label.shape}; leave it out where each {of} is independent."
+            )
+        _, label = np.unique(label, return_inverse=True)
+    if len(shape) == 2:
+        group = np.tile(label, n_times)
+        time = np.repeat(np.arange(n_times), n_chains)
+        return Clusters(group, time, np.full(label.max() + 1, n_times))
+    length = np.bincount(label)
+    order = np.argsort(label, kind="stable")
+    time = np.empty(n_chains, dtype=np.int64)
+    time[order] = np.arange(n_chains) - np.repeat(np.cumsum(length) - length, length)
+    return Clusters(label, time, length)
+
+
+def merged(index: Whole, most: int = 1024) -> Whole:
+    """Return clusters of which neighbours are merged, so that there are no more than ``most``.
+
+    Parameters
+    ----------
+    index : ndarray of int64, shape (n,)
+        Independent cluster of every value, numbered from 0.
+    most : int
+        Largest number of clusters; an error from 1,024 is known to 2 %.
+    """
+    n = int(index.max()) + 1
+    return index if n <= most else index * most // n
+
+
+def autocorrelation_time(series: list[Floats]) -> float:
+    """Return the integrated autocorrelation time of records with a mean of zero.
+
+    Parameters
+    ----------
+    series : list of ndarray
+        Records of one quantity in independent groups, one value for each time.
+
+    Returns
+    -------
+    float
+        At least 1; the variance of the mean of ``n`` values is ``variance * time / n``.
+
+    Notes
+    -----
+    Geyer (1992), section 3.3: sums of two neighbouring autocovariances are added as long as they
+    are positive, and none counts for more than the one before it (the initial monotone sequence).
+    Autocovariances are averaged over the records, around zero: records that stay at different
+    levels have a long autocorrelation time.
+    """
+    longest = max(len(values) for values in series)
+    covariance = np.zeros(longest)
+    for values in series:
+        covariance[: len(values)] += _autocovariance(values)
+    n_pairs = longest // 2
+    if n_pairs == 0 or not covariance[0] > 0.0:
+        return 1.0
+    pairs = covariance[: 2 * n_pairs].reshape(n_pairs, 2).sum(axis=1) / covariance[0]
+    ends = np.flatnonzero(~(pairs > 0.0))
+    initial = pairs[: ends[0]] if ends.size else pairs
+    return max(2.0 * float(np.minimum.accumulate(initial).sum()) - 1.0, 1.0)
+
+
+def _autocovariance(values: Floats) -> Floats:
+    """Return ``sum_t values[t] values[t + lag]`` for every lag, shape ``(n,)``."""
+    n = len(values)
+    transform = np.fft.rfft(values, 2 * n)
+    covariance: Floats = np.fft.irfft(np.abs(transform) ** 2, 2 * n)[:n]
+    return covariance

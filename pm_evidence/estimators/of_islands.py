@@ -1,0 +1,405 @@
+"""All estimates of a run of independent islands, or from posterior draws that the user gave."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.numerics import log_mean_exp
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status
+from pm_evidence.estimators.bar import bridge
+from pm_evidence.estimators.errors import widened, with_error
+from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
+from pm_evidence.estimators.pareto import pareto_k
+from pm_evidence.estimators.ti import power_posterior
+from pm_evidence.estimators.verdicts import (
+    DISAGREEMENT,
+    MOMENTS_EXCLUDED,
+    ROUNDING,
+    agreeing,
+    apart,
+    chain_correlation,
+    moment_distance,
+    of_uncovered,
+    of_unmixed,
+    recommend,
+    short_of,
+    uncovered,
+    unseen_share,
+)
+
+Floats = NDArray[np.float64]
+
+
+# The islands differ if the variance of their log evidences is more than this number of times the
+# variance that is estimated from the draws within each island.
+_UNLIKE = 4.5
+# The error of stratified draws is taken from the spread of at least so many islands, and is at
+# least this share of the error of independent draws. It is an upper confidence bound at this level.
+_ENOUGH_ISLANDS, _LEAST_SHARE, _BOUND = 8, 0.5, 0.8
+# The error of small islands is at least the change that so many further draws of weight zero would
+# make.
+_LEAST_UNSEEN = 2.0
+
+
+def of_islands(
+    blocks: Sequence[BlockRecord],
+    distance: float | None = None,
+    *,
+    correlation: float | None = None,
+    coarse: bool = False,
+) -> list[LogEvidence]:
+    """Return the estimates of independent islands.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands.
+    distance : float, optional
+        What `distance_from_fit` returned for them.
+    correlation : float, optional
+        What `correlation_in_chains` returned for them.
+    coarse : bool
+        Whether the islands have so few draws that these can hardly show what the fitted density
+        misses. The errors of ``bridge`` and ``importance`` then include it, see
+        ``fit_checks.unseen_share``, and ``smc`` is not preferred to a bridge that is ok.
+    """
+    work = np.concatenate([block.work for block in blocks])
+    stated = np.array([block.relative_variance for block in blocks])
+    smc = jarzynski(work, name="smc")
+    # a sampler of a user's own may not estimate the variance within its islands
+    alone = [] if np.isnan(stated).any() else [_within(single_run(work, stated))]
+    works = [block.bridge for block in blocks if block.bridge is not None]
+    unlike = _unlike(work, stated)
+    if len(works) < len(blocks):
+        return [_of_unlike(smc, unlike), *alone]
+    drawn = _stratified([forward for forward, _ in works])
+    bridged = bridge(works)
+    drawn = of_uncovered(drawn, uncovered(works))
+    if coarse:
+        share = unseen_share(works)
+        bridged, drawn = widened(_not_below(bridged, drawn, works), share), widened(drawn, share)
+        smc = of_small_islands(blocks, sum(len(reverse) for _, reverse in works))
+    smc, bridged, drawn = _compared(smc, bridged, drawn)
+    differ = distance is not None and distance > MOMENTS_EXCLUDED
+    # where the moments by importance sampling may be wrong, the bridge has to contradict itself too
+    if differ and (drawn.status == Status.OK or bridged.status == Status.INCONSISTENT):
+        smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
+    if drawn.status != Status.OK:
+        smc, bridged = (of_unmixed(each, correlation, drawn) for each in (smc, bridged))
+    smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
+    if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
+        message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
+        bridged = replace(bridged, status=smc.status, message=message)
+    if coarse and bridged.status == Status.OK:  # the islands may agree by chance
+        return [bridged, drawn, smc, *alone]
+    return [*recommend([smc, bridged, drawn]), *alone]
+
+
+def of_small_islands(blocks: Sequence[BlockRecord], n_draws: float = np.inf) -> LogEvidence:
+    """Return the mean over small islands, with an error that is not small by chance.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands.
+    n_draws : float
+        Number of draws of all islands, if they are few.
+
+    Notes
+    -----
+    If a small share of islands has much less evidence than the rest, a run of few islands may
+    contain none of them: its mean is then too large, and its spread far too small. The error is
+    therefore at least what the variances within the islands imply, and at least ``2 / n_draws``,
+    the relative change that two further draws of weight zero would make.
+    """
+    work = np.concatenate([block.work for block in blocks])
+    stated = np.array([block.relative_variance for block in blocks])
+    smc = jarzynski(work, name="smc")
+    within = 0.0 if np.isnan(stated).any() else single_run(work, stated).mcse
+    least = max(within, _LEAST_UNSEEN / n_draws)
+    return with_error(smc, least, np.inf) if smc.mcse < least else smc
+
+
+def _stratified(works: Sequence[Floats]) -> LogEvidence:
+    """Return the importance sampling estimate, with the error of draws that are stratified.
+
+    Draws from a mixture are, within each island: each component has its share of them. What differs
+    between the components is then not a part of the error, which the spread of the islands shows.
+    Islands may agree by chance: the error is an upper 80 % confidence bound from their spread, and
+    at least half of that of independent draws.
+    """
+    # SciPy is imported where it is used: it takes as long as the rest of the package
+    from scipy.special import chdtri
+
+    every, n = np.concatenate(works), len(works)
+    drawn, independent = importance(every), jarzynski(every).mcse
+    if drawn.status != Status.OK or n < _ENOUGH_ISLANDS:
+        return drawn
+    share = np.array([len(work) for work in works]) / every.size
+    apart = np.exp([log_mean_exp(-work) - drawn.value for work in works]) - 1.0
+    variance = ((share * apart) ** 2).sum() * n / (n - 1)
+    spread = np.sqrt(variance * (n - 1) / chdtri(n - 1, _BOUND))
+    if spread >= independent:
+        return drawn
+    beyond = drawn.mcse**2 - independent**2  # what is expected beyond the largest weight
+    error = np.sqrt(max(spread, _LEAST_SHARE * independent) ** 2 + max(beyond, 0.0))
+    return with_error(drawn, float(error), drawn.dof)
+
+
+def _not_below(
+    bridged: LogEvidence, drawn: LogEvidence, works: Sequence[tuple[Floats, Floats]]
+) -> LogEvidence:
+    """Return a bridge whose error is not smaller than what importance sampling allows.
+
+    The draws of the islands are worth as much, at best, as further draws from the fitted density.
+    The spread of a few islands may be smaller by chance.
+    """
+    if drawn.status != Status.OK:
+        return bridged
+    n_forward, n_reverse = (sum(len(side) for side in sides) for sides in zip(*works, strict=True))
+    least = drawn.mcse * np.sqrt(n_forward / (n_forward + n_reverse))
+    if bridged.mcse >= least:  # it may be too large for its square
+        return bridged
+    return widened(bridged, float(np.sqrt(least**2 - bridged.mcse**2)))
+
+
+def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
+    """Return how far the moments of the islands' draws are from those of importance sampling.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands, with their own draws and those from the fitted density.
+
+    Returns
+    -------
+    float or None
+        In standard errors, see ``fit_checks.moment_distance``; None where draws are missing.
+    """
+    draws = [np.asarray(block.draws) for block in blocks if block.draws is not None]
+    fit_draws = [block.fit_draws for block in blocks if block.fit_draws is not None]
+    if len(draws) < 2 or len(fit_draws) < len(blocks):
+        return None
+    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
+    return moment_distance(draws, np.concatenate(fit_draws), log_weight)
+
+
+def correlation_in_chains(blocks: Sequence[BlockRecord]) -> float | None:
+    """Return how alike the states of a chain are, see ``fit_checks.chain_correlation``.
+
+    Parameters
+    ----------
+    blocks : sequence of BlockRecord
+        The islands, with their draws and the chain of each.
+
+    Returns
+    -------
+    float or None
+        None where draws or chains are missing, and where there are at least ``2**d`` chains in
+        ``d`` dimensions: this many starts can represent each side of every coordinate in every
+        combination, so that little is lost even if chains do not move far.
+    """
+    known = [b for b in blocks if b.draws is not None and b.origin is not None]
+    if len(known) < len(blocks) or np.asarray(known[0].draws).ndim != 2:
+        return None
+    n_chains = sum(len(np.unique(np.asarray(b.origin))) for b in known)
+    if np.log2(n_chains) >= np.asarray(known[0].draws).shape[1]:
+        return None
+    return chain_correlation(
+        [np.asarray(b.draws) for b in known], [np.asarray(b.origin) for b in known]
+    )
+
+
+def _compared(
+    smc: LogEvidence, bridged: LogEvidence, drawn: LogEvidence
+) -> tuple[LogEvidence, LogEvidence, LogEvidence]:
+    """Return the estimates of islands, with other statuses if they contradict each other.
+
+    Both the mean over islands and importance sampling are unbiased for Z and never negative. By
+    Markov's inequality they rarely exceed Z by a large factor, but they can be far too low, for
+    example if all islands missed a mode. Therefore the larger of the two estimates is trusted.
+    """
+    route, other = "annealing from the prior", "importance sampling"
+    if drawn.status != Status.OK:
+        remedy = "the weights have a heavy tail, or annealing missed a mode. Use more draws."
+        if drawn.status != Status.NO_SUPPORT and apart(smc, drawn) and smc.value < drawn.value:
+            smc, bridged = (_doubted(estimate, drawn, remedy) for estimate in (smc, bridged))
+        remedy = "the kernel does not mix. Use more draws, longer chains or another kernel."
+        return *agreeing(smc, bridged, route, "the bridge", remedy), drawn
+    smc, bridged = short_of(smc, drawn), short_of(bridged, drawn)
+    remedy = "the islands have wrong weights of the modes. Use the estimate 'importance'."
+    bridged, _ = agreeing(bridged, drawn, "the bridge", other, remedy)
+    remedy = "the fitted density misses a region that the islands found. Use more draws."
+    _, bridged = agreeing(smc, bridged, route, "the bridge", remedy)
+    smc, drawn = agreeing(smc, drawn, route, other, remedy)
+    return smc, bridged, drawn
+
+
+def _doubted(estimate: LogEvidence, drawn: LogEvidence, remedy: str) -> LogEvidence:
+    """Return an estimate as ``"inconsistent"``: importance sampling, not ok itself, finds more."""
+    if estimate.status != Status.OK:
+        return estimate
+    message = (
+        f"importance sampling from the fitted density gives {drawn.value:.3f}, and "
+        f"{estimate.estimator} only {estimate.value:.3f}: {remedy}"
+    )
+    return replace(estimate, status=Status.INCONSISTENT, message=message)
+
+
+def _unlike(work: Floats, stated: Floats) -> float:
+    """Return the variance between islands over that within islands; 0 if it is not too large."""
+    if len(work) < 3 or not np.isfinite(work).all():
+        return 0.0
+    expected = float(np.mean(stated))
+    ratio = float(work.var(ddof=1)) / expected if expected > 0.0 else 0.0
+    return ratio if ratio > _UNLIKE else 0.0
+
+
+def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
+    if not ratio or estimate.status != Status.OK:
+        return estimate
+    message = (
+        f"the variance of the log evidence between islands is {ratio:.0f} times that expected "
+        "from the draws within islands: they hold different parts of the posterior, because the "
+        "kernel does not mix. Use more draws, longer chains (pe.SMC(chain_length=50)), or another "
+        "parametrisation of the model."
+    )
+    return replace(estimate, status=Status.ISLANDS_DIFFER, message=message)
+
+
+def _of_other_shares(estimate: LogEvidence) -> LogEvidence:
+    if estimate.status != Status.OK:
+        return estimate
+    message = (
+        "a mean or a variance of the islands' draws differs significantly from the value by "
+        "importance sampling: the islands have wrong weights of the modes. Use the estimate "
+        "'importance'."
+    )
+    return replace(estimate, status=Status.INCONSISTENT, message=message)
+
+
+def _within(alone: LogEvidence) -> LogEvidence:
+    """Return the estimate whose error is from within islands, with the status that says so."""
+    if alone.status != Status.OK:
+        return alone
+    message = (
+        "the error counts the variation within islands, but not the variation between them. Use "
+        "the estimate 'smc', whose error counts both."
+    )
+    return replace(alone, status=Status.WITHIN_ISLANDS, message=message)
+
+
+def integrated(record: RunRecord) -> list[LogEvidence]:
+    """Return the power-posterior estimate.
+
+    There is none if a population has no finite energy, or if the path has no densities between its
+    steps, so that there is no derivative to integrate.
+    """
+    if record.info.get("stepwise"):
+        return []
+    rows = [
+        (np.append(block.trace.energy_mean, mean), np.append(block.trace.energy_var, var))
+        for block in record.of(Role.FORWARD)
+        for mean, var in [block.end]
+    ]
+    energy, variance = np.stack(rows, axis=1)
+    return [power_posterior(record.beta, energy, variance)] if np.isfinite(energy).all() else []
+
+
+# Share of divergent draws that importance sampling with weights of a light tail may confirm: it
+# reaches regions that a trajectory could not enter.
+TOLERATED = 0.005
+# Pareto shape of such weights.
+_LIGHT = 0.5
+# Combined standard errors by which importance sampling may differ from the bridge. Both use the
+# same draws from the fitted density: they are nearer to each other than independent estimates.
+_DIFFERENT = 3.0
+
+_ADVICE = (
+    "Sample again with a higher target_accept, more draws, or more chains from dispersed starts, "
+    "or use pe.sample_evidence(model)."
+)
+
+
+def of_given(record: RunRecord) -> list[LogEvidence]:
+    """Return the estimates of a run with given draws, the recommended one first.
+
+    Parameters
+    ----------
+    record : RunRecord
+        Forward blocks are the islands of a small annealing from the prior. Facts: ``doubt``, why
+        the draws may not be from the posterior (empty if there is no sign of it), and
+        ``moment_distance``.
+
+    Notes
+    -----
+    A sign that the draws are not from the posterior gives all estimates from them its status, also
+    the one that does not need it: it is the posterior that has to be sampled again.
+    """
+    works = [block.bridge for block in record.of(Role.GIVEN) if block.bridge is not None]
+    forward = np.concatenate([forward for forward, _ in works])
+    bridged, drawn = bridge(works), of_uncovered(importance(forward), uncovered(works))
+    smc = of_small_islands(record.of(Role.FORWARD))
+    found = recommend([bridged, drawn])
+    confirmed = drawn.status == Status.OK and not pareto_k(-forward) > _LIGHT
+    status, message = _verdict(bridged, drawn, smc, record.info, confirmed)
+    if status != Status.OK:
+        found = [_with(estimate, status, message) for estimate in found]
+    return [*found, smc]
+
+
+def _verdict(
+    bridged: LogEvidence,
+    drawn: LogEvidence,
+    smc: LogEvidence,
+    info: Mapping[str, Any],
+    confirmed: bool,
+) -> tuple[Status, str]:
+    """Return what contradicts the given draws, as a status and a message."""
+    for other, name, most in (
+        (drawn, "importance sampling from the fitted density", _DIFFERENT),
+        (smc, "a small annealing from the prior", DISAGREEMENT),
+    ):
+        if other.value > bridged.value and _apart(bridged, other, most):
+            return Status.MISSED_MASS, (
+                f"{name} gives {other.value:.2f}, and the bridge to the given draws only "
+                f"{bridged.value:.2f}: the draws have missed a part of the posterior. {_ADVICE}"
+            )
+    doubt = info["doubt"]
+    if info["n_divergent"] and not doubt and not confirmed:
+        doubt = (
+            f"{info['n_divergent']} draws ended in a divergence, and the weights of importance "
+            "sampling, which could confirm them, have a heavy tail"
+        )
+    if doubt:
+        message = f"the given draws may not be from the posterior: {doubt}. {_ADVICE}"
+        return Status.DOUBTFUL_DRAWS, message
+    if drawn.status == Status.OK:
+        seen = ""
+        if _apart(bridged, drawn, _DIFFERENT):
+            seen = f"it gives {drawn.value:.3f}, and the bridge to the draws {bridged.value:.3f}"
+        elif info.get("moment_distance", 0.0) > MOMENTS_EXCLUDED:
+            seen = "a mean or a variance of the draws differs significantly from its value"
+        if seen:
+            return Status.INCONSISTENT, (
+                "the given draws contradict importance sampling from the density that is fitted "
+                f"to them: {seen}. Modes have wrong weights, or the draws are of another model or "
+                f"data. {_ADVICE}"
+            )
+    return Status.OK, ""
+
+
+def _apart(bridged: LogEvidence, other: LogEvidence, most: float) -> bool:
+    """Return whether another estimate is more than ``most`` errors from the bridge."""
+    distance = abs(bridged.value - other.value)
+    return distance > most * float(np.hypot(bridged.mcse, other.mcse)) + ROUNDING
+
+
+def _with(estimate: LogEvidence, status: Status, message: str) -> LogEvidence:
+    """Return an estimate with a status, and with what its own status says."""
+    if estimate.status != Status.OK:
+        message = f"{message} In addition, {estimate.message}"
+    return replace(estimate, status=status, message=message)

@@ -1,0 +1,146 @@
+"""Compiled arithmetic: products that no other member changes, probits, and normal tails."""
+
+from math import erfc, exp, log, log1p, pi, sqrt
+
+import numpy as np
+
+from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.numerics import fused
+from pm_evidence.core.random import fill_normal, uniform
+
+# Members that are moved together: one number of each fills eight vectors of eight doubles. With 32
+# of their values, their sums of products stay in the first cache.
+_TOGETHER, BLOCK = 64, 32
+_ROWS = 8
+
+
+def width_of(n: int) -> int:
+    """Return how many of ``n`` members are moved together, in whole vectors.
+
+    All groups have about the same size, so that few columns are left empty.
+    """
+    n_groups = max(-(-n // _TOGETHER), 1)
+    return max(-(-n // (n_groups * _ROWS)), 1) * _ROWS
+
+
+@njit
+def multiply(matrix, values, start, stop, out):
+    """Set ``out`` to rows ``start`` to ``stop`` of a matrix times values.
+
+    Parameters
+    ----------
+    matrix : float64 array, shape (n, k)
+    values : float64 array, shape (k, width)
+        One column for each member.
+    start, stop : int64
+        At most `BLOCK` rows.
+    out : float64 array, shape (BLOCK, width)
+    """
+    k, width = values.shape
+    for i in range(start, stop):
+        sums = out[i - start]
+        for c in range(width):
+            sums[c] = 0.0
+    j = 0
+    while j + _ROWS <= k:  # eight rows of values stay in the first cache
+        for i in range(start, stop):
+            _add_rows(out[i - start], matrix[i, j : j + _ROWS], values[j : j + _ROWS])
+        j += _ROWS
+    for rest in range(j, k):
+        for i in range(start, stop):
+            add(out[i - start], matrix[i, rest], values[rest])
+
+
+@njit
+def times(matrix, values, out, products):
+    """Set ``out`` to a matrix times values; ``products``, shape (BLOCK, width), is overwritten."""
+    for start in range(0, matrix.shape[0], BLOCK):
+        stop = min(start + BLOCK, matrix.shape[0])
+        multiply(matrix, values, start, stop, products)
+        out[start:stop] = products[: stop - start]
+
+
+@njit
+def _add_rows(sums, factors, rows):
+    a, b, c, d = factors[0], factors[1], factors[2], factors[3]
+    e, f, g, h = factors[4], factors[5], factors[6], factors[7]
+    for m in range(sums.size):
+        total = fused(a, rows[0, m], sums[m])
+        total = fused(b, rows[1, m], total)
+        total = fused(c, rows[2, m], total)
+        total = fused(d, rows[3, m], total)
+        total = fused(e, rows[4, m], total)
+        total = fused(f, rows[5, m], total)
+        total = fused(g, rows[6, m], total)
+        sums[m] = fused(h, rows[7, m], total)
+
+
+@njit
+def add(sums, factor, row):
+    """Add a number times a row to ``sums``."""
+    for m in range(sums.size):
+        sums[m] = fused(factor, row[m], sums[m])
+
+
+_ROOT_HALF = sqrt(0.5)
+_HALF_LOG_2_PI = 0.5 * log(2.0 * pi)
+_TAIL = -10.0  # below this the continued fraction is exact after few terms
+_TERMS = 24
+
+
+@njit
+def log_ndtr_and_slope(t):
+    """Return ``log Phi(t)`` in nats and its derivative, ``phi(t) / Phi(t)``, also far in the tail.
+
+    Below -10, ``Phi(t) = phi(t) / (|t| + 1 / (|t| + 2 / (|t| + ...)))``, the continued fraction of
+    Laplace, of which 24 terms are exact to the last digits there.
+    """
+    if t > _TAIL:
+        probability = 0.5 * erfc(-t * _ROOT_HALF)
+        value = log(probability) if t < 0.0 else log1p(-0.5 * erfc(t * _ROOT_HALF))
+        return value, exp(-0.5 * t * t - _HALF_LOG_2_PI) / probability
+    slope = -t
+    for k in range(_TERMS, 0, -1):
+        slope = -t + k / slope
+    return -0.5 * t * t - _HALF_LOG_2_PI - log(slope), slope
+
+
+@njit
+def hazards(t):
+    """Return ``phi(t) / Phi(t)`` of all entries of a vector."""
+    out = np.empty(t.size)
+    for i in range(t.size):
+        out[i] = log_ndtr_and_slope(t[i])[1]
+    return out
+
+
+# Above this bound fewer proposals are rejected by the exponential than by the normal distribution.
+_FROM_EXPONENTIAL = 0.45
+
+
+@njit
+def excess(bound, stream, room):
+    """Return ``t - bound`` for a standard normal ``t`` given ``t > bound``.
+
+    Below a bound of 0.45 normal draws are repeated until one is large enough. Above, proposals are
+    exponential with the rate that Robert (1995) found best. The excess itself is drawn, so that
+    no digits are lost where the bound is large.
+
+    Parameters
+    ----------
+    bound : float
+    stream : uint64 array, shape (4,)
+    room : float64 array, shape (1,)
+        Is overwritten.
+    """
+    if bound < _FROM_EXPONENTIAL:
+        while True:
+            fill_normal(stream, room)
+            if room[0] > bound:
+                return room[0] - bound
+    rate = 0.5 * (bound + sqrt(bound * bound + 4.0))
+    while True:
+        over = -log(uniform(stream)) / rate
+        away = bound + over - rate
+        if uniform(stream) <= exp(-0.5 * away * away):
+            return over

@@ -1,0 +1,639 @@
+"""Moves of latent values: elliptical slices, Hamiltonian and Riemannian Monte Carlo."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import cos, log, pi, sin
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import log_ndtr
+
+from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.codegen.vectors import aligned
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.random import fill_normal, normals, uniform, uniforms
+from pm_evidence.families.gp_classification.arithmetic import (
+    BLOCK,
+    hazards,
+    log_ndtr_and_slope,
+    times,
+    width_of,
+)
+from pm_evidence.families.gp_classification.latent import LatentValues
+from pm_evidence.families.gp_classification.propagation import Gaussian
+from pm_evidence.kernels.random_walk import acceptance_probability
+
+Floats = NDArray[np.float64]
+_MOST_LEAPFROGS = 100_000
+
+
+_MOST_MOVES = 1_000_000
+_SMALLEST = 1e-14  # interval of angles
+
+
+@dataclass(frozen=True)
+class EllipticalSlice:
+    """Moves all latent values along an ellipse through them and a draw from a Gaussian; reversible.
+
+    Parameters
+    ----------
+    n_moves : int
+        Number of ellipses at every inverse temperature.
+
+    Raises
+    ------
+    ValueError
+        If ``n_moves`` is out of range.
+
+    Notes
+    -----
+    Murray, Adams and MacKay (2010), with the Gaussian of Nishihara, Murray and Adams (2014): the
+    prior times Gaussian factors found by expectation propagation. The slices are those of the ratio
+    to this Gaussian, which is nearly constant, so that one ellipse leads to a nearly independent
+    state. There is nothing to tune. That the Gaussian is an approximation has no influence on the
+    distribution that the moves leave invariant.
+    """
+
+    n_moves: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("n_moves", self.n_moves, 1, _MOST_MOVES)
+
+    def advance(
+        self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[LatentValues, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        near, (n, k) = path.gaussian(beta), state.x.shape
+        factors = residual(path, beta, near)
+        moved = LatentValues(state.x.copy(), state.log_likelihood.copy(), state.log_factors.copy())
+        width = width_of(n)
+        room = (
+            aligned((k, width), np.float64),
+            aligned((k, width), np.float64),
+            aligned((BLOCK, width), np.float64),
+            np.empty((2, k)),
+        )
+        evaluations = np.zeros(n, np.int64)
+        for _ in range(self.n_moves):
+            _ellipses(
+                moved.x,
+                (moved.log_likelihood, moved.log_factors),
+                path.target.signs.astype(np.float64),
+                factors,
+                (near.mean, near.root),
+                beta,
+                streams,
+                room,
+                evaluations,
+            )
+        return moved, MoveInfo(1.0, int(evaluations.sum()))
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: it is reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return the number of moves."""
+        return {"n_moves": float(self.n_moves)}
+
+
+def residual(path: Any, beta: float, near: Gaussian) -> NDArray[np.float64]:
+    """Return what the density at ``beta`` is made of beside a Gaussian near it, shape ``(4, k)``.
+
+    Rows are precisions and shifts of expectation propagation's factors, and those of the factors
+    that the density has besides the Gaussian and the likelihood to the power beta.
+    """
+    last, rest = path.target.gaussians[1.0], path.rest(beta)
+    return np.array(
+        [
+            last.precisions,
+            last.shifts,
+            rest * last.precisions - near.precisions,
+            rest * last.shifts - near.shifts,
+        ]
+    )
+
+
+@njit
+def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluations):
+    """Move every row of ``x`` once, in place.
+
+    Parameters
+    ----------
+    x : float64 array, shape (n, k)
+    logs : tuple of two float64 arrays, each of shape (n,)
+        Log likelihood and log factors; they are overwritten.
+    signs : float64 array, shape (k,)
+    factors : float64 array, shape (4, k)
+        See ``residual``.
+    gaussian : tuple of arrays
+        Mean, shape (k,), and root of the covariance, shape (k, k).
+    beta : float64
+    streams : uint64 array, shape (n, 4)
+    room : tuple of arrays
+        Two of shape (k, width), one of shape (BLOCK, width), and two rows.
+    evaluations : int64 array, shape (n,)
+        Counts the evaluations of the likelihood.
+    """
+    coordinates, directions, products, rows = room
+    centre, root = gaussian
+    width = coordinates.shape[1]
+    direction, proposal = rows[0], rows[1]
+    for first in range(0, x.shape[0], width):
+        here = min(width, x.shape[0] - first)
+        for c in range(here):
+            fill_normal(streams[first + c], direction)
+            coordinates[:, c] = direction
+        times(root, coordinates, directions, products)
+        for c in range(here):
+            m = first + c
+            direction[:] = directions[:, c]
+            logs[0][m], logs[1][m], count = _move(
+                x[m], (centre, direction, proposal), signs, factors, beta, streams[m]
+            )
+            evaluations[m] += count
+
+
+@njit
+def _move(x, rows, signs, factors, beta, stream):
+    """Move one state along an ellipse in place.
+
+    Returns
+    -------
+    likelihood, approximate : float64
+        Its log likelihood, and the log of the product of its factors.
+    count : int64
+        How often they were evaluated.
+    """
+    centre, direction, proposal = rows
+    likelihood, approximate, rest = _logs(x, signs, factors)
+    least = beta * likelihood + rest + log(uniform(stream))
+    angle = 2.0 * pi * uniform(stream)
+    low, high, count = angle - 2.0 * pi, angle, 0
+    # an interval that has shrunk to the state itself ends the search, also where densities are NaN
+    while high - low > _SMALLEST:
+        a, b = cos(angle), sin(angle)
+        for i in range(x.size):
+            proposal[i] = centre[i] + a * (x[i] - centre[i]) + b * direction[i]
+        found = _logs(proposal, signs, factors)
+        count += 1
+        if beta * found[0] + found[2] > least:
+            x[:] = proposal
+            return found[0], found[1], count
+        if angle < 0.0:
+            low = angle
+        else:
+            high = angle
+        angle = low + (high - low) * uniform(stream)
+    return likelihood, approximate, count
+
+
+@njit
+def _logs(x, signs, factors):
+    """Return log likelihood, log factors of the reference, and the rest of the log density."""
+    likelihood, approximate, rest = 0.0, 0.0, 0.0
+    for i in range(x.size):
+        likelihood += log_ndtr_and_slope(signs[i] * x[i])[0]
+        approximate += x[i] * (factors[1, i] - 0.5 * factors[0, i] * x[i])
+        rest += x[i] * (factors[3, i] - 0.5 * factors[2, i] * x[i])
+    return likelihood, approximate, rest
+
+
+METRICS = ("gaussian", "prior", "identity")
+
+
+@dataclass(frozen=True)
+class LatentHMC:
+    """Hamiltonian trajectories of all latent values, with fresh momenta; reversible.
+
+    Parameters
+    ----------
+    step_size : float
+        Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
+        trajectories.
+    n_leapfrogs : int
+        Number of steps of a trajectory.
+    metric : {"gaussian", "prior", "identity"}
+        In which coordinates momenta are standard normal: those in which a Gaussian near the
+        density is, those in which the prior is, or the latent values themselves. The last is plain
+        HMC with leapfrog steps, the baseline of Fraccaro, Paquet and Winther (2016), which mixes
+        slowly where latent values are highly correlated; they used steps of 0.02, 200 for a
+        trajectory.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    With the first two metrics, trajectories of the Gaussian are exact rotations, and momenta are
+    changed by the force of the rest of the density between them (Shahbaba, Lan, Johnson and Neal
+    2014). That the Gaussian is an approximation has no influence on the distribution that the
+    moves leave invariant. Four rotations by 0.4 make a quarter of a turn, after which
+    positions would be independent of their start if the density were the Gaussian. Energies change
+    more in one trajectory than on many ellipses of ``EllipticalSlice``, on which they move by
+    about one nat.
+    """
+
+    step_size: float = 0.4
+    n_leapfrogs: int = 4
+    metric: str = "gaussian"
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_count("n_leapfrogs", self.n_leapfrogs, 1, _MOST_LEAPFROGS)
+        check_choice("metric", self.metric, METRICS)
+
+    def advance(
+        self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[LatentValues, MoveInfo]:
+        """Move every member along one trajectory; see ``contracts.Kernel``."""
+        n, k = state.x.shape
+        moved = LatentValues(state.x.copy(), state.log_likelihood.copy(), state.log_factors.copy())
+        density = _density(path, beta, self.metric)
+        width = width_of(n)
+        room = tuple(aligned((k, width), np.float64) for _ in range(4))
+        sums = aligned((3, width), np.float64), aligned((BLOCK, width), np.float64)
+        acceptance = np.empty(n)
+        for first in range(0, n, width):
+            part = slice(first, min(first + width, n))
+            _trajectories(
+                moved.x[part],
+                (moved.log_likelihood[part], moved.log_factors[part]),
+                density,
+                (self.step_size, self.n_leapfrogs),
+                streams[part],
+                (*room, *sums),
+                acceptance[part],
+            )
+        return moved, MoveInfo(float(acceptance.mean()), n * (self.n_leapfrogs + 1))
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: fresh momenta make it reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return step size and number of steps."""
+        return {"step_size": self.step_size, "n_leapfrogs": float(self.n_leapfrogs)}
+
+
+class _Density(NamedTuple):
+    """The log density at ``beta`` as compiled code reads it.
+
+    It is that of a Gaussian, plus beta times the log likelihood, plus the log of Gaussian factors.
+    If ``maps`` is true, positions are ``t`` with ``x = centre + matrix t``, and the Gaussian is
+    ``exp(-t't / 2)``; otherwise they are the latent values, and it is ``exp(-x' matrix x / 2)``.
+    """
+
+    maps: bool
+    matrix: Floats  # shape (k, k)
+    transposed: Floats  # shape (k, k)
+    inverse: Floats  # shape (k, k): from latent values to positions
+    centre: Floats  # shape (k,)
+    signs: Floats  # shape (k,)
+    factors: Floats  # shape (4, k): see ``elliptical.residual``
+    beta: float
+
+
+def _density(path: Any, beta: float, metric: str) -> _Density:
+    """Return the density at an inverse temperature in the coordinates of a metric."""
+    near = path.gaussian(beta) if metric == "gaussian" else path.target.gaussians[0.0]
+    rest = near.mean, path.target.signs.astype(np.float64), residual(path, beta, near), float(beta)
+    if metric == "identity":
+        precision = np.ascontiguousarray(near.inverse.T @ near.inverse)
+        return _Density(False, precision, precision, precision, *rest)
+    transposed = np.ascontiguousarray(near.root.T)
+    return _Density(True, near.root, transposed, near.inverse, *rest)
+
+
+@njit
+def _trajectories(x, logs, density, path, streams, room, acceptance):
+    """Move at most ``width`` rows of ``x`` in place.
+
+    Parameters
+    ----------
+    x : float64 array, shape (n, k)
+    logs : tuple of two float64 arrays, each of shape (n,)
+        Log likelihood and log factors; they are overwritten.
+    density : _Density
+    path : tuple
+        Mean step and number of steps.
+    streams : uint64 array, shape (n, 4)
+    room : tuple of arrays
+        Four of shape (k, width), one of shape (3, width), one of shape (BLOCK, width).
+    acceptance : float64 array, shape (n,)
+        Receives the acceptance probabilities.
+    """
+    position, momentum, latent, force, sums, products = room
+    n, (k, width) = x.shape[0], position.shape
+    sizes, start = np.zeros(width), np.empty(width)
+    for c in range(width):
+        latent[:, c] = x[min(c, n - 1)]
+    if density.maps:
+        force[:] = latent - density.centre.reshape(-1, 1)
+        times(density.inverse, force, position, products)
+    else:
+        position[:] = latent
+    noise = np.empty(k)
+    momentum[:] = 0.0
+    for c in range(n):
+        fill_normal(streams[c], noise)
+        momentum[:, c] = noise
+        sizes[c] = path[0] * (0.8 + 0.4 * uniform(streams[c]))
+    _evaluate(density, position, latent, force, sums, products)
+    _total(sums, momentum, start)
+    for leap in range(path[1]):
+        _kick(momentum, force, sizes, 0.5 if leap == 0 else 1.0)
+        if density.maps:
+            _rotate(position, momentum, sizes)
+        else:
+            _kick(position, momentum, sizes, 1.0)
+        _evaluate(density, position, latent, force, sums, products)
+    _kick(momentum, force, sizes, 0.5)
+    _total(sums, momentum, sizes)
+    for c in range(n):
+        log_ratio = sizes[c] - start[c]
+        # the draw is made in any case, so that a stream advances by the same number
+        accepted = log(uniform(streams[c])) < log_ratio
+        acceptance[c] = acceptance_probability(log_ratio)
+        if accepted:
+            x[c] = latent[:, c]
+            logs[0][c], logs[1][c] = sums[1, c], sums[2, c]
+
+
+@njit
+def _kick(values, rates, sizes, share):
+    for i in range(values.shape[0]):
+        for c in range(sizes.size):
+            values[i, c] += share * sizes[c] * rates[i, c]
+
+
+@njit
+def _rotate(position, momentum, angles):
+    """Move along the exact trajectories of standard normal positions."""
+    for c in range(angles.size):
+        a, b = cos(angles[c]), sin(angles[c])
+        for i in range(position.shape[0]):
+            t, p = position[i, c], momentum[i, c]
+            position[i, c] = a * t + b * p
+            momentum[i, c] = a * p - b * t
+
+
+@njit
+def _total(sums, momentum, out):
+    """Set ``out`` to the log density minus the kinetic energy."""
+    for c in range(out.size):
+        out[c] = sums[0, c]
+    for i in range(momentum.shape[0]):
+        for c in range(out.size):
+            out[c] -= 0.5 * momentum[i, c] ** 2
+
+
+@njit
+def _evaluate(density, position, latent, force, sums, products):
+    """Set latent values, forces, and the parts of the log density at positions.
+
+    ``sums`` receives the log density, the log likelihood and the log factors of the reference.
+    """
+    k, width = position.shape
+    factors, beta = density.factors, density.beta
+    sums[:] = 0.0
+    slopes, gaussian = np.empty((k, width)), np.empty((k, width))
+    if density.maps:
+        times(density.matrix, position, latent, products)
+        latent += density.centre.reshape(-1, 1)
+        gaussian[:] = position
+    else:
+        latent[:] = position
+        times(density.matrix, position, gaussian, products)
+    for i in range(k):
+        y = density.signs[i]
+        for c in range(width):
+            x = latent[i, c]
+            value, slope = log_ndtr_and_slope(y * x)
+            sums[1, c] += value
+            sums[2, c] += x * (factors[1, i] - 0.5 * factors[0, i] * x)
+            sums[0, c] += beta * value + x * (factors[3, i] - 0.5 * factors[2, i] * x)
+            sums[0, c] -= 0.5 * position[i, c] * gaussian[i, c]
+            slopes[i, c] = beta * y * slope + factors[3, i] - factors[2, i] * x
+    if density.maps:
+        times(density.transposed, slopes, force, products)
+    else:
+        force[:] = slopes
+    if not density.maps:
+        force -= gaussian
+
+
+# Iterations of the implicit steps end when momenta and positions move by less than this, relatively
+# to the largest. A trajectory on which they do not is rejected.
+_TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
+
+
+@dataclass(frozen=True)
+class RiemannianHMC:
+    """Generalised leapfrog trajectories in a metric that depends on the state; reversible.
+
+    Parameters
+    ----------
+    step_size : float
+        Leapfrog step.
+    n_leapfrogs : int
+        Number of steps of a trajectory.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
+    (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
+    of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
+    reference). Each step factorises a matrix of all data points about ten times, which is a
+    thousand times the cost of an elliptical slice for 767 data points: this kernel is for
+    comparisons.
+    """
+
+    step_size: float = 0.1
+    n_leapfrogs: int = 10
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_count("n_leapfrogs", self.n_leapfrogs, 1, _MOST_LEAPFROGS)
+
+    def advance(
+        self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[LatentValues, MoveInfo]:
+        """Move every member along one trajectory; see ``contracts.Kernel``."""
+        density = _curved_density(path, beta)
+        n, k = state.x.shape
+        noise, threshold = normals(streams, 2 * k), np.log(uniforms(streams, 1)[:, 0])
+        x, acceptance = state.x.copy(), np.zeros(n)
+        for m in range(n):
+            with np.errstate(over="ignore", invalid="ignore"):  # implicit steps that diverge
+                proposal, log_ratio = self._trajectory(density, x[m], noise[m])
+            acceptance[m] = np.exp(min(log_ratio, 0.0))
+            if threshold[m] < log_ratio:
+                x[m] = proposal
+        info = MoveInfo(float(acceptance.mean()), n * self.n_leapfrogs)
+        return path.at(x), info
+
+    def _trajectory(
+        self, density: "_CurvedDensity", x: Floats, noise: Floats
+    ) -> tuple[Floats, float]:
+        """Return the end of a trajectory and the log of its acceptance ratio, in nats."""
+        here = _point(density, x)
+        momentum = here.momentum(noise)
+        start, step = here.hamiltonian(momentum), self.step_size
+        for _ in range(self.n_leapfrogs):
+            half = _half_kicked(here, momentum, step)
+            there = None if half is None else _moved(density, here, half, step)
+            if half is None or there is None:
+                return x, -np.inf
+            here, momentum = there, half - 0.5 * step * there.slope(half)
+        log_ratio = start - here.hamiltonian(momentum)
+        return here.x, log_ratio if np.isfinite(log_ratio) else -np.inf
+
+    def reversed(self) -> Self:
+        """Return the kernel itself: fresh momenta make it reversible."""
+        return self
+
+    def settings(self) -> dict[str, float]:
+        """Return step size and number of steps."""
+        return {"step_size": self.step_size, "n_leapfrogs": float(self.n_leapfrogs)}
+
+
+class _CurvedDensity(NamedTuple):
+    """The density at ``beta``: prior, likelihood and factors to the powers beta and rest."""
+
+    covariance: Floats  # shape (k, k): of the prior
+    factor: Floats  # shape (k, k): its lower Cholesky factor
+    signs: Floats  # shape (k,)
+    precisions: Floats  # shape (k,)
+    shifts: Floats  # shape (k,)
+    beta: float
+    rest: float
+
+
+def _curved_density(path: Any, beta: float) -> _CurvedDensity:
+    target, parts = path.target, path.target.gaussians[1.0]
+    signs, rest = target.signs.astype(np.float64), path.rest(beta)
+    return _CurvedDensity(
+        target.prior_covariance, target.factor, signs, parts.precisions, parts.shifts, beta, rest
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A state with its metric ``M = inv(K) + diag(d)``.
+
+    Parameters
+    ----------
+    density : _Density
+    x, d : ndarray, shape (k,)
+        Latent values; what the likelihood adds to the metric.
+    derivative : ndarray, shape (k,)
+        Derivative of ``d``.
+    lower : ndarray, shape (k, k)
+        Lower Cholesky factor of ``I + sqrt(d) K sqrt(d)``.
+    """
+
+    density: _CurvedDensity
+    x: Floats
+    d: Floats
+    derivative: Floats
+    lower: Floats
+
+    def velocity(self, momentum: Floats) -> Floats:
+        """Return ``inv(M)`` times a momentum."""
+        covariance, root = self.density.covariance, np.sqrt(self.d)
+        product = covariance @ momentum
+        inner = solve_triangular(self.lower, root * product, lower=True, check_finite=False)
+        outer = solve_triangular(self.lower, inner, lower=True, trans=1, check_finite=False)
+        velocity: Floats = product - covariance @ (root * outer)
+        return velocity
+
+    def momentum(self, noise: Floats) -> Floats:
+        """Return a draw from ``N(0, M)`` made of twice as many standard normal draws."""
+        first, second = np.split(noise, 2)
+        factor = self.density.factor
+        draw: Floats = solve_triangular(factor, first, lower=True, trans=1, check_finite=False)
+        return draw + np.sqrt(self.d) * second
+
+    def hamiltonian(self, momentum: Floats) -> float:
+        """Return minus the log density of state and momentum, up to a constant, in nats."""
+        density, x = self.density, self.x
+        white = solve_triangular(density.factor, x, lower=True, check_finite=False)
+        factors = x * (density.shifts - 0.5 * density.precisions * x)
+        log_density = density.beta * log_ndtr(density.signs * x).sum() - 0.5 * white @ white
+        log_density += density.rest * factors.sum()
+        kinetic = 0.5 * momentum @ self.velocity(momentum)
+        return float(kinetic + np.log(self.lower.diagonal()).sum() - log_density)
+
+    @cached_property
+    def _steady(self) -> tuple[Floats, Floats]:
+        """The part of the slope that does not depend on momenta, and the diagonal of ``inv(M)``."""
+        density, x = self.density, self.x
+        white = solve_triangular(density.factor, x, lower=True, check_finite=False)
+        prior = solve_triangular(density.factor, white, lower=True, trans=1, check_finite=False)
+        likelihood = density.beta * density.signs * hazards(density.signs * x)
+        rest = density.rest * (density.shifts - density.precisions * x)
+        reduced = solve_triangular(
+            self.lower,
+            np.sqrt(self.d)[:, None] * density.covariance,
+            lower=True,
+            check_finite=False,
+        )
+        diagonal = density.covariance.diagonal() - np.einsum("ij,ij->j", reduced, reduced)
+        return prior - likelihood - rest + 0.5 * self.derivative * diagonal, diagonal
+
+    def slope(self, momentum: Floats) -> Floats:
+        """Return the gradient of the Hamiltonian by the latent values."""
+        return self._steady[0] - 0.5 * self.derivative * self.velocity(momentum) ** 2
+
+
+def _point(density: _CurvedDensity, x: Floats) -> _Point:
+    above, below = hazards(x), hazards(-x)
+    information = density.beta * above * below
+    d = density.rest * density.precisions + information
+    root = np.sqrt(d)
+    matrix = root[:, None] * density.covariance * root
+    matrix[np.diag_indices(len(x))] += 1.0
+    derivative = information * (below - above - 2.0 * x)
+    return _Point(density, x, d, derivative, np.linalg.cholesky(matrix))
+
+
+def _half_kicked(here: _Point, momentum: Floats, step: float) -> Floats | None:
+    """Return the momentum after half a step, which is given implicitly; None if it is not found."""
+    half = momentum
+    for _ in range(_MOST_ITERATIONS):
+        before, half = half, momentum - 0.5 * step * here.slope(half)
+        if _close(half - before, half):
+            return half
+        if not np.isfinite(half).all():
+            break
+    return None
+
+
+def _moved(density: _CurvedDensity, here: _Point, momentum: Floats, step: float) -> _Point | None:
+    """Return the state after a step, which is given implicitly; None if it is not found."""
+    velocity = here.velocity(momentum)
+    there = _point(density, here.x + step * velocity)
+    for _ in range(_MOST_ITERATIONS):
+        x = here.x + 0.5 * step * (velocity + there.velocity(momentum))
+        if not np.isfinite(x).all():
+            break
+        done, there = _close(x - there.x, x), _point(density, x)
+        if done:
+            return there
+    return None
+
+
+def _close(change: Floats, value: Floats) -> bool:
+    """Return whether a change of positions or momenta is small."""
+    return bool(np.abs(change).max() <= _TOLERANCE * (1.0 + np.abs(value).max()))

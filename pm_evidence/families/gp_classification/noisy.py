@@ -1,0 +1,367 @@
+"""Noisy latent values, to which data points are added one by one: path, population, Gibbs moves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from pm_evidence.core.checks import check_choice, check_count, check_flag
+from pm_evidence.core.codegen.numba import nb, njit
+from pm_evidence.core.codegen.vectors import aligned, fast_log
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.numerics import dot, fused
+from pm_evidence.families.gp_classification.arithmetic import BLOCK, add, excess, multiply, width_of
+from pm_evidence.paths.growing import GrowingPath
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyValues:
+    """Latent values with noise, ``z`` of Fraccaro et al. (2016), Eq. 10, of the first data points.
+
+    Parameters
+    ----------
+    z : ndarray, shape (n, step)
+        The values in the order in which data points are added; their signs are the labels.
+    precision : ndarray, shape (step, step)
+        Inverse of the prior covariance of these data points. Populations share it; it is never
+        written to.
+    order : ndarray, shape (n_points,)
+        The data points in the order in which they are added.
+    """
+
+    z: Floats
+    precision: Floats
+    order: NDArray[np.int64]
+
+    @property
+    def step(self) -> int:
+        """Number of data points so far."""
+        return self.z.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        return replace(self, z=self.z[index])
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``, which are at the same step."""
+        return replace(self, z=np.concatenate([self.z, *(other.z for other in others)]))
+
+    def to_draws(self) -> NDArray[Any]:
+        """Return the values in the order of the data, shape ``(n, n_points)``.
+
+        Values of points that have not been added yet are 0.
+        """
+        draws = np.zeros((len(self.z), len(self.order)))
+        draws[:, self.order[: self.step]] = self.z
+        return draws
+
+
+@dataclass(frozen=True)
+class DataPointPath(GrowingPath):
+    """``f_k(z) = N(z; 0, K + I)`` of the first ``k`` data points, cut off at the signs of labels.
+
+    Fraccaro, Paquet and Winther (2016), Eq. 10 and Appendix A.3. Densities are normalised without
+    the labels, so that the normalising constant of ``f_k`` is the probability of the first ``k``
+    labels, and log Z is the log evidence.
+
+    Parameters
+    ----------
+    target : GPClassification
+        The data, their order and covariance.
+    """
+
+    target: Any
+
+    @property
+    def n_steps(self) -> int:
+        """Number of data points."""
+        return len(self.target.signs)
+
+    def draw(self, n: int, seed: np.random.SeedSequence) -> NoisyValues:
+        """Return ``n`` states before the first data point, which hold no value."""
+        return NoisyValues(np.empty((n, 0)), np.empty((0, 0)), self.target.points)
+
+    def at(self, draws: NDArray[Any]) -> NoisyValues:
+        """Return the population of all data points from values in the order of the data."""
+        order, whitening = self.target.points, self.target.whitening
+        z = np.ascontiguousarray(np.asarray(draws, float)[:, order])
+        return NoisyValues(z, whitening.T @ whitening, order)
+
+    def smoothed(self, state: NoisyValues) -> Floats:
+        """Return the log probability of the next label given ``z``, shape ``(n,)``, in nats."""
+        log_probability: Floats = log_ndtr(-self._bounds(state))
+        return log_probability
+
+    def extended(self, state: NoisyValues, streams: NDArray[np.uint64]) -> NoisyValues:
+        """Return the state with the value of the next data point, drawn given ``z`` and label."""
+        k = state.step
+        row = self.target.whitening[k, : k + 1]
+        z = np.empty((len(state), k + 1))
+        z[:, :k] = state.z
+        sign = float(self.target.signs[self.target.points[k]])
+        _draw(self._bounds(state), sign / row[k], streams, z)
+        return NoisyValues(z, _grown(state.precision, row), state.order)
+
+    def shrunk(self, state: NoisyValues) -> NoisyValues:
+        """Return the state without the value of the last data point."""
+        k = state.step - 1
+        row = self.target.whitening[k, : k + 1]
+        precision = state.precision[:k, :k] - np.outer(row[:k], row[:k])
+        return NoisyValues(np.ascontiguousarray(state.z[:, :k]), precision, state.order)
+
+    def _bounds(self, state: NoisyValues) -> Floats:
+        """Return the bound that the next value exceeds in the direction of its label.
+
+        The value is ``m + s t`` with standard normal ``t`` and the mean ``m`` and deviation ``s``
+        given ``z``; its sign is ``y`` if ``y t > -y m / s``, which is the bound. A row of the
+        inverse Cholesky factor times ``z`` is ``-m / s``.
+        """
+        k = state.step
+        bounds: Floats = _products(state.z, self.target.whitening[k, :k])
+        bounds *= self.target.signs[self.target.points[k]]
+        return bounds
+
+
+@njit
+def _products(z, row):
+    """Return ``z @ row``; unlike BLAS, with the same digits for a member in any population."""
+    out = np.empty(z.shape[0])
+    for i in range(z.shape[0]):
+        out[i] = dot(z[i], row)
+    return out
+
+
+@njit
+def _draw(bounds, scale, streams, z):
+    """Set the last column of ``z``; the bound itself is the sign."""
+    room = np.empty(1)
+    last = z.shape[1] - 1
+    for i in range(bounds.size):
+        z[i, last] = scale * excess(bounds[i], streams[i], room)
+
+
+@njit
+def _grown(precision, row):
+    """Return the precision of one more point, whose row of the inverse factor is given."""
+    k = row.size
+    out = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            out[i, j] = row[i] * row[j]
+            if i < k - 1 and j < k - 1:
+                out[i, j] += precision[i, j]
+    return out
+
+
+SCANS = ("random", "forward")
+_MOST_SWEEPS = 1_000_000
+_TWO_POW_MINUS_52 = 2.0**-52
+
+
+@dataclass(frozen=True)
+class SliceGibbs:
+    """Visits all values, and draws each given the others by a slice sampler.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of visits to every value in one move.
+    n_slices : int
+        Number of slices at every visit. Slices after the first cost little, because the mean given
+        the other values is known.
+    scan : str
+        ``"random"``: blocks of 32 values that were added one after the other are visited in an
+        order that is drawn anew for every number of data points, and does not depend on the state
+        or the seed of a run; ``"forward"``: in the order in which they were added.
+    backwards : bool
+        Whether all are visited in the opposite order.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    The update of a value satisfies detailed balance with respect to its distribution given the
+    others, so that the sweep in the opposite order is the time reversal. The means of a block of
+    values given the values outside are computed by one product of matrices; within the block they
+    are updated after every draw.
+    """
+
+    n_sweeps: int = 1
+    n_slices: int = 1
+    scan: str = "random"
+    backwards: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
+        check_count("n_slices", self.n_slices, 1, _MOST_SWEEPS)
+        check_choice("scan", self.scan, SCANS)
+        check_flag("backwards", self.backwards)
+
+    def advance(
+        self, path: Any, state: NoisyValues, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[NoisyValues, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        z = state.z.copy()
+        n, k = z.shape
+        starts = self.blocks(k)
+        width = width_of(n)
+        room = (
+            aligned((k, width), np.float64),
+            aligned((BLOCK, width), np.float64),
+            aligned((3, width), np.float64),
+            aligned((4, width), np.uint64),
+        )
+        signs = path.target.signs[state.order[:k]].astype(np.float64)
+        backwards = 1 if self.backwards else 0
+        _sweep(z, state.precision, signs, starts, backwards, self.counts, streams, room)
+        return replace(state, z=z), MoveInfo(1.0, n * self.n_sweeps)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Sweeps of a move, and slices of a visit."""
+        return self.n_sweeps, self.n_slices
+
+    def blocks(self, n_values: int) -> NDArray[np.int64]:
+        """Return the first value of each block, in the order of visits."""
+        starts = np.arange(0, n_values, BLOCK)
+        if self.scan == "random":
+            starts = np.random.default_rng(n_values).permutation(starts)
+        return starts[::-1].copy() if self.backwards else starts
+
+    def reversed(self) -> Self:
+        """Return the kernel that visits values in the opposite order."""
+        return replace(self, backwards=not self.backwards)
+
+    def settings(self) -> dict[str, float]:
+        """Return the numbers of sweeps and slices."""
+        return {"n_sweeps": float(self.n_sweeps), "n_slices": float(self.n_slices)}
+
+
+@njit
+def _sweep(z, precision, signs, starts, backwards, counts, streams, room):
+    """Move all members, some together.
+
+    Parameters
+    ----------
+    z : float64 array, shape (n, k)
+        Values; they are overwritten.
+    precision : float64 array, shape (k, k)
+    signs : float64 array, shape (k,)
+        Labels.
+    starts : int64 array
+        First values of blocks, in the order of visits.
+    backwards : int64
+        1 if the values of a block are visited from the last to the first.
+    counts : tuple of two int64
+        Sweeps of a move, and slices of a visit.
+    streams : uint64 array, shape (n, 4)
+    room : tuple of arrays
+        Values of members that are moved together, shape (k, width), inner products, draws and
+        deviations, and streams, one column for each member.
+    """
+    values, products, extra, words = room
+    k, width = values.shape
+    n_sweeps, n_slices = counts
+    for first in range(0, z.shape[0], width):
+        here = min(width, z.shape[0] - first)
+        for c in range(width):  # columns without a member repeat the first one
+            member = first + (c if c < here else 0)
+            for i in range(k):
+                values[i, c] = z[member, i]
+            for word in range(4):
+                words[word, c] = streams[member, word]
+        for _ in range(n_sweeps):
+            for start in starts:
+                stop = min(start + products.shape[0], k)
+                multiply(precision, values, start, stop, products)
+                for step in range(stop - start):
+                    i = stop - 1 - step if backwards else start + step
+                    left, right = (start, i) if backwards else (i + 1, stop)
+                    _draw_given(values[i], products[i - start], precision[i, i], signs[i], n_slices,
+                          extra, words)  # fmt: skip
+                    for j in range(left, right):
+                        add(products[j - start], precision[i, j], extra[2])
+        for c in range(here):
+            for i in range(k):
+                z[first + c, i] = values[i, c]
+            for word in range(4):
+                streams[first + c, word] = words[word, c]
+
+
+@njit
+def _draw_given(value, product, precision, sign, n_slices, extra, words):
+    """Draw one value of each member given its other values (Appendix A.2).
+
+    The ends of a slice are computed as distances from the value, and lose no digits where the mean
+    is far on the other side of zero.
+
+    Parameters
+    ----------
+    value : float64 array, shape (width,)
+        The values; they are overwritten.
+    product : float64 array, shape (width,)
+        Row of the precision times all values.
+    precision : float
+        Its entry on the diagonal.
+    sign : float
+        The label, which is the sign of the values.
+    n_slices : int64
+    extra : float64 array, shape (3, width)
+        Receives two uniform draws, and the change of the values.
+    words : uint64 array, shape (4, width)
+        Streams, which advance.
+    """
+    height, place, change = extra[0], extra[1], extra[2]
+    variance = 1.0 / precision
+    for m in range(value.size):
+        change[m] = value[m]
+    for _ in range(n_slices):
+        _fill_uniform(words, height)
+        _fill_uniform(words, place)
+        for m in range(value.size):
+            # distances from the mean, and of the ends of the slice from the value
+            away = fused(precision, value[m] - change[m], product[m]) * variance
+            square = -2.0 * variance * fast_log(height[m])
+            far = abs(away)
+            reach = sqrt(fused(far, far, square)) + far
+            near = square / reach
+            above = near if away > 0.0 else reach
+            below = reach if away > 0.0 else near
+            old = sign * value[m]
+            # towards zero the slice ends there at the latest
+            inwards = min(below if sign > 0.0 else above, old)
+            outwards = above if sign > 0.0 else below
+            value[m] = sign * fused(inwards + outwards, place[m], old - inwards)
+    for m in range(value.size):
+        change[m] = value[m] - change[m]
+
+
+@njit
+def _fill_uniform(words, out):
+    """Draw one uniform number from each stream, as ``core.random.uniform`` does."""
+    first, second, third, fourth = words[0], words[1], words[2], words[3]
+    for m in range(out.size):
+        a, b, c, d = first[m], second[m], third[m], fourth[m]
+        total = a + d
+        word = ((total << nb.uint64(23)) | (total >> nb.uint64(41))) + a
+        shifted = b << nb.uint64(17)
+        c ^= a
+        d ^= b
+        b ^= c
+        a ^= d
+        c ^= shifted
+        first[m], second[m], third[m] = a, b, c
+        fourth[m] = (d << nb.uint64(45)) | (d >> nb.uint64(19))
+        out[m] = (nb.int64(word >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52

@@ -1,0 +1,870 @@
+"""Ising lattices, one bit per spin: populations, draws of 512 chains together, and their moves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from math import exp
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.codegen import vectors
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
+from pm_evidence.core.codegen.vectors import INDEX, WIDTH, WORD, Vector, fast_exp, next_lanes
+from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.random import fill_uniform, next_word
+from pm_evidence.families.lattice.lattice import Lattice, VisitKernel
+
+Counts = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Planes = NDArray[np.uint64]
+
+
+GROUP = 64 * WIDTH  # chains that are moved together
+# A count is kept in planes: bit p of chain c is bit c of plane p. As many sites as possible are
+# first added up in a few low planes, and then carried to the high ones, few of which change often.
+_LOW, _OFTEN, _HIGH = 8, 12, 32
+_NUMBER = 16  # planes that are read at once
+_RUN = (0,) * 8  # sites that are added at once; only the length is used
+
+
+@dataclass(frozen=True, slots=True)
+class SpinCounts:
+    """The counts that the energies of Ising lattices need.
+
+    Parameters
+    ----------
+    unlike : ndarray of int32, shape (..., n)
+        Number of bonds between unlike spins, for every chain.
+    up : ndarray of int32, shape (..., n), optional
+        Number of spins that are 1; None if they were not counted.
+    """
+
+    unlike: Counts
+    up: Counts | None = None
+
+    def n_up(self) -> Counts:
+        """Return the number of spins that are 1, shape ``(..., n)``."""
+        assert self.up is not None  # they are counted if the path needs them
+        return self.up
+
+    def energy(self, target: Lattice) -> Floats:
+        """Return the energies in nats at beta 1, shape ``(..., n)``."""
+        energy: Floats = self.unlike.astype(float)
+        energy *= 2.0 * target.coupling
+        energy -= target.coupling * target.n_bonds
+        if target.field:
+            energy -= target.field * (2 * self.n_up() - target.n_dim)
+        return energy
+
+    def counts(self, target: Lattice) -> Counts:
+        """Return the numbers of spins -1 and 1, shape ``(2, ..., n)``."""
+        up = self.n_up()
+        return np.stack([target.n_dim - up, up])
+
+
+@dataclass(frozen=True, slots=True)
+class Spins:
+    """A population of Ising lattices, with the counts that their energies need.
+
+    Parameters
+    ----------
+    planes : ndarray of uint64, shape (n_groups, n_sites + 1, 8)
+        Bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group of 512; a set bit is spin 1.
+        The last row is scratch space of the kernels. The last group may hold chains beyond the last
+        member, which are never read.
+    unlike : ndarray of int32, shape (n,)
+        Number of bonds between unlike spins, for every chain.
+    sizes : tuple of ints
+        Number of sites along each axis.
+    up : ndarray of int32, shape (n,), optional
+        Number of spins that are 1; None if they were not counted.
+    """
+
+    planes: Planes
+    unlike: Counts
+    sizes: tuple[int, ...]
+    up: Counts | None = None
+
+    def __len__(self) -> int:
+        return len(self.unlike)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        index = np.arange(len(self))[index]
+        planes = empty_planes(len(index), self.planes.shape[1] - 1)
+        _gather(self.planes, index, planes, 0)
+        up = None if self.up is None else self.up[index]
+        return type(self)(planes, self.unlike[index], self.sizes, up)
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        parts = [self, *others]
+        planes = empty_planes(sum(map(len, parts)), self.planes.shape[1] - 1)
+        first = 0
+        for part in parts:
+            _gather(part.planes, np.arange(len(part)), planes, first)
+            first += len(part)
+        unlike = np.concatenate([part.unlike for part in parts])
+        ups = [part.up for part in parts if part.up is not None]
+        up = np.concatenate(ups) if len(ups) == len(parts) else None
+        return type(self)(planes, unlike, self.sizes, up)
+
+    def to_draws(self) -> NDArray[np.int8]:
+        """Return spins of -1 and 1, shape ``(n, *sizes)``."""
+        return unpack(self.planes, len(self)).reshape(len(self), *self.sizes)
+
+    def energy(self, target: Lattice) -> Floats:
+        """Return the energies in nats at beta 1, shape ``(n,)``."""
+        return SpinCounts(self.unlike, self.n_up() if target.field else None).energy(target)
+
+    def counts(self, target: Lattice) -> Counts:
+        """Return the numbers of spins -1 and 1, shape ``(2, n)``."""
+        return SpinCounts(self.unlike, self.n_up()).counts(target)
+
+    def n_up(self) -> Counts:
+        """Return the number of spins that are 1, shape ``(n,)``."""
+        if self.up is not None:
+            return self.up
+        up = np.empty(len(self), np.int32)
+        for group, first in enumerate(range(0, len(self), GROUP)):
+            count_up(self.planes[group], up[first : first + GROUP])
+        return up
+
+
+def empty_planes(n: int, n_sites: int) -> Planes:
+    """Return planes of ``n`` chains, all spins -1."""
+    return np.zeros((-(-n // GROUP), n_sites + 1, WIDTH), np.uint64)
+
+
+def spins_of(planes: Planes, n: int, target: Lattice) -> Spins:
+    """Return the population of the first ``n`` chains, with its counts."""
+    unlike, forward = np.empty(n, np.int32), target.geometry.forward
+    for group, first in enumerate(range(0, n, GROUP)):
+        part = slice(first, first + GROUP)
+        count_unlike(planes[group], forward, (0,) * forward.shape[1], unlike[part])
+    return Spins(planes, unlike, target.sizes)
+
+
+def draw_spins(target: Lattice, n: int, seed: np.random.SeedSequence) -> Spins:
+    """Return ``n`` states of independent spins, where 1 and -1 have equal probability."""
+    planes = empty_planes(n, target.n_dim)
+    shape = len(planes), target.n_dim, WIDTH
+    planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
+    return spins_of(planes, n, target)
+
+
+def pack(draws: NDArray[Any]) -> Planes:
+    """Return the planes of spins of -1 and 1, shape ``(n, n_sites)``."""
+    planes = empty_planes(len(draws), draws.shape[1])
+    _pack(np.ascontiguousarray(draws, np.int8), planes)
+    return planes
+
+
+def unpack(planes: Planes, n: int) -> NDArray[np.int8]:
+    """Return the first ``n`` chains as spins of -1 and 1, shape ``(n, n_sites)``."""
+    draws = np.empty((n, planes.shape[1] - 1), np.int8)
+    _unpack(planes, draws)
+    return draws
+
+
+@njit
+def _pack(draws, planes):
+    for c in range(draws.shape[0]):
+        group, word, bit = c // GROUP, c % GROUP // 64, nb.uint64(c % 64)
+        for i in range(draws.shape[1]):
+            planes[group, i, word] |= nb.uint64(draws[c, i] > 0) << bit
+
+
+@njit
+def _unpack(planes, draws):
+    n, n_sites = draws.shape
+    words = np.empty(n_sites, np.uint64)
+    for first in range(0, n, 64):
+        words[:] = planes[first // GROUP, :n_sites, first % GROUP // 64]
+        for c in range(first, min(first + 64, n)):
+            for i in range(n_sites):
+                set_ = (words[i] >> nb.uint64(c - first)) & nb.uint64(1)
+                draws[c, i] = nb.int8(nb.int8(set_ << nb.uint64(1)) - nb.int8(1))
+
+
+@njit
+def _gather(planes, index, out, first):
+    """Copy the chains at ``index`` to those from ``first`` on of ``out``, which are all -1."""
+    for k in range(index.size):
+        c, to = index[k], first + k
+        group, word, bit = c // GROUP, c % GROUP // 64, nb.uint64(c % 64)
+        to_group, to_word, to_bit = to // GROUP, to % GROUP // 64, nb.uint64(to % 64)
+        for i in range(planes.shape[1] - 1):
+            spin = (planes[group, i, word] >> bit) & nb.uint64(1)
+            out[to_group, i, to_word] |= spin << to_bit
+
+
+@intrinsic
+def _add_unlike(
+    typingctx: Any, planes: Any, first: Any, forward: Any, low: Any, axes: Any, run: Any
+) -> Any:
+    """Add the unlike bonds of a run of sites with their forward neighbours to the low planes."""
+    signature = types.void(planes, first, forward, low, axes, run)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        spins, others, counts = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3)
+        )
+        n_axes, unlike = len(sig.args[4]), []
+        for k in range(len(sig.args[5])):
+            site = builder.add(args[1], WORD(k))
+            own = vectors.load(builder, spins, site)
+            start = builder.mul(site, WORD(n_axes))
+            for axis in range(n_axes):
+                other = builder.load(builder.gep(others, [builder.add(start, WORD(axis))]))
+                unlike.append(own ^ vectors.load(builder, spins, other))
+        _add_bits(builder, counts, unlike)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _add_up(typingctx: Any, planes: Any, first: Any, low: Any, run: Any) -> Any:
+    """Add the spins of a run of sites to the low planes."""
+    signature = types.void(planes, first, low, run)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        spins, counts = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
+        )
+        rows = [builder.add(args[1], WORD(k)) for k in range(len(sig.args[3]))]
+        _add_bits(builder, counts, [vectors.load(builder, spins, row) for row in rows])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _add_bits(builder: Any, counts: Any, bits: list[Vector]) -> None:
+    """Add some bits of every chain to the low planes."""
+    for p in range(_LOW):
+        column, carries = [*bits, vectors.load(builder, counts, WORD(p))], []
+        while len(column) > 2:
+            total, carry = vectors.full_adder(*column[:3])
+            column = [*column[3:], total]
+            carries.append(carry)
+        if len(column) == 2:
+            carries.append(column[0] & column[1])
+            column = [column[0] ^ column[1]]
+        vectors.store(column[0], counts, WORD(p))
+        bits = carries
+
+
+@intrinsic
+def _carry(typingctx: Any, low: Any, high: Any) -> Any:
+    """Add the low planes to the high ones, and clear them."""
+    signature = types.void(low, high)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        small, large = (
+            context.make_array(type_)(context, builder, value).data
+            for type_, value in zip(sig.args, args, strict=True)
+        )
+        zero = carry = vectors.constant(builder, 0)
+
+        def add(planes: range) -> None:
+            nonlocal carry
+            for p in planes:
+                total = vectors.load(builder, large, WORD(p))
+                vectors.store(total ^ carry, large, WORD(p))
+                carry = total & carry
+
+        for p in range(_LOW):
+            total = vectors.load(builder, large, WORD(p))
+            total, carry = vectors.full_adder(total, vectors.load(builder, small, WORD(p)), carry)
+            vectors.store(total, large, WORD(p))
+            vectors.store(zero, small, WORD(p))
+        add(range(_LOW, _OFTEN))
+        with builder.if_then(carry.any()):
+            add(range(_OFTEN, _HIGH))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
+    """Turn 16 planes, from ``first`` on, into 512 numbers of 16 bits."""
+    signature = types.void(high, first, out)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        planes, numbers = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
+        )
+        rows = [
+            vectors.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)
+        ]
+        # blocks of 16 chains in 16 planes are transposed: row r then has every 16th number, from r
+        step = _NUMBER // 2
+        while step:
+            pattern = sum(1 << bit for bit in range(64) if not bit & step)
+            mask = vectors.constant(builder, pattern)
+            for i in (i for i in range(_NUMBER) if not i & step):
+                j = i | step
+                change = ((rows[i] >> step) ^ rows[j]) & mask
+                rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
+            step //= 2
+        parts = [row.recut(_NUMBER) for row in rows]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [parts[k].interleave(parts[k + half]) for k in range(half)]
+        parts[0].store(numbers, INDEX(0))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@njit
+def _read(high, n_planes, out):
+    """Read the counts of the first chains of a group from their planes."""
+    numbers = np.empty(GROUP, np.uint16)
+    out[:] = 0
+    for first in range(0, n_planes, _NUMBER):
+        _transpose(high, first, numbers)
+        for c in range(out.size):
+            out[c] += nb.int32(numbers[c]) << first
+
+
+@njit
+def count_unlike(planes, forward, axes, out):
+    """Count the unlike bonds of the chains of a group.
+
+    Parameters
+    ----------
+    planes : uint64 array, shape (n_sites + 1, 8)
+    forward : int64 array, shape (n_sites, n_axes)
+    axes : tuple of n_axes ints
+        Only its length is used.
+    out : int32 array, shape (n,)
+        Receives the counts; n is at most 512.
+    """
+    low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)
+    n_sites, room = forward.shape[0], (2**_LOW - 1) // len(axes) // len(_RUN) * len(_RUN)
+    for start in range(0, n_sites, room):
+        stop = min(start + room, n_sites)
+        whole = start + (stop - start) // len(_RUN) * len(_RUN)
+        for site in range(start, whole, len(_RUN)):
+            _add_unlike(planes, site, forward, low, axes, _RUN)
+        for site in range(whole, stop):
+            _add_unlike(planes, site, forward, low, axes, (0,))
+        _carry(low, high)
+    _read(high, _n_planes(n_sites * len(axes)), out)
+
+
+@njit
+def count_up(planes, out):
+    """Count the spins 1 of the chains of a group; see ``count_unlike``."""
+    low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)
+    n_sites, room = planes.shape[0] - 1, (2**_LOW - 1) // len(_RUN) * len(_RUN)
+    for start in range(0, n_sites, room):
+        stop = min(start + room, n_sites)
+        whole = start + (stop - start) // len(_RUN) * len(_RUN)
+        for site in range(start, whole, len(_RUN)):
+            _add_up(planes, site, low, _RUN)
+        for site in range(whole, stop):
+            _add_up(planes, site, low, (0,))
+        _carry(low, high)
+    _read(high, _n_planes(n_sites), out)
+
+
+@njit
+def _n_planes(largest):
+    """Return the number of binary digits of a count."""
+    digits = 1
+    while largest >> digits:
+        digits += 1
+    return digits
+
+
+_DIGITS = 52
+_ROUNDS = 12  # digits that are always compared; at one in eight sites some of 512 chains need more
+_ONES = 2**64 - 1
+
+
+class Form(NamedTuple):
+    """The form of the code to be generated, as lengths of tuples, which numba knows on compiling.
+
+    Parameters
+    ----------
+    sides : tuple, of as many zeros as a site has neighbours
+    axes : tuple, of as many zeros as the lattice has axes
+    two : tuple, empty or of one zero
+        Whether there are two kinds of references, with different probabilities.
+    folded : tuple, empty or of one zero
+        Whether the probability with ``k`` unlike neighbours is 1 minus that with all but ``k``.
+    undecided : tuple, of as many zeros as there are classes that need digits
+        These classes are the first ones. The others have probability 0 or 1.
+    """
+
+    sides: tuple[int, ...]
+    axes: tuple[int, ...]
+    two: tuple[int, ...]
+    folded: tuple[int, ...]
+    undecided: tuple[int, ...]
+
+
+@lru_cache(maxsize=32)
+def form_of(target: Lattice, heat_bath: bool, biased: bool) -> Form:
+    """Return the form of the code that a lattice needs, with a bias or without."""
+    n_sides = target.geometry.neighbours.shape[1]
+    two_kinds = int(biased and not heat_bath)
+    folded = int(not biased and heat_bath and target.periodic)
+    n_undecided = (n_sides + 1) * (1 + two_kinds)
+    if folded:
+        n_undecided = n_sides // 2 + 1
+    elif not biased and not heat_bath and target.coupling >= 0.0:
+        n_undecided = n_sides // 2  # the other flips do not cost energy
+    lengths = n_sides, n_sides // 2, two_kinds, folded, n_undecided
+    return Form(*((0,) * length for length in lengths))
+
+
+@njit
+def empty_table(form):
+    """Return a table for ``fill_table``."""
+    n_classes = len(form.sides) + 1
+    return np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + len(form.two))), np.uint64)
+
+
+@njit
+def _logistic(x):
+    return 1.0 / (1.0 + exp(-x)) if x > -700.0 else 0.0
+
+
+@njit
+def _write_digits(probability, column):
+    """Write the binary digits of a probability, each as a word of equal bits.
+
+    Row 0 tells whether the probability is 1, which digits after the point cannot express.
+    """
+    whole = nb.uint64(round(probability * 2.0**_DIGITS))
+    for k in range(_DIGITS + 1):
+        digit = (whole >> nb.uint64(_DIGITS - k)) & nb.uint64(1)
+        column[k] = nb.uint64(0) - digit  # no branch, because digits cannot be predicted
+
+
+@njit
+def fill_table(table, heat_bath, coupling, bias, degrees):
+    """Write the digits of the probability to be unlike the reference spin.
+
+    Parameters
+    ----------
+    table : uint64 array, shape (n_sides + 1, 53, n_classes)
+        Indexed by the number of neighbours, the digit, and the number of unlike neighbours; for
+        Metropolis moves with a bias, first for spins like the favoured one, then for others.
+    heat_bath : bool
+        Whether the reference is the favoured spin instead of the present one.
+    coupling : float
+        Beta times the coupling.
+    bias : float
+        Log of the density of a spin unlike the favoured one over that of one like it, without
+        neighbours.
+    degrees : tuple of two ints
+        Smallest and largest number of neighbours of any site.
+    """
+    n_classes = table.shape[0]
+    for degree in range(degrees[0], degrees[1] + 1):
+        for unlike in range(degree + 1):
+            log_odds = 2.0 * coupling * (2 * unlike - degree)
+            if heat_bath:
+                _write_digits(_logistic(log_odds + bias), table[degree, :, unlike])
+                continue
+            for own in range(table.shape[2] // n_classes):
+                change = log_odds - bias if own else log_odds + bias
+                column = table[degree, :, unlike + own * n_classes]
+                _write_digits(exp(min(change, 0.0)), column)
+
+
+@intrinsic
+def renew(
+    typingctx: Any,
+    planes: Any,
+    site: Any,
+    reference: Any,
+    favoured: Any,
+    neighbours: Any,
+    generator: Any,
+    table: Any,
+    degree: Any,
+    form: Any,
+) -> Any:
+    """Set a site of 512 chains to its reference, or, by chance, to the opposite.
+
+    Parameters
+    ----------
+    planes : uint64 array, shape (n_sites + 1, 8)
+    site : int
+        The site.
+    reference : int
+        Row of the spins that the site and its neighbours are compared with.
+    favoured : int
+        Row of the spins that distinguish the two kinds of reference, if there are two.
+    neighbours : int64 array, shape (n_sites, n_sides)
+    generator : uint64 array, shape (4, 8)
+        States of eight streams.
+    table : uint64 array, shape (n_sides + 1, 53, n_classes)
+        Digits of the probability of the opposite.
+    degree : int
+        Row of the table.
+    form : Form
+        Form of the code: for how many neighbours, and for one or two kinds of reference.
+
+    Returns
+    -------
+    int
+        Number of chains that have the opposite.
+    """
+    signature = types.int64(
+        planes, site, reference, favoured, neighbours, generator, table, degree, form
+    )
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _renew_code(context, builder, sig, args, form)
+
+    return signature, codegen
+
+
+def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> Any:
+    """Emit the code of ``renew``."""
+    spins, others, words, digits = (
+        context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 4, 5, 6)
+    )
+    site, n_sides = args[1], len(form[0])
+    two, folded, n_undecided = (len(part) for part in form[2:])
+    reference = vectors.load(builder, spins, args[2])
+    start = builder.mul(site, WORD(n_sides))
+    unlike = []
+    for k in range(n_sides):
+        other = builder.load(builder.gep(others, [builder.add(start, WORD(k))]))
+        unlike.append(reference ^ vectors.load(builder, spins, other))
+    classes, turned = _classes(builder, unlike), vectors.constant(builder, 0)
+    n_columns = len(classes) * (1 + two)
+    if folded:
+        classes, turned = _folded(classes)
+    if two:
+        own = reference ^ vectors.load(builder, spins, args[3])
+        classes = [c & ~own for c in classes] + [c & own for c in classes]
+    size = WORD((_DIGITS + 1) * n_columns)
+    digits = builder.gep(digits, [builder.mul(args[7], size)])
+
+    def digit(row: Any, wanted: int = n_undecided) -> Vector:
+        """Return one digit of every chain's probability, of the first classes only."""
+        found = vectors.constant(builder, 0)
+        first = builder.mul(row, WORD(n_columns))
+        for k, of_class in enumerate(classes[:wanted]):
+            word = builder.load(builder.gep(digits, [builder.add(first, WORD(k))]))
+            found = found | (of_class & vectors.spread(builder, word))
+        return found
+
+    certain = digit(WORD(0), len(classes))
+    opposite, generator = _below(builder, certain, digit, words)
+    opposite = opposite ^ turned
+    vectors.store(reference ^ opposite, spins, site)
+    for k in range(4):
+        vectors.store(generator[k], words, WORD(k))
+    return opposite.popcount()
+
+
+def _folded(classes: list[Vector]) -> tuple[list[Vector], Vector]:
+    """Join every class with its opposite; return also which chains were in the second."""
+    n_sides = len(classes) - 1
+    turned = classes[0].like(0)
+    for k in range(n_sides // 2):
+        turned = turned | classes[n_sides - k]
+        classes[k] = classes[k] | classes[n_sides - k]
+    return classes[: n_sides // 2 + 1], turned
+
+
+def _below(builder: Any, certain: Vector, digit: Callable, words: Any) -> tuple[Vector, list]:
+    """Return which chains draw a number below their probability, and the generator after it.
+
+    No number is drawn for chains whose probability is 1.
+    """
+
+    def compare(row: Any, state: list[Vector]) -> list[Vector]:
+        """Compare another digit: a smaller one gives the opposite, an equal one decides nothing."""
+        opposite, undecided, *generator = state
+        random, generator = next_lanes(generator)
+        wanted = digit(row)
+        opposite = opposite | (undecided & ~random & wanted)
+        return [opposite, undecided & ~(random ^ wanted), *generator]
+
+    state = [certain, ~certain, *(vectors.load(builder, words, WORD(k)) for k in range(4))]
+    for k in range(_ROUNDS):
+        state = compare(WORD(k + 1), state)
+    opposite, _, *generator = _while_undecided(builder, compare, state)
+    return opposite, generator
+
+
+def _classes(builder: Any, bits: list[Vector]) -> list[Vector]:
+    """Return, for every possible number of set bits, which chains have that number."""
+    classes = [vectors.constant(builder, _ONES)]
+    for bit in bits:
+        without = [c & ~bit for c in classes]
+        with_ = [c & bit for c in classes]
+        middle = [a | b for a, b in zip(without[1:], with_[:-1], strict=True)]
+        classes = [without[0], *middle, with_[-1]]
+    return classes
+
+
+def _while_undecided(builder: Any, compare: Any, state: list[Vector]) -> list[Vector]:
+    """Compare further digits until all chains are decided or digits run out."""
+    before = builder.block
+    tail = builder.append_basic_block("further_digits")
+    done = builder.append_basic_block("decided")
+    builder.cbranch(state[1].any(), tail, done)
+    builder.position_at_end(tail)
+    row = builder.phi(WORD)
+    inside = [lane.phi() for lane in state]
+    after = compare(row, inside)
+    next_row = builder.add(row, WORD(1))
+    more = builder.and_(after[1].any(), builder.icmp_unsigned("<", next_row, WORD(_DIGITS + 1)))
+    end = builder.block
+    row.add_incoming(WORD(_ROUNDS + 1), before)
+    row.add_incoming(next_row, end)
+    for at_start, first, again in zip(inside, state, after, strict=True):
+        at_start.value.add_incoming(first.value, before)
+        at_start.value.add_incoming(again.value, end)
+    builder.cbranch(more, tail, done)
+    builder.position_at_end(done)
+    found = [lane.phi() for lane in state]
+    for at_end, first, again in zip(found, state, after, strict=True):
+        at_end.value.add_incoming(first.value, before)
+        at_end.value.add_incoming(again.value, end)
+    return found
+
+
+_CERTAIN = 40.0  # log odds that a uniform number of 52 bits cannot distinguish from infinity
+
+
+@dataclass(frozen=True)
+class _SpinKernel(VisitKernel):
+    """The base of heat bath and Metropolis kernels."""
+
+    orders = ("checkerboard", "sequential", "random")
+    values = ("spins",)
+    n_together = GROUP
+
+    heat_bath: ClassVar[bool]
+
+    def advance(
+        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Spins, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        state = replace(state, planes=state.planes.copy())
+        batch = self.advance_many(path, state, np.array([beta]), streams)
+        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
+
+    def advance_many(
+        self, path: Any, state: Spins, beta: Floats, streams: NDArray[np.uint64]
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+        target: Lattice = path.target
+        n_stages = len(beta)
+        # counts before the first stage and after each
+        unlike = np.empty((n_stages + 1, len(state)), np.int32)
+        up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int32)
+        unlike[0] = state.unlike
+        if path.needs_counts:
+            up[0] = state.n_up()
+        field = path.field(beta)
+        bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
+        changed = np.empty(n_stages)
+        biased = bias != 0.0
+        edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # the code differs with a bias
+        for first, stop in pairwise([0, *edges, n_stages]):
+            stages, rows = slice(first, stop), slice(first, stop + 1)
+            _pass(
+                state.planes,
+                (self.heat_bath, self.n_sweeps),
+                form_of(target, self.heat_bath, bool(biased[first])),
+                self.sites(target),
+                target.geometry,
+                (beta[stages] * target.coupling, bias[stages], field[stages]),
+                streams,
+                (unlike[rows], up[rows], changed[stages]),
+            )
+        n_moves = len(state) * target.n_dim * self.n_sweeps
+        acceptance = np.ones(n_stages) if self.heat_bath else changed / n_moves
+        before, after = (
+            SpinCounts(unlike[rows], up[rows] if path.needs_counts else None)
+            for rows in (slice(-1), slice(1, None))
+        )
+        moved = replace(state, unlike=unlike[-1], up=up[-1] if path.needs_counts else None)
+        return StageBatch(moved, before, after, acceptance, n_moves * n_stages)
+
+
+@dataclass(frozen=True)
+class SpinHeatBath(_SpinKernel):
+    """Draws every spin from its distribution given its neighbours, site by site.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of times that every site is visited.
+    order : str
+        ``"checkerboard"``, the fastest; ``"sequential"``, for periodic lattices of odd sizes; or
+        ``"random"``: sites are drawn with replacement, as many as there are.
+    backwards : bool
+        Whether sites are visited in the opposite order.
+
+    Notes
+    -----
+    Exact, except that probabilities are rounded to 2**-52. Chains ``64 k`` to ``64 k + 63`` share
+    the stream of the first of them, each with its own bit. Chains that share a word are independent
+    of each other, and a group of 512 only shares the order of sites. On a detoured path a favoured
+    spin is drawn for every chain first, given its state; see ``DetouredPath``.
+    """
+
+    heat_bath = True
+
+
+@dataclass(frozen=True)
+class SpinMetropolis(_SpinKernel):
+    """Proposes to flip every spin, site by site.
+
+    With ``order="random"`` this is Habeck's (2017) kernel.
+
+    Parameters
+    ----------
+    n_sweeps, order, backwards
+        As for ``SpinHeatBath``.
+
+    Notes
+    -----
+    Near beta 0 nearly all flips are accepted, so that a sweep in a fixed order only reverses all
+    spins and mixes little. The heat bath is preferable. See ``SpinHeatBath`` for the other notes.
+    """
+
+    heat_bath = False
+
+
+@njit
+def _pass(planes, moves, form, sites, bonds, stages, streams, out):
+    """Move all chains in place through some stages, and count after each.
+
+    Parameters
+    ----------
+    planes : uint64 array, shape (n_groups, n_sites + 1, 8)
+    moves : tuple of bool and int
+        Whether sites are compared with the favoured spin (heat bath) instead of themselves
+        (Metropolis); number of sweeps.
+    form : Form
+    sites : int64 array, shape (n_sites,) or (0,)
+        Order of sites; drawn at random if empty.
+    bonds : Geometry
+    stages : tuple of three float64 arrays, shape (n_stages,)
+        Beta times coupling; bias, see ``fill_table``; and log of the factor by which the favoured
+        spin has more weight.
+    streams : uint64 array, shape (n, 4)
+    out : tuple of arrays
+        Unlike bonds, shape (n_stages + 1, n), whose first row is not changed; spins 1, of the same
+        shape with the first row given, or (n_stages + 1, 0) if they are not to be counted; number
+        of sites set to the opposite, shape (n_stages,).
+    """
+    coupling, bias, field = stages
+    unlike, up, changed = out
+    changed[:] = 0.0
+    n_sites = planes.shape[1] - 1
+    visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
+    table = empty_table(form)
+    degrees = bonds.degree.min(), bonds.degree.max()
+    for group in range(planes.shape[0]):
+        spins, first = planes[group], group * GROUP
+        last = min(first + GROUP, unlike.shape[1])
+        own = streams[first:last]
+        for k in range(coupling.size):
+            _favour(spins[-1], field[k], n_sites, up[k, first:last], own)
+            fill_table(table, moves[0], coupling[k], bias[k], degrees)
+            n_opposite = _sweep(spins, moves, form, visits, sites.size == 0, bonds, table, own)
+            # chains beyond the last member are taken out in proportion
+            changed[k] += n_opposite * ((last - first) / GROUP)
+            count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
+            if up.size:
+                count_up(spins, up[k + 1, first:last])
+
+
+@njit
+def _sweep(spins, moves, form, visits, at_random, bonds, table, streams):
+    """Move the chains of a group in place; return how many sites were set to the opposite."""
+    heat_bath, n_sweeps = moves
+    n_sites, generator = spins.shape[0] - 1, np.empty((4, WIDTH), np.uint64)
+    neighbours = bonds.ghosted if heat_bath else bonds.neighbours
+    site_stream = _begin(streams, generator, at_random)
+    n_opposite = 0
+    for _ in range(n_sweeps):
+        if at_random:
+            _draw_sites(site_stream, visits)
+        for k in range(n_sites):
+            site = visits[k]
+            reference = n_sites if heat_bath else site
+            degree = bonds.degree[site]
+            n_opposite += renew(
+                spins, site, reference, n_sites, neighbours, generator, table, degree, form
+            )
+    _end(streams, generator)
+    return n_opposite
+
+
+@njit
+def _favour(row, field, n_sites, up, streams):
+    """Draw the favoured spin of every chain given its state; -1 if there is no field."""
+    row[:] = 0
+    if field == 0.0:
+        return
+    drawn = np.empty(64)
+    for first in range(0, up.size, 64):
+        own = up[first : first + 64]
+        least, word = n_sites, nb.uint64(0)
+        for bit in range(own.size):
+            least = min(least, abs(2 * own[bit] - n_sites))
+            word |= nb.uint64(2 * own[bit] > n_sites) << nb.uint64(bit)
+        # usually the result is certain for all chains
+        if abs(field) * least < _CERTAIN:
+            fill_uniform(streams[first], drawn)
+            word = nb.uint64(0)
+            for bit in range(own.size):
+                odds = fast_exp(field * (n_sites - 2 * own[bit]))
+                word |= nb.uint64(drawn[bit] * (1.0 + odds) < 1.0) << nb.uint64(bit)
+        row[first // 64] = word
+
+
+@njit
+def _begin(streams, generator, with_sites):
+    """Load the stream of the first chain of each word; return a stream of sites if requested.
+
+    Words beyond the last chain get copies of the first stream; their chains are never read.
+    """
+    site_stream = np.zeros(4, np.uint64)
+    if with_sites:
+        for k in range(4):
+            site_stream[k] = next_word(streams[0])
+    for word in range(WIDTH):
+        generator[:, word] = streams[64 * word if 64 * word < streams.shape[0] else 0]
+    return site_stream
+
+
+@njit
+def _end(streams, generator):
+    """Write the streams back."""
+    for word in range(WIDTH):
+        if 64 * word < streams.shape[0]:
+            streams[64 * word] = generator[:, word]
+
+
+@njit
+def _draw_sites(stream, sites):
+    """Draw every entry, uniformly up to a bias of about 2**-32, which leaves the kernel exact.
+
+    Any distribution that does not depend on the state is valid.
+    """
+    n = nb.uint64(sites.size)
+    for k in range(sites.size):
+        sites[k] = nb.int64(((next_word(stream) >> nb.uint64(32)) * n) >> nb.uint64(32))

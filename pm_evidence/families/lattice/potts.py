@@ -1,0 +1,803 @@
+"""Potts lattices, one byte per site, 64 chains side by side: populations, draws and moves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp, expm1
+from typing import Any, Self
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
+from pm_evidence.core.codegen.vectors import INDEX, Vector, fast_exp
+from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.random import next_word, uniform
+from pm_evidence.families.lattice.lattice import Lattice, VisitKernel
+
+Bytes = NDArray[np.uint8]
+Counts = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+
+SIDE = 64  # chains side by side
+NOBODY = 255  # the colour of what lies beyond a free edge
+_HALF = SIDE // 2  # longer vectors are compared more slowly
+_LARGEST_BYTE = 255
+_RUN = (0,) * 8  # sites that are counted at once; only the length is used
+
+
+@dataclass(frozen=True, slots=True)
+class ColourCounts:
+    """The counts that the energies of Potts lattices need.
+
+    Parameters
+    ----------
+    like : ndarray of int32, shape (..., n)
+        Number of bonds between like colours, for every chain.
+    tally : ndarray of int32, shape (..., q, n), optional
+        Number of sites of each colour; None if they were not counted.
+    """
+
+    like: Counts
+    tally: Counts | None = None
+
+    def energy(self, target: Lattice) -> Floats:
+        """Return the energies in nats at beta 1, shape ``(..., n)``."""
+        energy: Floats = self.like.astype(float)
+        energy *= -target.coupling
+        return energy
+
+    def counts(self, target: Lattice) -> Counts:
+        """Return the number of sites of each colour, shape ``(q, ..., n)``."""
+        assert self.tally is not None  # they are counted if the path needs them
+        return np.moveaxis(self.tally, -2, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """A population of Potts lattices, with the counts that their energies need.
+
+    Parameters
+    ----------
+    sites : ndarray of uint8, shape (n_groups, n_sites + 1, 64)
+        Colours; the last axis holds chains. The last row lies beyond free edges. The last group may
+        hold chains beyond the last member, which are never read.
+    like : ndarray of int32, shape (n,)
+        Number of bonds between like colours, for every chain.
+    sizes : tuple of ints
+        Number of sites along each axis.
+    tally : ndarray of int32, shape (q, n), optional
+        Number of sites of each colour; None if they were not counted.
+    """
+
+    sites: Bytes
+    like: Counts
+    sizes: tuple[int, ...]
+    tally: Counts | None = None
+
+    def __len__(self) -> int:
+        return len(self.like)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        index = np.arange(len(self))[index]
+        tally = None if self.tally is None else self.tally[:, index]
+        return type(self)(pack_colours(self.rows()[index]), self.like[index], self.sizes, tally)
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        parts = [self, *others]
+        tallies = [part.tally for part in parts if part.tally is not None]
+        return type(self)(
+            pack_colours(np.concatenate([part.rows() for part in parts])),
+            np.concatenate([part.like for part in parts]),
+            self.sizes,
+            np.concatenate(tallies, axis=1) if len(tallies) == len(parts) else None,
+        )
+
+    def to_draws(self) -> Bytes:
+        """Return colours from 0 on, shape ``(n, *sizes)``."""
+        return np.ascontiguousarray(self.rows()).reshape(len(self), *self.sizes)
+
+    def energy(self, target: Lattice) -> Floats:
+        """Return the energies in nats at beta 1, shape ``(n,)``."""
+        return ColourCounts(self.like).energy(target)
+
+    def counts(self, target: Lattice) -> Counts:
+        """Return the number of sites of each colour, shape ``(q, n)``."""
+        if self.tally is not None:
+            return self.tally
+        tally = np.empty((target.n_colours, len(self)), np.int32)
+        for group, first in enumerate(range(0, len(self), SIDE)):
+            count_colours(self.sites[group], tally[:, first : first + SIDE])
+        return tally
+
+    def rows(self) -> Bytes:
+        """Return the colours, one chain per row, shape ``(n, n_sites)``."""
+        chains = self.sites[:, :-1].transpose(0, 2, 1)
+        return chains.reshape(-1, chains.shape[2])[: len(self)]
+
+
+def pack_colours(rows: NDArray[Any]) -> Bytes:
+    """Return the sites of states, shape ``(n, n_sites)``; see ``Colours``."""
+    n, n_sites = rows.shape
+    full = np.zeros((-(-n // SIDE) * SIDE, n_sites), np.uint8)
+    full[:n] = rows
+    sites = np.empty((len(full) // SIDE, n_sites + 1, SIDE), np.uint8)
+    sites[:, :-1] = full.reshape(-1, SIDE, n_sites).transpose(0, 2, 1)
+    sites[:, -1] = NOBODY
+    return sites
+
+
+def colours_of(rows: NDArray[Any], target: Lattice) -> Colours:
+    """Return the population of states, shape ``(n, n_sites)``, with its counts."""
+    return _counted(pack_colours(rows), len(rows), target)
+
+
+def draw_colours(target: Lattice, n: int, seed: np.random.SeedSequence) -> Colours:
+    """Return ``n`` states of independent sites, where all colours have equal probability."""
+    shape = -(-n // SIDE), target.n_dim + 1, SIDE
+    sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
+    sites[:, -1] = NOBODY
+    return _counted(sites, n, target)
+
+
+def _counted(sites: Bytes, n: int, target: Lattice) -> Colours:
+    like, ghosted = np.empty(n, np.int32), target.geometry.ghosted
+    axes = (0,) * len(target.sizes)
+    for group, first in enumerate(range(0, n, SIDE)):
+        count_like(sites[group], ghosted, axes, like[first : first + SIDE])
+    return Colours(sites, like, target.sizes)
+
+
+@njit
+def count_like(sites, ghosted, axes, out):
+    """Count the like bonds of the chains of a group.
+
+    Parameters
+    ----------
+    sites : uint8 array, shape (n_sites + 1, 64)
+    ghosted : int64 array, shape (n_sites, 2 * n_axes)
+        Neighbours of every site, along each axis the next one first.
+    axes : tuple of n_axes ints
+        Only its length is used.
+    out : int32 array, shape (n,)
+        Receives the counts; n is at most 64.
+    """
+    total, few = np.zeros((1, SIDE), np.int32), np.zeros((1, SIDE), np.uint8)
+    n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes) // len(_RUN) * len(_RUN)
+    for start in range(0, n_sites, room):
+        stop = min(start + room, n_sites)
+        whole = start + (stop - start) // len(_RUN) * len(_RUN)
+        for site in range(start, whole, len(_RUN)):
+            _add_like(sites, site, ghosted, few, axes, _RUN)
+        for site in range(whole, stop):
+            _add_like(sites, site, ghosted, few, axes, (0,))
+        _spill(few, total)
+    out[:] = total[0, : out.size]
+
+
+@njit
+def count_colours(sites, out):
+    """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
+    n_sites, q = sites.shape[0] - 1, out.shape[0]
+    total, few = np.zeros((q, SIDE), np.int32), np.zeros((q, SIDE), np.uint8)
+    total[-1] = n_sites  # the last colour has all sites that the others do not have
+    room = _LARGEST_BYTE // len(_RUN) * len(_RUN)
+    for start in range(0, n_sites, room):
+        stop = min(start + room, n_sites)
+        whole = start + (stop - start) // len(_RUN) * len(_RUN)
+        for colour in range(q - 1):
+            for site in range(start, whole, len(_RUN)):
+                _add_colour(sites, site, colour, few, _RUN)
+            for site in range(whole, stop):
+                _add_colour(sites, site, colour, few, (0,))
+        _spill(few, total)
+    for colour in range(q - 1):
+        total[-1] -= total[colour]
+    out[:] = total[:, : out.shape[1]]
+
+
+@intrinsic
+def _add_like(
+    typingctx: Any, sites: Any, first: Any, ghosted: Any, few: Any, axes: Any, run: Any
+) -> Any:
+    """Add the like bonds of a run of sites with their next neighbours to the row of ``few``."""
+    signature = types.void(sites, first, ghosted, few, axes, run)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        colours, others, sums = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3)
+        )
+        pairs = []
+        for k in range(len(sig.args[5])):
+            site = builder.add(args[1], INDEX(k))
+            start = builder.mul(site, INDEX(2 * len(sig.args[4])))
+            for axis in range(len(sig.args[4])):
+                place = builder.add(start, INDEX(2 * axis))
+                pairs.append((site, builder.load(builder.gep(others, [place]))))
+        for first in (0, _HALF):
+            like = [
+                _load(builder, colours, site, first).equals(_load(builder, colours, other, first))
+                for site, other in pairs
+            ]
+            _add_ones(builder, sums, INDEX(0), first, like)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _add_colour(typingctx: Any, sites: Any, first: Any, colour: Any, few: Any, run: Any) -> Any:
+    """Add the number of sites of a run that have a colour to the row of that colour in ``few``."""
+    signature = types.void(sites, first, colour, few, run)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        colours, sums = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 3)
+        )
+        wanted = Vector.spread(builder, args[2], 8, _HALF)
+        sites = [builder.add(args[1], INDEX(k)) for k in range(len(sig.args[4]))]
+        for first in (0, _HALF):
+            like = [_load(builder, colours, site, first).equals(wanted) for site in sites]
+            _add_ones(builder, sums, args[2], first, like)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _load(builder: Any, array: Any, row: Any, first: int) -> Vector:
+    """Return half of a row, from ``first`` on."""
+    return Vector.load(builder, array, _place(builder, row, first), 8, _HALF)
+
+
+def _place(builder: Any, row: Any, first: int) -> Any:
+    return builder.add(builder.mul(row, INDEX(SIDE)), INDEX(first))
+
+
+def _add_ones(builder: Any, few: Any, row: Any, first: int, masks: list[Vector]) -> None:
+    """Add 1 to half of a row of ``few`` where a mask is set, for all masks."""
+    total = _load(builder, few, row, first)
+    for mask in masks:
+        total = total + mask.resized(8)
+    total.store(few, _place(builder, row, first))
+
+
+@njit
+def _spill(few, total):
+    for k in range(few.shape[0]):
+        for c in range(SIDE):
+            total[k, c] += nb.int32(few[k, c])
+            few[k, c] = 0
+
+
+ROUNDS = 8  # random numbers drawn at a time, so that states are read and written less often
+WORDS = 4  # of the state of a generator
+_LANES = 16  # integers of 32 bits in a vector of 512
+_UNIT, _UNIT_OF_COLOUR = 2.0**-15, 2.0**-16
+_SIDES = 4
+# A border is the sum of at most five lengths, so it lies less than 5 units beyond the sum of the
+# rounded lengths. A number truncated after 15 bits is certainly before the border if it is before
+# the rounded one, and certainly behind it if it is 5 units or more behind the rounded one.
+_DOUBT = _SIDES + 1
+# Classes: the number of pairs that are alike, and how many neighbours have each colour.
+_LIKE = {0: (1, 1, 1, 1), 1: (2, 1, 1), 2: (2, 2), 3: (3, 1), 6: (4,)}
+_WITH_LONE = tuple(pairs for pairs, like in _LIKE.items() if 1 in like)
+_WITH_SHARED = tuple(pairs for pairs, like in _LIKE.items() if max(like) > 1)
+# In a field also the number of favoured neighbours, times a number above that of pairs.
+_FAVOUR = 7
+_CODES = tuple(_LIKE)
+_CODES_IN_FIELD = tuple(
+    pairs + _FAVOUR * favoured for pairs, like in _LIKE.items() for favoured in sorted({0, *like})
+)
+_N_CLASSES = len(_CODES_IN_FIELD)
+# Rows of tables: the total length of the first pieces, the piece of a neighbour like no other, that
+# of a neighbour like others, and whether there is a third and a fourth neighbour.
+_FIRST, _LONE, _SHARED, _THERE = range(4)
+# The same for compiled code; rows of impossible numbers of pairs are not used.
+_PLAIN_ROWS, _IN_FIELD_ROWS = np.array(_CODES), np.array(_CODES_IN_FIELD)
+_LIKE_BY_PAIRS = np.array([[*_LIKE.get(pairs, ()), 0, 0, 0, 0][:_SIDES] for pairs in range(7)])
+
+
+@njit
+def tabulate(q, coupling, field):
+    """Return the lengths of pieces.
+
+    Parameters
+    ----------
+    q : int
+        Number of colours.
+    coupling, field : float
+        Log weight of a like neighbour, and of being favoured; not negative.
+
+    Returns
+    -------
+    table : ndarray of uint16, shape (5, 4, n_classes, 32)
+        In units of 2**-15 of the total, rounded down; indexed by the number of neighbours, the
+        quantity, the class, and copies.
+    shares : ndarray, shape (5,)
+        Share of a neighbour whose colour so many neighbours have, on the scale of the weights.
+    """
+    table = np.zeros((_SIDES + 1, 4, _N_CLASSES, _HALF), np.uint16)
+    shares = np.array([expm1(coupling * k) / max(k, 1) for k in range(_SIDES + 1)])
+    extra, codes = expm1(field), _PLAIN_ROWS if field == 0.0 else _IN_FIELD_ROWS
+    for degree in range(_SIDES + 1):
+        for k in range(2):
+            table[degree, _THERE, k] = 0xFFFF if degree > 2 + k else 0
+        for row in range(len(codes)):
+            pairs, favoured = codes[row] % _FAVOUR, codes[row] // _FAVOUR
+            total, shared, absent = float(q), 0.0, _SIDES - degree
+            for like in _LIKE_BY_PAIRS[pairs]:
+                if like == absent:
+                    absent = 0  # absent neighbours count as alike
+                    continue
+                total += like * shares[like]
+                if like > 1:
+                    shared = shares[like]
+            scale = 1.0 / (_UNIT * (total + extra * (1.0 + favoured * shares[favoured])))
+            table[degree, _FIRST, row] = nb.uint16(q * scale)
+            table[degree, _LONE, row] = nb.uint16(shares[1] * scale)
+            table[degree, _SHARED, row] = nb.uint16(shared * scale)
+    return table, shares
+
+
+def _drawing(codes: tuple[int, ...], in_field: bool) -> Any:
+    @intrinsic
+    def draw(
+        typingctx: Any,
+        sites: Any,
+        site: Any,
+        near: Any,
+        favoured: Any,
+        random: Any,
+        table: Any,
+        q: Any,
+    ) -> Any:
+        """Draw the colour of a site in 64 chains.
+
+        Parameters
+        ----------
+        sites : uint8 array, shape (n_sites + 1, 64)
+        site : int
+        near : tuple of four ints
+            Its neighbours; those that do not exist, at most two, come last.
+        favoured : uint8 array, shape (64,)
+            Favoured colours.
+        random : uint32 array, shape (64,)
+            Random bits; see ``seed`` for their order.
+        table : uint16 array, shape (4, n_classes, 32)
+            Lengths of pieces given the number of neighbours.
+        q : int
+            Number of colours.
+
+        Returns
+        -------
+        int
+            A bit for each chain that is in doubt.
+        """
+        signature = types.uint64(sites, site, near, favoured, random, table, q)
+
+        return signature, _colour_codegen(codes, in_field)
+
+    return draw
+
+
+def _colour_codegen(codes: tuple[int, ...], in_field: bool) -> Any:
+    """Return the function that emits the code of a draw; see ``_drawing``."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        colours, special, words, rows = (
+            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 3, 4, 5)
+        )
+
+        def start(site: Any) -> Any:
+            return builder.mul(site, INDEX(SIDE))
+
+        def row(what: int, k: int) -> Vector:
+            place = INDEX((what * _N_CLASSES + k) * _HALF)
+            return Vector.load(builder, rows, place, 16, _HALF)
+
+        sides = [builder.extract_value(args[2], k) for k in range(_SIDES)]
+        near = [Vector.load(builder, colours, start(k), 8, SIDE) for k in sides]
+        if in_field:
+            near.append(Vector.load(builder, special, INDEX(0), 8, SIDE))
+        pairs, with_others = _compared(near)
+        n_colours = Vector.spread(builder, args[6], 16, _HALF)
+        halves = []
+        for first in (0, _HALF):
+            even, odd = (
+                Vector.load(builder, words, INDEX(k + first // 2), 32, _LANES) for k in (0, _HALF)
+            )
+            code = pairs.part(first, _HALF).resized(16)
+            lengths = _lengths(
+                code, [paired.part(first, _HALF) for paired in with_others], codes, row
+            )
+            halves.append(_placed(even, odd, lengths[: len(near)], n_colours))
+        colour, doubt, *behind = (a.join(b) for a, b in zip(*halves, strict=True))
+        for is_behind, other in zip(behind, near, strict=True):
+            colour = is_behind.choose(other, colour)
+        colour.store(colours, start(args[1]))
+        return doubt.bits()
+
+    return codegen
+
+
+def _compared(near: list[Vector]) -> tuple[Vector, list[Vector]]:
+    """Return the code of the class, and masks of which neighbours are like others."""
+    a, b, c, d = near[:_SIDES]
+    ab, ac, bc = a.equals(b), a.equals(c), b.equals(c)
+    ad, bd, cd = a.equals(d), b.equals(d), c.equals(d)
+    p, q, r, s, t, u = (alike.resized(8) for alike in (ab, ac, bc, ad, bd, cd))
+    code = (p + q) + (r + s) + (t + u)
+    if len(near) > _SIDES:
+        p, q, r, s = (other.equals(near[_SIDES]).resized(8) for other in near[:_SIDES])
+        favoured = (p + q) + (r + s)
+        code = code + favoured * favoured.like(_FAVOUR)
+    return code, [ab | ac | ad, ab | bc | bd, ac | bc | cd, ad | bd | cd]
+
+
+def _lengths(
+    code: Vector, with_others: list[Vector], codes: tuple[int, ...], row: Callable
+) -> list[Vector]:
+    """Return the total length of the first pieces, and the lengths of those of the neighbours."""
+    is_class = [code.equals(code.like(k)) for k in codes]
+
+    def look_up(what: int, pairs: tuple[int, ...]) -> Vector:
+        wanted = [k for k, number in enumerate(codes) if number % _FAVOUR in pairs]
+        found = row(what, wanted[0])
+        for k in wanted[1:]:
+            found = is_class[k].choose(row(what, k), found)
+        return found
+
+    lone, shared = look_up(_LONE, _WITH_LONE), look_up(_SHARED, _WITH_SHARED)
+    a, b, c, d = (paired.choose(shared, lone) for paired in with_others)
+    return [look_up(_FIRST, _CODES), a, b, c & row(_THERE, 0), d & row(_THERE, 1)]
+
+
+def _placed(even: Vector, odd: Vector, lengths: list[Vector], q: Vector) -> list[Vector]:
+    """Return colours by the first pieces, a mask of doubt, and masks of chains behind each border.
+
+    The upper half of each random word gives the position of a chain, and the lower its colour.
+    """
+    upper = even.like(0xFFFF0000)
+    where = ((odd & upper) | (even >> 16)).recut(16) >> 1
+    which = ((odd << 16) | (even & ~upper)).recut(16)
+    closest, behind = None, []
+    for length in lengths:
+        where = where - length
+        closest = where if closest is None else closest.smaller(where)
+        behind.append(~where.negative())
+    assert closest is not None
+    # further bits would add less than q to the lower half of the product
+    carried = (q.like(0) - q).below(which * q) & ~behind[0]
+    doubt = closest.below(q.like(_DOUBT)) | carried
+    return [which.high_product(q).saturated(8), doubt, *behind]
+
+
+draw = _drawing(_CODES, in_field=False)
+draw_in_field = _drawing(_CODES_IN_FIELD, in_field=True)
+
+
+@intrinsic
+def _lowest(typingctx: Any, word: Any) -> Any:
+    """Return the position of the lowest bit that is set."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.uint64(types.uint64), codegen
+
+
+@njit
+def settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams):
+    """Draw again for the chains in doubt, with more bits; see ``draw`` and ``tabulate``."""
+    while doubtful:
+        k = _lowest(doubtful)
+        doubtful &= doubtful - nb.uint64(1)
+        if k < nb.uint64(len(streams)):
+            colours = x[near[0], k], x[near[1], k], x[near[2], k], x[near[3], k]
+            word = random[_place_of_draw(k)]
+            where = (nb.float64(word >> nb.uint32(17)) + uniform(streams[k])) * _UNIT
+            which = (nb.float64(word & nb.uint32(0xFFFF)) + uniform(streams[k])) * _UNIT_OF_COLOUR
+            x[i, k] = _draw_exactly(where, which, colours, favoured[k], q, shares, extra)
+
+
+@njit
+def _draw_exactly(where, which, near, favoured, q, shares, extra):
+    """Return the colour at two numbers between 0 and 1, in double precision."""
+    length, total, n_favoured = np.empty(_SIDES), float(q), 0
+    for k in range(_SIDES):
+        like = 0
+        for j in range(_SIDES):
+            like += near[j] == near[k]
+        length[k] = 0.0 if near[k] == NOBODY else shares[like]
+        total += length[k]
+        n_favoured += near[k] == favoured
+    t = where * (total + extra * (1.0 + n_favoured * shares[n_favoured]))
+    if t < q:
+        return nb.uint8(min(int(which * q), q - 1))  # the product may be rounded up to q
+    t -= q
+    last = favoured
+    for k in range(_SIDES):
+        if length[k] > 0.0:
+            if t < length[k]:
+                return near[k]
+            t -= length[k]
+            if extra == 0.0:
+                last = near[k]  # the result if rounding leaves a remainder
+    return last
+
+
+@njit
+def _place_of_draw(k):
+    """Return the position of the random bits of a chain: those of even chains come first."""
+    k = nb.uint64(k)
+    return (k & nb.uint64(1)) * nb.uint64(_HALF) + (k >> nb.uint64(1))
+
+
+@njit
+def seed(streams, words):
+    """Seed 64 xoshiro128++ generators from the streams of chains; surplus ones copy the first.
+
+    Parameters
+    ----------
+    streams : uint64 array, shape (n, 4)
+    words : uint32 array, shape (4 + 8, 64)
+        Receives the states; then come the numbers that ``fill`` draws. Generators of even chains
+        come first, so that two vectors of 32-bit integers become one of their upper halves, in the
+        order of the chains, without being shuffled.
+    """
+    for k in range(SIDE):
+        place = _place_of_draw(k)
+        if k < streams.shape[0]:
+            for half in range(2):
+                word = next_word(streams[k])
+                words[2 * half, place] = nb.uint32(word)
+                words[2 * half + 1, place] = nb.uint32(word >> nb.uint64(32))
+            words[0, place] |= nb.uint32(1)  # all zeros is the only fixed point
+        else:
+            for part in range(WORDS):
+                words[part, place] = words[part, 0]
+
+
+@intrinsic
+def fill(typingctx: Any, words: Any) -> Any:
+    """Draw 32 random bits for each chain, eight times (Blackman and Vigna 2021); see ``seed``."""
+    signature = types.void(words)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        rows = context.make_array(sig.args[0])(context, builder, args[0]).data
+
+        def place(row: int, first: int) -> Any:
+            return INDEX(row * SIDE + first)
+
+        for first in range(0, SIDE, _LANES):
+            a, b, c, d = (
+                Vector.load(builder, rows, place(k, first), 32, _LANES) for k in range(WORDS)
+            )
+            for k in range(ROUNDS):
+                ((a + d).rotate(7) + a).store(rows, place(WORDS + k, first))
+                shifted = b << 9
+                c, d = c ^ a, d ^ b
+                b, a = b ^ c, a ^ d
+                c, d = c ^ shifted, d.rotate(11)
+            for k, word in enumerate((a, b, c, d)):
+                word.store(rows, place(k, first))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+_LARGEST_LOG_WEIGHT = 600.0  # the exponential, and sums of it, are finite
+
+
+@dataclass(frozen=True)
+class ColourHeatBath(VisitKernel):
+    """Draws every colour from its distribution given its neighbours, site by site.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of times that every site is visited.
+    order : str
+        ``"checkerboard"``, or ``"sequential"`` for periodic lattices of odd sizes.
+    backwards : bool
+        Whether sites are visited in the opposite order.
+
+    Notes
+    -----
+    Every chain draws from its own stream only. On a detoured path a favoured colour is drawn for
+    every chain first, given its state; see ``DetouredPath``. Lattices with three dimensions or a
+    negative coupling are moved chain by chain, which is twenty times slower.
+    """
+
+    values = ("colours",)
+
+    def advance(
+        self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Colours, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        state = replace(state, sites=state.sites.copy())
+        batch = self.advance_many(path, state, np.array([beta]), streams)
+        return batch.state, MoveInfo(1.0, batch.n_evaluations)
+
+    def advance_many(
+        self, path: Any, state: Colours, beta: Floats, streams: NDArray[np.uint64]
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+        target: Lattice = path.target
+        coupling, field = beta * target.coupling, path.field(beta)
+        n, n_stages = len(state), len(beta)
+        # counts before the first stage and after each
+        like = np.empty((n_stages + 1, n), np.int32)
+        tally = np.empty((n_stages + 1, target.n_colours, n if path.needs_counts else 0), np.int32)
+        like[0] = state.like
+        if path.needs_counts:
+            tally[0] = state.counts(target)
+        wide = len(target.sizes) == 2 and target.coupling >= 0.0
+        wide = wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT
+        go = _pass_wide if wide else _pass_one_by_one
+        orders = self.sites(target), self.n_sweeps, (0,) * len(target.sizes)
+        go(
+            state.sites,
+            target.geometry,
+            orders,
+            target.n_colours,
+            (coupling, field),
+            streams,
+            (like, tally),
+        )
+        before, after = (
+            ColourCounts(like[rows], tally[rows] if path.needs_counts else None)
+            for rows in (slice(-1), slice(1, None))
+        )
+        moved = replace(state, like=like[-1], tally=tally[-1] if path.needs_counts else None)
+        n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
+        return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
+
+
+@njit
+def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
+    """Move all chains of a square lattice in place through some stages, and count after each.
+
+    Parameters
+    ----------
+    sites : uint8 array, shape (n_groups, n_sites + 1, 64)
+    bonds : Geometry
+    orders : tuple
+        Sites in the order of visits, shape (n_sites,); the number of sweeps; and as many zeros as
+        the lattice has axes, so that their number is known on compiling.
+    q : int
+    stages : tuple of two float64 arrays, shape (n_stages,)
+        Log weight of a like neighbour, and of the favoured colour.
+    streams : uint64 array, shape (n, 4)
+    counts : tuple of int32 arrays
+        Like bonds, shape (n_stages + 1, n), whose first row is not changed; sites of each colour,
+        shape (n_stages + 1, q, n) with the first given, or (n_stages + 1, q, 0) if they are not to
+        be counted.
+    """
+    coupling, field = stages
+    like, tally = counts
+    words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
+    tables = [tabulate(q, coupling[k], field[k]) for k in range(coupling.size)]
+    for group in range(sites.shape[0]):
+        x, first = sites[group], group * SIDE
+        last = min(first + SIDE, streams.shape[0])
+        own = streams[first:last]
+        for k in range(coupling.size):
+            _favour(favoured, field[k], tally[k, :, first:last], own)
+            seed(own, words)
+            table, shares = tables[k]
+            _sweep_wide(x, bonds.ghosted, orders, q, field[k], favoured, words, table, shares, own)
+            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
+            if tally.size:
+                count_colours(x, tally[k + 1, :, first:last])
+
+
+@njit
+def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares, streams):
+    """Move 64 chains in place, all at a time."""
+    order, n_sweeps, _ = orders
+    extra, n_sites, n_left = expm1(field), len(neighbours), 0
+    for _ in range(n_sweeps):
+        for i in order:
+            if n_left == 0:
+                fill(words)
+                n_left = ROUNDS
+            n_left -= 1
+            random = words[WORDS + n_left]
+            near, degree = _around(neighbours, i, n_sites)
+            if field == 0.0:
+                doubtful = draw(x, i, near, favoured, random, table[degree], q)
+            else:
+                doubtful = draw_in_field(x, i, near, favoured, random, table[degree], q)
+            if doubtful:
+                settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams)
+
+
+@njit
+def _around(neighbours, i, n_sites):
+    """Return the neighbours of a site, with those that do not exist last, and their number."""
+    # no view of the row: threads would wait for each other to count the references to the array
+    a, b, c, d = neighbours[i, 0], neighbours[i, 1], neighbours[i, 2], neighbours[i, 3]
+    if max(max(a, b), max(c, d)) < n_sites:
+        return (a, b, c, d), 4
+    # there is at least one neighbour along each axis
+    a, b = min(a, b), max(a, b)
+    c, d = min(c, d), max(c, d)
+    if d < n_sites:
+        return (a, c, d, b), 3
+    return (a, c, b, d), 3 if b < n_sites else 2
+
+
+@njit
+def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
+    """Move all chains of any lattice in place, at any coupling; see ``_pass_wide``."""
+    coupling, field = stages
+    like, tally = counts
+    favoured = np.zeros(SIDE, np.uint8)
+    for group in range(sites.shape[0]):
+        x, first = sites[group], group * SIDE
+        last = min(first + SIDE, streams.shape[0])
+        own = streams[first:last]
+        for k in range(coupling.size):
+            _favour(favoured, field[k], tally[k, :, first:last], own)
+            for c in range(last - first):
+                _sweep_one(
+                    x[:, c], bonds.ghosted, orders, q, coupling[k], field[k], favoured[c], own[c]
+                )
+            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
+            if tally.size:
+                count_colours(x, tally[k + 1, :, first:last])
+
+
+@njit
+def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
+    """Move one chain in place."""
+    order, n_sweeps, _ = orders
+    weight, n_sides = np.empty(q), neighbours.shape[1]
+    most = max(coupling * n_sides, 0.0)
+    powers = np.array([exp(coupling * k - most) for k in range(n_sides + 1)])
+    for _ in range(n_sweeps):
+        for i in order:
+            weight[:] = 0.0
+            for side in range(n_sides):
+                colour = x[neighbours[i, side]]
+                if colour != NOBODY:
+                    weight[colour] += 1.0
+            total = 0.0
+            for colour in range(q):
+                weight[colour] = powers[int(weight[colour])]
+                if field != 0.0 and colour == favoured:
+                    weight[colour] *= exp(field)
+                total += weight[colour]
+            t, colour = uniform(stream) * total, 0
+            while colour < q - 1 and t >= weight[colour]:
+                t -= weight[colour]
+                colour += 1
+            x[i] = colour
+
+
+@njit
+def _favour(favoured, field, tally, streams):
+    """Draw the favoured colour of every chain given its numbers of sites, if there is a field."""
+    if field == 0.0:
+        return
+    q, n = tally.shape
+    most, left, weight = np.zeros(n), np.zeros(n), np.empty((q, n))
+    weight[:] = tally
+    for colour in range(q):
+        for k in range(n):
+            most[k] = max(most[k], weight[colour, k])
+    for colour in range(q):
+        for k in range(n):
+            weight[colour, k] = fast_exp(field * (weight[colour, k] - most[k]))
+            left[k] += weight[colour, k]
+    for k in range(n):
+        left[k] *= uniform(streams[k])
+        favoured[k] = 0
+    for colour in range(q - 1):
+        for k in range(n):
+            left[k] -= weight[colour, k]
+            favoured[k] += left[k] >= 0.0

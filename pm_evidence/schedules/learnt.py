@@ -1,0 +1,456 @@
+"""Schedules that are learnt from the variance of the energy (Kiwaki 2015; Grosse et al. 2013)."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.core.checks import check_count, check_positive, described, float_array, real_number
+from pm_evidence.core.exceptions import NumericalError
+
+Floats = NDArray[np.float64]
+
+
+# Share of the pieces over which variances are averaged, unless the user says otherwise.
+SMOOTHING = 0.025
+# Points of the grid on which the differential equation is solved: at least this many, and at least
+# this many per stage.
+_GRID, _GRID_PER_STAGE = 4000, 8
+_MOST_ITERATIONS, _LEAST_DAMPING = 2000, 1e-3
+
+
+def varopt(
+    beta: Floats,
+    variance: Floats,
+    n_stages: int,
+    *,
+    power: float = 0.5,
+    smoothing: float = SMOOTHING,
+    floor: float = 0.0,
+) -> Floats:
+    """Return a schedule whose steps have equal length in the metric ``V**power d beta``.
+
+    With the power 1/2 it minimises the variance of the work if every move draws independently.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (m + 1,)
+        Ends of the pieces on which the variance of the energy is known, strictly rising from 0
+        to 1; for example the schedule of a trial run.
+    variance : ndarray, shape (m,)
+        Variance of the energy in each piece, in square nats. Values below zero count as zero.
+    n_stages : int
+        Number of stages wanted.
+    power : float
+        Power of the variance that the density of the steps is proportional to.
+    smoothing : float
+        Share of the pieces over which ``variance**power`` is averaged before, from 0 to below 1.
+    floor : float
+        Share of the steps that is spread evenly over [0, 1], from 0 to below 1. Steps are then not
+        longer than ``1 / (floor * n_stages)`` where the energy hardly varies.
+
+    Returns
+    -------
+    ndarray, shape (n_stages + 1,)
+        Strictly rising from 0 to 1. Equal steps if the variance is zero throughout.
+
+    Raises
+    ------
+    ValueError
+        If the pieces do not rise from 0 to 1, there is not one variance for each, one is NaN or
+        infinite, or an option is out of range.
+
+    Notes
+    -----
+    Kiwaki (2015), Theorem 1: if every move draws independently, the variance of the work of K
+    stages is ``integral beta'(t)**2 V(beta(t)) dt / K`` for large K. A first integral of his Eq. 9
+    is that ``beta' sqrt(V)`` is constant, so that equal steps of the length
+    ``integral sqrt(V) d beta`` solve it exactly and no differential equation has to be solved.
+    `varopt_by_iteration` solves the equation itself, and agrees.
+
+    Ising and Potts lattices use this function with the power 3/4 and a floor of 0.1: where their
+    variance is large, relaxation is slow as well, so that steps have to be smaller still.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pm_evidence.schedules.learnt import varopt
+    >>> varopt(np.array([0.0, 0.5, 1.0]), np.array([9.0, 1.0]), 4, smoothing=0.0)
+    array([0.        , 0.16666667, 0.33333333, 0.5       , 1.        ])
+    """
+    _check(beta, variance, n_stages)
+    check_smoothing(smoothing)
+    _check_part("floor", floor)
+    check_positive("power", power)
+    density = smoothed(np.maximum(variance, 0.0) ** power, smoothing)
+    mean = np.average(density, weights=np.diff(beta))
+    if not mean > 0.0:
+        return np.linspace(0.0, 1.0, n_stages + 1)
+    density = (1.0 - floor) * density + floor * mean
+    length = np.append(0.0, np.cumsum(density * np.diff(beta)))
+    found = np.interp(np.linspace(0.0, 1.0, n_stages + 1), length / length[-1], beta)
+    found[0], found[-1] = 0.0, 1.0  # also if there is no variance at an end
+    return found
+
+
+def smoothed(values: Floats, share: float) -> Floats:
+    """Return the moving mean of some values over a share of them, shape ``(m,)``.
+
+    The first and the last value are repeated beyond the ends.
+    """
+    width = max(int(share * len(values)), 1)
+    padded = np.pad(values, (width // 2, width - 1 - width // 2), mode="edge")
+    return np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
+
+
+def varopt_by_iteration(
+    beta: Floats, variance: Floats, n_stages: int, *, tolerance: float = 1e-10
+) -> Floats:
+    """Return the solution of Kiwaki's differential equation, found by fixed-point iteration.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (m + 1,)
+        Ends of the pieces, strictly rising from 0 to 1.
+    variance : ndarray, shape (m,)
+        Variance of the energy in each piece, in square nats, above zero; smoothed already.
+    n_stages : int
+        Number of stages wanted.
+    tolerance : float
+        Largest change of an inverse temperature in the last iteration.
+
+    Returns
+    -------
+    ndarray, shape (n_stages + 1,)
+        Strictly rising from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If the pieces do not rise from 0 to 1, there is not one variance for each, or one is not a
+        finite number above 0.
+    NumericalError
+        If the iteration does not converge, which can happen if the variance spans more than about
+        five decades; `varopt` has no such limit.
+
+    Notes
+    -----
+    Kiwaki (2015), Eq. 9: ``beta'' = -beta'**2 V'(beta) / (2 V(beta))`` with ``beta(0) = 0`` and
+    ``beta(1) = 1``. The paper names the method (Kelley 1995) and does not print the iteration. Here
+    an iterate is put into the factor ``a(t) = -beta'(t) V'(beta(t)) / (2 V(beta(t)))``, and the
+    next one solves the linear equation ``beta'' = a(t) beta'``: its derivative is proportional to
+    the exponential of the integral of ``a``, so that every iterate rises from 0 to 1. ``V' / V`` is
+    the numerical derivative of ``log V`` between the middles of the pieces, interpolated. If a step
+    of the iteration increases the residual, it is halved.
+    """
+    _check(beta, variance, n_stages)
+    check_positive("tolerance", tolerance)
+    if not (variance > 0.0).all():
+        k = int(np.argmin(variance))
+        raise ValueError(
+            f"variance must be above 0 everywhere, got variance[{k}]={variance[k]}; smooth it, or "
+            "use varopt with a floor."
+        )
+    middle = 0.5 * (beta[1:] + beta[:-1])
+    slope = np.gradient(0.5 * np.log(variance), middle) if len(middle) > 1 else np.zeros(1)
+    n = max(_GRID, _GRID_PER_STAGE * n_stages)
+    found, change, damping = np.linspace(0.0, 1.0, n + 1), np.inf, 1.0
+    proposal = _linear_solution(found, middle, slope)
+    for _ in range(_MOST_ITERATIONS):
+        tried = found + damping * (proposal - found)
+        following = _linear_solution(tried, middle, slope)
+        residual = float(np.abs(following - tried).max())
+        if residual <= tolerance:
+            positions = np.linspace(0.0, 1.0, n_stages + 1)
+            return np.interp(positions, np.linspace(0.0, 1.0, n + 1), following)
+        if residual < change or damping < _LEAST_DAMPING:
+            found, proposal, change = tried, following, residual
+            damping = min(1.0, 1.5 * damping)
+        else:
+            damping *= 0.5
+    raise NumericalError(
+        f"the iteration for the schedule must converge, got a change of {change:.2g} after "
+        f"{_MOST_ITERATIONS} iterations: the variance of the energy changes too much along the "
+        "path. Use varopt, which needs no iteration."
+    )
+
+
+def _linear_solution(found: Floats, middle: Floats, slope: Floats) -> Floats:
+    """Return the solution of ``beta'' = a(t) beta'`` on a grid, with ``a`` from an iterate."""
+    steps = np.diff(found)
+    # the integral of a(t) dt over a cell is that of -V'/(2 V) d beta, by the midpoint rule
+    exponent = np.append(0.0, -np.cumsum(np.interp(found[1:] - 0.5 * steps, middle, slope) * steps))
+    rate = np.exp(exponent - exponent.max())
+    reached = np.append(0.0, np.cumsum(0.5 * (rate[1:] + rate[:-1])))
+    return reached / reached[-1]
+
+
+def check_smoothing(smoothing: Any) -> float:
+    """Return the share of pieces that are averaged; raise ValueError if it is not one."""
+    return _check_part("smoothing", smoothing)
+
+
+def _check_part(name: str, value: Any) -> float:
+    number = real_number(value)
+    if number is None or not 0.0 <= number < 1.0:
+        raise ValueError(
+            f"{name} must be a number from 0 to below 1, got {described(value)}; try {SMOOTHING}."
+        )
+    return number
+
+
+def _check(beta: Floats, variance: Floats, n_stages: int) -> None:
+    check_count("n_stages", n_stages, 1)
+    ends, values = float_array("beta", beta), float_array("variance", variance)
+    rises = ends.ndim == 1 and ends.size > 1 and ends[0] == 0.0 and ends[-1] == 1.0
+    if not rises or not (np.diff(ends) > 0.0).all():
+        raise ValueError(
+            f"beta must rise strictly from 0 to 1, got {described(beta)}; pass the schedule of the "
+            "trial run."
+        )
+    if values.shape != (ends.size - 1,):
+        raise ValueError(
+            f"variance must have one entry less than beta, {ends.size - 1}, got shape "
+            f"{values.shape}; pass one variance for each stage of the trial run."
+        )
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise ValueError(
+            f"variance must be finite, got variance[{bad[0]}]={values[bad[0]]}; leave out states "
+            "with an infinite energy."
+        )
+
+
+# Smallest share of the largest divergence that counts: an interval without any needs a stage too.
+_LEAST = 1e-12
+
+
+def gms13(knots: Floats, divergence: Floats, n_stages: int) -> Floats:
+    """Return a schedule with equal steps between knots, and more stages where more changes.
+
+    Parameters
+    ----------
+    knots : ndarray, shape (n_knots,)
+        Inverse temperatures, strictly rising from 0 to 1.
+    divergence : ndarray, shape (n_knots - 1,)
+        ``(eta[j + 1] - eta[j]) . (s[j + 1] - s[j])`` of the natural parameters and the mean
+        statistics at both ends of every interval, in nats: the sum of the Kullback-Leibler
+        divergences in both directions. Values below zero, which only noise gives, count as zero.
+    n_stages : int
+        Number of stages.
+
+    Returns
+    -------
+    ndarray, shape (n_stages + 1,)
+        Strictly rising from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If the knots do not rise from 0 to 1, or there is not one finite divergence per interval.
+
+    Notes
+    -----
+    Grosse, Maddison and Salakhutdinov (2013): an interval of K_j linear stages adds
+    ``divergence[j] / K_j`` to the variance of the work, so that stages are best divided in
+    proportion to the square root of the divergence. Stages need not end at a knot here: the
+    schedule is the linear interpolation, so that any number of stages is divided exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pm_evidence.schedules.learnt import gms13
+    >>> gms13(np.array([0.0, 0.5, 1.0]), np.array([9.0, 1.0]), 4)
+    array([0.        , 0.16666667, 0.33333333, 0.5       , 1.        ])
+    """
+    check_count("n_stages", n_stages, 1)
+    knots, divergence = float_array("knots", knots), float_array("divergence", divergence)
+    ends = knots.ndim == 1 and knots.size > 1 and knots[0] == 0.0 and knots[-1] == 1.0
+    if not ends or not (np.diff(knots) > 0.0).all():
+        raise ValueError(
+            f"knots must rise strictly from 0 to 1, got {described(knots)}; sort them and add the "
+            "missing end."
+        )
+    if divergence.shape != (knots.size - 1,) or not np.isfinite(divergence).all():
+        raise ValueError(
+            f"divergence must be one finite number for each of {knots.size - 1} intervals, got "
+            f"shape {divergence.shape}; look for NaN."
+        )
+    largest = float(divergence.max())
+    share = np.sqrt(np.maximum(divergence, _LEAST * largest)) if largest > 0.0 else np.diff(knots)
+    reached = np.append(0.0, np.cumsum(share))
+    return np.interp(np.linspace(0.0, 1.0, n_stages + 1), reached / reached[-1], knots)
+
+
+def divergences_from_energies(knots: Floats, energy: Floats) -> Floats:
+    """Return the divergences of intervals of a path whose log density is linear in beta.
+
+    Parameters
+    ----------
+    knots : ndarray, shape (n_knots,)
+        Inverse temperatures.
+    energy : ndarray, shape (n_knots,)
+        Mean energy at each of them, in nats.
+
+    Returns
+    -------
+    ndarray, shape (n_knots - 1,)
+        ``(beta[j + 1] - beta[j]) (energy[j] - energy[j + 1])`` in nats.
+    """
+    return -np.diff(knots) * np.diff(energy)
+
+
+def divergences_from_variance(knots: Floats, beta: Floats, variance: Floats) -> Floats:
+    """Return the divergences of intervals from the variance of the energy along the path.
+
+    Parameters
+    ----------
+    knots : ndarray, shape (n_knots,)
+        Inverse temperatures, from 0 to 1.
+    beta : ndarray, shape (m + 1,)
+        Ends of the pieces on which the variance is known, from 0 to 1.
+    variance : ndarray, shape (m,)
+        Variance of the energy in each piece, in square nats.
+
+    Returns
+    -------
+    ndarray, shape (n_knots - 1,)
+        Length of each interval times the integral of the variance over it, in nats.
+
+    Notes
+    -----
+    On a path whose log density is linear in beta, the derivative of the mean energy is minus its
+    variance, so that this equals `divergences_from_energies`. It is never negative, also for noisy
+    variances, and on other paths it still is what an interval of equal steps adds to the variance
+    of the work, times the number of steps.
+    """
+    integral = np.append(0.0, np.cumsum(np.diff(beta) * np.maximum(variance, 0.0)))
+    return np.diff(knots) * np.diff(np.interp(knots, beta, integral))
+
+
+_ROUNDING = 1e-9  # a bound of 1 / n_stages, which only equal steps meet, must not fail by rounding
+
+
+def decelerated(beta: Floats, largest_step: float) -> Floats:
+    """Return a schedule with the same number of stages, none of which is longer than a bound.
+
+    Parameters
+    ----------
+    beta : ndarray, shape (n_stages + 1,)
+        A schedule that rises strictly from 0 to 1.
+    largest_step : float
+        Largest difference between successive inverse temperatures, at least ``1 / n_stages``.
+
+    Returns
+    -------
+    ndarray, shape (n_stages + 1,)
+        Strictly rising from 0 to 1. ``beta`` itself if no step of it is too long.
+
+    Raises
+    ------
+    ValueError
+        If the bound is not a finite number above 0, or so small that so many stages do not reach 1.
+
+    Notes
+    -----
+    Kiwaki (2015), Algorithm 3, whose text is lost in part: steps are gone through in order; one
+    that is too long is cut to the bound, and all later ones are stretched by a common factor, so
+    that the schedule still ends at 1. Where the longest steps come last, nothing is left to
+    stretch. The paper does not treat this case; here, all steps below the bound are then stretched
+    by a common factor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pm_evidence.schedules.learnt import decelerated
+    >>> decelerated(np.array([0.0, 0.6, 0.7, 0.8, 1.0]), 0.4)
+    array([0.  , 0.4 , 0.55, 0.7 , 1.  ])
+    """
+    check_largest_step(largest_step, len(beta) - 1)
+    steps = np.diff(beta)
+    if steps.max() <= largest_step:
+        return beta
+    bounded = _cut_in_order(steps, largest_step)
+    if bounded[-1] > largest_step:
+        bounded = _cut_together(bounded, largest_step)
+    found = np.append(0.0, np.cumsum(bounded))
+    found[-1] = 1.0
+    return found
+
+
+def check_largest_step(largest_step: float, n_stages: int | None) -> None:
+    """Raise ValueError unless a bound is a number, and so many stages can reach 1 with it."""
+    check_positive("largest_step", largest_step)
+    if n_stages is not None and n_stages * largest_step < 1.0 - _ROUNDING:
+        raise ValueError(
+            f"largest_step must be at least 1 / n_stages = {1.0 / n_stages:.3g} for n_stages="
+            f"{n_stages}, got {largest_step}; pass a larger one, or more stages."
+        )
+
+
+def _cut_in_order(steps: Floats, bound: float) -> Floats:
+    """Cut steps that are too long, and stretch those after them; the last one may stay too long."""
+    left = np.cumsum(steps[::-1])[::-1]  # by this step and all later ones, before they are changed
+    bounded, remaining = np.empty_like(steps), 1.0
+    for k, step in enumerate(steps[:-1]):
+        bounded[k] = min(step * remaining / left[k], bound)
+        remaining -= bounded[k]
+    bounded[-1] = remaining
+    return bounded
+
+
+def _cut_together(steps: Floats, bound: float) -> Floats:
+    """Cut steps that are too long, and stretch all others by a common factor."""
+    cut = np.zeros(len(steps), bool)
+    while (steps[~cut] > bound).any():
+        cut |= steps > bound
+        if cut.all():
+            return np.full(len(steps), 1.0 / len(steps))
+        rest = 1.0 - bound * cut.sum()
+        steps = np.where(cut, bound, steps * (rest / steps[~cut].sum()))
+    return steps
+
+
+def predicted_variance(schedule: Floats, beta: Floats, variance: Floats) -> float:
+    """Return the variance of the work of a schedule, to second order in its steps.
+
+    Parameters
+    ----------
+    schedule : ndarray, shape (n_stages + 1,)
+        Inverse temperatures from 0 to 1.
+    beta : ndarray, shape (m + 1,)
+        Ends of the pieces of [0, 1] on which the variance of the energy is known.
+    variance : ndarray, shape (m,)
+        Variance of the energy in each piece, in square nats.
+
+    Returns
+    -------
+    float
+        The sum over stages of ``(schedule[k + 1] - schedule[k])**2 V(schedule[k])``, in square
+        nats.
+
+    Notes
+    -----
+    Kiwaki (2015), Eq. 6 and 7, where moves draw independently from the density at each inverse
+    temperature. It is exact on paths whose log density is linear in beta, such as
+    ``prior * likelihood**beta``. Moves that leave states correlated increase the variance, so that
+    the ratio of the variance of a run to this one shows how far its moves are from perfect.
+    """
+    piece = np.searchsorted(beta, schedule[:-1], side="right") - 1
+    return float(np.sum(np.diff(schedule) ** 2 * variance[piece]))
+
+
+def predicted_variance_of_many(schedule: Floats, beta: Floats, variance: Floats) -> float:
+    """Return the limit of `predicted_variance` for many stages, in square nats.
+
+    It is ``integral beta'(t)**2 V(beta(t)) dt / n_stages`` of the schedule that interpolates the
+    given one linearly: the sum over stages of their length times the integral of ``V`` over them.
+    Parameters are those of `predicted_variance`.
+
+    Notes
+    -----
+    Kiwaki (2015), Theorem 1. The smallest value that any schedule of K stages has is
+    ``(integral sqrt(V) d beta)**2 / K``, which that of `varopt` reaches.
+    """
+    integral = np.append(0.0, np.cumsum(np.diff(beta) * variance))
+    return float(np.sum(np.diff(schedule) * np.diff(np.interp(schedule, beta, integral))))

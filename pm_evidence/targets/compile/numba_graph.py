@@ -1,0 +1,702 @@
+"""Compilation of PyTensor graphs by numba, with sums and products in a fixed order."""
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from math import exp, floor, inf, nan, pi, sin
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import UnaryScalarOp
+from pytensor.scalar.math import TriGamma
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Dot, Sum, true_div
+from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.tensor.rewriting.basic import topo_constant_folding
+from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
+from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
+from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
+from pytensor.tensor.type import TensorType
+
+from pm_evidence.core import numerics, random
+from pm_evidence.core.codegen import numba
+from pm_evidence.core.codegen.numba import Later, built, cfunc, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.vectors import fast_exp, fast_log
+from pm_evidence.core.interrupts import uninterrupted
+from pm_evidence.core.numerics import total
+from pm_evidence.core.version import VERSION, temporary_folder
+
+
+def provide_folder() -> None:
+    """Give PyTensor a temporary folder if it cannot write to its own.
+
+    Without a folder it cannot compile for numba at all. Its setting is fixed as soon as it is read,
+    which happens when PyMC is imported; the modules that use the folder are not imported before the
+    first compilation.
+    """
+    if "pytensor.link.numba.cache" in sys.modules:  # it already uses a folder
+        return
+    folder = pytensor.config.base_compiledir
+    try:
+        (folder / "numba").mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder / "numba").close()
+    except OSError:
+        vars(type(pytensor.config))["base_compiledir"].val = temporary_folder() / "pytensor"
+
+
+def numba_implementations() -> Any:
+    """Return the module that holds the table, after making sure that the table is complete.
+
+    The package that fills the table takes a second to import. If an interrupt stops the import,
+    Python discards the package but keeps those of its modules that were complete. Code that imports
+    one of these by name then finds most operations without an implementation. Importing the package
+    itself, as done here, imports what is missing. This is not done when this module is imported,
+    because it takes half as long as all other imports.
+    """
+    with uninterrupted():
+        nb.njit  # noqa: B018  # numba is imported here, with our folders for machine code
+        import_module("pytensor.link.numba.dispatch")
+    return import_module("pytensor.link.numba.dispatch.basic")
+
+
+def implement_by(op_type: type, function: Callable[..., Any], version: int) -> None:
+    """Enter the compiled function of an operation into the table, unless it has one already.
+
+    Parameters
+    ----------
+    op_type : type
+        Class of the operation.
+    function : callable
+        A function compiled by numba, of the operation's inputs.
+    version : int
+        Part of the key of code on disk: raise it if the function, or one that it calls, changes.
+    """
+    table = numba_implementations()
+    if op_type in table.numba_funcify.registry:
+        return
+
+    @table.register_funcify_default_op_cache_key(op_type)
+    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        return built(function), version
+
+
+def implement_scalar_by(op_type: type, function: Callable[..., Any], version: int) -> None:
+    """Enter the compiled function of an operation on scalars into the table.
+
+    Parameters
+    ----------
+    op_type : type
+        Class of the operation, whose results are of float64.
+    function : callable
+        A function compiled by numba, of the operation's inputs.
+    version : int
+        Part of the key of code on disk: raise it if the function, or one that it calls, changes.
+    """
+    table = numba_implementations()
+    if op_type in table.numba_funcify_and_cache_key.registry:
+        return
+
+    @table.register_funcify_and_cache_key(op_type)
+    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        return built(function), f"{op_type.__module__}.{op_type.__name__} {version}"
+
+
+def implement_in_python(op_type: type) -> None:
+    """Let numba run an operation in Python, as it does by default, but without a warning."""
+    table = numba_implementations()
+    if op_type in table.numba_funcify.registry:
+        return
+
+    @table.numba_funcify.register(op_type)
+    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Numba will use object mode")
+            return table.generate_fallback_impl(op, node, **kwargs)
+
+
+# Raise it when one of the functions changes: it is a part of the key of code on disk.
+_VERSION = 2
+# Below this number an exponential is no normal number, and is computed in two factors.
+_LOW, _SHIFT = -700.0, 100.0
+_UNSHIFT = exp(-_SHIFT)
+_FEW_ELEMENTS = 8  # entries of a row: a shorter loop is not faster with vector instructions
+_SMALLEST_NORMAL, _TWO_54, _54_LOG_2 = 2.2250738585072014e-308, 2.0**54, 37.42994775023705
+
+
+@njit(cache=False, forceinline=True)
+def _exp(x: Any) -> Any:
+    """Return ``exp(x)``."""
+    is_low = x < _LOW
+    return fast_exp(x + (_SHIFT if is_low else 0.0)) * (_UNSHIFT if is_low else 1.0)
+
+
+@njit(cache=False, forceinline=True)
+def _log(x: Any) -> Any:
+    """Return ``log(x)``."""
+    is_low = x < _SMALLEST_NORMAL
+    found = fast_log(x * (_TWO_54 if is_low else 1.0)) - (_54_LOG_2 if is_low else 0.0)
+    found = found if x < inf else x  # infinity and NaN
+    found = -inf if x == 0.0 else found
+    return nan if x < 0.0 else found
+
+
+@njit(cache=False, forceinline=True)
+def _log1p(x: Any) -> Any:
+    """Return ``log(1 + x)``, of small numbers too."""
+    above = 1.0 + x
+    # what rounding of the sum has lost; not a number at -1 and at infinity
+    lost = (x - (above - 1.0)) / above
+    return _log(above) + (lost if abs(lost) < 1.0 else 0.0)
+
+
+@njit(cache=False, forceinline=True)
+def _sigmoid(x: Any) -> Any:
+    """Return ``1 / (1 + exp(-x))``."""
+    e = _exp(-abs(x))
+    return (1.0 if x >= 0.0 else e) / (1.0 + e)
+
+
+@njit(cache=False, forceinline=True)
+def _softplus(x: Any) -> Any:
+    """Return ``log(1 + exp(x))``."""
+    e = _exp(-abs(x))
+    above = 1.0 + e  # from 1 to 2
+    return (x if x > 0.0 else 0.0) + (fast_log(above) + (e - (above - 1.0)) / above)
+
+
+class _Elementary(UnaryScalarOp):
+    """An elementary function of a float64, by vector instructions where it is in a loop."""
+
+    original: Any
+    function: Callable[[Any], Any]
+
+    def __init__(self) -> None:
+        super().__init__(ps.upgrade_to_float, name=type(self).__name__)
+
+    def impl(self, x: Any) -> Any:
+        """Return the function in Python."""
+        return self.original.impl(x)
+
+    def c_code(self, *args: Any) -> str:
+        """Refuse: the C backend is not used."""
+        raise NotImplementedError
+
+
+class VectorExp(_Elementary):
+    """The exponential."""
+
+    original, function = ps.exp, _exp
+
+
+class VectorLog(_Elementary):
+    """The natural logarithm."""
+
+    original, function = ps.log, _log
+
+
+class VectorLog1p(_Elementary):
+    """The logarithm of one plus a number."""
+
+    original, function = ps.log1p, _log1p
+
+
+class VectorSigmoid(_Elementary):
+    """The logistic function."""
+
+    original, function = ps.sigmoid, _sigmoid
+
+
+class VectorSoftplus(_Elementary):
+    """The logarithm of one plus an exponential."""
+
+    original, function = ps.softplus, _softplus
+
+
+_KINDS = (VectorExp, VectorLog, VectorLog1p, VectorSigmoid, VectorSoftplus)
+_BY_ORIGINAL = {type(kind.original): kind for kind in _KINDS}
+
+
+@node_rewriter([Elemwise])
+def replace_elementary(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Replace elementary functions of arrays of float64, unless their rows are short."""
+    kind = _BY_ORIGINAL.get(type(node.op.scalar_op))
+    (out,) = node.outputs[:1]
+    if kind is None or out.type.ndim == 0 or node.inputs[0].type.dtype != "float64":
+        return None
+    row = out.type.shape[-1]
+    if row is not None and row < _FEW_ELEMENTS:
+        return None
+    implement_scalar_by(kind, kind.function, _VERSION)
+    return [Elemwise(kind())(*node.inputs)]
+
+
+_NAME = "pm_evidence_matrix_product"
+_ITEM = 8  # bytes of a float64
+
+
+class MatrixProduct(Op):
+    """The product of two matrices of float64."""
+
+    __props__ = ()
+
+    def make_node(self, a: Variable, b: Variable) -> Apply:
+        """Return the node that multiplies ``a``, shape (m, k), by ``b``, shape (k, n)."""
+        shape = a.type.shape[0], b.type.shape[1]
+        return Apply(self, [a, b], [TensorType("float64", shape=shape)()])
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Multiply."""
+        outputs[0][0] = np.dot(*inputs)
+
+
+@node_rewriter([Dot])
+def replace_product(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Replace products of float64 matrices by calls of the function that all models share."""
+    if any(v.type.ndim != 2 or v.type.dtype != "float64" for v in node.inputs):
+        return None
+    _export()
+    implement_by(MatrixProduct, _call, version=1)  # raise the version when ``_call`` changes
+    return [MatrixProduct()(*node.inputs)]
+
+
+@njit
+def _in_order(address, n_rows, n_columns, row_stride, column_stride):
+    """Return a matrix in C order, copied if necessary, and whether it is the transpose."""
+    rows_whole = column_stride == _ITEM or n_columns == 1
+    columns_whole = row_stride == _ITEM or n_rows == 1
+    if rows_whole and (row_stride == _ITEM * n_columns or n_rows == 1):
+        return nb.carray(address, (n_rows, n_columns), np.float64), False
+    if columns_whole and (column_stride == _ITEM * n_rows or n_columns == 1):
+        return nb.carray(address, (n_columns, n_rows), np.float64), True
+    given = np.lib.stride_tricks.as_strided(
+        nb.carray(address, (1, 1), np.float64),
+        (n_rows, n_columns),
+        (row_stride, column_stride),
+    )
+    return given.copy(), False
+
+
+def _product(
+    a_, n_rows, n_inner, a_row, a_column, b_, n_inner_too, n_columns, b_row, b_column, out_
+):  # fmt: skip
+    out = nb.carray(out_, (n_rows, n_columns), np.float64)
+    if n_inner == 0:
+        out[:] = 0.0
+        return
+    a, a_is_transposed = _in_order(a_, n_rows, n_inner, a_row, a_column)
+    b, b_is_transposed = _in_order(b_, n_inner, n_columns, b_row, b_column)
+    if n_columns == 1:
+        if a_is_transposed:
+            np.dot(a.T, b.ravel(), out.ravel())
+        else:
+            np.dot(a, b.ravel(), out.ravel())
+    elif n_rows == 1:
+        if b_is_transposed:
+            np.dot(b, a.ravel(), out.ravel())
+        else:
+            np.dot(b.T, a.ravel(), out.ravel())
+    elif a_is_transposed:
+        if b_is_transposed:
+            np.dot(a.T, b.T, out)
+        else:
+            np.dot(a.T, b, out)
+    elif b_is_transposed:
+        np.dot(a, b.T, out)
+    else:
+        np.dot(a, b, out)
+
+
+@intrinsic
+def _address(typingctx: Any, array: Any) -> Any:
+    """Return the address of the first entry of an array."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        return builder.bitcast(data, context.get_value_type(types.voidptr))
+
+    return types.voidptr(array), codegen
+
+
+def _signature() -> Any:
+    # a matrix is its address, two lengths and two strides in bytes; the result lies in C order
+    matrix = (types.voidptr, types.intp, types.intp, types.intp, types.intp)
+    return types.void(*matrix, *matrix, types.voidptr)
+
+
+_exported = Later(lambda: types.ExternalFunction(_NAME, _signature()))
+
+
+@njit(cache=False)
+def _call(a: Any, b: Any) -> Any:
+    (n_rows, n_inner), (n_inner_too, n_columns) = a.shape, b.shape
+    if n_inner != n_inner_too:
+        raise ValueError("matrices of a product must fit")
+    out = np.empty((n_rows, n_columns))
+    _exported(
+        _address(a), n_rows, n_inner, a.strides[0], a.strides[1],
+        _address(b), n_inner, n_columns, b.strides[0], b.strides[1],
+        _address(out),
+    )  # fmt: skip
+    return out
+
+
+@cache
+def _export() -> Any:
+    """Compile the product and register its name; return the function, to keep it alive."""
+    compiled = cfunc(_signature(), _product)
+    import_module("llvmlite.binding").add_symbol(_NAME, compiled.address)
+    return compiled
+
+
+# PyTensor merges elementwise operations at 49, and moves sums and indexing into their loops at 100.
+# No two positions are equal: PyTensor would order them in another way in each process.
+_RECIPROCAL, _ELEMENTARY, _SUM, _PRODUCT = 48.5, 48.6, 99.0, 99.1
+
+# Fewer terms than this are added as fast one by one.
+_FEW = 200
+
+
+class OrderedSum(Op):
+    """The sum of all entries of an array of float64."""
+
+    __props__ = ()
+
+    def make_node(self, x: Variable) -> Apply:
+        """Return the node that adds up ``x``."""
+        return Apply(self, [x], [pt.dscalar()])
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Add up."""
+        outputs[0][0] = _ordered_sum.py_func(*inputs)
+
+
+def with_ordered_sums(mode: Mode) -> Mode:
+    """Return a mode that takes long sums over whole arrays in a fixed order."""
+    # raise the version when core.sums changes
+    implement_by(OrderedSum, _ordered_sum, version=1)
+    return mode.register(
+        (dfs_rewriter(_multiply_by_reciprocal), _RECIPROCAL),
+        (dfs_rewriter(replace_elementary), _ELEMENTARY),
+        (dfs_rewriter(_order_sum), _SUM),
+        (dfs_rewriter(replace_product), _PRODUCT),
+    )
+
+
+@node_rewriter([true_div])
+def _multiply_by_reciprocal(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Replace the division of every term by one division."""
+    x, y = node.inputs
+    by_scalar = all(y.type.broadcastable) and not all(x.type.broadcastable)
+    if not by_scalar or not x.type.dtype == y.type.dtype == "float64":
+        return None
+    return [x * pt.reciprocal(y)]
+
+
+@node_rewriter([Sum])
+def _order_sum(fgraph: Any, node: Any) -> list[Variable] | None:
+    (x,) = node.inputs
+    whole = node.op.axis is None or len(node.op.axis) == x.type.ndim
+    few = None not in x.type.shape and np.prod(x.type.shape) < _FEW
+    if not whole or few or not x.type.dtype == node.outputs[0].type.dtype == "float64":
+        return None
+    # a loop that selects entries by index is not faster with vector instructions
+    terms = x.owner.inputs if x.owner is not None else []
+    if any(t.owner is not None and isinstance(t.owner.op, AdvancedSubtensor) for t in terms):
+        return None
+    return [OrderedSum()(x)]
+
+
+@njit(cache=False)
+def _ordered_sum(x: Any) -> Any:
+    return np.array(total(np.ravel(x)))
+
+
+# From here on the asymptotic series with six Bernoulli numbers is exact to rounding.
+_LARGE = 15.0
+
+
+@njit(cache=False)
+def trigamma(x: float) -> float:
+    """Return the second derivative of ``log G(x)``."""
+    if x <= 0.0:
+        if x == floor(x):
+            return inf
+        # reflection, to a positive argument
+        return (pi / sin(pi * x)) ** 2 - _of_positive(1.0 - x)
+    return _of_positive(x)
+
+
+@njit(cache=False)
+def _of_positive(x: float) -> float:
+    below = 0.0
+    while x < _LARGE:
+        below += 1.0 / (x * x)
+        x += 1.0
+    inverse = 1.0 / x
+    square = inverse * inverse
+    series = 1 / 42 - square * (1 / 30 - square * (5 / 66 - square * (691 / 2730)))
+    series = 1 / 6 - square * (1 / 30 - square * series)
+    return below + inverse * (1.0 + inverse * (0.5 + inverse * series))
+
+
+def implement_trigamma() -> None:
+    """Let numba compile the operation of PyTensor."""
+    implement_scalar_by(TriGamma, trigamma, version=1)
+
+
+# Operations that read whole numbers, such as counts or the groups of observations, as data.
+_READ_NUMBERS = (
+    Elemwise,
+    FusedElemwise,
+    ScalarizedElemwise,
+    AdvancedSubtensor,
+    AdvancedIncSubtensor,
+)
+
+# Part of the key of code on disk. The order of operations is fixed, and the code refers to modules
+# of this package, which may be different ones in another version.
+_MODULES = tuple(module.__name__ for module in (numba, random, numerics))
+_OURS = f"in order, for {__name__}, {', '.join(_MODULES)} of {VERSION}"
+
+# PyTensor merges elementwise operations at 49.
+_INLINE, _FOLD = 48.8, 48.9
+
+_flag = RLock()
+
+
+@dataclass(frozen=True, eq=False)
+class Jitted:
+    """A compiled graph as a function for compiled callers.
+
+    Parameters
+    ----------
+    function : callable
+        Function of the graph's inputs, and then of ``arrays``.
+    arrays : list of ndarray
+        Values of shared variables, followed by large constants of the graph.
+    key : str or None
+        Identifies the code on disk; None for code that cannot be cached.
+    slow_ops : tuple of str
+        Operations without a numba implementation: correct, but slow and under Python's lock.
+    """
+
+    function: Any
+    arrays: list[NDArray[Any]]
+    key: str | None
+    slow_ops: tuple[str, ...]
+
+    def guarded(self, head: str, body: Sequence[str]) -> list[str]:
+        """Return the source of a C function that returns 1 after an exception, and else 0.
+
+        Parameters
+        ----------
+        head : str
+            Name and parameters of the function.
+        body : sequence of str
+            Lines of its body.
+        """
+        stop_early = ["    if exception_pending():", "        return 1"] if self.slow_ops else []
+        return [
+            f"def {head}:",
+            *stop_early,
+            "    try:",
+            *(f"        {line}" for line in body),
+            "    except Exception:",
+            "        return 1",
+            "    return 0",
+        ]
+
+
+@contextmanager
+def without_numba_hints() -> Iterator[None]:
+    """Silence numba's hints about code that the user did not write."""
+    with warnings.catch_warnings():
+        # operations that run in object mode are reported once, as ``slow_ops``
+        warnings.filterwarnings("ignore", message="Numba will use object mode")
+        warnings.filterwarnings("ignore", message="Code running in object mode")
+        # matrices that PyTensor leaves in Fortran order, which a user cannot change
+        warnings.simplefilter("ignore", nb.NumbaPerformanceWarning)
+        yield
+
+
+@contextmanager
+def _operations_in_order() -> Iterator[None]:
+    """Keep numba from reordering operations, so that all processes get the same digits.
+
+    With PyTensor's default, a process that compiles a function and one that finds it on disk differ
+    in the last digit. Most of the speed of that default is regained by ``sums``.
+    """
+    # all threads share the flag: with a lock, the original value is restored at the end
+    with _flag, pytensor.config.change_flags(numba__fastmath=False):
+        yield
+
+
+def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
+    """Return PyTensor's function of some inputs, optimised for numba; see ``pymc.compile``."""
+    numba_implementations()  # PyTensor itself imports them one by one
+    implement_trigamma()
+    with without_numba_hints(), _operations_in_order():
+        mode = _with_folded_constants(with_ordered_sums(get_mode("NUMBA")))
+        return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
+
+
+def _with_folded_constants(mode: Mode) -> Mode:
+    """Return a mode that computes what is constant inside of operations with a graph of their own.
+
+    PyTensor inlines these only when it merges operations, after constants were folded. What is
+    constant would be computed at every call, and PyTensor cannot merge operations of constants
+    alone: it would log an error.
+    """
+    inline = dfs_rewriter(inline_symbolic_for_fusion)
+    # a copy: PyTensor renames what is registered, and would no longer find its own by name
+    return mode.register((inline, _INLINE), (copy(topo_constant_folding), _FOLD))
+
+
+def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:
+    """Jit the graph of a function that ``compile_graph`` returned.
+
+    Parameters
+    ----------
+    function : pytensor Function
+        The function; its last inputs are those of ``shared_to_inputs``.
+    values : sequence of ndarray
+        Values of these inputs.
+    """
+    table = numba_implementations()
+    fgraph, lifted = lift_constants(function.maker.fgraph)
+    with warnings.catch_warnings(record=True) as caught, _operations_in_order():
+        warnings.simplefilter("always")
+        jitable, key = table.numba_funcify_and_cache_key(fgraph)
+        inner = table.numba_njit(jitable.py_func)
+    key = f"{key} {_OURS}" if key is not None else None
+    slow_ops = {str(w.message) for w in caught if "object mode" in str(w.message)}
+    names = {message.split("'s perform")[0].split("to run ")[-1] for message in slow_ops}
+    arrays = [np.asarray(v, order="C") for v in [*values, *lifted]]
+    return Jitted(inner, arrays, key, tuple(sorted(names)))
+
+
+def shared_to_inputs(
+    outputs: Sequence[Variable],
+) -> tuple[list[Variable], list[Variable], list[NDArray[Any]]]:
+    """Replace shared arrays (``pm.Data``) by explicit inputs and return their values.
+
+    Whole numbers, such as the length of a dimension, and sparse matrices become constants instead.
+
+    Returns
+    -------
+    outputs : list of Variable
+        The graphs, as functions of the inputs.
+    inputs : list of Variable
+        The inputs.
+    values : list of ndarray
+        Their values.
+    """
+    replacements: dict[Variable, Variable] = {}
+    inputs, values = [], []
+    for variable in dict.fromkeys(ancestors(outputs)):
+        if not isinstance(variable, SharedVariable):
+            continue
+        if isinstance(variable.type, RandomGeneratorType):
+            continue
+        value = variable.get_value(borrow=True)
+        if not isinstance(value, np.ndarray):
+            replacements[variable] = variable.type.make_constant(value)
+            continue
+        if value.ndim == 0 and variable.type.dtype.startswith(("int", "uint")):
+            replacements[variable] = pt.constant(value, dtype=variable.type.dtype)
+            continue
+        replacements[variable] = variable.type(name=variable.name)
+        inputs.append(replacements[variable])
+        values.append(value)
+    return clone_replace(list(outputs), replacements), inputs, values
+
+
+def lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
+    """Turn constant arrays of an optimised graph into inputs, and return their values.
+
+    The same model with other data of the same shapes then has the same machine code. Whole numbers
+    may be shapes, which have to be known when the code is compiled.
+    """
+    fgraph = fgraph.clone(check_integrity=False)
+    lifted = []
+    # in the order of the graph, not of a set, so that the code on disk is found again
+    inputs = dict.fromkeys(v for node in fgraph.toposort() for v in node.inputs)
+    for variable in inputs:
+        value = variable.data if isinstance(variable, Constant) else None
+        if not isinstance(value, np.ndarray) or value.ndim == 0:
+            continue
+        are_data = all(
+            isinstance(getattr(client, "op", None), _READ_NUMBERS)
+            for client, _ in fgraph.clients[variable]
+        )
+        if value.size > 1 and (are_data or value.dtype == np.float64):
+            new_input = variable.type()
+            fgraph.add_input(new_input)
+            fgraph.replace(variable, new_input, import_missing=True)
+            lifted.append(value)
+    return fgraph, lifted
+
+
+def function_from_source(
+    lines: Sequence[str], name: str, scope: Mapping[str, Any], key: str | None
+) -> Callable[..., Any]:
+    """Return the function that lines of Python define, for numba to compile.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        Source of the function.
+    name : str
+        Its name.
+    scope : mapping
+        The global names that it uses.
+    key : str or None
+        Identifies its machine code on disk; None if it is not to be stored.
+    """
+    # numba's cache looks up the module of the function
+    scope = {"__name__": __name__, **{name: built(value) for name, value in scope.items()}}
+    numba_implementations()
+    source = "\n".join([*lines, ""])
+    cache: Any = import_module("pytensor.link.numba.cache")
+    return cache.compile_numba_function_src(source, name, global_env=scope, cache_key=key)
+
+
+def exchanged(
+    arrays: Sequence[Any], others: Sequence[tuple[NDArray[Any], NDArray[Any]]]
+) -> list[Any]:
+    """Return arrays that a function reads, with others in the place of some.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray
+        The arrays.
+    others : sequence of pairs of ndarray
+        An array that was the value of a shared variable, and one of its shape and dtype.
+    """
+    new = {id(old): np.ascontiguousarray(other, old.dtype) for old, other in others}
+    return [new.get(id(array), array) for array in arrays]
+
+
+def addresses_of(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Return address and shape of every array, one after the other, for a compiled function."""
+    return np.array([n for a in arrays for n in (a.ctypes.data, *a.shape)], np.int64)
