@@ -97,38 +97,20 @@ _MOST_ROUNDS, _MOST_ROUNDS_BY_DEFAULT = 1000, 10
 
 
 def one_target(target: Any, model: Any) -> Any:
-    """Return the target that the user hands over by either name; None if there is none.
-
-    Raises
-    ------
-    TypeError
-        If there are two.
-    """
+    """Return the target that the user hands over by either name; None if there is none."""
     if target is not None and model is not None:
         raise TypeError("target and model are two names of one argument; pass only one of them.")
     return target if target is not None else model
 
 
 def find_target(target: Any, model: Any) -> Any:
-    """Return the native target or pymc.Model that the user hands over, or the one of the context.
-
-    Raises
-    ------
-    TypeError
-        If there is none, or there are two.
-    """
+    """Return the native target or pymc.Model that the user passes, or the one of the context."""
     given = one_target(target, model)
     return checked_native(given) if is_native(given) else find_model(given)
 
 
 def first_round(chosen: Sampler, draws: int | None) -> tuple[int, int]:
-    """Return the particles of an island, or paths, and how many the first round has in all.
-
-    Raises
-    ------
-    ValueError
-        If ``draws`` is no count of at least 2, or so many do not fit into memory.
-    """
+    """Return the particles of an island, or paths, and how many the first round has in all."""
     draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
     size = chosen.annealer.size(draws)
     n_draws = chosen.annealer.first_round(size)
@@ -137,22 +119,7 @@ def first_round(chosen: Sampler, draws: int | None) -> tuple[int, int]:
 
 
 def chosen_sampler(method: Any, default: str) -> Sampler:
-    """Return the sampler that ``method`` stands for.
-
-    Parameters
-    ----------
-    method : str, sampler or class of one
-        What the user asks for.
-    default : str
-        Name of the method that ``"auto"`` stands for.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or the sampler does not suit the target.
-    TypeError
-        If it is no sampler.
-    """
+    """Return the sampler that ``method`` stands for."""
     if isinstance(method, str):
         check_choice("method", method, ("auto", *_SAMPLERS))
         method = _SAMPLERS[default if method == "auto" else method]
@@ -204,14 +171,7 @@ def check_bridge_arguments(
 def chosen_schedule(
     schedule: str | Schedule | Sequence[float] | Floats, sampler: Sampler
 ) -> Schedule:
-    """Return the schedule that the user asks for by name, as an object or by its values.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, the values do not rise from 0 to 1, or the number of stages or of
-        temperatures of the sampler does not fit the schedule.
-    """
+    """Return the schedule that the user asks for by name, as an object or by its values."""
     chosen: Any = schedule
     if isinstance(schedule, str):
         chosen = _SCHEDULES.get(schedule, schedule)
@@ -336,22 +296,7 @@ def compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
-    """Refuse draws that no memory of this machine can hold.
-
-    Parameters
-    ----------
-    draws : int
-        States that the run keeps in all.
-    n_dim : int
-        Numbers in a state.
-    bytes_each : int
-        Bytes of each number.
-
-    Raises
-    ------
-    ValueError
-        If the states alone would take more memory than there is.
-    """
+    """Refuse draws that no memory of this machine can hold."""
     needed, there = draws * n_dim * bytes_each, _memory()
     if needed > there:
         raise ValueError(
@@ -386,28 +331,7 @@ _REMEDY = "leave backend out"
 def check_backend(
     backend: Any, given: Any, kernel: str | Kernel, sampler: Sampler, path: Any, reference: Any
 ) -> None:
-    """Raise an error if the backend is unknown, or cannot do what the other arguments ask for.
-
-    Parameters
-    ----------
-    backend : str
-        What the user asks for.
-    given : pymc.Model or native target
-        What is annealed.
-    kernel, path, reference
-        The arguments of `sample_evidence`.
-    sampler : Sampler
-        The method.
-
-    Raises
-    ------
-    ValueError
-        If the backend is unknown, or another argument does not fit it.
-    ImportError
-        If JAX is not installed.
-    ModelError
-        If the model has discrete variables, or a likelihood that is estimated.
-    """
+    """Raise an error if the backend is unknown, or cannot do what the other arguments ask for."""
     check_choice("backend", backend, BACKENDS)
     if backend in ("auto", "numba"):
         return
@@ -464,13 +388,7 @@ def _check_model(model: Any, backend: str) -> None:
 
 
 def check_gradient(target: Any) -> None:
-    """Raise ModelError if a target for NumPy or JAX has no gradient; its code is made here.
-
-    Raises
-    ------
-    ModelError
-        If there is none, or JAX has no code for the model.
-    """
+    """Raise ModelError if a target for NumPy or JAX has no gradient; its code is made here."""
     backend = getattr(target, "backend", None)
     if backend not in ("numpy", "jax") or not target.n_dim:
         return

@@ -136,24 +136,12 @@ def compare_models(
 
 @dataclass
 class _Runs:
-    """The runs of all models so far.
+    """The runs of all models so far."""
 
-    Parameters
-    ----------
-    models : dict of str to Any
-        The models, or results.
-    prior : dict of str to float
-        Log prior probability of each.
-    seed : int or None
-        Seed of all runs; None if each has a checkpoint that stores its own.
-    options : dict
-        Arguments of every run.
-    """
-
-    models: dict[str, Any]
-    prior: dict[str, float]
-    seed: int | None
-    options: dict[str, Any]
+    models: dict[str, Any]  # the models, or results
+    prior: dict[str, float]  # log prior probability of each
+    seed: int | None  # seed of all runs; None if each has a checkpoint that stores its own
+    options: dict[str, Any]  # arguments of every run
     interrupted: bool = False
     results: dict[str, xr.DataTree] = field(default_factory=dict)
     first: dict[str, xr.DataTree] = field(default_factory=dict)

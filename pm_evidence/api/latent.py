@@ -139,13 +139,7 @@ def _settings(facts: Mapping[str, Any], target: EstimatedTarget) -> list[tuple[i
 
 
 def _words(variable: xr.DataArray, n: int, n_words: int) -> NDArray[np.uint64]:
-    """Return the seeds of the estimates, shape ``(n, n_words)``.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer: the estimators would read beyond their end.
-    """
+    """Return the seeds of the estimates, shape ``(n, n_words)``."""
     if variable.dtype.kind not in "iu" or variable.size != n * n_words:
         raise ValueError(
             f"dt must hold {n_words} whole numbers for each of {n} draws as {WORDS!r}, got "

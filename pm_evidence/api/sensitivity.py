@@ -44,34 +44,16 @@ _OWN = ("target", "model", "target_mcse", "random_seed", "progressbar")
 
 @dataclass(frozen=True)
 class Variant:
-    """A model with another prior of one variable.
+    """A model with another prior of one variable."""
 
-    Parameters
-    ----------
-    variable, prior : str
-        The variable, and the name of its prior.
-    factor : float
-        What its spread is multiplied by; NaN for another distribution.
-    changed : ChangedPrior
-        The model.
-    """
-
-    variable: str
+    variable: str  # the variable, and the name of its prior
     prior: str
-    factor: float
-    changed: ChangedPrior
+    factor: float  # what its spread is multiplied by; NaN for another distribution
+    changed: ChangedPrior  # the model
 
 
 def variants_of(model: Any, priors: Any) -> dict[str, list[Variant]]:
-    """Return the models with other priors, by variable; factors rise, and none of them is 1.
-
-    Raises
-    ------
-    TypeError
-        If ``priors`` is not a mapping of names to factors or distributions.
-    ValueError
-        If a name is not that of a free variable, or a factor is not positive and finite.
-    """
+    """Return the models with other priors, by variable; factors rise, and none of them is 1."""
     if not isinstance(priors, Mapping):
         raise TypeError(
             f"priors must be a mapping of variables to factors or distributions, got "
@@ -158,15 +140,7 @@ def _factor(name: str, label: str, change: Any) -> float | None:
 
 
 def sample_options(parameter: str, given: Any) -> dict[str, Any]:
-    """Return arguments that are passed on to `sample_evidence`.
-
-    Raises
-    ------
-    TypeError
-        If they are not a mapping.
-    ValueError
-        If one is unknown, or an argument of the caller.
-    """
+    """Return arguments that are passed on to `sample_evidence`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(
             f"{parameter} must be a dict of arguments of sample_evidence, got {described(given)}; "
@@ -199,27 +173,13 @@ def seed_of(seed: int, number: int) -> int:
 
 @dataclass(frozen=True)
 class PriorRun:
-    """A run whose draws can be reweighted.
+    """A run whose draws can be reweighted."""
 
-    Parameters
-    ----------
-    variant : Variant or None
-        The prior that it was made with; None for the model as it is written.
-    evidence : LogEvidence
-        Its estimate.
-    draws : mapping of str to ndarray, shape (n_draws, ...)
-        Posterior draws of the free variables.
-    origin : ndarray of int64, shape (n_draws,)
-        Source of each draw.
-    potentials : str
-        Whether potentials belong to the prior.
-    """
-
-    variant: Variant | None
-    evidence: LogEvidence
-    draws: Mapping[str, NDArray[Any]]
-    origin: NDArray[np.int64]
-    potentials: str
+    variant: Variant | None  # the prior that it was made with; None for the model as it is written
+    evidence: LogEvidence  # its estimate
+    draws: Mapping[str, NDArray[Any]]  # shape (n_draws, ...): posterior draws of the free variables
+    origin: NDArray[np.int64]  # shape (n_draws,): source of each draw
+    potentials: str  # whether potentials belong to the prior
 
     @classmethod
     def of(cls, dt: xr.DataTree, model: Any, variant: Variant | None) -> "PriorRun":

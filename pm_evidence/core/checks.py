@@ -41,13 +41,7 @@ def real_number(value: Any) -> float | None:
 
 
 def check_count(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return ``value`` as an int.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number of at least ``least``, and at most ``most``.
-    """
+    """Return a whole number from ``least`` to ``most`` as an int; raise ValueError for others."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
         raise ValueError(
@@ -60,13 +54,7 @@ def check_count(name: str, value: Any, least: int, most: int | None = None) -> i
 
 
 def check_positive(name: str, value: Any) -> float:
-    """Return ``value`` as a float.
-
-    Raises
-    ------
-    ValueError
-        If it is not a finite number above 0.
-    """
+    """Return a finite number above 0 as a float; raise ValueError for others."""
     number = real_number(value)
     if number is None or not 0.0 < number < np.inf:
         raise ValueError(f"{name} must be a finite number above 0, got {described(value)}; try 1.")
@@ -74,13 +62,7 @@ def check_positive(name: str, value: Any) -> float:
 
 
 def check_finite(name: str, value: Any, usual: float) -> float:
-    """Return ``value`` as a float.
-
-    Raises
-    ------
-    ValueError
-        If it is not a finite number.
-    """
+    """Return a finite number as a float; raise ValueError for others."""
     number = real_number(value)
     if number is None or not np.isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {described(value)}; try {usual:g}.")
@@ -88,13 +70,7 @@ def check_finite(name: str, value: Any, usual: float) -> float:
 
 
 def check_share(name: str, value: Any, usual: float) -> float:
-    """Return ``value`` as a float.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number strictly between 0 and 1.
-    """
+    """Return a number strictly between 0 and 1 as a float; raise ValueError for others."""
     number = real_number(value)
     if number is None or not 0.0 < number < 1.0:
         raise ValueError(f"{name} must lie between 0 and 1, got {described(value)}; try {usual}.")
@@ -102,26 +78,14 @@ def check_share(name: str, value: Any, usual: float) -> float:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return ``value`` as a bool.
-
-    Raises
-    ------
-    ValueError
-        If it is neither True nor False.
-    """
+    """Return True or False; raise ValueError for others."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {described(value)}; pass one of them.")
     return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
-    """Return ``value``.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of ``choices``.
-    """
+    """Return one of the ``choices``; raise ValueError for others."""
     choices = list(choices)
     if not isinstance(value, str) or value not in choices:
         named = ", ".join(map(repr, choices))
@@ -131,28 +95,14 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def check_text(name: str, value: Any) -> str:
-    """Return ``value``.
-
-    Raises
-    ------
-    TypeError
-        If it is not a string.
-    """
+    """Return a string; raise TypeError for others."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {described(value)}; put it in quotes.")
     return value
 
 
 def check_dimensions(name: str, dims: Iterable[str]) -> None:
-    """Raise ValueError if the name of a dimension holds a slash, which divides groups of results.
-
-    Parameters
-    ----------
-    name : str
-        What these names are.
-    dims : iterable of str
-        The names.
-    """
+    """Raise ValueError if a name of a dimension has a slash, which divides groups of results."""
     for dim in dims:
         if "/" in dim:
             raise ValueError(
@@ -162,13 +112,7 @@ def check_dimensions(name: str, dims: Iterable[str]) -> None:
 
 
 def check_kind(name: str, value: Any, kind: type, remedy: str) -> None:
-    """Raise TypeError unless a value is an instance of a class.
-
-    Raises
-    ------
-    TypeError
-        If ``value`` is not an instance of ``kind``.
-    """
+    """Raise TypeError unless a value is an instance of a class."""
     if not isinstance(value, kind):
         raise TypeError(
             f"{name} must be of type {kind.__name__}, got {described(value)}; {remedy}."
@@ -183,35 +127,17 @@ def missing_members(value: Any, contract: type) -> list[str]:
 
 
 def float_array(name: str, values: Any) -> Floats:
-    """Return an array_like of real numbers as float64, of any shape.
-
-    Raises
-    ------
-    ValueError
-        If it is ragged, masked, or holds anything but real numbers.
-    """
+    """Return an array_like of real numbers as float64, of any shape."""
     return _numbers(name, values, _REAL_DTYPES, "real numbers", "float").astype(np.float64)
 
 
 def whole_array(name: str, values: Any) -> NDArray[np.int64]:
-    """Return an array_like of whole numbers as int64, of any shape.
-
-    Raises
-    ------
-    ValueError
-        If it is ragged, masked, or its dtype is not that of whole numbers.
-    """
+    """Return an array_like of whole numbers as int64, of any shape."""
     return _numbers(name, values, _WHOLE_DTYPES, "whole numbers", "int").astype(np.int64)
 
 
 def plain_array(name: str, values: Any) -> NDArray[Any]:
-    """Return an array_like as it is.
-
-    Raises
-    ------
-    ValueError
-        If it is ragged, or has masked entries.
-    """
+    """Return an array_like as it is."""
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
         raise ValueError(
             f"{name} must have no missing entries, got a masked array with "

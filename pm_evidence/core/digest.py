@@ -51,16 +51,6 @@ class Digest:
     private attributes included, without what a ``cached_property`` has computed. A class of the
     user's own is its code. Functions and classes of libraries are their names, and the content of
     their files. What has none of these, such as an open file, has a digest that never comes again.
-
-    Parameters
-    ----------
-    special : callable
-        Called with every value first; returns what takes its place, or the value itself.
-
-    Attributes
-    ----------
-    undescribed : list of str
-        The classes of the objects that could not be described.
     """
 
     def __init__(self, special: Callable[[Any], Any] = lambda value: value) -> None:
@@ -343,15 +333,7 @@ _KEEP: ContextVar[Keep | None] = ContextVar("keep", default=None)
 
 
 def kept(name: str, compute: Callable[[], Any]) -> Any:
-    """Return what a function returns, or returned in an earlier process of the same run.
-
-    Parameters
-    ----------
-    name : str
-        What it is; a run learns no two things of the same name.
-    compute : callable
-        The function; its result does not depend on the seed of the run.
-    """
+    """Return what a function returns, or returned in an earlier process of the same run."""
     keep = _KEEP.get()
     return compute() if keep is None else keep(name, compute)
 

@@ -11,18 +11,7 @@ from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while tasks ran.
-
-    Parameters
-    ----------
-    finished : tuple
-        Results of the first tasks, up to the first that had not finished.
-
-    Attributes
-    ----------
-    record : RunRecord or None
-        The record of the run with these results, where they can be a part of it.
-    """
+    """Ctrl-C while tasks ran."""
 
     def __init__(self, finished: tuple[Any, ...] = ()) -> None:
         super().__init__()
@@ -196,30 +185,15 @@ def interrupt_answered() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a block.
+    """The progress of a block."""
 
-    Parameters
-    ----------
-    block : int
-        Index of the block; -1 for the pilot.
-    stage : int
-        Number of finished stages.
-    beta : float
-        Present inverse temperature; NaN if chains are at several.
-    ess : float
-        Effective sample size of the last weights, as a share (0 to 1); NaN without weights.
-    acceptance : float
-        Mean acceptance probability of the last moves; NaN if there were none.
-    log_evidence : float
-        Log of the normalising constant at ``beta``, estimated so far, in nats.
-    """
-
-    block: int
-    stage: int
-    beta: float
+    block: int  # index of the block; -1 for the pilot
+    stage: int  # number of finished stages
+    beta: float  # present inverse temperature; NaN if chains are at several
+    # Effective sample size of the last weights, as a share (0 to 1); NaN without weights
     ess: float
-    acceptance: float
-    log_evidence: float
+    acceptance: float  # mean acceptance probability of the last moves; NaN if there were none
+    log_evidence: float  # log of the normalising constant at ``beta``, estimated so far, in nats
 
 
 # A report may raise to stop the block that makes it.

@@ -7,13 +7,7 @@ from typing import Any
 
 
 def check_jax() -> None:
-    """Raise an error if JAX is not installed; it is not imported.
-
-    Raises
-    ------
-    ImportError
-        The message says how to install it.
-    """
+    """Raise an error if JAX is not installed; it is not imported."""
     if find_spec("jax") is None:
         raise ImportError(
             "backend='jax' needs the package jax, which is not installed; install it with "
@@ -23,13 +17,7 @@ def check_jax() -> None:
 
 
 def load_jax() -> Any:
-    """Return the module ``jax``.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
+    """Return the module ``jax``."""
     check_jax()
     import jax
 

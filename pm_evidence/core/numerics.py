@@ -31,13 +31,7 @@ def log_mean_exp(log_terms: Floats) -> float:
 
 
 def normalised(log_weight: Floats) -> Floats:
-    """Return the weights ``exp(log_weight)`` scaled to sum to one.
-
-    Raises
-    ------
-    FloatingPointError
-        If every weight is zero or one of them is NaN or infinite.
-    """
+    """Return the weights ``exp(log_weight)`` scaled to sum to one."""
     top = np.max(log_weight)
     if not np.isfinite(top):
         raise FloatingPointError(f"weights cannot be normalised: the largest log weight is {top}")
@@ -70,17 +64,7 @@ def moments(table: Floats) -> tuple[Floats, Floats]:
 
 
 def add_up(start: Floats, steps: Floats) -> tuple[Floats, Floats, Floats]:
-    """Add rows of log weights to ``start`` one after another.
-
-    Returns
-    -------
-    log_weight : ndarray, shape (n,)
-        Sum of ``start`` and all rows.
-    share : ndarray, shape (m,)
-        ``ess_share`` of each row.
-    accumulated : ndarray, shape (m,)
-        ``ess_share`` of the sum of ``start`` and all rows up to each.
-    """
+    """Add rows of log weights to ``start`` one after another."""
     sums = np.cumsum(np.concatenate([start[None], steps]), axis=0)
     return sums[-1], ess_share(steps), ess_share(sums[1:])
 
@@ -201,18 +185,11 @@ _SMALL = 128
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The elements below the diagonal of a lower triangular matrix that need not be zero.
+    """The elements below the diagonal of a lower triangular matrix that need not be zero."""
 
-    Parameters
-    ----------
-    start : ndarray of int64, shape (m + 1,)
-        Index of the first element of every column, and the number of all elements.
-    row : ndarray of int64, shape (n,)
-        Rows of the elements, which ascend in every column.
-    """
-
+    # shape (m + 1,): index of the first element of every column, and the number of all elements
     start: Indices
-    row: Indices
+    row: Indices  # shape (n,): rows of the elements, which ascend in every column
 
     @classmethod
     def of(cls, is_used: NDArray[np.bool_]) -> Self:

@@ -33,18 +33,7 @@ _MOST_DIGITS = 1000
 
 
 def resolve_seed(random_seed: int | str | np.random.Generator | None) -> int:
-    """Return the integer that stands for ``random_seed`` in the record.
-
-    Parameters
-    ----------
-    random_seed : int, str, numpy.random.Generator or None
-        A string of digits stands for an int, because stored results hold large seeds as text.
-
-    Raises
-    ------
-    ValueError
-        If ``random_seed`` is not None, a non-negative integer or a NumPy generator.
-    """
+    """Return the integer that stands for ``random_seed`` in the record."""
     if random_seed is None:
         entropy = np.random.SeedSequence().entropy
         assert isinstance(entropy, int)
@@ -270,15 +259,6 @@ def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.floa
     Layer 0 is the foot: a strip up to the height of the density at the widest edge, with the tail
     beyond that edge. Above it, layer ``i`` is the rectangle out to ``edge[i]``, between the heights
     of the density at ``edge[i]`` and ``edge[i + 1]``. All layers have the same area.
-
-    Returns
-    -------
-    scale : ndarray, shape (256,)
-        Width of every layer, over 2**52.
-    inside : ndarray of int64, shape (256,)
-        Whole numbers below this, times the scale, lie under the density at all heights of a layer.
-    height : ndarray, shape (257,)
-        Unnormalised density at the edges.
     """
     foot = exp(-0.5 * _TAIL**2)
     area = _TAIL * foot + sqrt(0.5 * pi) * erfc(_TAIL / sqrt(2.0))

@@ -59,15 +59,7 @@ class Status(StrEnum):
 
 
 def with_pointer(status: str, message: str) -> str:
-    """Return the message of an estimate, followed by where its status is explained.
-
-    Parameters
-    ----------
-    status : str
-        Status of the estimate; nothing is added to the message of one that is ``"ok"``.
-    message : str
-        Message of the estimate; it may be empty.
-    """
+    """Return the message of an estimate, followed by where its status is explained."""
     if status == Status.OK:
         return message
     return f"{message} See {PAGE}#{status}.".lstrip()
@@ -79,41 +71,23 @@ _NAME, _OPTIONS, _PREDICTED = "schedule", "schedule_options", "schedule_predicte
 
 @dataclass(frozen=True, slots=True)
 class PathVariance:
-    """The variance of the energy along a path, as a step function of the inverse temperature.
+    """The variance of the energy along a path, as a step function of the inverse temperature."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (m + 1,)
-        Ends of pieces of [0, 1], strictly rising from 0 to 1.
-    variance : ndarray, shape (m,)
-        Variance of the energy in each piece, in square nats.
-    """
-
-    beta: Floats
-    variance: Floats
+    beta: Floats  # shape (m + 1,): ends of pieces of [0, 1], strictly rising from 0 to 1
+    variance: Floats  # shape (m,): variance of the energy in each piece, in square nats
 
 
 @dataclass(frozen=True, slots=True)
 class UsedSchedule:
-    """The schedule that a run used.
+    """The schedule that a run used."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_stages + 1,)
-        Inverse temperatures, strictly rising from 0 to 1.
-    name : str
-        How it was found: ``"adaptive"``, ``"linear"``, ``"sm08"``, ``"gms13"``, ``"varopt"``, or
-        ``"given"`` by the user.
-    options : mapping of str to number or None
-        Options with which it was found.
-    predicted_variance : float
-        Variance of the log weights in square nats if every move drew independently, from the
-        variances that the schedule was learnt from; NaN if nothing was learnt.
-    """
-
-    beta: Floats
+    beta: Floats  # shape (n_stages + 1,): inverse temperatures, strictly rising from 0 to 1
+    # How it was found: ``"adaptive"``, ``"linear"``, ``"sm08"``, ``"gms13"``, ``"varopt"``, or
+    # ``"given"`` by the user
     name: str = "given"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # options with which it was found
+    # Variance of the log weights in square nats if every move drew independently, from the
+    # variances that the schedule was learnt from; NaN if nothing was learnt
     predicted_variance: float = float("nan")
 
     def facts(self) -> dict[str, Any]:
@@ -248,33 +222,17 @@ class StageTrace:
 
     Stage ``k`` carries the population from ``beta[k]`` to ``beta[k + 1]``.
 
-    Parameters
-    ----------
-    energy_mean, energy_var : ndarray
-        Mean and variance over the population at ``beta[k]`` of the energy, that is minus the
-        derivative of the log density along the path (minus the log likelihood on a geometric path).
-    ess : ndarray
-        Effective sample size of the incremental weights, as a share of the population (0 to 1).
-    acceptance : ndarray
-        Mean acceptance probability of the moves at ``beta[k + 1]``.
-    path_ess : ndarray, optional
-        Effective sample size of the accumulated weights at the end of the stage, as a share of the
-        population (0 to 1). Paths accumulate weights from their start, so that on reverse paths
-        this is the share at ``beta[k]``; populations accumulate them from the last resampling. NaN
-        if left out.
-    particles : ndarray, optional
-        Number of particles whose weights entered the estimate of the stage. NaN if left out.
-
-    Notes
-    -----
     Both shares are ``(sum w)**2 / (n sum w**2)``, which is Kiwaki (2015), Eq. 5: ``1 / (1 + s**2)``
     with ``s**2`` the variance of the weights divided by their mean.
     """
 
+    # Mean and variance over the population at ``beta[k]`` of the energy, that is minus the
+    # derivative of the log density along the path (minus the log likelihood on a geometric path)
     energy_mean: Floats
     energy_var: Floats
+    # Effective sample size of the incremental weights, as a share of the population (0 to 1)
     ess: Floats
-    acceptance: Floats
+    acceptance: Floats  # mean acceptance probability of the moves at ``beta[k + 1]``
     path_ess: Floats = None  # type: ignore[assignment]
     particles: Floats = None  # type: ignore[assignment]
 
@@ -286,29 +244,21 @@ class StageTrace:
 
 @dataclass(frozen=True, slots=True)
 class TemperedChains:
-    """What the chains of a block recorded that move between temperatures.
+    """What the chains of a block recorded that move between temperatures."""
 
-    Parameters
-    ----------
-    energy : ndarray, shape (n_iterations, n_chains)
-        Minus the derivative of the log density by beta, in nats, of every state after its move.
-    rung : ndarray of int16, shape (n_iterations, n_chains)
-        Index of the temperature that the move was made at.
-    ladder : ndarray of int64, shape (n_chains,)
-        Ladder that each chain belongs to. Chains of different ladders are independent.
-    restarts : ndarray of int64, shape (n_chains,)
-        How often each chain came from the reference to the target.
-    round_trips : ndarray of int64, shape (n_chains,)
-        How often each chain came from the reference to the target and back.
-    every : int
-        Number of iterations of which one is recorded. Restarts and round trips are counted in all.
-    """
-
+    # shape (n_iterations, n_chains): minus the derivative of the log density by beta, in nats, of
+    # every state after its move
     energy: Floats
+    # shape (n_iterations, n_chains): index of the temperature that the move was made at
     rung: NDArray[np.int16]
+    # shape (n_chains,): ladder that each chain belongs to. Chains of different ladders are
+    # independent.
     ladder: NDArray[np.int64]
+    # shape (n_chains,): how often each chain came from the reference to the target
     restarts: NDArray[np.int64]
+    # shape (n_chains,): how often each chain came from the reference to the target and back
     round_trips: NDArray[np.int64]
+    # Number of iterations of which one is recorded. Restarts and round trips are counted in all.
     every: int = 1
 
 
@@ -392,26 +342,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A whole run: the schedule, and the blocks of each role.
+    """A whole run: the schedule, and the blocks of each role."""
 
-    Parameters
-    ----------
-    method : str
-        Name of the sampler.
-    beta : ndarray, shape (n_stages + 1,)
-        Inverse temperatures, from 0 to 1.
-    blocks : mapping of Role to sequence of BlockRecord
-        Blocks of each role that the run has.
-    settings : mapping of str to ndarray, shape (n_stages,)
-        Settings of the kernel that moves the population at ``beta[1:]``.
-    info : mapping
-        Plain facts of the run (seed, versions, times in seconds).
-    """
-
-    method: str
-    beta: Floats
-    blocks: Mapping[Role, Sequence[BlockRecord]]
+    method: str  # name of the sampler
+    beta: Floats  # shape (n_stages + 1,): inverse temperatures, from 0 to 1
+    blocks: Mapping[Role, Sequence[BlockRecord]]  # blocks of each role that the run has
+    # shape (n_stages,): settings of the kernel that moves the population at ``beta[1:]``
     settings: Mapping[str, Floats] = field(default_factory=dict)
+    # Plain facts of the run (seed, versions, times in seconds)
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @property

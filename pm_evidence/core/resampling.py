@@ -34,29 +34,7 @@ CODES = {
 
 
 def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> Indices:
-    """Draw ``m`` indices of members with the given normalised weights.
-
-    Parameters
-    ----------
-    weight : ndarray, shape (n,)
-        Weights that sum to one.
-    m : int
-        Number of indices.
-    rng : numpy.random.Generator
-        Source of the draws.
-    scheme : str
-        One of ``SCHEMES``.
-
-    Returns
-    -------
-    ndarray of int64, shape (m,)
-        Indices in rising order.
-
-    Raises
-    ------
-    ValueError
-        If ``scheme`` is unknown.
-    """
+    """Draw ``m`` indices of members with the given normalised weights."""
     return SCHEMES[check_choice("resampling", scheme, SCHEMES)](weight, m, rng)
 
 
@@ -129,19 +107,7 @@ def count_uniforms(scheme: Any, weight: Any, m: Any) -> Any:
 
 @njit
 def resample_into(scheme: Any, weight: Any, uniforms: Any, index: Any) -> None:
-    """Fill ``index`` with indices in rising order.
-
-    Parameters
-    ----------
-    scheme : int
-        One of the values of ``CODES``.
-    weight : ndarray, shape (n,)
-        Weights that sum to one.
-    uniforms : ndarray, shape (count_uniforms(scheme, weight, m),)
-        Draws from [0, 1); overwritten.
-    index : ndarray of int64, shape (m,)
-        Receives the indices.
-    """
+    """Fill ``index`` with indices in rising order."""
     m = index.size
     if scheme == _SYSTEMATIC:
         _systematic_into(weight, uniforms[0], index)

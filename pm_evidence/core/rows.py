@@ -37,16 +37,7 @@ _DIVIDE: ContextVar[Divide | None] = ContextVar("divide", default=None)
 
 
 def over_rows(work: RowWork, read: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]]) -> None:
-    """Do work on the rows of arrays, in parts if the run that this thread belongs to divides it.
-
-    Parameters
-    ----------
-    work : callable
-        Called with the same rows of all arrays, ``work(*read, *written)``. Since no row depends on
-        another, the result does not depend on the parts.
-    read, written : sequence of ndarray, shape (n, ...)
-        Arrays that the work reads only, and arrays that it also changes.
-    """
+    """Do work on the rows of arrays, in parts if the run that this thread belongs to divides it."""
     divide = _DIVIDE.get()
     if divide is None:
         work(*read, *written)

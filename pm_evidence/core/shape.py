@@ -23,17 +23,11 @@ _MOSTLY_NOISE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Location and scale of a population.
+    """Location and scale of a population."""
 
-    Parameters
-    ----------
-    mean : ndarray, shape (d,)
-        Mean.
-    factor : ndarray, shape (d, d) or (d, 1)
-        Lower Cholesky factor of the covariance, or its standard deviations as a column.
-    """
-
-    mean: Floats
+    mean: Floats  # shape (d,): mean
+    # shape (d, d) or (d, 1): lower Cholesky factor of the covariance, or its standard deviations as
+    # a column
     factor: Floats
 
     @property
@@ -76,16 +70,6 @@ class Shape:
 def learn_shape(x: Floats, dense: bool | None = None) -> Shape:
     """Estimate mean and covariance of a population, robustly for the use in proposals.
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, d)
-        Population.
-    dense : bool, optional
-        Whether to estimate correlations; by default if there are some, and enough members to
-        distinguish them from noise.
-
-    Notes
-    -----
     Values are clipped at eight interquartile ranges from the median. Without this, a heavy tail
     such as that of a HalfCauchy prior would give a scale that is much too large for most members.
     The correlation matrix is shrunk towards the identity with the weight of Chen, Wiesel, Eldar and
@@ -136,26 +120,13 @@ class SparseShape:
 
     In models with many parameters, most of these are independent given the others, so that few
     elements of the factor are not zero. It is used as a ``Shape`` is.
-
-    Parameters
-    ----------
-    mean : ndarray, shape (d,)
-        Mean.
-    order : ndarray of int64, shape (d,)
-        The coordinates in the order of the rows of the factor.
-    pattern : Pattern
-        Elements of the factor below the diagonal.
-    diagonal : ndarray, shape (d,)
-        Diagonal of the factor.
-    below : ndarray, shape (n,)
-        The elements below the diagonal.
     """
 
-    mean: Floats
-    order: NDArray[np.int64]
-    pattern: Pattern
-    diagonal: Floats
-    below: Floats
+    mean: Floats  # shape (d,): mean
+    order: NDArray[np.int64]  # shape (d,): the coordinates in the order of the rows of the factor
+    pattern: Pattern  # elements of the factor below the diagonal
+    diagonal: Floats  # shape (d,): diagonal of the factor
+    below: Floats  # shape (n,): the elements below the diagonal
 
     @classmethod
     def of(cls, shape: Shape) -> Self:
@@ -222,21 +193,7 @@ class SparseShape:
 def conditioned(
     shape: SparseShape, mean: Floats, order: NDArray[np.int64], slope: Floats, factor: Floats
 ) -> SparseShape:
-    """Return the joint shape of some variables, and of others that they depend on.
-
-    Parameters
-    ----------
-    shape : SparseShape
-        Of ``m`` variables given ``k`` others.
-    mean : ndarray, shape (m + k,)
-        Mean of all.
-    order : ndarray of int64, shape (m + k,)
-        Positions of the variables, and then of the others, in ``mean``.
-    slope : ndarray, shape (m, k)
-        Change of the mean of the variables with each of the others.
-    factor : ndarray, shape (k, k)
-        Lower Cholesky factor of the covariance of the others.
-    """
+    """Return the joint shape of some variables, and of others that they depend on."""
     m, k = slope.shape
     pattern = shape.pattern
     whitened = shape.whitened(shape.mean + slope.T)

@@ -14,13 +14,7 @@ _SMALL, _LARGE = 1e-4, 1e12
 
 
 def decimals(error: float) -> int:
-    """Return the number of decimals that an error justifies; negative if digits are dropped.
-
-    Parameters
-    ----------
-    error : float
-        Standard error; two decimals are returned if it is NaN, infinite or zero.
-    """
+    """Return the number of decimals that an error justifies; negative if digits are dropped."""
     if not math.isfinite(error) or error <= 0.0:
         return _UNKNOWN_DIGITS
     exponent = math.floor(math.log10(error))
@@ -31,29 +25,9 @@ def decimals(error: float) -> int:
 def concise(value: float, error: float) -> str:
     """Return a value with its standard error in parentheses.
 
-    Parameters
-    ----------
-    value, error : float
-        In the same unit.
-
-    Returns
-    -------
-    str
-        The value, and the error in units of its last digit. An error whose digits extend to the
-        decimal point or beyond is written in full.
-
-    Notes
-    -----
     The error is given with two digits if its first three are below 355, and with one otherwise
     (Particle Data Group, Review of Particle Physics, section 5.3). The value is rounded to the same
     digit.
-
-    Examples
-    --------
-    >>> concise(-31.0364, 0.0081), concise(-31.0364, 0.0123), concise(-1204.6, 12.3)
-    ('-31.036(8)', '-31.036(12)', '-1205(12)')
-    >>> concise(-31.0364, 1.87), concise(3.1e-9, 4e-10), concise(-31.0364, float("nan"))
-    ('-31.0(1.9)', '3.1(4)e-09', '-31.04 (error unknown)')
     """
     if not math.isfinite(value):
         return str(float(value))
@@ -66,23 +40,7 @@ def concise(value: float, error: float) -> str:
 
 
 def plus_minus(value: float, error: float) -> str:
-    """Return a value with its standard error after a plus-minus sign.
-
-    Parameters
-    ----------
-    value, error : float
-        In the same unit.
-
-    Returns
-    -------
-    str
-        Both with the digits that `concise` gives them. An error that is not known is not written.
-
-    Examples
-    --------
-    >>> plus_minus(-31.0364, 0.0081), plus_minus(-1204.6, 12.3), plus_minus(3.1e-9, 4e-10)
-    ('-31.036 ± 0.008', '-1205 ± 12', '(3.1 ± 0.4)e-09')
-    """
+    """Return a value with its standard error after a plus-minus sign."""
     if not (math.isfinite(value) and math.isfinite(error)):
         return concise(value, error)
     exponent = _exponent(value, error)
@@ -123,15 +81,7 @@ def _plain(value: float, error: float) -> str:
 
 
 def facts(caption: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return an HTML table of names and texts, without rows whose text is empty.
-
-    Parameters
-    ----------
-    caption : str
-        Caption of the table.
-    rows : sequence of (name, text)
-        One line each, as plain text.
-    """
+    """Return an HTML table of names and texts, without rows whose text is empty."""
     lines = "".join(
         f'<tr><th style="text-align: left">{escape(name)}</th>'
         f'<td style="text-align: left">{escape(text)}</td></tr>'

@@ -100,13 +100,7 @@ def _temporary(usual: Any) -> Any:
 
 
 def temporary_folder() -> Path:
-    """Return a folder that is removed when this process ends; the first call logs a warning.
-
-    Raises
-    ------
-    OSError
-        If no temporary folder can be created either.
-    """
+    """Return a folder that is removed when this process ends; the first call logs a warning."""
     return Path(_temporary_folder().name)
 
 

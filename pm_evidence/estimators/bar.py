@@ -115,28 +115,17 @@ def bar(
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The overlap of forward and reverse work.
+    """The overlap of forward and reverse work."""
 
-    Parameters
-    ----------
-    log_evidence : float
-        Bennett's estimate of log Z in nats.
-    forward : ndarray, shape (n_forward,)
-        For every forward path, the probability that a path with this work is a reverse one if it
-        is picked at random from all paths of both directions.
-    reverse : ndarray, shape (n_reverse,)
-        For every reverse path, the probability that such a path is a forward one.
-    work_forward, work_reverse : ndarray
-        The work itself, in nats.
-    weight : float
-        Effective number of reverse paths over their number: every reverse path counts as so many.
-    """
-
-    log_evidence: float
+    log_evidence: float  # bennett's estimate of log Z in nats
+    # shape (n_forward,): for every forward path, the probability that a path with this work is a
+    # reverse one if it is picked at random from all paths of both directions
     forward: Floats
+    # shape (n_reverse,): for every reverse path, the probability that such a path is a forward one
     reverse: Floats
-    work_forward: Floats
+    work_forward: Floats  # the work itself, in nats
     work_reverse: Floats
+    # Effective number of reverse paths over their number: every reverse path counts as so many
     weight: float = 1.0
 
     @property

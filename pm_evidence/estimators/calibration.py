@@ -21,15 +21,7 @@ _LEAST_LOG = -700.0  # of a probability, so that scores remain finite
 
 
 def model_probabilities(log_evidence: Floats, prior: Floats) -> Floats:
-    """Return posterior model probabilities of each data set.
-
-    Parameters
-    ----------
-    log_evidence : ndarray, shape (n_data_sets, n_models)
-        In nats; ``-inf`` for a model under which the data are impossible.
-    prior : ndarray, shape (n_models,)
-        Prior probabilities.
-    """
+    """Return posterior model probabilities of each data set."""
     log_weight = log_evidence + np.log(prior)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
     probability: Floats = weight / weight.sum(axis=1, keepdims=True)
@@ -38,56 +30,32 @@ def model_probabilities(log_evidence: Floats, prior: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """A test of whether labels are draws from the probabilities that they were given.
+    """A test of whether labels are draws from the probabilities that they were given."""
 
-    Parameters
-    ----------
-    statistic : float
-        The score statistic.
-    p_value : float
-        Share of label sets, drawn from the probabilities, with a statistic that is as large.
-    log_score : float
-        Mean over data sets of minus the log probability of the model that they came from, in nats.
-    expected_log_score, log_score_sd : float
-        What it is on average, and its standard deviation, if the probabilities are calibrated.
-    """
-
-    statistic: float
+    statistic: float  # the score statistic
+    # Share of label sets, drawn from the probabilities, with a statistic that is as large
     p_value: float
+    # Mean over data sets of minus the log probability of the model that they came from, in nats
     log_score: float
+    # What it is on average, and its standard deviation, if the probabilities are calibrated
     expected_log_score: float
     log_score_sd: float
 
 
 @dataclass(frozen=True)
 class WrongModel:
-    """Bayes factors in favour of a wrong model, whose mean is one.
+    """Bayes factors in favour of a wrong model, whose mean is one."""
 
-    Parameters
-    ----------
-    right, wrong : int
-        The model that data came from, and the other one.
-    n : int
-        Number of data sets.
-    mean_bf, mcse : float
-        Mean Bayes factor of the wrong against the right model, and its error.
-    unseen : float
-        Share of the mean that belongs to larger Bayes factors than any of these.
-    heavy : bool
-        Whether the mean and its error tell nothing, because of these or because the tail of the
-        Bayes factors is too heavy for their number.
-    p_value : float
-        Two-sided, from label sets that are drawn from the probabilities.
-    """
-
-    right: int
+    right: int  # the model that data came from, and the other one
     wrong: int
-    n: int
-    mean_bf: float
+    n: int  # number of data sets
+    mean_bf: float  # mean Bayes factor of the wrong against the right model, and its error
     mcse: float
-    unseen: float
+    unseen: float  # share of the mean that belongs to larger Bayes factors than any of these
+    # Whether the mean and its error tell nothing, because of these or because the tail of the Bayes
+    # factors is too heavy for their number
     heavy: bool
-    p_value: float
+    p_value: float  # two-sided, from label sets that are drawn from the probabilities
 
 
 def calibration_test(
@@ -95,22 +63,6 @@ def calibration_test(
 ) -> CalibrationTest:
     """Test whether labels are draws from probabilities.
 
-    Parameters
-    ----------
-    probability : ndarray, shape (n_data_sets, n_models)
-        Posterior model probabilities.
-    label : ndarray of int64, shape (n_data_sets,)
-        The model that each data set came from.
-    rng : numpy.random.Generator
-        Draws the label sets.
-
-    Returns
-    -------
-    CalibrationTest
-        Statistic, p value and score.
-
-    Notes
-    -----
     Data are drawn from a model that is itself drawn from the prior. Then the model is, given the
     data, a draw from its posterior probabilities, whatever the data are. The test is conditional on
     the data, and exact but for the number of label sets: its false-alarm rate is its level.
@@ -119,19 +71,8 @@ def calibration_test(
     proportion to ``p_k ** b * exp(a_k)``, at ``a = 0``, ``b = 1``: a log evidence that is shifted
     for one model appears in ``a``, probabilities that are too extreme or too cautious in ``b``.
 
-    References
-    ----------
     Cox, D. R. (1958). Two further applications of a model for binary regression. Biometrika 45,
     562-565.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(1)
-    >>> p = rng.uniform(size=(500, 1)) * [1.0, -1.0] + [0.0, 1.0]
-    >>> label = (rng.uniform(size=500) > p[:, 0]).astype(np.int64)
-    >>> calibration_test(p, label, rng).p_value > 0.05, calibration_test(p, 1 - label, rng).p_value
-    (True, 0.0001)
     """
     with np.errstate(divide="ignore"):
         log_p = np.maximum(np.log(probability), _LEAST_LOG)
@@ -153,21 +94,14 @@ def calibration_test(
 
 @dataclass(frozen=True)
 class _Score:
-    """The score of logistic recalibration.
+    """The score of logistic recalibration."""
 
-    Parameters
-    ----------
-    features : ndarray, shape (n_data_sets, n_models, n_features)
-        What it adds up of a data set for each label, in units of the standard deviation of the sum:
-        indicators of all models but the last, and the log probability, less their means.
-    inverse : ndarray, shape (n_features, n_features)
-        Inverse of the correlations of the sums.
-    impossible : ndarray, shape (n_features, n_features)
-        Projection on the directions in which the sums do not vary.
-    """
-
+    # shape (n_data_sets, n_models, n_features): what it adds up of a data set for each label, in
+    # units of the standard deviation of the sum: indicators of all models but the last, and the log
+    # probability, less their means
     features: Floats
-    inverse: Floats
+    inverse: Floats  # shape (n_features, n_features): inverse of the correlations of the sums
+    # shape (n_features, n_features): projection on the directions in which the sums do not vary
     impossible: Floats
 
     @classmethod
@@ -209,17 +143,6 @@ def wrong_models(
 ) -> list[WrongModel]:
     """Return the mean Bayes factor in favour of each wrong model.
 
-    Parameters
-    ----------
-    log_evidence, probability : ndarray, shape (n_data_sets, n_models)
-        In nats, and posterior model probabilities.
-    label : ndarray of int64, shape (n_data_sets,)
-        The model that each data set came from.
-    rng : numpy.random.Generator
-        Draws the label sets.
-
-    Notes
-    -----
     For data of one model, the expected Bayes factor in favour of any other model is one: its
     evidence integrates to one over data. Few data sets carry most of this mean if the models are
     easy to tell apart, and it is then far below one in most runs. For the same reason the part of
@@ -258,23 +181,7 @@ def wrong_models(
 
 
 def reliability(probability: Floats, hit: NDArray[np.bool_], n_bins: int) -> dict[str, Floats]:
-    """Return how often a model was the right one, by the probability that it was given.
-
-    Parameters
-    ----------
-    probability : ndarray, shape (n_data_sets,)
-        Posterior probability of a model.
-    hit : ndarray of bool, shape (n_data_sets,)
-        Whether the data came from it.
-    n_bins : int
-        Number of bins, which hold about equally many data sets.
-
-    Returns
-    -------
-    dict of ndarray, each of shape (n_bins,)
-        ``probability``, the mean in each bin; ``frequency`` of the model; ``lower`` and ``upper``,
-        the 95 % interval of Clopper and Pearson (1934); ``count``.
-    """
+    """Return how often a model was the right one, by the probability that it was given."""
     parts = np.array_split(np.argsort(probability, kind="stable"), min(n_bins, len(hit)))
     count = np.array([len(part) for part in parts], float)
     hits = np.array([hit[part].sum() for part in parts], float)

@@ -16,32 +16,15 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The standard error of an estimate, and how well it is known.
+    """The standard error of an estimate, and how well it is known."""
 
-    Parameters
-    ----------
-    mcse : float
-        Standard error.
-    dof : float
-        Degrees of freedom that it was estimated with.
-    """
-
-    mcse: float
-    dof: float
+    mcse: float  # standard error
+    dof: float  # degrees of freedom that it was estimated with
 
 
 def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
     """Return the spread of a sum of independent parts.
 
-    Parameters
-    ----------
-    *parts : (contributions, blocks)
-        Contribution of each path to the deviation of the estimate from its expectation, shape
-        ``(n_paths,)``, and the block that each path belongs to, or None if all paths are
-        independent. Only paths of different blocks are taken as independent.
-
-    Notes
-    -----
     The sum over blocks of squared contributions, with Satterthwaite's (1946) degrees of freedom.
     """
     found: list[tuple[float, float]] = []
@@ -60,13 +43,6 @@ def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
 def combined(*spreads: Spread) -> Spread:
     """Return the spread of a sum or difference of independent estimates.
 
-    Parameters
-    ----------
-    *spreads : Spread
-        Of the estimates; errors add in quadrature.
-
-    Notes
-    -----
     With the degrees of freedom of Welch (1947) and Satterthwaite (1946).
     """
     return _summed([(spread.mcse**2, max(spread.dof, 1.0)) for spread in spreads])
@@ -133,22 +109,13 @@ _MOST_CLUSTERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Which values of a record depend on each other.
+    """Which values of a record depend on each other."""
 
-    Parameters
-    ----------
-    group : ndarray of int64, shape (n,)
-        Independent group of every value, numbered from 0.
-    time : ndarray of int64, shape (n,)
-        Position of every value in the record of its group. Values of one group at one time are
-        those of chains that exchange states.
-    length : ndarray of int64, shape (n_groups,)
-        Number of times in the record of each group.
-    """
-
-    group: Whole
+    group: Whole  # shape (n,): independent group of every value, numbered from 0
+    # shape (n,): position of every value in the record of its group. Values of one group at one
+    # time are those of chains that exchange states.
     time: Whole
-    length: Whole
+    length: Whole  # shape (n_groups,): number of times in the record of each group
 
     @property
     def n_groups(self) -> int:
@@ -158,13 +125,6 @@ class Clusters:
     def index(self, influence: Floats) -> Whole:
         """Return the cluster of every value, numbered from 0, shape ``(n,)``.
 
-        Parameters
-        ----------
-        influence : ndarray, shape (n,)
-            Influence of every value on the estimate, in nats.
-
-        Notes
-        -----
         With eight groups or more, the clusters are the groups. With fewer, the record of each group
         is cut into consecutive batches of equal length, to within one value, of at least ten
         autocorrelation times of the influence, but no more than 64 in all. The autocorrelation time
@@ -181,20 +141,7 @@ class Clusters:
         return first[self.group] + batch
 
     def spread(self, influence: Floats) -> Spread:
-        """Return the standard error of an estimate, and how well it is known.
-
-        Parameters
-        ----------
-        influence : ndarray, shape (n,)
-            Influence of every value on the estimate in nats: by how much the value changes the
-            estimate, relative to an average one. Their sum is zero.
-
-        Returns
-        -------
-        Spread
-            The root of the sum over clusters of squared sums of influence, with one degree of
-            freedom less than there are clusters; NaN if there is only one.
-        """
+        """Return the standard error of an estimate, and how well it is known."""
         return spread((influence, self.index(influence)))
 
     def _series(self, influence: Floats) -> list[Floats]:
@@ -205,22 +152,7 @@ class Clusters:
 
 
 def clusters(shape: tuple[int, ...], groups: ArrayLike | None) -> Clusters:
-    """Return the clusters of an array of values in the order of its ``ravel()``.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        ``(n_iterations, n_chains)``, or ``(n,)`` for a flat array.
-    groups : array_like of int, shape (n_chains,) or (n,), or None
-        Independent group of each chain, or of each value of a flat array. Values of one group
-        stand in the order in which they were drawn. By default every chain is a group, and every
-        value of a flat array.
-
-    Raises
-    ------
-    ValueError
-        If ``groups`` does not hold one whole number for each chain or value.
-    """
+    """Return the clusters of an array of values in the order of its ``ravel()``."""
     n_times, n_chains = shape if len(shape) == 2 else (1, *shape)
     if groups is None:
         label = np.arange(n_chains)
@@ -245,15 +177,7 @@ def clusters(shape: tuple[int, ...], groups: ArrayLike | None) -> Clusters:
 
 
 def merged(index: Whole, most: int = 1024) -> Whole:
-    """Return clusters of which neighbours are merged, so that there are no more than ``most``.
-
-    Parameters
-    ----------
-    index : ndarray of int64, shape (n,)
-        Independent cluster of every value, numbered from 0.
-    most : int
-        Largest number of clusters; an error from 1,024 is known to 2 %.
-    """
+    """Return clusters of which neighbours are merged, so that there are no more than ``most``."""
     n = int(index.max()) + 1
     return index if n <= most else index * most // n
 
@@ -261,18 +185,6 @@ def merged(index: Whole, most: int = 1024) -> Whole:
 def autocorrelation_time(series: list[Floats]) -> float:
     """Return the integrated autocorrelation time of records with a mean of zero.
 
-    Parameters
-    ----------
-    series : list of ndarray
-        Records of one quantity in independent groups, one value for each time.
-
-    Returns
-    -------
-    float
-        At least 1; the variance of the mean of ``n`` values is ``variance * time / n``.
-
-    Notes
-    -----
     Geyer (1992), section 3.3: sums of two neighbouring autocovariances are added as long as they
     are positive, and none counts for more than the one before it (the initial monotone sequence).
     Autocovariances are averaged over the records, around zero: records that stay at different

@@ -248,19 +248,7 @@ def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -
 
 
 def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> tuple[Status, str]:
-    """Return status and message of a mean of ``n`` weights.
-
-    Parameters
-    ----------
-    mcse : float
-        Error in nats.
-    effective : float
-        Effective number of weights.
-    n : int
-        Number of weights.
-    k : float
-        Shape of their Pareto tail, NaN where it is not known.
-    """
+    """Return status and message of a mean of ``n`` weights."""
     if not np.isfinite(mcse):
         return (
             Status.NO_ERROR,

@@ -41,27 +41,6 @@ def minimise(
 ) -> tuple[Floats, Floats]:
     """Return log constants at which the expected counts are those observed.
 
-    Parameters
-    ----------
-    expected : callable
-        Returns for log constants, shape ``(n_states,)``, the expected counts
-        ``sum_n p[n, k]``, shape ``(n_states,)``, and their products ``sum_n p[n, j] p[n, k]``.
-        The probability ``p[n, k]`` of state ``k`` is proportional to ``exp(-log_z[k])``, and those
-        of a point add up to 1.
-    counts : ndarray, shape (n_states,)
-        Observed counts, positive.
-    log_z : ndarray, shape (n_states,)
-        Log constants to start from, in nats.
-
-    Returns
-    -------
-    log_z : ndarray, shape (n_states,)
-        The solution in nats, whose first entry is free.
-    products : ndarray, shape (n_states, n_states)
-        The products of probabilities there.
-
-    Notes
-    -----
     The log likelihood whose derivatives the equations are is concave. Its curvature along a line
     changes by no more than the factor ``exp(t)`` while two constants change by ``t`` relative to
     each other, so that a Newton step ``d`` scaled by ``log(1 + r) / r``, where
@@ -136,24 +115,6 @@ def moments(
 
     The share of state ``k`` at point ``n`` is ``p[n, k] = exp(offset[k] - u_k(x_n)) / D_n``, where
     ``D_n`` is the sum of the numerators.
-
-    Parameters
-    ----------
-    scale, base : ndarray, shapes (n_states,) and (1 or n_states, n)
-        Potentials, see above. Points with similar potentials should be neighbours: a state that
-        has no share in any of 256 points in a row is left out.
-    offset : ndarray, shape (n_states,)
-        Log weights of the states, finite.
-    member : ndarray, shape (n_states,), optional
-        1 for states of the mixture, by default all, and 0 for others, which do not count in
-        ``D_n``.
-
-    Returns
-    -------
-    sums : ndarray, shape (n_states,)
-        ``sum_n p[n, k]``.
-    products : ndarray, shape (n_states, n_states)
-        ``sum_n p[n, j] p[n, k]``.
     """
     n_states = len(scale)
     sums, products = np.zeros(n_states), np.zeros((n_states, n_states))
@@ -183,21 +144,7 @@ def log_columns(scale: Floats, base: Floats, log_density: Floats) -> Floats:
 def cluster_sums(
     scale: Floats, base: Floats, offset: Floats, log_density: Floats, cluster: NDArray[np.int64]
 ) -> Floats:
-    """Return ``sum_n exp(offset[k] - u_k(x_n) - log_density[n])`` over the points of each cluster.
-
-    Parameters
-    ----------
-    scale, base, offset
-        As for `moments`.
-    log_density : ndarray, shape (n,)
-        Log of the denominators.
-    cluster : ndarray of int64, shape (n,)
-        Cluster of each point, numbered from 0.
-
-    Returns
-    -------
-    ndarray, shape (n_clusters, n_states)
-    """
+    """Return ``sum_n exp(offset[k] - u_k(x_n) - log_density[n])`` over each cluster's points."""
     out = np.zeros((int(cluster.max()) + 1, len(scale)))
     _cluster_sums(scale, base, offset, log_density, cluster, out)
     return out
@@ -376,28 +323,15 @@ _NOTHING = 1e-9  # such points, below which there is no error to speak of
 
 @dataclass(frozen=True)
 class Multistate:
-    """The solution of the equations, with what its errors are made from.
+    """The solution of the equations, with what its errors are made from."""
 
-    Parameters
-    ----------
-    scale, base : ndarray, shapes (n_states,) and (1 or n_states, n)
-        Reduced potentials, see `mixture`.
-    state : ndarray of int64, shape (n,)
-        State that every point was drawn from.
-    counts : ndarray of int64, shape (n_states,)
-        Number of points drawn from every state.
-    log_z : ndarray, shape (n_states,)
-        Log normalising constants in nats, up to a constant.
-    products : ndarray, shape (n_states, n_states)
-        ``sum_n w[n, j] w[n, k]`` of the weights ``w[n, k] = exp(-u_k(x_n) - log_z[k]) / D_n``,
-        where ``D_n = sum_k counts[k] exp(-u_k(x_n) - log_z[k])``.
-    """
-
-    scale: Floats
+    scale: Floats  # reduced potentials, see `mixture`
     base: Floats
-    state: Whole
-    counts: Whole
-    log_z: Floats
+    state: Whole  # shape (n,): state that every point was drawn from
+    counts: Whole  # shape (n_states,): number of points drawn from every state
+    log_z: Floats  # shape (n_states,): log normalising constants in nats, up to a constant
+    # shape (n_states, n_states): ``sum_n w[n, j] w[n, k]`` of the weights ``w[n, k] = exp(-u_k(x_n)
+    # - log_z[k]) / D_n``, where ``D_n = sum_k counts[k] exp(-u_k(x_n) - log_z[k])``
     products: Floats
 
     @cached_property
@@ -440,8 +374,6 @@ class Multistate:
     def covariance(self) -> Floats:
         """Return the asymptotic covariance of ``log_z - log_z[0]`` for independent points.
 
-        Notes
-        -----
         Shirts and Chodera (2008), Eq. 8, ``W' (I - W N W')^+ W`` with ``W`` the weights and ``N``
         the counts, here from the inverse of a matrix of the size of the number of states.
         """
@@ -453,8 +385,6 @@ class Multistate:
     def influence(self, k: int) -> Floats:
         """Return the influence of every point on ``log_z[k] - log_z[0]`` in nats, shape ``(n,)``.
 
-        Notes
-        -----
         The estimates solve ``sum_n w[n, k] = 1``. A further point changes the sum by its own
         weight, and the denominators by ``exp(-u_i - log_z[i])`` of the state ``i`` that it was
         drawn from; the changes of ``log_z`` make up for both. So the influence also holds if the
@@ -495,17 +425,6 @@ class Multistate:
     def narrowest(self) -> tuple[float, float, Whole]:
         """The smallest overlap of two sets of states.
 
-        Returns
-        -------
-        common : float
-            Expected number of points that could be of either set.
-        most : float
-            This number if the densities of both sets were the same.
-        lower : ndarray of int64
-            States of one of the sets.
-
-        Notes
-        -----
         States are ordered by the eigenvector of the second smallest eigenvalue of the normalised
         Laplacian (Fiedler 1973), which is the order of a ladder, and every cut of this order is
         tried. The cut is the one whose number is the smallest share of what it needs.
@@ -532,16 +451,6 @@ def solve(
 ) -> Multistate:
     """Solve the equations of the multistate Bennett acceptance ratio.
 
-    Parameters
-    ----------
-    scale, base, state, counts
-        As for `Multistate`.
-    start : ndarray, shape (n_states,), optional
-        Log normalising constants to start from, in nats; by default two self-consistent
-        iterations from zero.
-
-    Notes
-    -----
     Shirts and Chodera (2008), Eq. 11 and appendix C; Tan, Gallicchio, Lapelosa and Levy (2012); see
     `minimise` for the steps.
     """

@@ -51,21 +51,7 @@ def of_islands(
     correlation: float | None = None,
     coarse: bool = False,
 ) -> list[LogEvidence]:
-    """Return the estimates of independent islands.
-
-    Parameters
-    ----------
-    blocks : sequence of BlockRecord
-        The islands.
-    distance : float, optional
-        What `distance_from_fit` returned for them.
-    correlation : float, optional
-        What `correlation_in_chains` returned for them.
-    coarse : bool
-        Whether the islands have so few draws that these can hardly show what the fitted density
-        misses. The errors of ``bridge`` and ``importance`` then include it, see
-        ``fit_checks.unseen_share``, and ``smc`` is not preferred to a bridge that is ok.
-    """
+    """Return the estimates of independent islands."""
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
     smc = jarzynski(work, name="smc")
@@ -101,15 +87,6 @@ def of_islands(
 def of_small_islands(blocks: Sequence[BlockRecord], n_draws: float = np.inf) -> LogEvidence:
     """Return the mean over small islands, with an error that is not small by chance.
 
-    Parameters
-    ----------
-    blocks : sequence of BlockRecord
-        The islands.
-    n_draws : float
-        Number of draws of all islands, if they are few.
-
-    Notes
-    -----
     If a small share of islands has much less evidence than the rest, a run of few islands may
     contain none of them: its mean is then too large, and its spread far too small. The error is
     therefore at least what the variances within the islands imply, and at least ``2 / n_draws``,
@@ -167,18 +144,7 @@ def _not_below(
 
 
 def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
-    """Return how far the moments of the islands' draws are from those of importance sampling.
-
-    Parameters
-    ----------
-    blocks : sequence of BlockRecord
-        The islands, with their own draws and those from the fitted density.
-
-    Returns
-    -------
-    float or None
-        In standard errors, see ``fit_checks.moment_distance``; None where draws are missing.
-    """
+    """Return how far the moments of the islands' draws are from those of importance sampling."""
     draws = [np.asarray(block.draws) for block in blocks if block.draws is not None]
     fit_draws = [block.fit_draws for block in blocks if block.fit_draws is not None]
     if len(draws) < 2 or len(fit_draws) < len(blocks):
@@ -188,20 +154,7 @@ def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
 
 
 def correlation_in_chains(blocks: Sequence[BlockRecord]) -> float | None:
-    """Return how alike the states of a chain are, see ``fit_checks.chain_correlation``.
-
-    Parameters
-    ----------
-    blocks : sequence of BlockRecord
-        The islands, with their draws and the chain of each.
-
-    Returns
-    -------
-    float or None
-        None where draws or chains are missing, and where there are at least ``2**d`` chains in
-        ``d`` dimensions: this many starts can represent each side of every coordinate in every
-        combination, so that little is lost even if chains do not move far.
-    """
+    """Return how alike the states of a chain are, see ``fit_checks.chain_correlation``."""
     known = [b for b in blocks if b.draws is not None and b.origin is not None]
     if len(known) < len(blocks) or np.asarray(known[0].draws).ndim != 2:
         return None
@@ -327,15 +280,6 @@ _ADVICE = (
 def of_given(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of a run with given draws, the recommended one first.
 
-    Parameters
-    ----------
-    record : RunRecord
-        Forward blocks are the islands of a small annealing from the prior. Facts: ``doubt``, why
-        the draws may not be from the posterior (empty if there is no sign of it), and
-        ``moment_distance``.
-
-    Notes
-    -----
     A sign that the draws are not from the posterior gives all estimates from them its status, also
     the one that does not need it: it is the posterior that has to be sampled again.
     """

@@ -234,15 +234,6 @@ _ADVICE_PAIR = "Use pe.compare_models, which estimates both evidences in full."
 def of_pair(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of a log Bayes factor, the recommended one first.
 
-    Parameters
-    ----------
-    record : RunRecord
-        Forward paths run from the posterior of the second model to that of the first, so that the
-        ratio of their evidences is that of the first over the second. The fact ``evidences`` holds
-        the fields of the coarse log evidence of each, and ``stopped_by`` what ended the run.
-
-    Notes
-    -----
     Of Bennett's ratio of the work and the difference of the two evidences, the one with the smaller
     error is recommended. Where the posteriors hardly overlap, this is the difference.
     """

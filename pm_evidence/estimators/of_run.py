@@ -38,13 +38,6 @@ Estimator = Callable[[], LogEvidence]
 def estimates(record: RunRecord) -> list[LogEvidence]:
     """Return all estimates that a run reports, the recommended one first.
 
-    Parameters
-    ----------
-    record : RunRecord
-        A run of any sampler.
-
-    Notes
-    -----
     With paths in both directions Bennett's ratio is recommended, because it uses all work and has
     the smallest variance. With islands of SMC alone the rule is that of `recommend`, and with
     forward paths alone the mean weight is recommended.
@@ -59,20 +52,7 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
 
 
 def applicable(record: RunRecord) -> Mapping[str, Estimator]:
-    """Return every estimator that can be computed from a record, by name.
-
-    Parameters
-    ----------
-    record : RunRecord
-        A run of any sampler.
-
-    Returns
-    -------
-    mapping of str to callable
-        First those that the run itself reports, in their order; called without arguments, each
-        returns its estimate. The others are computed from the same work, and no estimate of another
-        kind has passed a verdict on them.
-    """
+    """Return every estimator that can be computed from a record, by name."""
     found = _before_the_constant(record)
     others = {
         name: partial(_computed, estimator, record) for name, estimator in _others(record).items()

@@ -35,25 +35,16 @@ _GROSS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """The states of all chains, as estimators take them.
+    """The states of all chains, as estimators take them."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-    energy, rung, ladder : ndarray, shape (n,)
-        Energies in nats, indices of temperatures, and numbers of ladders, over all blocks.
-    late : ndarray of bool, shape (n,)
-        Whether the state is in the second half of the record of its block.
-    restarts, n_ladders : int
-        Times that chains came from the reference to the target, and number of ladders.
-    """
-
-    beta: Floats
+    beta: Floats  # shape (n_temperatures,)
+    # shape (n,): energies in nats, indices of temperatures, and numbers of ladders, over all blocks
     energy: Floats
     rung: Whole
     ladder: Whole
+    # shape (n,): whether the state is in the second half of the record of its block
     late: NDArray[np.bool_]
-    restarts: int
+    restarts: int  # times that chains came from the reference to the target, and number of ladders
     n_ladders: int
 
     @property
@@ -71,13 +62,6 @@ class _States:
 def of_tempering(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of tempered chains, the recommended one first.
 
-    Parameters
-    ----------
-    record : RunRecord
-        A run of parallel or simulated tempering.
-
-    Notes
-    -----
     Simulated tempering recommends the Rao-Blackwellized estimate of Carlson et al. (2016), and
     parallel tempering the multistate one. The populations that chains have their first states from
     are compared with it, and so is importance sampling from a density that is fitted to the draws,

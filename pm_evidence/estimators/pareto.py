@@ -12,13 +12,6 @@ _LARGEST_LOG = 700.0  # of a number that float64 holds
 def pareto_k(log_weight: NDArray[np.float64]) -> float:
     """Return the shape of the generalised Pareto tail of some weights.
 
-    Parameters
-    ----------
-    log_weight : ndarray, shape (n,)
-        Log weights in nats; ``-inf`` is legal.
-
-    Notes
-    -----
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), section 3.2; the same number as in arviz-stats,
     whose import takes longer than many runs. NaN for fewer than 30 weights above zero, and if the
     largest weights take five different values or fewer, which is no tail that a density could be
@@ -67,22 +60,7 @@ def is_heavy(k: float, n: int) -> bool:
 
 
 def unseen_tail(log_weight: NDArray[np.float64], log_mean: float) -> float:
-    """Return the share of the mean weight that lies beyond the largest of some weights.
-
-    Parameters
-    ----------
-    log_weight : ndarray, shape (n,)
-        Log weights in nats; ``-inf`` is legal.
-    log_mean : float
-        Log of their expected value, in nats.
-
-    Returns
-    -------
-    float
-        From the Pareto tail of shape ``k`` that is fitted to the weights: of ``n`` weights about
-        one exceeds ``t``, the largest of them, and the mean of those that do is ``t / (1 - k)``.
-        Zero for weights without a tail, see `pareto_k`.
-    """
+    """Return the share of the mean weight that lies beyond the largest of some weights."""
     k = pareto_k(log_weight)
     if np.isnan(k):
         return 0.0

@@ -21,32 +21,16 @@ _LARGEST_LOG = 700.0  # of a number that float64 holds
 
 @dataclass(frozen=True)
 class Reweighted:
-    """The log Bayes factor of a model with another prior, against the model that was sampled.
+    """The log Bayes factor of a model with another prior, against the model that was sampled."""
 
-    Parameters
-    ----------
-    log_bf : float
-        In nats.
-    mcse, dof : float
-        Its standard error, and the degrees of freedom of that.
-    pareto_k : float
-        Shape of the tail of the prior ratios; NaN if they have none.
-    is_heavy : bool
-        Whether that tail is too heavy for the number of draws.
-    ess : float
-        Effective number of weighted draws.
-    unseen : float
-        Upper bound, at a level of 95 %, of the share of the other evidence that belongs to
-        regions in which the posterior that was sampled has no draw. Infinite where its prior has no
-        support.
-    """
-
-    log_bf: float
-    mcse: float
+    log_bf: float  # in nats
+    mcse: float  # its standard error, and the degrees of freedom of that
     dof: float
-    pareto_k: float
-    is_heavy: bool
-    ess: float
+    pareto_k: float  # shape of the tail of the prior ratios; NaN if they have none
+    is_heavy: bool  # whether that tail is too heavy for the number of draws
+    ess: float  # effective number of weighted draws
+    # Upper bound, at a level of 95 %, of the share of the other evidence that belongs to regions in
+    # which the posterior that was sampled has no draw. Infinite where its prior has no support.
     unseen: float
 
 
@@ -55,37 +39,12 @@ def reweighted(
 ) -> Reweighted:
     """Return the Bayes factor of two priors, from posterior draws under one of them.
 
-    Parameters
-    ----------
-    log_ratio : ndarray, shape (n_draws,)
-        Log of other over sampled prior density at posterior draws of the sampled model, in nats;
-        ``-inf`` where the other prior has no support.
-    origin : ndarray of int64, shape (n_draws,)
-        Source of each draw. Draws of different origin are independent.
-    largest_log_ratio : float
-        The largest that the ratio is under the other prior.
-
-    Returns
-    -------
-    Reweighted
-        Log Bayes factor, error and diagnostics.
-
-    Notes
-    -----
     The Bayes factor is the posterior mean of the ratio of prior densities, an importance sampling
     estimate with the same likelihood in numerator and denominator. Its error is that of a mean over
     clusters of draws of the same origin. The bound of what may be unseen: a region without any of
     ``n`` independent draws has less than ``3 / n`` of the posterior with 95 %, so that it has at
     most ``3 / n`` times the largest ratio, over the mean ratio, of the other posterior. ``n`` is
     the number of independent draws whose mean ratio has the same error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.random.default_rng(1).normal(size=4000)
-    >>> found = reweighted(np.log(2.0) - 1.5 * x**2, np.arange(4000), np.log(2.0))
-    >>> abs(found.log_bf) < 3 * found.mcse, found.unseen < 0.01
-    (True, True)
     """
     n = len(log_ratio)
     log_bf = float(log_mean_exp(log_ratio))
@@ -111,20 +70,7 @@ def reweighted(
 
 
 def allocation_of(record: RunRecord) -> tuple[Allocation, Allocation] | None:
-    """Return the particles that a run spent on each stage, and the best use of as many.
-
-    Parameters
-    ----------
-    record : RunRecord
-        A run of resample-move.
-
-    Returns
-    -------
-    tuple of Allocation, or None
-        What one island spent on average, and the optimum for as many particles in all. Both
-        variances are those of one island. None if the record does not hold the numbers of
-        particles, or an island did not reach the target.
-    """
+    """Return the particles that a run spent on each stage, and the best use of as many."""
     blocks = record.of(Role.FORWARD)
     particles = np.array([block.trace.particles for block in blocks])
     ess = np.array([block.trace.ess for block in blocks])

@@ -46,24 +46,14 @@ LIGHT = 10.0
 class Shares:
     """Conditional probabilities of the temperatures at every state of simulated tempering.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures.
-    energy : ndarray, shape (n,)
-        Energies of the states in nats.
-    log_weight : ndarray, shape (n_temperatures,)
-        ``log r_k - log_z[k]`` with the prior ``r`` over temperatures and the log normalising
-        constants that the sampler assumed, in nats.
-
-    Notes
-    -----
     Carlson, Stinson, Pakman and Paninski (2016), Eq. 7: ``q(beta_k | x)`` is proportional to
     ``exp(log_weight[k] - beta[k] * energy(x))``.
     """
 
-    beta: Floats
-    energy: Floats
+    beta: Floats  # shape (n_temperatures,): inverse temperatures
+    energy: Floats  # shape (n,): energies of the states in nats
+    # shape (n_temperatures,): ``log r_k - log_z[k]`` with the prior ``r`` over temperatures and the
+    # log normalising constants that the sampler assumed, in nats
     log_weight: Floats
 
     @cached_property
@@ -105,18 +95,7 @@ class Shares:
 
 
 def verdict_of_weights(log_weight: Floats, where: str, bounded: bool = False) -> tuple[Status, str]:
-    """Return whether the mean of weights can be relied on.
-
-    Parameters
-    ----------
-    log_weight : ndarray, shape (n,)
-        Log of the weights, which have a mean of 1, in nats.
-    where : str
-        What the weights are, for the message.
-    bounded : bool
-        Whether no weight can be more than ten times as large as the largest of them. This holds for
-        probabilities if one of them is above 0.1.
-    """
+    """Return whether the mean of weights can be relied on."""
     n, weight = log_weight.size, np.exp(log_weight)
     effective = float(n**2 / np.sum(weight**2))
     if effective < min(_LEAST_EFFECTIVE, 0.5 * n):
@@ -491,15 +470,9 @@ def rts_combined_curve(
 
 @dataclass(frozen=True)
 class _Joint:
-    """The likelihood of all rounds, and its maximum.
+    """The likelihood of all rounds, and its maximum."""
 
-    Parameters
-    ----------
-    rounds : tuple of Shares
-        Shares of the states of every round among the temperatures.
-    """
-
-    rounds: tuple[Shares, ...]
+    rounds: tuple[Shares, ...]  # shares of the states of every round among the temperatures
 
     @property
     def alive(self) -> bool:

@@ -26,21 +26,11 @@ _LARGEST_MISFIT = 4.5
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The estimated log ratio of two normalising constants, of the upper to the lower temperature.
+    """Estimated log ratio of two normalising constants, the upper temperature's to the lower's."""
 
-    Parameters
-    ----------
-    value : float
-        The log ratio in nats.
-    influence : ndarray, shape (n,)
-        Influence of every state of the record on it, in nats.
-    problem : tuple of Status and str
-        What is wrong with it; ``"ok"`` if nothing is.
-    """
-
-    value: float
-    influence: Floats
-    problem: Problem = (Status.OK, "")
+    value: float  # the log ratio in nats
+    influence: Floats  # shape (n,): influence of every state of the record on it, in nats
+    problem: Problem = (Status.OK, "")  # what is wrong with it; ``"ok"`` if nothing is
 
 
 def stepping_stone(

@@ -18,24 +18,16 @@ _LARGEST = 1e100
 
 @dataclass(frozen=True, slots=True)
 class LogZCurve:
-    """Log normalising constants at all temperatures, relative to the first.
+    """Log normalising constants at all temperatures, relative to the first."""
 
-    Parameters
-    ----------
-    log_z : ndarray, shape (n_temperatures,)
-        Log normalising constants in nats; the first is 0.
-    covariance : ndarray, shape (n_temperatures, n_temperatures)
-        Covariance of the estimates in square nats; NaN if it cannot be estimated.
-    dof : float
-        Degrees of freedom that the covariance was estimated with; infinite if it is asymptotic.
-    bias : ndarray, shape (n_temperatures,), or None
-        Estimated bias of ``log_z`` in nats, which is not subtracted; None where there is no
-        estimate.
-    """
-
-    log_z: Floats
+    log_z: Floats  # shape (n_temperatures,): log normalising constants in nats; the first is 0
+    # shape (n_temperatures, n_temperatures): covariance of the estimates in square nats; NaN if it
+    # cannot be estimated
     covariance: Floats
+    # Degrees of freedom that the covariance was estimated with; infinite if it is asymptotic
     dof: float = float("inf")
+    # shape (n_temperatures,): estimated bias of ``log_z`` in nats, which is not subtracted; None
+    # where there is no estimate
     bias: Floats | None = None
 
     @property
@@ -55,24 +47,13 @@ class LogZCurve:
 
 @dataclass(frozen=True, slots=True)
 class Tempered:
-    """States that were drawn at several temperatures.
+    """States that were drawn at several temperatures."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures, rising from 0 to 1.
-    energy : ndarray, shape (n,)
-        Minus the derivative of the log density by ``beta`` at every state, in nats.
-    rung : ndarray of int64, shape (n,)
-        Index of the temperature at which every state was drawn.
-    clusters : Clusters
-        Which states depend on each other.
-    """
-
-    beta: Floats
+    beta: Floats  # shape (n_temperatures,): inverse temperatures, rising from 0 to 1
+    # shape (n,): minus the derivative of the log density by ``beta`` at every state, in nats
     energy: Floats
-    rung: Whole
-    clusters: Clusters
+    rung: Whole  # shape (n,): index of the temperature at which every state was drawn
+    clusters: Clusters  # which states depend on each other
 
     @property
     def counts(self) -> Whole:
@@ -158,13 +139,7 @@ def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
 
 
 def check_size(name: str, values: Floats) -> None:
-    """Raise ValueError if a finite value is so large that its square overflows.
-
-    Raises
-    ------
-    ValueError
-        If a finite value is above 1e100 or below -1e100.
-    """
+    """Raise ValueError if a finite value is so large that its square overflows."""
     large = np.isfinite(values) & (np.abs(values) > _LARGEST)
     if large.any():
         raise ValueError(
@@ -190,19 +165,7 @@ def checked_rung(rung: ArrayLike, n_temperatures: int) -> Whole:
 def concluded(
     name: str, value: float, found: Spread, status: Status = Status.OK, message: str = ""
 ) -> LogEvidence:
-    """Return an estimate with its interval; a status that is not ``"ok"`` comes first.
-
-    Parameters
-    ----------
-    name : str
-        Name of the estimator.
-    value : float
-        Estimate in nats.
-    found : Spread
-        Its standard error in nats, with the degrees of freedom.
-    status, message
-        What is known to be wrong with the estimate.
-    """
+    """Return an estimate with its interval; a status that is not ``"ok"`` comes first."""
     if status == Status.OK and not np.isfinite(found.mcse):
         status, message = (
             Status.NO_ERROR,

@@ -47,15 +47,7 @@ def correction(beta: Floats) -> Floats:
 
 
 def weights(rule: str, beta: Floats) -> tuple[Floats, Floats]:
-    """Return the weights of minus the mean energies and of the variances under a rule.
-
-    Parameters
-    ----------
-    rule : str
-        One of ``RULES``.
-    beta : ndarray, shape (n,)
-        Rising inverse temperatures.
-    """
+    """Return the weights of minus the mean energies and of the variances under a rule."""
     means = riemann(beta) if rule == "riemann" else trapezoid(beta)
     return means, correction(beta) if rule == "corrected" else np.zeros(len(beta))
 
@@ -87,30 +79,16 @@ class EnergyMoments(Protocol):
         ...
 
     def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
-        """Return the influence of every state on a sum of moments and ``log_alive``.
-
-        Parameters
-        ----------
-        of_mean, of_variance : ndarray, shape (n_known,)
-            Weights of minus the means and of the variances in the sum.
-        """
+        """Return the influence of every state on a sum of moments and ``log_alive``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OfDrawn:
-    """Moments of the energies of the states that were drawn at each temperature.
+    """Moments of the energies of the states that were drawn at each temperature."""
 
-    Parameters
-    ----------
-    states : Tempered
-        The states.
-    beta, mean, variance, log_alive
-        See `EnergyMoments`; temperatures without a state of finite energy are left out.
-    """
-
-    states: Tempered
-    beta: Floats
+    states: Tempered  # the states
+    beta: Floats  # see `EnergyMoments`; temperatures without a state of finite energy are left out
     mean: Floats
     variance: Floats
     log_alive: float
@@ -151,27 +129,14 @@ class OfDrawn:
 
 @dataclass(frozen=True, slots=True)
 class OfAll:
-    """Moments over all states, weighted by the probability of each temperature given the state.
+    """Moments over all states, weighted by the probability of each temperature given the state."""
 
-    Parameters
-    ----------
-    shares : Shares
-        The states, and their probabilities of the temperatures.
-    alive : ndarray of bool, shape (n,)
-        Which states have a finite energy.
-    log_density : ndarray, shape (n_alive,)
-        Log marginal density of those, as in `Shares`.
-    log_sums : ndarray, shape (n_temperatures,)
-        Log of the sums over those of the shares, as in `Shares`.
-    beta, mean, variance, log_alive
-        See `EnergyMoments`.
-    """
-
-    shares: Shares
-    alive: NDArray[np.bool_]
-    log_density: Floats
+    shares: Shares  # the states, and their probabilities of the temperatures
+    alive: NDArray[np.bool_]  # shape (n,): which states have a finite energy
+    log_density: Floats  # shape (n_alive,): log marginal density of those, as in `Shares`
+    # shape (n_temperatures,): log of the sums over those of the shares, as in `Shares`
     log_sums: Floats
-    beta: Floats
+    beta: Floats  # see `EnergyMoments`
     mean: Floats
     variance: Floats
     log_alive: float

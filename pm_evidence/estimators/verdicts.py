@@ -101,21 +101,7 @@ def beside_bridge(found: Sequence[LogEvidence]) -> list[LogEvidence]:
 def short_of_trial(
     estimate: LogEvidence, log_z: float, mcse: float, kind: str = "base rates"
 ) -> LogEvidence:
-    """Return an estimate, as ``"missed_mass"`` if a trial run finds more evidence.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        The estimate to be checked.
-    log_z, mcse : float
-        What the trial found, and its error, in nats. It is unbiased for Z, so that it exceeds Z by
-        a factor of 20 with a probability of at most 1/20, however heavy the tail of its weights.
-    kind : str
-        ``"coarse"`` if the trial was a coarse annealing from the prior, as was the run, and
-        ``"fitted"`` if it was a density fitted to such an annealing. Else what the run was annealed
-        from: ``"base rates"`` of a machine, whose trial began with units of
-        rate 1/2, or the name of a reference of a model, whose trial began with the prior.
-    """
+    """Return an estimate, as ``"missed_mass"`` if a trial run finds more evidence."""
     if estimate.status == Status.BOUND:  # a bound may lie below
         return estimate
     excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
@@ -153,15 +139,7 @@ def beyond_annealing(estimate: LogEvidence, log_z: float) -> LogEvidence:
 
 
 def short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
-    """Return an estimate, as ``"missed_mass"`` if importance sampling finds more evidence.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        The estimate to be checked.
-    drawn : LogEvidence
-        The importance sampling estimate of the same run.
-    """
+    """Return an estimate, as ``"missed_mass"`` if importance sampling finds more evidence."""
     if estimate.status in _BROKEN or not apart(estimate, drawn):
         return estimate
     if estimate.value > drawn.value:
@@ -175,15 +153,7 @@ def short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
 
 
 def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
-    """Return an importance sampling estimate, as ``"missed_mass"`` if its draws miss a region.
-
-    Parameters
-    ----------
-    drawn : LogEvidence
-        The importance sampling estimate.
-    share : float
-        Share of the posterior draws that lie in this region; see ``fit_checks.uncovered``.
-    """
+    """Return an importance sampling estimate, as ``"missed_mass"`` if its draws miss a region."""
     if drawn.status != Status.OK or share <= DISAGREEMENT * drawn.mcse:
         return drawn
     message = (
@@ -212,20 +182,7 @@ def of_unmixed(
     drawn: LogEvidence,
     remedy: str = "Use longer chains (pe.SMC(chain_length=50))",
 ) -> LogEvidence:
-    """Return an estimate, as ``"not_mixed"`` if the chains of its islands have hardly moved.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        An estimate that importance sampling does not confirm.
-    correlation : float or None
-        Mean correlation between states of a chain, see ``fit_checks.chain_correlation``; None if
-        there are no chains.
-    drawn : LogEvidence
-        The importance sampling estimate, which is not ok.
-    remedy : str
-        What to do, apart from another parametrisation.
-    """
+    """Return an estimate, as ``"not_mixed"`` if the chains of its islands have hardly moved."""
     if correlation is None or correlation <= _UNMIXED or estimate.status != Status.OK:
         return estimate
     seen = f"the states of a chain have a correlation of {correlation:.2f} in one coordinate"
@@ -240,17 +197,7 @@ def of_unmixed(
 
 
 def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -> LogEvidence:
-    """Return an estimate with the error of the tail that its draws may not have reached.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        An estimate from importance weights.
-    log_weight : ndarray, shape (n,)
-        Log weights in nats of draws from a fitted density.
-    reached : float
-        Share of posterior draws with larger weights than any of these.
-    """
+    """Return an estimate with the error of the tail that its draws may not have reached."""
     if not np.isfinite(estimate.mcse):
         return estimate
     found = widened(estimate, max(unseen_tail(log_weight, estimate.value) - reached, 0.0))
@@ -264,17 +211,7 @@ def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -
 
 
 def of_few_values(estimate: LogEvidence, n_values: int, n_draws: int) -> LogEvidence:
-    """Return an estimate, as ``"few_values"``: the likelihood consists of steps.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        The estimate.
-    n_values : int
-        Number of values of the likelihood at all draws.
-    n_draws : int
-        Number of independent prior draws among these.
-    """
+    """Return an estimate, as ``"few_values"``: the likelihood consists of steps."""
     if estimate.status != Status.OK:
         return estimate
     values = "a single value" if n_values == 1 else f"only {n_values} values"
@@ -320,18 +257,7 @@ def short_of_target(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
 
 
 def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvidence:
-    """Return an estimate whose status, if it was ``"ok"``, says what ended the run.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        The recommended estimate of the run.
-    limit : str
-        ``"max_time"``, ``"max_draws"``, ``GIVEN_DRAWS``, or ``"interrupted"``, which the message of
-        an estimate of another status names as well.
-    target_mcse : float
-        The error in nats that was asked for; NaN if none was.
-    """
+    """Return an estimate whose status, if it was ``"ok"``, says what ended the run."""
     if limit == Status.INTERRUPTED:
         return _interrupted(estimate, target_mcse)
     if estimate.status != Status.OK:
@@ -372,14 +298,6 @@ def of_noise(estimate: LogEvidence, facts: Mapping[str, Any]) -> LogEvidence:
     """Return an estimate, as ``"noisy_likelihood"`` if the likelihood is too noisy to trust it.
 
     An estimate that has another status already keeps it, and the message names both reasons.
-
-    Parameters
-    ----------
-    estimate : LogEvidence
-        An estimate of the run.
-    facts : mapping
-        Of the run: ``log_likelihood_variance`` in square nats, ``n_particles`` of each estimator
-        and ``noise_acceptance``, the largest acceptance probability that the noise permits.
     """
     variance, numbers = facts["log_likelihood_variance"], facts["n_particles"]
     if variance <= NOISY_VARIANCE:
@@ -417,20 +335,6 @@ MOMENTS_EXCLUDED, _BY_CHANCE = 5.0, 0.003
 def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
     """Return the share of posterior draws with more weight than any draw from the fitted density.
 
-    Parameters
-    ----------
-    works : sequence of tuple of two ndarray
-        For every island, ``log q(x) - log f(x)`` in nats at draws from the fitted density ``q`` and
-        at its draws from the posterior ``f / Z``.
-
-    Returns
-    -------
-    float
-        The share, from 0 to 1; 0 if it does not exceed two of its standard errors, or if there is
-        no work at draws from the posterior.
-
-    Notes
-    -----
     Let ``w = f / (q Z)``, and ``t`` be the largest weight of ``n`` draws from ``q``. Importance
     sampling misses about ``P(w > t)`` of the evidence, with the probability taken under the
     posterior. Where weights have a Pareto tail of shape ``k < 1``, this is about
@@ -449,19 +353,6 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
 def unseen_share(works: Sequence[tuple[Floats, Floats]]) -> float:
     """Return the share of the posterior that a fitted density may miss, although no draw shows it.
 
-    Parameters
-    ----------
-    works : sequence of tuple of two ndarray
-        As in `uncovered`.
-
-    Returns
-    -------
-    float
-        ``3 / n``, where ``n`` is the number of draws from the posterior, times twice the Pareto
-        shape of the weights within 0 and 1.
-
-    Notes
-    -----
     If none of ``n`` independent draws lies in a region, its share is at most about ``3 / n`` with
     a probability of 95 %. Weights whose Pareto shape is not positive are bounded: there is no such
     region beside the fitted density.
@@ -477,18 +368,6 @@ def chain_correlation(draws: Sequence[Floats], chains: Sequence[NDArray[np.int64
     Islands move their particles in chains that start from resampled particles. If the states of a
     chain are alike, the kernel has hardly moved them, and whatever the islands lost at an earlier
     stage is still missing. All islands then miss the same, and agree with each other.
-
-    Parameters
-    ----------
-    draws : sequence of ndarray, shape (n, d)
-        Draws of each island, with equal weights.
-    chains : sequence of ndarray, shape (n,)
-        Chain of each draw within its island, from 0.
-
-    Returns
-    -------
-    float
-        From 0, for independent states, to 1; NaN if chains have fewer than four states.
     """
     counts = [np.bincount(chain) for chain in chains]
     if max(int(count.max()) for count in counts) < _SHORTEST_CHAIN:
@@ -513,22 +392,6 @@ def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floa
 
     If they are far apart, the modes have wrong weights in the islands, although the islands may
     agree with each other.
-
-    Parameters
-    ----------
-    draws : sequence of ndarray, shape (n, d)
-        Draws of each island, with equal weights.
-    fit_draws : ndarray, shape (m, d)
-        Draws from the fitted density.
-    log_weight : ndarray, shape (m,)
-        Their log weights in nats.
-
-    Returns
-    -------
-    float
-        The largest distance, in standard errors, of any coordinate; `MOMENTS_EXCLUDED` or more says
-        that the two exclude each other. Where chance alone may lead to such a distance, because
-        there are many coordinates or few islands, it is reduced in proportion.
     """
     weight = normalised(log_weight)
     centre = weight @ fit_draws

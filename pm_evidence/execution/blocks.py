@@ -55,17 +55,10 @@ class Lacking(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A pickled object.
+    """A pickled object."""
 
-    Parameters
-    ----------
-    head : bytes
-        The object without its large parts.
-    large : mapping
-        The large parts by digest, or none of them where the receiver has them.
-    """
-
-    head: bytes
+    head: bytes  # the object without its large parts
+    # The large parts by digest, or none of them where the receiver has them
     large: Mapping[str, bytes]
 
     def without_large(self) -> "Parcel":
@@ -73,13 +66,7 @@ class Parcel:
         return replace(self, large={})
 
     def opened(self) -> Any:
-        """Return the object.
-
-        Raises
-        ------
-        Lacking
-            If a large part is neither here nor known from an earlier parcel.
-        """
+        """Return the object."""
         with _KEEPING:
             _KEPT.update(self.large)
             while len(_KEPT) > _MOST_KEPT:
@@ -89,21 +76,7 @@ class Parcel:
 
 
 def parcels(things: Sequence[Any], *, by_value: bool = False) -> list[Parcel]:
-    """Return objects as parcels.
-
-    Parameters
-    ----------
-    things : sequence
-        The objects.
-    by_value : bool
-        Whether classes and functions of a script or a notebook are sent along, for receivers that
-        do not import it.
-
-    Raises
-    ------
-    pickle.PicklingError, TypeError, AttributeError
-        If one of them cannot be pickled.
-    """
+    """Return objects as parcels."""
     return [_packed(thing, _ByValue if by_value else _ByReference) for thing in things]
 
 
@@ -193,26 +166,6 @@ def run_blocks(
 ) -> list[Any]:
     """Run blocks and return their records in the same order.
 
-    Parameters
-    ----------
-    tasks : sequence of callable
-        One for each block; its result does not depend on where or when it runs.
-    cores : int
-        Number of threads, if there is no executor.
-    executor : concurrent.futures.Executor, optional
-        Runs the blocks instead of threads; it is not shut down.
-    report : callable
-        Called with the progress of blocks that run in threads.
-    done : callable
-        Called with the position and the record of every finished block.
-
-    Raises
-    ------
-    Exception
-        The error of a block, as it was raised there.
-
-    Notes
-    -----
     A block whose worker dies is run again, up to three times. If a process pool breaks, the
     remaining blocks run in threads of this process. The results do not depend on this.
     """
@@ -437,15 +390,7 @@ _FIRST = 1 / 64
 
 @contextmanager
 def dividing_rows(cores: int, executor: Executor | None) -> Iterator[None]:
-    """Divide the work on rows that this thread asks for; see ``core.rows``.
-
-    Parameters
-    ----------
-    cores : int
-        Number of threads.
-    executor : concurrent.futures.Executor, optional
-        Gets work that takes much longer than sending it.
-    """
+    """Divide the work on rows that this thread asks for; see ``core.rows``."""
     if cores == 1 and executor is None:
         yield
         return
@@ -489,15 +434,6 @@ class DividedRows:
 
     How the rows are divided depends on how long they take, and changes no result, because rows do
     not depend on each other.
-
-    Parameters
-    ----------
-    cores : int
-        Number of threads, the calling one included.
-    pool : Executor
-        The other threads.
-    executor : Executor, optional
-        Gets work that takes much longer than sending it.
     """
 
     def __init__(self, cores: int, pool: Executor, executor: Executor | None) -> None:

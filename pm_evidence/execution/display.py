@@ -39,13 +39,6 @@ class Redrawn:
 
     IPython can update an output by its name, so neither ipywidgets nor an extension of the notebook
     is needed, and the last output is saved with the notebook.
-
-    Parameters
-    ----------
-    picture : callable
-        Returns the object that IPython displays.
-    seconds : float
-        Time between two updates.
     """
 
     def __init__(self, picture: Callable[[], Any], seconds: float = 0.5) -> None:
@@ -134,11 +127,6 @@ class Display:
 
     Messages of the log are printed above it. In a notebook the table is redrawn in place, with or
     without ipywidgets.
-
-    Parameters
-    ----------
-    enabled : bool
-        Whether anything is shown.
     """
 
     def __init__(self, enabled: bool) -> None:
@@ -235,17 +223,7 @@ class Display:
             self._idle_since = self._progress.get_time()
 
     def round(self, number: int, target_mcse: float | None, estimate: LogEvidence | None) -> None:
-        """Show the number of the present round, the error to be reached, and the estimate so far.
-
-        Parameters
-        ----------
-        number : int
-            Number of the round, from 1.
-        target_mcse : float or None
-            Standard error in nats at which the run ends; None if the run has a single round.
-        estimate : LogEvidence or None
-            The recommended estimate from all finished rounds; None in the first round.
-        """
+        """Show the number of this round, the error to be reached, and the estimate so far."""
         parts = []
         if estimate is not None:
             parts.append(f"Log evidence {estimate} ({estimate.estimator})")
@@ -284,22 +262,7 @@ def _text(number: float, spec: str) -> str:
 
 @contextmanager
 def counting(description: str, total: int, enabled: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block of the ``with`` statement runs.
-
-    Parameters
-    ----------
-    description : str
-        Text before the bar.
-    total : int
-        Number of steps of the loop.
-    enabled : bool
-        Whether anything is shown.
-
-    Yields
-    ------
-    callable
-        To be called with the number of finished steps.
-    """
+    """Show a progress bar while the block of the ``with`` statement runs."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),

@@ -33,18 +33,10 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a file of an archive holds.
+    """What a file of an archive holds."""
 
-    Parameters
-    ----------
-    attributes : mapping
-        Values that JSON can hold, without NaN and infinity.
-    arrays : mapping of str to ndarray
-        Arrays of numbers.
-    """
-
-    attributes: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
+    attributes: Mapping[str, Any]  # values that JSON can hold, without NaN and infinity
+    arrays: Mapping[str, NDArray[Any]]  # arrays of numbers
 
     def checksum(self) -> str:
         """Return a checksum of the values, shapes and types of all that the entry holds."""
@@ -61,11 +53,6 @@ class Archive:
 
     An entry is written to a file of another name, which is then renamed, so that a process that is
     killed leaves no half of an entry. A checksum tells whether a file was truncated or changed.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder; it exists.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -79,13 +66,7 @@ class Archive:
         return self.folder / f"{name}{_SUFFIX}"
 
     def write(self, name: str, entry: Entry) -> None:
-        """Write an entry, in place of one of the same name.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        """
+        """Write an entry, in place of one of the same name."""
         import zarr  # importing it takes half a second, and few runs need it
         from zarr.storage import ZipStore
 
@@ -102,13 +83,7 @@ class Archive:
         os.replace(unfinished, self.path(name))
 
     def read(self, name: str) -> Entry | None:
-        """Return an entry; None if there is none.
-
-        Raises
-        ------
-        Damaged
-            If its file is truncated or changed.
-        """
+        """Return an entry; None if there is none."""
         if not self.path(name).exists():
             return None
         try:
@@ -156,13 +131,6 @@ class Packing:
     Only dataclasses of this package, and those that are named here, are ever made from a file, by
     their constructors. (Pickle would be shorter, and would run whatever code somebody has put into
     a file.) An object that occurs twice is stored once, and is one object again afterwards.
-
-    Parameters
-    ----------
-    classes : iterable of type
-        Further dataclasses that are stored by name.
-    given : mapping of str to object
-        Objects that the reader has as well: only their names are stored.
     """
 
     def __init__(
@@ -172,24 +140,12 @@ class Packing:
         self._given = dict(given or {})
 
     def pack(self, value: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
-        """Return the tree of a value, and its long arrays by name.
-
-        Raises
-        ------
-        Unstorable
-            If a part of it is of a class that is not stored.
-        """
+        """Return the tree of a value, and its long arrays by name."""
         writer = _Writer(self._classes, self._given)
         return writer.tree(value, ""), writer.arrays
 
     def unpack(self, tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """Return the value of a tree.
-
-        Raises
-        ------
-        Unpackable
-            If the tree is not one that ``pack`` returns.
-        """
+        """Return the value of a tree."""
         try:
             return _Reader(self._classes, self._given, arrays).value(tree)
         except (
@@ -356,15 +312,7 @@ _MISSING = object()
 
 
 class Journal:
-    """Computes what a run asks for, unless it was stored by an earlier process.
-
-    Parameters
-    ----------
-    archive : Archive, optional
-        Where results are stored; without it everything is computed.
-    run : str
-        What entries must be marked with; others belong to another run.
-    """
+    """Computes what a run asks for, unless it was stored by an earlier process."""
 
     def __init__(self, archive: Archive | None = None, run: str = "") -> None:
         self._archive, self._run = archive, run
@@ -379,24 +327,7 @@ class Journal:
         done: Callable[[int, Any], None] = lambda block, record: None,
         **shown: Any,
     ) -> list[Any]:
-        """Return the results of tasks, of which those that are not stored run.
-
-        Parameters
-        ----------
-        tasks : sequence of callable
-            See ``execution.blocks``.
-        runner : callable
-            Runs tasks; called with some of them, and with ``done`` and ``shown``.
-        done : callable
-            Called with the position and the result of every finished task.
-        **shown
-            Passed on.
-
-        Raises
-        ------
-        Interrupted
-            Upon Ctrl-C.
-        """
+        """Return the results of tasks, of which those that are not stored run."""
         call, results = self._numbered("tasks"), dict[int, Any]()
         names, marks = [f"{call}-{i:05d}" for i in range(len(tasks))], [*map(_mark, tasks)]
         try:
@@ -423,23 +354,7 @@ class Journal:
         return [results[i] for i in range(len(tasks))]
 
     def remembered(self, name: str, compute: Callable[[], Any], **given: Any) -> Any:
-        """Return what a function returns; it is not called if that is stored.
-
-        Parameters
-        ----------
-        name : str
-            What it is, for who looks at the files.
-        compute : callable
-            The function; it must not ask the journal for anything.
-        **given
-            Objects that may be parts of the result, and that are there whenever it is read. Their
-            classes, and those of their parts, can be stored as well.
-
-        Raises
-        ------
-        NumericalError
-            Also if that is what the function once raised.
-        """
+        """Return what a function returns; it is not called if that is stored."""
         return self._stored(self._numbered(name.replace(" ", "_")), name, compute, given)
 
     def _stored(

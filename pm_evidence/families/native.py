@@ -123,15 +123,7 @@ class NativeTarget(ABC):
 
 
 def checked_path(path: Any, target: Any) -> Path:
-    """Return a path object that a user passes for a target.
-
-    Raises
-    ------
-    TypeError
-        If it lacks a method of a path.
-    ValueError
-        If it is the path of another target.
-    """
+    """Return a path object that a user passes for a target."""
     missing = missing_members(path, Path)
     if isinstance(path, type) or missing:
         some = not isinstance(path, type) and len(missing) < len(missing_members(None, Path))
@@ -155,15 +147,7 @@ def is_native(target: Any) -> bool:
 
 
 def checked_native(target: Any) -> NativeTarget:
-    """Return a target with its own path, after checking that nothing is missing.
-
-    Raises
-    ------
-    TypeError
-        If it lacks an attribute or a method of `NativeTarget`.
-    ValueError
-        If its ``n_dim`` is not a whole number of at least 1, or its ``method`` is unknown.
-    """
+    """Return a target with its own path, after checking that nothing is missing."""
     missing = missing_members(target, NativeTarget)
     if missing:
         raise TypeError(
@@ -232,18 +216,10 @@ _MOST_SWEEPS = 1_000_000
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """The base of kernels that visit all parts in an order, and are reversed by the opposite one.
+    """The base of kernels that visit all parts in an order; the opposite one reverses them."""
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that all parts are visited in a move.
-    backwards : bool
-        Whether they are visited in the opposite order.
-    """
-
-    n_sweeps: int = 1
-    backwards: bool = False
+    n_sweeps: int = 1  # number of times that all parts are visited in a move
+    backwards: bool = False  # whether they are visited in the opposite order
 
     def __post_init__(self) -> None:
         check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)

@@ -21,21 +21,12 @@ _CLOSE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class KnownPeaks:
-    """Peaks with the normal densities that have the same curvature.
+    """Peaks with the normal densities that have the same curvature."""
 
-    Parameters
-    ----------
-    mean : ndarray, shape (k, d)
-        Positions of the peaks.
-    factor : ndarray, shape (k, d, d)
-        Lower Cholesky factors of the inverse of minus the second derivatives.
-    height : ndarray, shape (k,)
-        Log densities, in nats.
-    """
-
-    mean: Floats
+    mean: Floats  # shape (k, d): positions of the peaks
+    # shape (k, d, d): lower Cholesky factors of the inverse of minus the second derivatives
     factor: Floats
-    height: Floats
+    height: Floats  # shape (k,): log densities, in nats
 
     @classmethod
     def none(cls, n_dim: int) -> "KnownPeaks":
@@ -47,15 +38,6 @@ def reached(x: Floats, height: Floats, gradient: Floats, known: KnownPeaks) -> N
     """Return the index of the peak whose curvature explains what is found at each point, or -1.
 
     Log density and slope are compared: another peak nearby would change one of them.
-
-    Parameters
-    ----------
-    x, gradient : ndarray, shape (n, d)
-        Points, and the gradients of the log density there.
-    height : ndarray, shape (n,)
-        Log densities.
-    known : KnownPeaks
-        The peaks.
     """
     found = np.full(len(x), -1)
     for k in range(len(known.height)):
@@ -88,26 +70,16 @@ _SHORTER, _LEAST_SIZE = 0.4, 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Climbs:
-    """The end points of the ascents from some starting points.
+    """The end points of the ascents from some starting points."""
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, n_dim)
-        Last points.
-    log_density : ndarray, shape (n,)
-        Log prior and log likelihood there, times their powers, in nats; ``-inf`` where a start has
-        no finite density.
-    settled : ndarray of bool, shape (n,)
-        Whether the ascent has converged or ended at a known peak, instead of reaching the limit of
-        evaluations or ending with a failed line search.
-    n_evaluations : int
-        Evaluations of density and gradient in all.
-    """
-
-    x: Floats
+    x: Floats  # shape (n, n_dim): last points
+    # shape (n,): log prior and log likelihood there, times their powers, in nats; ``-inf`` where a
+    # start has no finite density
     log_density: Floats
+    # shape (n,): whether the ascent has converged or ended at a known peak, instead of reaching the
+    # limit of evaluations or ending with a failed line search
     settled: NDArray[np.bool_]
-    n_evaluations: int
+    n_evaluations: int  # evaluations of density and gradient in all
 
 
 def climb(
@@ -121,26 +93,6 @@ def climb(
 ) -> Climbs:
     """Climb the log posterior density from every row of ``start``.
 
-    Parameters
-    ----------
-    target : object
-        A target whose ``differentiable`` is compiled and all of whose coordinates are continuous.
-    start : ndarray, shape (n, n_dim)
-        Where the ascents start.
-    shape : Shape
-        Location and scale of a population; the ascent uses coordinates that are whitened by it.
-    n_evaluations : int
-        Largest number of evaluations of one ascent.
-    level : ndarray, shape (n_dim,), optional
-        Unit vector, in the coordinates of ``shape``, along which the ascents do not move.
-    known : KnownPeaks, optional
-        Peaks at which an ascent ends as soon as their curvature explains what it finds.
-    power : tuple of two float
-        Powers to which prior and likelihood are raised. Ascents end nearer to a maximum of large
-        powers.
-
-    Notes
-    -----
     Limited-memory BFGS with a backtracking line search (Nocedal and Wright 2006, algorithm 7.5). An
     ascent needs one evaluation after the other; those of all unfinished ascents are made at once.
     """
@@ -159,34 +111,7 @@ def climb(
 
 
 class _Ascents:
-    """The state of ascents, one in each row.
-
-    Parameters
-    ----------
-    start : ndarray, shape (n, d)
-        Where they start.
-    shape : Shape
-        The coordinates that they move in are whitened by it.
-    level : ndarray, shape (d,)
-        Unit vector in these coordinates along which they do not move, or zero.
-    most : int
-        Largest number of evaluations of each.
-
-    Attributes
-    ----------
-    point : ndarray, shape (n, d)
-        Where the density has to be evaluated next.
-    x, height : ndarray, shape (n, d) and (n,)
-        The best points so far, and the log densities there.
-    slope, direction : ndarray, shape (n, d)
-        Derivatives at ``x`` in whitened coordinates, and the direction of the line search.
-    size, gain : ndarray, shape (n,)
-        Size of the step that is tried, and the gain that the slope predicts for one of size 1.
-    steps, changes : ndarray, shape (n, memory, d)
-        The last steps, and the changes of minus the slope along them.
-    n_kept : ndarray of int, shape (n,)
-        From how many steps the curvature is estimated.
-    """
+    """The state of ascents, one in each row."""
 
     def __init__(self, start: Floats, shape: Shape, level: Floats, most: int) -> None:
         n, d = start.shape

@@ -115,25 +115,7 @@ KERNELS = ("auto", "hmc", "random_walk")
 
 
 def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
-    """Return a kernel that moves all coordinates of a target.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        What is to be sampled.
-    kernel : str or Kernel
-        The kernel for the continuous coordinates: ``"auto"`` (HMC if there is a gradient),
-        ``"hmc"``, ``"random_walk"``, or a kernel object whose method ``check`` returns the
-        continuous coordinates. Discrete coordinates are added: those of small support are drawn
-        from their full conditional distributions, and others are moved by a random walk. Any other
-        kernel object has to move all coordinates, and is returned unchanged.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, the object is not a kernel or does not fit the target, or HMC is
-        requested although there is no gradient.
-    """
+    """Return a kernel that moves all coordinates of a target."""
     if not isinstance(kernel, str):
         kernel = checked_kernel("kernel", kernel, KERNELS)
         if not isinstance(kernel, HMC | RandomWalk) and not _completed(kernel, target):

@@ -42,15 +42,9 @@ class Grows:
 
 @dataclass(frozen=True)
 class Shrinks:
-    """The time reversal of `Grows`: moves states backwards, then leaves out what came last.
+    """The time reversal of `Grows`: moves states backwards, then leaves out what came last."""
 
-    Parameters
-    ----------
-    moves : Kernel
-        The moves of `Grows`.
-    """
-
-    moves: Any
+    moves: Any  # the moves of `Grows`
 
     def advance(
         self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
@@ -71,15 +65,9 @@ class Shrinks:
 
 @dataclass(frozen=True)
 class OnDataPoints:
-    """A kernel of a PyMC model, applied to the posterior of a part of the data.
+    """A kernel of a PyMC model, applied to the posterior of a part of the data."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel for prior times likelihood.
-    """
-
-    kernel: Any
+    kernel: Any  # the kernel for prior times likelihood
 
     def advance(
         self, path: DataPointsPath, state: Placed, beta: float, streams: NDArray[np.uint64]

@@ -148,27 +148,7 @@ _EXPLAINED = 0.5
 
 
 def curvature(target: Any, state: Particles, beta: float, scale: Floats) -> tuple[Floats, int]:
-    """Return the mean curvature of a population in units of its scales.
-
-    Parameters
-    ----------
-    target : object
-        Density with a gradient (``target.differentiable``).
-    state : Particles
-        Population of ``n`` members.
-    beta : float
-        Inverse temperature.
-    scale : ndarray, shape (d,)
-        Standard deviation of every continuous coordinate.
-
-    Returns
-    -------
-    curvature : ndarray, shape (d, d)
-        Minus the mean matrix of second derivatives of the log density at ``beta``, from differences
-        of gradients; NaN if the density is zero at one of the points or beside it.
-    n_evaluations : int
-        Number of gradients.
-    """
+    """Return the mean curvature of a population in units of its scales."""
     free, d = target.continuous, scale.size
     total = np.zeros((d, d))
     chosen = np.linspace(0, len(state) - 1, min(_POINTS, len(state))).astype(int)
@@ -184,25 +164,7 @@ def curvature(target: Any, state: Particles, beta: float, scale: Floats) -> tupl
 
 
 def shape_of_curvature(x: Floats, diagonal: Shape, found: Floats) -> tuple[Shape | None, float]:
-    """Return the shape that a curvature gives to a population, and how much it can gain.
-
-    Parameters
-    ----------
-    x : ndarray, shape (n, d)
-        Population.
-    diagonal : Shape
-        Its mean and standard deviations.
-    found : ndarray, shape (d, d)
-        What `curvature` returned.
-
-    Returns
-    -------
-    shape : Shape or None
-        In every direction of the curvature, its inverse is the variance, or that of the population
-        where this is smaller. None if it does not describe the population.
-    gain : float
-        How many times larger leapfrog steps with this shape can be than with the diagonal one.
-    """
+    """Return the shape that a curvature gives to a population, and how much it can gain."""
     if not np.isfinite(found).all():
         return None, 1.0
     precision, direction = np.linalg.eigh(found)

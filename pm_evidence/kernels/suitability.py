@@ -19,13 +19,7 @@ _OF_TUNABLE = ("learn", "adjust", "without_exploration")  # all of them, or none
 
 
 def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
-    """Return ``kernel`` after checking it; the error message also lists the allowed ``names``.
-
-    Raises
-    ------
-    ValueError
-        If it is not an object with the methods of a kernel; a class is not such an object.
-    """
+    """Return ``kernel`` after checking it; the error message also lists the allowed ``names``."""
     found = [m for m in (*_METHODS, *_OF_TUNABLE) if callable(getattr(kernel, m, None))]
     tunable = any(method in found for method in _OF_TUNABLE)
     wanted = (*_METHODS, *_OF_TUNABLE) if tunable else _METHODS
@@ -43,22 +37,7 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
 
 
 def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = None) -> None:
-    """Raise ValueError if a kernel does not fit a target, or does not move all its coordinates.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel; one without a method ``check`` is not checked.
-    target : object
-        The target.
-    all_of : ndarray of int64, optional
-        The coordinates that it has to move; all by default.
-
-    Raises
-    ------
-    ValueError
-        The message names the field of the kernel, or the coordinates that are not moved.
-    """
+    """Raise ValueError if a kernel does not fit a target, or does not move all its coordinates."""
     moved = moved_by(kernel, target)
     if moved is None:
         return
@@ -72,13 +51,7 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
 
 
 def moved_by(kernel: Any, target: Any) -> NDArray[np.int64] | None:
-    """Return the coordinates that a kernel says it moves; None if it has no method ``check``.
-
-    Raises
-    ------
-    ValueError
-        If the kernel does not fit the target.
-    """
+    """Return the coordinates that a kernel says it moves; None if it has no method ``check``."""
     check = getattr(kernel, "check", None)
     if not callable(check):
         return None
@@ -90,13 +63,7 @@ def moved_by(kernel: Any, target: Any) -> NDArray[np.int64] | None:
 
 
 def checked_coordinates(values: Any) -> NDArray[np.int64]:
-    """Return positions in a flat vector as a read-only array, shape ``(n,)``.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or they are not distinct whole numbers of at least 0.
-    """
+    """Return positions in a flat vector as a read-only array, shape ``(n,)``."""
     found = whole_array("coordinates", values)
     if found.ndim != 1 or not found.size:
         raise ValueError(
@@ -112,13 +79,7 @@ def checked_coordinates(values: Any) -> NDArray[np.int64]:
 
 
 def checked_row(name: str, values: Any, n: int | None) -> NDArray[np.float64]:
-    """Return finite numbers as a read-only array, shape ``(n,)``.
-
-    Raises
-    ------
-    ValueError
-        If there are not ``n`` of them, or one is not finite.
-    """
+    """Return finite numbers as a read-only array, shape ``(n,)``."""
     found = float_array(name, values)
     if found.ndim != 1 or (n is not None and found.size != n):
         length = "one number" if n is None else f"{n}, one number"
@@ -135,13 +96,7 @@ def checked_row(name: str, values: Any, n: int | None) -> NDArray[np.float64]:
 
 
 def check_positions(coordinates: NDArray[np.int64], target: Any) -> NDArray[np.int64]:
-    """Return the positions of some coordinates among the discrete coordinates of a target.
-
-    Raises
-    ------
-    ValueError
-        If one of them does not exist, or is continuous.
-    """
+    """Return the positions of some coordinates among the discrete coordinates of a target."""
     wrong = coordinates[coordinates >= target.n_dim]
     if wrong.size:
         raise ValueError(
@@ -170,13 +125,7 @@ def check_dense(dense: Any) -> None:
 
 
 def check_shape(shape: Shape | None, d: int) -> None:
-    """Raise ValueError if a shape does not fit ``d`` continuous coordinates.
-
-    Raises
-    ------
-    ValueError
-        The message names the part of the shape.
-    """
+    """Raise ValueError if a shape does not fit ``d`` continuous coordinates."""
     if shape is None:
         return
     sizes = {"mean": ((d,),), "factor": ((d, d), (d, 1))}

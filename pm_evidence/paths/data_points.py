@@ -23,18 +23,10 @@ _LEAST_PART = 1e-6  # of a data point, in a step
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Particles whose log likelihood is that of the data points up to a place on the path.
+    """Particles whose log likelihood is that of the data points up to a place on the path."""
 
-    Parameters
-    ----------
-    particles : Particles
-        The particles.
-    beta : float
-        The place on the path, from 0 (no data) to 1 (all data).
-    """
-
-    particles: Particles
-    beta: float
+    particles: Particles  # the particles
+    beta: float  # the place on the path, from 0 (no data) to 1 (all data)
 
     def __len__(self) -> int:
         return len(self.particles)
@@ -61,17 +53,10 @@ class DataPointsPath:
     they are added one after the other, and the last one, if need be, in parts. A step costs as
     much as the data that it adds, and a move as much as the data so far.
 
-    Parameters
-    ----------
-    target : DataPointsTarget
-        The model, with its data in an order.
-
-    Notes
-    -----
     Chopin (2002); Fraccaro, Paquet and Winther (2016), section 4.
     """
 
-    target: Any
+    target: Any  # the model, with its data in an order
 
     @property
     def prescribed(self) -> Floats | None:
@@ -119,13 +104,7 @@ class DataPointsPath:
         return Placed(self.at_place(1.0).target.evaluate(x), 1.0)
 
     def log_ratio(self, state: Placed, start: float, stop: float) -> Floats:
-        """Return the log likelihood of the data between two places, shape ``(n,)``, in nats.
-
-        Raises
-        ------
-        NumericalError
-            If it is NaN or infinite at a particle.
-        """
+        """Return the log likelihood of the data between two places, shape ``(n,)``, in nats."""
         if stop < start:
             return -self.log_ratio(state, stop, start)
         first, last = self.place(start), self.place(stop)
@@ -163,15 +142,6 @@ class DataPointsPath:
         Data are added in portions, each twice as large as the one before, until the effective
         sample size is too small; the last portion is then halved until the place is found. Each
         data point is evaluated about three times.
-
-        Parameters
-        ----------
-        state : Placed
-            A population at ``beta`` with equal weights.
-        beta : float
-            Its place on the path.
-        ess : float
-            Wanted effective sample size, as a share of the particles.
         """
         n, start = self.target.n_points, self.place(beta)
         # where the likelihood is zero for some particles, no step is so short that it keeps them

@@ -16,15 +16,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Prior times likelihood of a target all of whose coordinates are continuous.
+    """Prior times likelihood of a target all of whose coordinates are continuous."""
 
-    Parameters
-    ----------
-    target : PyMCTarget
-        The target.
-    """
-
-    target: Any
+    target: Any  # the target
 
     @property
     def has_gradient(self) -> bool:
@@ -163,13 +157,7 @@ _MOST_DIMENSIONS = 60
 
 @dataclass(frozen=True)
 class ReferencedPath(GeometricPath):
-    """``log f_beta(x) = (1 - beta) log q(x) + beta (log prior(x) + log likelihood(x))``.
-
-    Parameters
-    ----------
-    target : ReferencedTarget
-        Defines the reference ``q``, the prior and the likelihood.
-    """
+    """``log f_beta(x) = (1 - beta) log q(x) + beta (log prior(x) + log likelihood(x))``."""
 
     def posterior(self) -> Posterior | None:
         """Return the density at ``beta = 1`` as a function of points in R^d.
@@ -201,17 +189,10 @@ class EstimatedPath(TemperedLikelihood):
 
     A state keeps its estimate until a move replaces it.
 
-    Parameters
-    ----------
-    target : EstimatedTarget
-        Defines the prior and the estimates.
-
-    Notes
-    -----
     Tran et al., Eq. 6, on the space of section 3.1.
     """
 
-    target: EstimatedTarget
+    target: EstimatedTarget  # defines the prior and the estimates
 
     def at(self, draws: Floats) -> EstimatedParticles:
         """Return the population of states, shape ``(n, n_dim + 1 + n_seeds)``."""
@@ -227,27 +208,7 @@ class EstimatedPath(TemperedLikelihood):
     def bridge_work(
         self, fit: StudentFit, state: EstimatedParticles, n: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
-        """Return the work from a fitted density to the target, in nats.
-
-        Parameters
-        ----------
-        fit : StudentFit
-            A density of the parameters, independent of ``state``.
-        state : EstimatedParticles
-            Draws from the target.
-        n : int
-            A quarter of the number of draws to make from ``fit``.
-        rng : numpy.random.Generator
-            Source of these draws.
-
-        Returns
-        -------
-        forward : ndarray, shape (4 * n,)
-            ``log fit(x) - log f_1(x, u)``, where the prior is normalised, at draws from ``fit``
-            with new estimates of their likelihood; ``inf`` outside the support.
-        reverse : ndarray, shape (n_members,)
-            The same at the members of ``state``.
-        """
+        """Return the work from a fitted density to the target, in nats."""
         target = self.target
         x = fit.draw(_FITTED_DRAWS * n, rng)
         log_mass = target.log_order_mass
@@ -266,17 +227,9 @@ class EstimatedPath(TemperedLikelihood):
 
 @dataclass(frozen=True)
 class PairPath(GeometricPath):
-    """``log f_beta(x) = (1 - beta) log f_a(x) + beta log f_b(x)``.
+    """``log f_beta(x) = (1 - beta) log f_a(x) + beta log f_b(x)``."""
 
-    Parameters
-    ----------
-    target : PairTarget
-        Defines ``f_a`` and ``f_b``, which are not normalised.
-    starts : ndarray, shape (n, n_dim)
-        Draws from the posterior of the first model.
-    """
-
-    starts: Floats
+    starts: Floats  # shape (n, n_dim): draws from the posterior of the first model
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
         """Return ``n`` of the starts: all in their order, or some at random if ``n`` differs."""

@@ -38,13 +38,7 @@ LOOKS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def backend_name(backend: str | None) -> str:
-    """Return the name of the backend: ArviZ's default unless one is asked for.
-
-    Raises
-    ------
-    ValueError
-        If there is none of this name, or the library that it draws with is not installed.
-    """
+    """Return the name of the backend: ArviZ's default unless one is asked for."""
     from arviz_base import rcParams
 
     name = check_choice(
@@ -84,15 +78,7 @@ def new_collection(data: Any, **arguments: Any) -> "PlotCollection":
 
 
 def checked_visuals(visuals: Visuals | None, valid: tuple[str, ...]) -> Visuals:
-    """Return ``visuals``.
-
-    Raises
-    ------
-    TypeError
-        If it is no mapping, or a part of it neither a mapping nor a bool.
-    ValueError
-        If it names a part that is not in ``valid``.
-    """
+    """Return ``visuals``."""
     check_mapping("visuals", visuals)
     unknown = [name for name in visuals or {} if name not in valid]
     if unknown:
@@ -227,19 +213,7 @@ def add_legend(
 def draw_intervals(
     collection: Any, data: xr.Dataset, sound: NDArray[np.bool_], visuals: Visuals
 ) -> None:
-    """Draw points with their intervals, those that are not sound with open points.
-
-    Parameters
-    ----------
-    collection : PlotCollection
-        With a plot for the first variable of ``data``.
-    data : Dataset
-        That variable with the dimension ``model``, and ``interval`` with ``ci_bound`` as well.
-    sound : ndarray of bool, shape (n_models,)
-        Whether the status is ok.
-    visuals : mapping
-        Arguments of ``error_bar`` and ``point_estimate``.
-    """
+    """Draw points with their intervals, those that are not sound with open points."""
     name = str(next(iter(data.data_vars)))
     for kind, rows in ((SOUND, sound), (DOUBTFUL, ~sound)):
         part, suffix = data.isel(model=np.flatnonzero(rows)), "" if kind == SOUND else "_doubtful"

@@ -138,30 +138,21 @@ def plot_temperatures(
 
 @dataclass(frozen=True)
 class _Run:
-    """What is drawn of a run of tempering.
+    """What is drawn of a run of tempering."""
 
-    Parameters
-    ----------
-    beta, occupation, goal : ndarray, shape (n_temperatures,)
-        Inverse temperatures, share of the states at each, and the share that is wanted.
-    rates : ndarray, shape (n_temperatures - 1,)
-        Rejection rates between neighbours; NaN where one of them has no states.
-    trips, restarts : ndarray of int64, shape (n_ladders,)
-        Round trips and restarts of the chains of each ladder.
-    chains : tuple of TemperedChains
-        The chains of each block.
-    ladders : bool
-        Whether a ladder has several chains.
-    """
-
+    # shape (n_temperatures,): inverse temperatures, share of the states at each, and the share that
+    # is wanted
     beta: Floats
     occupation: Floats
     goal: Floats
+    # shape (n_temperatures - 1,): rejection rates between neighbours; NaN where one of them has no
+    # states
     rates: Floats
+    # shape (n_ladders,): round trips and restarts of the chains of each ladder
     trips: NDArray[np.int64]
     restarts: NDArray[np.int64]
-    chains: tuple[TemperedChains, ...]
-    ladders: bool
+    chains: tuple[TemperedChains, ...]  # the chains of each block
+    ladders: bool  # whether a ladder has several chains
 
     @classmethod
     def of(cls, dt: Any) -> "_Run":

@@ -22,19 +22,7 @@ _DENSE = 200
 def annealed_from_by_numpy(
     model: NumpyDensity, packed: Packed, log_mass: float, prior_share: float
 ) -> NumpyDensity:
-    """Return ``(log reference, log target - log reference)`` as a density that NumPy evaluates.
-
-    Parameters
-    ----------
-    model : NumpyDensity
-        Log prior and log likelihood.
-    packed : Packed
-        The reference of some coordinates.
-    log_mass : float
-        Log of the mass of the prior of ``model``, in nats, which is taken off the log target.
-    prior_share : float
-        Share of the prior in the reference, from 0 to 1.
-    """
+    """Return ``(log reference, log target - log reference)`` as a density that NumPy evaluates."""
     mixture = _Mixture.of(packed)
     of_fit = np.log1p(-prior_share)
     of_prior = np.log(prior_share) if prior_share > 0.0 else -np.inf
@@ -141,19 +129,7 @@ def _whitening(part: Component) -> Any:
 def annealed_from_by_jax(
     model: JaxDensity, packed: Packed, log_mass: float, prior_share: float
 ) -> JaxDensity:
-    """Return ``(log reference, log target - log reference)`` as a density that JAX evaluates.
-
-    Parameters
-    ----------
-    model : JaxDensity
-        Log prior and log likelihood.
-    packed : Packed
-        The reference of some coordinates.
-    log_mass : float
-        Log of the mass of the prior of ``model``, in nats, which is taken off the log target.
-    prior_share : float
-        Share of the prior in the reference, from 0 to 1.
-    """
+    """Return ``(log reference, log target - log reference)`` as a density that JAX evaluates."""
 
     def annealed(x: Any, arrays: Any) -> tuple[Any, Any]:
         jax = load_jax()

@@ -39,26 +39,19 @@ SCALES, DENSE, SPARSE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A mixture of Student-t densities over some coordinates of a point.
+    """A mixture of Student-t densities over some coordinates of a point."""
 
-    Parameters
-    ----------
-    numbers : ndarray of float64
-        Four numbers of the mixture: the number of components, a constant that is added to its log
-        density, the log mass of the prior, and its share. Then for each component: its log density
-        at the location with its log weight, in nats, its degrees of freedom, the form and the size
-        of its factor, and arrays: location, centre and scale of the stretched coordinates, shape
-        ``(d,)`` each (scales are 0 where a coordinate is not stretched), and the factor. That is
-        the scales, shape ``(d,)``; the lower factor of the covariance, shape ``(d, d)``; or for
-        that of its inverse, with ``n`` elements below the diagonal, the order of coordinates,
-        shape ``(d,)``, the first elements of columns, ``(d + 1,)``, rows, ``(n,)``, diagonal,
-        ``(d,)``, and elements, ``(n,)``. The first three of these hold the bits of integers.
-    positions : ndarray of int64, shape (d,)
-        Positions of the coordinates in a point.
-    """
-
+    # Four numbers of the mixture: the number of components, a constant that is added to its log
+    # density, the log mass of the prior, and its share. Then for each component: its log density at
+    # the location with its log weight, in nats, its degrees of freedom, the form and the size of
+    # its factor, and arrays: location, centre and scale of the stretched coordinates, shape
+    # ``(d,)`` each (scales are 0 where a coordinate is not stretched), and the factor. That is the
+    # scales, shape ``(d,)``; the lower factor of the covariance, shape ``(d, d)``; or for that of
+    # its inverse, with ``n`` elements below the diagonal, the order of coordinates, shape ``(d,)``,
+    # the first elements of columns, ``(d + 1,)``, rows, ``(n,)``, diagonal, ``(d,)``, and elements,
+    # ``(n,)``. The first three of these hold the bits of integers.
     numbers: Floats
-    positions: NDArray[np.int64]
+    positions: NDArray[np.int64]  # shape (d,): positions of the coordinates in a point
 
     def beside_prior(self, log_mass: float, share: float) -> "Packed":
         """Return it with the log mass of the prior, and the share of the prior in the reference."""
@@ -69,29 +62,18 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A Student-t density in stretched coordinates, as it is found in ``Packed``.
+    """A Student-t density in stretched coordinates, as it is found in ``Packed``."""
 
-    Parameters
-    ----------
-    log_peak : float
-        Its log density at the location with its log weight, in nats.
-    dof : float
-        Degrees of freedom.
-    location, centre, scale : ndarray, shape (d,)
-        Location, and centre and scale of the stretched coordinates.
-    factor : ndarray, shape (d,) or (d, d)
-        Scales, or the lower factor of the covariance; empty where ``sparse`` is given.
-    sparse : tuple of ndarray, optional
-        Order of the coordinates, rows, columns, diagonal and elements of the lower factor of the
-        inverse of the covariance.
-    """
-
-    log_peak: float
-    dof: float
-    location: Floats
+    log_peak: float  # its log density at the location with its log weight, in nats
+    dof: float  # degrees of freedom
+    location: Floats  # shape (d,): location, and centre and scale of the stretched coordinates
     centre: Floats
     scale: Floats
+    # shape (d,) or (d, d): scales, or the lower factor of the covariance; empty where ``sparse`` is
+    # given
     factor: Floats
+    # Order of the coordinates, rows, columns, diagonal and elements of the lower factor of the
+    # inverse of the covariance
     sparse: tuple[NDArray[Any], ...] | None
 
 
@@ -121,17 +103,7 @@ def _packed_sparse(factor: Floats, d: int) -> tuple[NDArray[Any], ...]:
 
 
 def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) -> Packed | None:
-    """Return a reference as arrays, or None if it is none of the densities of this package.
-
-    Parameters
-    ----------
-    reference : Reference or None
-        A density of the coordinates at ``positions``. None stands for a constant.
-    positions : ndarray of int64, shape (d,)
-        Positions of its coordinates in a point.
-    n_circular : int
-        Number of further coordinates that are uniform on the circle.
-    """
+    """Return a reference as arrays, or None if it is none of the densities of this package."""
     constant = -n_circular * log(2.0 * pi)
     if reference is None:
         empty = np.array([], np.int64)
@@ -191,24 +163,7 @@ def annealed_from(
     log_mass: float,
     prior_share: float = 0.0,
 ) -> CompiledDensity:
-    """Return ``(log reference, log target - log reference)`` as a compiled density.
-
-    Parameters
-    ----------
-    model : CompiledDensity
-        Log prior and log likelihood.
-    packed : Packed
-        The reference of some coordinates.
-    factors : sequence of CompiledDensity
-        Further factors of the reference: the first value of each is added to its log density. They
-        have no gradient.
-    n_dim : int
-        Number of coordinates of a point.
-    log_mass : float
-        Log of the mass of the prior of ``model``, in nats, which is taken off the log target.
-    prior_share : float
-        Share of the prior in the reference, from 0 to 1.
-    """
+    """Return ``(log reference, log target - log reference)`` as a compiled density."""
     packed = packed.beside_prior(log_mass, prior_share)
     words = [
         model.address,
@@ -421,15 +376,6 @@ def density_in_python(reference: Any, positions: NDArray[np.int64], n_dim: int) 
 
     Compiled loops call it for one point at a time, under Python's lock. An exception in it counts
     as a density of NaN: the proposal is rejected, and the run warns of it.
-
-    Parameters
-    ----------
-    reference : Reference
-        The object.
-    positions : ndarray of int64, shape (d,)
-        Positions of its coordinates in a point.
-    n_dim : int
-        Number of coordinates of a point.
     """
 
     def call(x: Any, out: Any, gradient: Any, data: Any) -> int:
@@ -448,20 +394,7 @@ def density_in_python(reference: Any, positions: NDArray[np.int64], n_dim: int) 
 
 
 def check_reference(reference: Any, d: int) -> None:
-    """Raise an error unless an object draws and has a log density in ``d`` coordinates.
-
-    Parameters
-    ----------
-    reference : Reference
-        The object; it is asked for 100 draws and their log densities.
-    d : int
-        Number of coordinates.
-
-    Raises
-    ------
-    ValueError
-        If draws or log densities are of the wrong shape, or are not finite.
-    """
+    """Raise an error unless an object draws and has a log density in ``d`` coordinates."""
     x = np.asarray(reference.draw(_TRIALS, np.random.default_rng(0)))
     if x.shape != (_TRIALS, d) or x.dtype.kind not in "iuf" or not np.isfinite(x).all():
         raise ValueError(

@@ -18,18 +18,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class StudentFit:
-    """A multivariate Student-t density.
+    """A multivariate Student-t density."""
 
-    Parameters
-    ----------
-    shape : Shape or SparseShape
-        Location and scale.
-    dof : float
-        Degrees of freedom; infinite for a normal density.
-    """
-
-    shape: Shape | SparseShape
-    dof: float
+    shape: Shape | SparseShape  # location and scale
+    dof: float  # degrees of freedom; infinite for a normal density
 
     @classmethod
     def to(cls, x: Floats) -> Self:
@@ -95,18 +87,10 @@ class Component(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StudentMixture:
-    """A mixture of multivariate Student-t densities.
+    """A mixture of multivariate Student-t densities."""
 
-    Parameters
-    ----------
-    components : tuple of Component, length K
-        The components.
-    log_weight : ndarray, shape (K,)
-        Log of their probabilities, which add up to 1.
-    """
-
-    components: tuple[Component, ...]
-    log_weight: Floats
+    components: tuple[Component, ...]  # the components
+    log_weight: Floats  # shape (K,): log of their probabilities, which add up to 1
 
     @classmethod
     def of(cls, components: Sequence[Component], log_mass: Floats) -> Self:
@@ -150,17 +134,6 @@ class StudentMixture:
 def with_wide(fits: Sequence[Component], log_mass: Floats, wide: Component) -> StudentMixture:
     """Return a mixture of densities with a wide one of 5 %, which bounds importance weights.
 
-    Parameters
-    ----------
-    fits : sequence of Component, length K
-        The densities.
-    log_mass : ndarray, shape (K,)
-        Logs of their weights, up to a constant.
-    wide : Component
-        The wide density, see `widened`.
-
-    Notes
-    -----
     A defensive mixture (Hesterberg 1995).
     """
     log_mass = log_mass - np.logaddexp.reduce(log_mass) + np.log1p(-_WIDE)
@@ -187,22 +160,6 @@ def widened(fit: StudentFit) -> StudentFit:
 def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> list[StudentFit]:
     """Fit a mixture of Student-t densities with fixed degrees of freedom to a population.
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, d)
-        Population of equal weights.
-    n_components : int
-        Number of components, at least 2.
-    rng : numpy.random.Generator
-        Chooses where the components start.
-
-    Returns
-    -------
-    list of StudentFit
-        The components; their weights are left to importance sampling.
-
-    Notes
-    -----
     Expectation and maximisation as in Peel and McLachlan (2000), section 4, from centres that are
     spread out as in k-means++ (Arthur and Vassilvitskii 2007), in coordinates whitened by the
     population. Covariances are shrunk towards a small multiple of the population's own.
@@ -254,20 +211,11 @@ _NEGLIGIBLE = 40.0
 class Relabelled:
     """The average of a density over all permutations of labels.
 
-    Parameters
-    ----------
-    component : Component
-        The density, which may be fitted to a single labelling.
-    relabelling : Relabelling
-        The permutations.
-
-    Notes
-    -----
     Dual importance sampling (Lee and Robert 2016) averages a density over labellings in this way.
     """
 
-    component: Component
-    relabelling: Relabelling
+    component: Component  # the density, which may be fitted to a single labelling
+    relabelling: Relabelling  # the permutations
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` draws, shape ``(n, d)``."""
@@ -357,17 +305,10 @@ class Stretch:
     """Coordinates ``z`` with ``x = centre + scale * sinh(z)`` where tails are heavy, else ``x``.
 
     A tail that falls off as a power of ``x`` falls off exponentially in ``z``.
-
-    Parameters
-    ----------
-    heavy : ndarray of bool, shape (d,)
-        Which coordinates have heavy tails.
-    centre, scale : ndarray, shape (d,)
-        Location and scale of the coordinates.
     """
 
-    heavy: NDArray[np.bool_]
-    centre: Floats
+    heavy: NDArray[np.bool_]  # shape (d,): which coordinates have heavy tails
+    centre: Floats  # shape (d,): location and scale of the coordinates
     scale: Floats
 
     def inward(self, x: Floats) -> Floats:
@@ -396,18 +337,10 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class StretchedFit:
-    """A Student-t density in stretched coordinates.
+    """A Student-t density in stretched coordinates."""
 
-    Parameters
-    ----------
-    fit : StudentFit
-        The density of ``z``.
-    stretch : Stretch
-        The coordinates.
-    """
-
-    fit: StudentFit
-    stretch: Stretch
+    fit: StudentFit  # the density of ``z``
+    stretch: Stretch  # the coordinates
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, d)``."""
@@ -436,16 +369,6 @@ def learn_tails(x: Floats) -> Stretch | None:
 
     The log of a scale has an exponential tail, for example. Draws from a density that falls off
     faster reach it too rarely to show it.
-
-    Parameters
-    ----------
-    x : ndarray, shape (n, d)
-        The population.
-
-    Returns
-    -------
-    Stretch or None
-        None if no coordinate has a long tail on either side.
     """
     low, first, centre, third, high = np.quantile(
         x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
@@ -468,20 +391,6 @@ _ROUNDS = 30
 def fit_population(x: Floats, rng: np.random.Generator) -> StudentMixture:
     """Fit a mixture of Student-t densities to a population.
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, d)
-        Draws of equal weight. Draws that depend on each other should be neighbours.
-    rng : numpy.random.Generator
-        Source of the random numbers.
-
-    Returns
-    -------
-    StudentMixture
-        One or several components, and a wide one of 5 % with heavy tails.
-
-    Notes
-    -----
     Coordinates with heavy tails are stretched, see ``references.stretched``. The number of
     components is that at which the mean log density of the second half of the draws, under a fit to
     the first half, no longer rises.

@@ -54,18 +54,11 @@ def _quadratic_terms(u: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class QuadraticSurface:
-    """Functions that are fitted by least squares to their values at some points.
+    """Functions that are fitted by least squares to their values at some points."""
 
-    Parameters
-    ----------
-    shape : Shape
-        Location and scale of the variables, in whose coordinates the functions are quadratic.
-    coefficient : ndarray, shape (c, q)
-        Coefficients of all ``q`` functions.
-    """
-
+    # Location and scale of the variables, in whose coordinates the functions are quadratic
     shape: Shape
-    coefficient: Floats
+    coefficient: Floats  # shape (c, q): coefficients of all ``q`` functions
 
     @classmethod
     def through(cls, shape: Shape, at: Floats, values: Floats) -> Self:
@@ -87,19 +80,6 @@ class QuadraticSurface:
 class MovingLeastSquares:
     """Functions that are interpolated between the points of a lattice.
 
-    Parameters
-    ----------
-    at : ndarray, shape (m, k)
-        Points of the lattice.
-    spacing : ndarray, shape (k,)
-        Distances of neighbours.
-    known : ndarray, shape (m, q)
-        The functions at the points.
-    slope : ndarray, shape (m, k, r)
-        Derivatives of the first ``r`` functions.
-
-    Notes
-    -----
     Weighted means are taken, whose weights are those of a normal kernel times a linear function
     such that linear functions are reproduced (Lancaster and Salkauskas 1981). Where slopes are
     known, half of what they predict is added, by which quadratic functions are reproduced as well;
@@ -107,10 +87,10 @@ class MovingLeastSquares:
     distance is.
     """
 
-    at: Floats
-    spacing: Floats
-    known: Floats
-    slope: Floats
+    at: Floats  # shape (m, k): points of the lattice
+    spacing: Floats  # shape (k,): distances of neighbours
+    known: Floats  # shape (m, q): the functions at the points
+    slope: Floats  # shape (m, k, r): derivatives of the first ``r`` functions
 
     @property
     def n_weights(self) -> int:
@@ -153,31 +133,18 @@ _MOST_ELEMENTS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class NestedNormal:
-    """The density of hyperparameters, and of other variables whose mean and covariance they set.
+    """The density of hyperparameters, and of other variables whose mean and covariance they set."""
 
-    Parameters
-    ----------
-    given, rest : ndarray of int64, shapes (k,) and (r,)
-        Positions of the hyperparameters and of the other variables.
-    hyper : Component
-        Density of the hyperparameters.
-    surface : Surface
-        Means of the other variables as functions of the hyperparameters; logs of the diagonals of
-        the lower Cholesky factors of their inverse covariances; the elements of these factors
-        below the diagonal, divided by the diagonal element of their column; and, if the density is
-        skewed, third derivatives of its log in the coordinates of covariance 1.
-    pattern : Pattern
-        Where the elements below the diagonal are.
-    is_skewed : bool
-        Whether there are third derivatives.
-    """
-
-    given: Positions
+    given: Positions  # positions of the hyperparameters and of the other variables
     rest: Positions
-    hyper: Component
+    hyper: Component  # density of the hyperparameters
+    # Means of the other variables as functions of the hyperparameters; logs of the diagonals of the
+    # lower Cholesky factors of their inverse covariances; the elements of these factors below the
+    # diagonal, divided by the diagonal element of their column; and, if the density is skewed,
+    # third derivatives of its log in the coordinates of covariance 1
     surface: Surface
-    pattern: Pattern
-    is_skewed: bool = False
+    pattern: Pattern  # where the elements below the diagonal are
+    is_skewed: bool = False  # whether there are third derivatives
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, k + r)``."""
@@ -249,14 +216,7 @@ class NestedNormal:
 
 
 def _split(skewness: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return split normal densities of mean 0 and variance 1, by their third derivatives.
-
-    Returns
-    -------
-    share, scale, mode : ndarray
-        The standard deviations are ``scale * (1 + share)`` above the mode, and ``scale * (1 -
-        share)`` below it.
-    """
+    """Return split normal densities of mean 0 and variance 1, by their third derivatives."""
     share = np.clip(_SHARE_OF_SKEWNESS * skewness, -_LARGEST_SHARE, _LARGEST_SHARE)
     scale = 1.0 / np.sqrt(1.0 + (3.0 - 8.0 / np.pi) * share**2)
     return share, scale, -np.sqrt(8.0 / np.pi) * scale * share
@@ -265,22 +225,7 @@ def _split(skewness: Floats) -> tuple[Floats, Floats, Floats]:
 def functions_of(
     shapes: Sequence[Shape | SparseShape], skewness: Sequence[Floats] = ()
 ) -> tuple[Floats, Pattern]:
-    """Return what a ``NestedNormal`` needs to know of densities at some points.
-
-    Parameters
-    ----------
-    shapes : sequence of Shape or SparseShape, length m
-        Location and scale of ``r`` variables at each point, with the same pattern.
-    skewness : sequence of ndarray, shape (r,), of length m or 0
-        Third derivatives at each point, if the densities are skewed.
-
-    Returns
-    -------
-    functions : ndarray, shape (m, 2 * r + n) or (m, 3 * r + n)
-        The values of its functions.
-    pattern : Pattern
-        Where the ``n`` elements of the factor below the diagonal are.
-    """
+    """Return what a ``NestedNormal`` needs to know of densities at some points."""
     known = [SparseShape.of(each) if isinstance(each, Shape) else each for each in shapes]
     pattern = known[0].pattern
     column = pattern.column

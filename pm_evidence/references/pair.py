@@ -35,29 +35,15 @@ class LinkingDensity:
     It is fitted to the posterior of the model that has the coordinates (the linking density, or
     pseudo-prior, of Carlin and Chib 1995). Any normalised density leaves the evidence of the other
     model unchanged; one near the posterior makes the two models alike.
-
-    Parameters
-    ----------
-    own : ndarray of int64, shape (d,)
-        Positions of the coordinates.
-    given : ndarray of int64, shape (g,)
-        Positions of the coordinates that they are predicted from.
-    circular : ndarray of int64
-        Positions of further coordinates, which are uniform on circles of circumference 2 pi.
-    location : ndarray, shape (d,)
-        Prediction where the given coordinates are zero.
-    slope : ndarray, shape (d, g)
-        Change of the prediction with each given coordinate.
-    rest : StudentFit
-        Density of the coordinates minus their prediction.
     """
 
-    own: Positions
-    given: Positions
+    own: Positions  # shape (d,): positions of the coordinates
+    given: Positions  # shape (g,): positions of the coordinates that they are predicted from
+    # Positions of further coordinates, which are uniform on circles of circumference 2 pi
     circular: Positions
-    location: Floats
-    slope: Floats
-    rest: StudentFit
+    location: Floats  # shape (d,): prediction where the given coordinates are zero
+    slope: Floats  # shape (d, g): change of the prediction with each given coordinate
+    rest: StudentFit  # density of the coordinates minus their prediction
 
     @classmethod
     def to(cls, x: Floats, own: Positions, given: Positions, circular: Positions) -> Self:
@@ -82,15 +68,7 @@ class LinkingDensity:
         x[:, self.circular] = rng.uniform(-pi, pi, (n, self.circular.size))
 
     def arrays(self) -> tuple[Floats, Positions]:
-        """Return it as arrays that compiled code reads.
-
-        Returns
-        -------
-        numbers : ndarray of float64
-            A constant in nats, ``location``, ``slope`` row by row, and the numbers of ``rest``.
-        positions : ndarray of int64
-            The number of coordinates, that of the given ones, and the positions of both.
-        """
+        """Return it as arrays that compiled code reads."""
         d, g = self.slope.shape
         constant = np.array([-self.circular.size * log(2.0 * pi)])
         parts = [constant, self.location, self.slope.ravel()]
@@ -113,31 +91,16 @@ ALIGNMENTS = ("none", "scales", "covariances")
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """The map ``T(z) = location + matrix (z - origin)``, and its inverse.
+    """The map ``T(z) = location + matrix (z - origin)``, and its inverse."""
 
-    Parameters
-    ----------
-    origin, location : ndarray, shape (d,)
-        A point, and where it is mapped to.
-    matrix : ndarray, shape (d, d) or (d, 1)
-        A lower triangular matrix, or the diagonal of a diagonal one.
-    """
-
-    origin: Floats
+    origin: Floats  # shape (d,): a point, and where it is mapped to
     location: Floats
+    # shape (d, d) or (d, 1): a lower triangular matrix, or the diagonal of a diagonal one
     matrix: Floats
 
     @classmethod
     def of(cls, kind: str, reference: Floats, target: Floats) -> Self:
-        """Return the map that gives draws the moments of others.
-
-        Parameters
-        ----------
-        kind : str
-            One of ``ALIGNMENTS``.
-        reference, target : ndarray, shape (n, d)
-            The draws that are mapped, and those whose moments they then have.
-        """
+        """Return the map that gives draws the moments of others."""
         d = reference.shape[1]
         if kind == "none" or d == 0:
             return cls(np.zeros(d), np.zeros(d), np.ones((d, 1)))
@@ -175,30 +138,15 @@ _N_HEAD, _N_OF_SIDE = 2, 16
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two models.
+    """One of two models."""
 
-    Parameters
-    ----------
-    density : CompiledDensity
-        Its log prior and log likelihood.
-    positions : ndarray of int64
-        Position of each of its coordinates in the vector of both models.
-    log_mass : float
-        Log of the mass of its prior, in nats, which is taken off.
-    linking : LinkingDensity
-        Density of the coordinates that it does not have.
-    mapped : ndarray of int64, shape (m,)
-        Indices of its coordinates that are an affine map of those in the vector.
-    alignment : Alignment
-        This map, of ``m`` coordinates.
-    """
-
-    density: CompiledDensity
-    positions: NDArray[np.int64]
-    log_mass: float
-    linking: LinkingDensity
+    density: CompiledDensity  # its log prior and log likelihood
+    positions: NDArray[np.int64]  # position of each of its coordinates in the vector of both models
+    log_mass: float  # log of the mass of its prior, in nats, which is taken off
+    linking: LinkingDensity  # density of the coordinates that it does not have
+    # shape (m,): indices of its coordinates that are an affine map of those in the vector
     mapped: NDArray[np.int64]
-    alignment: Alignment
+    alignment: Alignment  # this map, of ``m`` coordinates
 
 
 def pair_density(sides: Sequence[Side], n_dim: int) -> CompiledDensity:
@@ -206,13 +154,6 @@ def pair_density(sides: Sequence[Side], n_dim: int) -> CompiledDensity:
 
     ``f`` is prior times likelihood of a model times the linking density of the coordinates that it
     lacks.
-
-    Parameters
-    ----------
-    sides : sequence of two Side
-        The models ``a`` and ``b``.
-    n_dim : int
-        Number of coordinates.
     """
     has_gradient = all(side.density.has_gradient for side in sides)
     words, kept = [n_dim, int(has_gradient)], []
@@ -360,17 +301,6 @@ class PairTarget:
     evidences of the models. Shared coordinates are those of the first model; an affine map gives
     those of the second one, which aligns the two posteriors (targeted free energy perturbation,
     Jarzynski 2002; warp bridges, Meng and Schilling 2002).
-
-    Parameters
-    ----------
-    models : sequence of two PyMCTarget
-        The models ``a`` and ``b``; all their coordinates are continuous.
-    layout : PairLayout
-        Their coordinates.
-    linking : sequence of two LinkingDensity
-        Density, under each model, of the coordinates that only the other one has.
-    alignment : Alignment
-        Maps the shared coordinates of the first model to those of the second.
     """
 
     def __init__(
@@ -416,17 +346,7 @@ class PairTarget:
         return Particles(x, log_densities(self, x), None)
 
     def completed(self, x: Floats, side: int, rng: np.random.Generator) -> Floats:
-        """Return points of one model as points of both.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, d)
-            Points in the coordinates of the model.
-        side : int
-            0 for the first model, 1 for the second.
-        rng : numpy.random.Generator
-            Draws the coordinates that the model lacks, from their linking density.
-        """
+        """Return points of one model as points of both."""
         points = np.zeros((len(x), self.n_dim))
         points[:, self.layout.of_model[side]] = x
         if side == 1:

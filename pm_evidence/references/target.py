@@ -39,29 +39,6 @@ class ReferencedTarget:
     tenth of ``q`` is the prior of the model. Without it, importance weights may be unbounded where
     the prior reaches and the fitted density hardly does, such as in the neck of a funnel.
 
-    Parameters
-    ----------
-    model : PyMCTarget
-        The target.
-    reference : Reference or None
-        A normalised density of the coordinates that `coordinates_of` returns; None if there are
-        none.
-    facts : mapping, optional
-        Facts about the reference, for the record of a run.
-    n_evaluations : int
-        Density (or gradient) evaluations that the reference cost.
-    known : StudentMixture, optional
-        A density of the same coordinates, fitted to a population that was annealed from the prior.
-        Importance sampling includes it, so that it finds modes that the reference misses.
-
-    Raises
-    ------
-    ModelError
-        If the mass of the prior is not known exactly, or that of discrete variables depends on
-        continuous ones.
-
-    Notes
-    -----
     The log prior is normalised by the mass of ordered transforms, so that the evidence is that of
     the normalised prior. It is exact for any reference that is positive where the posterior is.
     """
@@ -144,11 +121,6 @@ class ReferencedTarget:
         """Return ``n`` independent draws from the reference.
 
         Where the density of the model is NaN it counts as zero.
-
-        Raises
-        ------
-        NumericalError
-            If the density of the model is infinite at a draw.
         """
         of_reference, of_prior = seed.spawn(2)
         rng = np.random.default_rng(of_reference)

@@ -29,21 +29,11 @@ _MOST_DRAWS = 10**8
 
 @dataclass(frozen=True)
 class Shares:
-    """Which draws of each model are mixed.
+    """Which draws of each model are mixed."""
 
-    Parameters
-    ----------
-    chosen : list of ndarray of int64
-        Draws of each model, counted through its chains.
-    order : ndarray of int64, shape (n_draws,)
-        The order of the mixed draws.
-    names : list of str
-        Names of the models.
-    """
-
-    chosen: list[NDArray[np.int64]]
-    order: NDArray[np.int64]
-    names: list[str]
+    chosen: list[NDArray[np.int64]]  # draws of each model, counted through its chains
+    order: NDArray[np.int64]  # shape (n_draws,): the order of the mixed draws
+    names: list[str]  # names of the models
 
     @classmethod
     def of(
@@ -95,21 +85,11 @@ def _counts(prob: Floats, n: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class SharedGroup:
-    """A group of all results.
+    """A group of all results."""
 
-    Parameters
-    ----------
-    datasets : list of Dataset
-        The group of each result, with the shared variables.
-    origins : list of ndarray of int64
-        Source of each draw, chain after chain.
-    left_out : list of str
-        Variables that are not shared.
-    """
-
-    datasets: list[xr.Dataset]
-    origins: list[NDArray[np.int64]]
-    left_out: list[str]
+    datasets: list[xr.Dataset]  # the group of each result, with the shared variables
+    origins: list[NDArray[np.int64]]  # source of each draw, chain after chain
+    left_out: list[str]  # variables that are not shared
 
     @classmethod
     def of(cls, group: str, results: Mapping[str, xr.DataTree]) -> "SharedGroup | None":

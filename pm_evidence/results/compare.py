@@ -271,23 +271,14 @@ def _warn_of_ties(table: pd.DataFrame, reach: Floats) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelComparison:
-    """A table of models, and the run of each.
+    """A table of models, and the run of each."""
 
-    Parameters
-    ----------
-    table : EvidenceTable
-        The models with their evidence, best first; see ``pe.compare``.
-    results : mapping of str to DataTree
-        The result for each model, as ``sample_evidence`` returned it, or as it was given.
-    first_runs : mapping of str to DataTree
-        The coarse results of those models that were run a second time, with more effort.
-    failed : mapping of str to str
-        Models that could not be run, which are not in the table, and why.
-    """
-
-    table: EvidenceTable
+    table: EvidenceTable  # the models with their evidence, best first; see ``pe.compare``
+    # The result for each model, as ``sample_evidence`` returned it, or as it was given
     results: Mapping[str, xr.DataTree]
+    # The coarse results of those models that were run a second time, with more effort
     first_runs: Mapping[str, xr.DataTree] = field(default_factory=dict)
+    # Models that could not be run, which are not in the table, and why
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:

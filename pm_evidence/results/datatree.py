@@ -24,30 +24,16 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Names that a model gives to its dimensions.
+    """Names that a model gives to its dimensions."""
 
-    Parameters
-    ----------
-    coords : mapping of str to sequence
-        Labels of each dimension.
-    dims : mapping of str to sequence of str or None
-        Dimensions of each variable, without chain and draw.
-    """
-
-    coords: Mapping[str, Sequence[Any]]
-    dims: Mapping[str, Sequence[str | None]]
+    coords: Mapping[str, Sequence[Any]]  # labels of each dimension
+    dims: Mapping[str, Sequence[str | None]]  # dimensions of each variable, without chain and draw
 
 
 def sample_groups(
     groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
-    """Return the groups of arrays of shape ``(n_chains, n_draws, ...)`` that have content.
-
-    Raises
-    ------
-    ValueError
-        If arrays differ in their numbers of chains and draws, or have an object dtype.
-    """
+    """Return the groups of arrays of shape ``(n_chains, n_draws, ...)`` that have content."""
     _check_samples(groups)
     return _groups(groups, schema.SAMPLE_DIMS, named, attrs)
 
@@ -55,13 +41,7 @@ def sample_groups(
 def data_groups(
     groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
-    """Return the groups of arrays of any shape that have content.
-
-    Raises
-    ------
-    ValueError
-        If an array has an object dtype.
-    """
+    """Return the groups of arrays of any shape that have content."""
     return _groups(groups, (), named, attrs)
 
 
@@ -239,22 +219,7 @@ class Reader(Protocol):
 def read_tempered(
     reader: Reader, index: NDArray[Any], n_temperatures: int
 ) -> list[TemperedChains | None]:
-    """Return the chains of the blocks of these numbers; None for a block without.
-
-    Parameters
-    ----------
-    reader : Reader
-        Of the group ``work``.
-    index : ndarray of int, shape (n_blocks,)
-        Numbers of the forward blocks.
-    n_temperatures : int
-        Number of inverse temperatures of the run.
-
-    Raises
-    ------
-    ValueError
-        If a part of them is missing, does not fit the rest, or holds what no run stores.
-    """
+    """Return the chains of the blocks of these numbers; None for a block without."""
     block, chain, state = schema.TEMPERED_BLOCK, schema.TEMPERED_CHAIN, schema.TEMPERED_STATE
     if not any(str(name).startswith(schema.TEMPERED) for name in reader.work.variables):
         return [None] * len(index)

@@ -26,23 +26,6 @@ def origin_of(dt: xr.DataTree, parameter: str) -> NDArray[np.int64]:
 
     Draws of other samplers, to which an evidence was added, belong to batches of neighbouring
     draws: 16 in all, or one for each chain if there are more chains.
-
-    Parameters
-    ----------
-    dt : DataTree
-        A stored result.
-    parameter : str
-        Name of the argument, for the error.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_chains * n_draws,)
-        Draws of different origin are taken as independent.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `drawn_with_origin`, for draws of this package.
     """
     if schema.POSTERIOR in dt.children:
         posterior = dt[schema.POSTERIOR]
@@ -57,22 +40,7 @@ def origin_of(dt: xr.DataTree, parameter: str) -> NDArray[np.int64]:
 
 
 def drawn_with_origin(dt: Any, parameter: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Return the posterior of a result, and the origin of each draw.
-
-    Parameters
-    ----------
-    dt : DataTree
-        A stored result.
-    parameter : str
-        Name of the argument, for the error.
-
-    Raises
-    ------
-    TypeError
-        If ``dt`` is not a DataTree.
-    ValueError
-        If it has no posterior, or does not hold the origin of its draws.
-    """
+    """Return the posterior of a result, and the origin of each draw."""
     if not isinstance(dt, xr.DataTree):
         raise TypeError(not_a_tree(parameter, dt))
     if schema.POSTERIOR not in dt.children:
@@ -146,22 +114,7 @@ _MEANING = (
 
 
 def with_elpd(table: pd.DataFrame, models: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a table of evidences with columns of leave-one-out cross-validation.
-
-    Parameters
-    ----------
-    table : DataFrame
-        From ``compare``.
-    models : mapping of str to DataTree
-        The results in it, with the group ``log_likelihood``.
-
-    Raises
-    ------
-    TypeError
-        If one is not a DataTree.
-    ValueError
-        If one has no pointwise log likelihood, or they are of different numbers of observations.
-    """
+    """Return a table of evidences with columns of leave-one-out cross-validation."""
     found = {name: _loo(f"models[{name!r}]", dt) for name, dt in models.items()}
     sizes = {name: elpd.n_data_points for name, (elpd, _) in found.items()}
     if len(set(sizes.values())) > 1:

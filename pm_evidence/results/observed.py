@@ -67,28 +67,7 @@ def describe_observed(dt: xr.DataTree) -> str:
 def posterior_of(
     dt: Any, observed: Mapping[str, NDArray[Any]], parameter: str = "reverse_start"
 ) -> dict[str, NDArray[Any]]:
-    """Return the posterior draws of a DataTree, after checking their observed data.
-
-    Parameters
-    ----------
-    dt : DataTree
-        With the groups ``posterior`` and, unless nothing is observed, ``observed_data``.
-    observed : mapping of str to ndarray
-        Observed data that the draws must be conditioned on.
-    parameter : str
-        Name of the argument, for the error.
-
-    Returns
-    -------
-    dict of ndarray, each of shape (n_chains, n_draws, ...)
-
-    Raises
-    ------
-    TypeError
-        If ``dt`` is not a DataTree.
-    ValueError
-        If it has no posterior draws, or different observed data.
-    """
+    """Return the posterior draws of a DataTree, after checking their observed data."""
     if not isinstance(dt, xr.DataTree):
         raise TypeError(
             f"{parameter} must be a DataTree with posterior draws, got {type(dt).__name__}; pass "
@@ -121,17 +100,7 @@ def posterior_of(
 
 
 def check_constants(dt: xr.DataTree, constants: Mapping[str, NDArray[Any]], parameter: str) -> None:
-    """Raise ValueError if a DataTree was sampled with other constant data than a model has.
-
-    Parameters
-    ----------
-    dt : DataTree
-        With posterior draws. Constants that its group ``constant_data`` lacks are not compared.
-    constants : mapping of str to ndarray
-        Those of the model.
-    parameter : str
-        Name of the argument, for the error.
-    """
+    """Raise ValueError if a DataTree was sampled with other constant data than a model has."""
     if schema.CONSTANT_DATA not in dt.children:
         return
     stored = dt[schema.CONSTANT_DATA].to_dataset()

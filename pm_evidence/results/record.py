@@ -305,13 +305,7 @@ class _Reader:
 
 
 def _facts(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of the run among the attributes, after checking those that estimates use.
-
-    Raises
-    ------
-    ValueError
-        If one is missing, or has a value that no run stores.
-    """
+    """Return the facts of the run among the attributes, after checking those that estimates use."""
     try:
         names = json.loads(attrs[schema.FACTS])
         facts = {str(name): _fact(attrs[str(name)]) for name in names}
@@ -414,21 +408,7 @@ _NOT_COMPARED = ("trial_log_z", "prior_constant")
 
 
 def rechecked(dt: xr.DataTree, coarse: LogEvidence) -> xr.DataTree:
-    """Return a result whose status says if an independent coarse run has found more evidence.
-
-    Parameters
-    ----------
-    dt : DataTree
-        From ``sample_evidence``.
-    coarse : LogEvidence
-        The evidence of another run, in nats, whose status is ``"ok"``.
-
-    Returns
-    -------
-    DataTree
-        ``dt`` itself, unless the two contradict each other. Then its estimates have the status
-        ``"missed_mass"``, which ``pe.estimate`` reproduces.
-    """
+    """Return a result whose status says if an independent coarse run has found more evidence."""
     record = to_record(dt)
     if any(name in record.info for name in _NOT_COMPARED):
         return dt

@@ -24,34 +24,19 @@ AS_WRITTEN = "as written"
 
 @dataclass(frozen=True)
 class Row:
-    """The evidence under one prior of a variable.
+    """The evidence under one prior of a variable."""
 
-    Parameters
-    ----------
-    variable, prior : str
-        The variable, and the name of its prior.
-    factor : float
-        What its spread is multiplied by; NaN for another distribution.
-    evidence : LogEvidence
-        Log evidence in nats, with the status of the row.
-    log_bf, log_bf_mcse, log_bf_dof : float
-        Log Bayes factor against the model as it is written, its error and the degrees of freedom of
-        the error.
-    how : str
-        ``"as written"``, ``"reweighted"`` or ``"new run"``.
-    pareto_k, ess : float
-        Of the weights of the draws; NaN without weights.
-    """
-
-    variable: str
+    variable: str  # the variable, and the name of its prior
     prior: str
-    factor: float
-    evidence: LogEvidence
+    factor: float  # what its spread is multiplied by; NaN for another distribution
+    evidence: LogEvidence  # log evidence in nats, with the status of the row
+    # Log Bayes factor against the model as it is written, its error and the degrees of freedom of
+    # the error
     log_bf: float
     log_bf_mcse: float
     log_bf_dof: float = float("inf")
-    how: str = AS_WRITTEN
-    pareto_k: float = float("nan")
+    how: str = AS_WRITTEN  # ``"as written"``, ``"reweighted"`` or ``"new run"``
+    pareto_k: float = float("nan")  # of the weights of the draws; NaN without weights
     ess: float = float("nan")
 
 
@@ -112,39 +97,27 @@ _MANY = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Whether posterior model probabilities are right, on data sets whose model is known.
+    """Whether posterior model probabilities are right, on data sets whose model is known."""
 
-    Parameters
-    ----------
-    runs : Dataset
-        ``log_evidence`` and ``mcse`` in nats, ``status`` and ``prob`` of each data set and model,
-        ``drawn_from``, the model that each data set came from, and ``prior_prob``.
-    test : CalibrationTest
-        The test of all probabilities together, and the logarithmic score.
-    models : DataFrame
-        For each model: ``n_drawn``, the number of data sets from it; ``prior_prob``; ``mean_prob``
-        and ``mean_prob_se``, its mean posterior probability, which is ``prior_prob`` on average;
-        ``detectable_shift``, how large an error of its log evidence, in nats, must be to be found
-        by these data sets with a probability of 80 %.
-    bayes_factors : DataFrame
-        For each pair of a right and a wrong model: ``n``, the number of data sets from the right
-        one; ``mean_bf`` in favour of the wrong model, which is 1 on average, with ``mcse``;
-        ``unseen``, the share of this mean that belongs to larger Bayes factors than any that
-        occurred; ``p_value``; ``status``, ``"heavy_tail"`` where few data sets carry the mean, so
-        that it is no evidence against the law.
-    status : str
-        ``"ok"``; ``"miscalibrated"`` if the p value is below 0.01; ``"failed"`` if runs failed;
-        ``"interrupted"``.
-    message : str
-        What the status means here.
-    """
-
+    # ``log_evidence`` and ``mcse`` in nats, ``status`` and ``prob`` of each data set and model,
+    # ``drawn_from``, the model that each data set came from, and ``prior_prob``
     runs: xr.Dataset
-    test: CalibrationTest
+    test: CalibrationTest  # the test of all probabilities together, and the logarithmic score
+    # For each model: ``n_drawn``, the number of data sets from it; ``prior_prob``; ``mean_prob``
+    # and ``mean_prob_se``, its mean posterior probability, which is ``prior_prob`` on average;
+    # ``detectable_shift``, how large an error of its log evidence, in nats, must be to be found by
+    # these data sets with a probability of 80 %
     models: pd.DataFrame
+    # For each pair of a right and a wrong model: ``n``, the number of data sets from the right one;
+    # ``mean_bf`` in favour of the wrong model, which is 1 on average, with ``mcse``; ``unseen``,
+    # the share of this mean that belongs to larger Bayes factors than any that occurred;
+    # ``p_value``; ``status``, ``"heavy_tail"`` where few data sets carry the mean, so that it is no
+    # evidence against the law
     bayes_factors: pd.DataFrame
+    # ``"ok"``; ``"miscalibrated"`` if the p value is below 0.01; ``"failed"`` if runs failed;
+    # ``"interrupted"``
     status: str
-    message: str
+    message: str  # what the status means here
 
     @property
     def p_value(self) -> float:
@@ -183,23 +156,7 @@ class Calibration:
 def calibration_of(
     runs: xr.Dataset, rng: np.random.Generator, *, interrupted: bool = False
 ) -> Calibration:
-    """Return the calibration of some runs.
-
-    Parameters
-    ----------
-    runs : Dataset
-        ``log_evidence``, ``mcse`` and ``status`` with the dimensions ``data_set`` and ``model``,
-        ``drawn_from`` and ``prior_prob``.
-    rng : numpy.random.Generator
-        Draws the label sets of the tests.
-    interrupted : bool
-        Whether there are fewer data sets than were asked for.
-
-    Raises
-    ------
-    NumericalError
-        If there is no data set without a run that failed.
-    """
+    """Return the calibration of some runs."""
     failed = runs["log_evidence"].isnull().any("model").values
     if failed.all():
         raise NumericalError("every data set had a run that failed; sample_evidence says why.")

@@ -41,24 +41,7 @@ _TEXTS = ("status", "message")
 
 
 def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
-    """Return a group of this package, after checking that it has all that readers need.
-
-    Parameters
-    ----------
-    dt : DataTree
-        A stored result.
-    name : str
-        Name of the group.
-    parameter : str
-        Name of the argument, for the error.
-
-    Raises
-    ------
-    TypeError
-        If ``dt`` is not a DataTree.
-    ValueError
-        If the group or a part of it is missing, or has the wrong dtype or dimensions.
-    """
+    """Return a group of this package, after checking that it has all that readers need."""
     if not isinstance(dt, xr.DataTree):
         raise TypeError(not_a_tree(parameter, dt))
     if name not in dt.children:
@@ -88,23 +71,7 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
 
 
 def evidence_of(dt: Any, parameter: str) -> xr.Dataset:
-    """Return the group ``log_evidence`` with its attributes, after checking it.
-
-    Parameters
-    ----------
-    dt : DataTree
-        A stored result.
-    parameter : str
-        Name of the argument, for the error.
-
-    Raises
-    ------
-    TypeError
-        If ``dt`` is not a DataTree.
-    ValueError
-        If the group is missing or incomplete, was written by a later version of this package, or
-        does not belong to the observed data in ``dt``.
-    """
+    """Return the group ``log_evidence`` with its attributes, after checking it."""
     group = group_of(dt, schema.LOG_EVIDENCE, parameter)
     for name in (schema.SCHEMA, schema.RECOMMENDED, schema.FINGERPRINT):
         if name not in group.attrs:
@@ -135,22 +102,7 @@ def _fingerprint(dt: xr.DataTree, parameter: str) -> str:
 
 
 def estimate_of(dt: Any, parameter: str, estimator: str | None = None) -> LogEvidence:
-    """Return an estimate that a result holds, the recommended one by default.
-
-    Parameters
-    ----------
-    dt : DataTree
-        A stored result.
-    parameter : str
-        Name of the argument, for the error.
-    estimator : str, optional
-        Name of an estimator.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `evidence_of`; or if there is no estimator of that name.
-    """
+    """Return an estimate that a result holds, the recommended one by default."""
     group = evidence_of(dt, parameter)
     names = _estimators(group)
     name = str(group.attrs[schema.RECOMMENDED]) if estimator is None else estimator
@@ -194,26 +146,7 @@ def not_a_tree(parameter: str, value: Any) -> str:
 def variable_of(
     group: xr.Dataset, name: str, key: str, dims: tuple[str, ...], parameter: str
 ) -> NDArray[Any]:
-    """Return the values of a variable.
-
-    Parameters
-    ----------
-    group : Dataset
-        A group of a stored result.
-    name : str
-        Name of the group, for the error.
-    key : str
-        Name of the variable.
-    dims : tuple of str
-        Dimensions that it must have.
-    parameter : str
-        Name of the argument, for the error.
-
-    Raises
-    ------
-    ValueError
-        If the variable is missing, or has the wrong dtype or dimensions.
-    """
+    """Return the values of a variable."""
     _check_variable(group, name, key, dims, parameter)
     values: NDArray[Any] = group[key].values
     return values
@@ -271,17 +204,6 @@ def doubt_of_draws(
 ) -> str:
     """Return why draws may not be from the posterior; empty if there is no sign of it.
 
-    Parameters
-    ----------
-    dt : DataTree
-        The source of the draws; divergences are read from its ``sample_stats``.
-    draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
-        The draws of each free variable.
-    tolerated : float
-        Share of divergent draws that is no sign.
-
-    Notes
-    -----
     R-hat is the rank-normalised one of Vehtari et al. (2021), for at most 500 coordinates of each
     variable, evenly spaced. A single chain has no R-hat.
     """
@@ -308,13 +230,6 @@ def n_divergent(dt: xr.DataTree) -> tuple[int, int]:
 def doubt_of_few(draws: Mapping[str, NDArray[Any]]) -> str:
     """Return why draws may be too few; empty if there is no sign of it.
 
-    Parameters
-    ----------
-    draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
-        The draws of each free variable.
-
-    Notes
-    -----
     The effective number is the smaller of the two of Vehtari et al. (2021), for the bulk and for
     the tails, of the same coordinates as in `doubt_of_draws`.
     """

@@ -224,17 +224,7 @@ def _evaluated(posterior: xr.Dataset, funcs: Functions) -> dict[str, xr.DataArra
 def _errors(
     values: xr.DataArray, quantiles: Mapping[str, float], origin: xr.DataArray
 ) -> xr.DataArray:
-    """Return ``ess_mean`` and the errors of mean, standard deviation and quantiles.
-
-    Parameters
-    ----------
-    values : DataArray
-        Draws of a variable.
-    quantiles : mapping of str to float
-        Names and probabilities of quantiles.
-    origin : DataArray
-        Origin of each draw.
-    """
+    """Return ``ess_mean`` and the errors of mean, standard deviation and quantiles."""
     ordered = values.transpose(*schema.SAMPLE_DIMS, ...)
     flat = ordered.to_numpy().reshape(origin.size, -1)
     _, index = np.unique(origin.transpose(*schema.SAMPLE_DIMS).to_numpy(), return_inverse=True)

@@ -56,17 +56,7 @@ def numeric(table: pd.DataFrame, name: str) -> bool:
 def cells(
     table: pd.DataFrame, columns: Sequence[str], numbers: str = "parentheses"
 ) -> pd.DataFrame:
-    """Return some columns of a table as text.
-
-    Parameters
-    ----------
-    table : DataFrame
-        With the columns of errors that belong to those that are asked for.
-    columns : sequence of str
-        What is shown.
-    numbers : {"parentheses", "plus_minus"}
-        How a number is written with its error.
-    """
+    """Return some columns of a table as text."""
     text = {}
     for name in columns:
         error = error_column(name, list(table.columns))

@@ -97,19 +97,6 @@ def with_few_values(
     hit. The record then holds how many values there were, and how many independent prior draws
     have shown no others.
 
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    target : Target
-        The target that the draws of the record belong to.
-    record : RunRecord
-        A finished run.
-    found : list of LogEvidence
-        Its estimates.
-
-    Notes
-    -----
     Models of discrete variables alone are left out: few states have few values. So are likelihoods
     that no variable enters, and those with a single value beside zero, which are the indicator of
     a region and have no other value.
@@ -199,26 +186,7 @@ def over_prior(
     display: Display,
     record: RunRecord,
 ) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with the constant that normalises a prior with potentials.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    main, prior : Target
-        The model, and its prior with the potentials as a likelihood.
-    kernel : str or Kernel
-        What moves the particles of the first run.
-    display : Display
-        Shows progress.
-    record : RunRecord
-        The record of the first run.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If the first run was interrupted: without the constant there is no estimate.
-    """
+    """Return record and estimates with the constant that normalises a prior with potentials."""
     if was_interrupted(record):
         raise KeyboardInterrupt
     prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))

@@ -43,15 +43,7 @@ class _Part:
 
 
 class _Description:
-    """What a call consists of: version, model, data, and arguments but for the seed.
-
-    Attributes
-    ----------
-    parts : dict of str to _Part
-        The parts by name.
-    undescribed : list of str
-        The classes of what could not be described, so that no call is the same.
-    """
+    """What a call consists of: version, model, data, and arguments but for the seed."""
 
     def __init__(self, target: Any, arguments: Mapping[str, Any]) -> None:
         self.undescribed: list[str] = []
@@ -97,28 +89,7 @@ class _Description:
 
 
 def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
-    """Return a run with its seed, and with what an earlier process has computed of it.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    target : pymc.Model or NativeTarget
-        What the evidence is estimated of.
-    arguments : mapping of str to object
-        All arguments of the call, and possibly more. ``checkpoint`` is the folder, which is made if
-        there is none; or None for a run that stores nothing. If ``random_seed`` is None, that of
-        the checkpoint is used.
-
-    Raises
-    ------
-    TypeError
-        If ``checkpoint`` is no path.
-    ValueError
-        If the folder holds something else, or the checkpoint of another call.
-    OSError
-        If the folder cannot be made or written.
-    """
+    """Return a run with its seed, and with what an earlier process has computed of it."""
     path, random_seed = arguments["checkpoint"], arguments["random_seed"]
     if path is None:
         return replace(run, seed=resolve_seed(random_seed))

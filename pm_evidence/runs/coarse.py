@@ -64,40 +64,17 @@ _FEW_SEARCHED, _SEARCHED = 3000, 3000
 
 @dataclass(frozen=True)
 class Start:
-    """What a coarse annealing starts from.
+    """What a coarse annealing starts from."""
 
-    Parameters
-    ----------
-    target : Target
-        The target, in the coordinates in which it is approximated if it is.
-    annealed : Target
-        The target with the reference that it is annealed from.
-    approximation : Survey, optional
-        An approximation of the posterior.
-    n_evaluations : int
-        Evaluations that this cost.
-    """
-
-    target: Any
-    annealed: Any
-    approximation: Survey | None = None
-    n_evaluations: int = 0
+    target: Any  # the target, in the coordinates in which it is approximated if it is
+    annealed: Any  # the target with the reference that it is annealed from
+    approximation: Survey | None = None  # an approximation of the posterior
+    n_evaluations: int = 0  # evaluations that this cost
 
 
 def start_of(run: Run, target: Any, share: float) -> Start:
     """Return a start from the prior, or from an approximation if one is known to be complete.
 
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    target : PyMCTarget
-        What is annealed, in its first coordinates.
-    share : float
-        Share of the usual effort that the error needs, from 0 to 1.
-
-    Notes
-    -----
     Non-centred coordinates are tried first, then centred ones. If the noise is a variable and may
     be small, so that the data determine the effects, only the latter may be good. Centred ones are
     tried first if hyperparameters are many, because quadratic functions of these describe the
@@ -198,30 +175,14 @@ _ADDITIONS, _LARGEST_GROWTH, _MOST_GROWTH, _USABLE_TAIL = 3, 4.0, 16.0, 0.7
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a route found.
+    """What a route found."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the route.
-    target : Target
-        The target in the coordinates of the draws.
-    record : RunRecord
-        Its record.
-    evidence : list of LogEvidence
-        Its estimates, the recommended one first.
-    certified : bool
-        Whether an estimate that is ok can be relied on.
-    seconds_each : float
-        Seconds that an evaluation takes; 0 if it was not timed.
-    """
-
-    name: str
-    target: Any
-    record: RunRecord
-    evidence: list[LogEvidence]
-    certified: bool = True
-    seconds_each: float = 0.0
+    name: str  # name of the route
+    target: Any  # the target in the coordinates of the draws
+    record: RunRecord  # its record
+    evidence: list[LogEvidence]  # its estimates, the recommended one first
+    certified: bool = True  # whether an estimate that is ok can be relied on
+    seconds_each: float = 0.0  # seconds that an evaluation takes; 0 if it was not timed
 
     @property
     def status(self) -> str:
@@ -242,33 +203,7 @@ def share_of_effort(target_mcse: float) -> float:
 def anneal_coarsely(
     run: Run, target: Any, kernel: str | Kernel, display: Display, least_draws: int = 0
 ) -> Attempt:
-    """Take the cheapest route.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments, with a target error, which determines the number of particles.
-    target : PyMCTarget
-        What is annealed, in its first coordinates.
-    kernel : str or Kernel
-        What moves the particles.
-    display : Display
-        Shows progress.
-    least_draws : int
-        Least number of draws from the fitted density, if these are wanted and not the evidence.
-
-    Returns
-    -------
-    Attempt
-        In the coordinates that the draws show to be best.
-
-    Raises
-    ------
-    NumericalError
-        If the pilot does not reach the target.
-    KeyboardInterrupt
-        Upon Ctrl-C, if no estimate can be made of what has finished.
-    """
+    """Take the cheapest route."""
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     with display.compiling():
         target.differentiable  # noqa: B018  # its code is made here

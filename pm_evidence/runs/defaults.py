@@ -34,13 +34,6 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
     """Return how a target is annealed, with the kernel that the user asks for.
 
     Targets that are not a PyMC model have a method of this name.
-
-    Raises
-    ------
-    TypeError
-        If the target is of an unknown kind.
-    ValueError
-        If the kernel does not suit the target.
     """
     own = getattr(target, "annealing_setup", None)
     if not callable(own):
@@ -133,22 +126,7 @@ def _n_pilot(n_dim: int) -> int:
 
 
 def with_path(target: Any, sampler: Sampler, path: Any) -> tuple[Any, Any]:
-    """Return target and path with the sampler's usual path, and with the data in an order.
-
-    Parameters
-    ----------
-    target : Target
-        What is annealed.
-    sampler : Sampler
-        The sampler, which may have a usual path.
-    path : str, DataPoints or Path
-        What the user asks for. Along data points it belongs to the target.
-
-    Raises
-    ------
-    ValueError
-        If data points are asked for, and the target is not a model that has them.
-    """
+    """Return target and path with the sampler's usual path, and with the data in an order."""
     if isinstance(path, str) and path == "auto":
         path = sampler.usual_path
     if isinstance(path, str) and path == "growing":
@@ -178,15 +156,7 @@ def adds_data_points(sampler: Sampler, path: Any) -> bool:
 
 
 def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
-    """Return the setup along the path that the user asks for.
-
-    Raises
-    ------
-    ValueError
-        If the target has no such path.
-    TypeError
-        If it is no path.
-    """
+    """Return the setup along the path that the user asks for."""
     if is_native(target):
         found: AnnealingSetup = target.with_path(setup, path)
         return found

@@ -65,15 +65,7 @@ class _CheckedPath(GeometricPath):
 
 
 def check_bridged(target: Any) -> None:
-    """Raise an error unless posterior draws of a target can be bridged.
-
-    Raises
-    ------
-    ValueError
-        If the target is not a model whose likelihood can be evaluated.
-    ModelError
-        If the model has discrete variables, no free variables, or a prior of unknown mass.
-    """
+    """Raise an error unless posterior draws of a target can be bridged."""
     if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
         raise ValueError(
             "bridge sampling needs a pymc.Model whose likelihood can be evaluated, got "
@@ -97,40 +89,7 @@ def check_bridged(target: Any) -> None:
 def bridge_given(
     run: Run, target: PyMCTarget, idata: Any, kernel: str | Kernel, display: Display
 ) -> tuple[Any, RunRecord, list[LogEvidence]]:
-    """Estimate the evidence from posterior draws.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments; its size is the least number of draws from the fitted density for
-        each group.
-    target : PyMCTarget
-        What the draws are the posterior of.
-    idata : DataTree
-        The posterior draws.
-    kernel : str or Kernel
-        What moves the particles of the small annealing.
-    display : Display
-        Shows progress.
-
-    Returns
-    -------
-    target : Target
-        The target in the coordinates that the draws show to be best.
-    record : RunRecord
-        The islands of the small annealing, and the groups of given draws with their bridges.
-    evidence : list of LogEvidence
-        The estimates, the recommended one first.
-
-    Raises
-    ------
-    ModelError
-        If the target has no bridge, see `check_bridged`.
-    ValueError, TypeError
-        If the draws do not belong to this target.
-    NumericalError
-        If the small annealing does not reach the posterior.
-    """
+    """Estimate the evidence from posterior draws."""
     check_bridged(target)
     started = run.time()
     x, draws = rows_and_variables(target, idata, "idata")

@@ -48,27 +48,14 @@ _LEAST, _GROUPS = 400, 32
 
 @dataclass(frozen=True)
 class ModelDraws:
-    """Posterior draws of a model, and its coarse evidence.
+    """Posterior draws of a model, and its coarse evidence."""
 
-    Parameters
-    ----------
-    target : PyMCTarget
-        The model.
-    x : ndarray, shape (n, n_dim)
-        Draws of equal weight, in the coordinates of ``target``.
-    group : ndarray of int64, shape (n,)
-        Draws of different groups are independent.
-    evidence : LogEvidence
-        A coarse evidence, whose status tells whether the draws can be relied on.
-    n_evaluations : int
-        Density (or gradient) evaluations.
-    """
-
-    target: Any
-    x: Floats
-    group: NDArray[np.int64]
+    target: Any  # the model
+    x: Floats  # shape (n, n_dim): draws of equal weight, in the coordinates of ``target``
+    group: NDArray[np.int64]  # shape (n,): draws of different groups are independent
+    # A coarse evidence, whose status tells whether the draws can be relied on
     evidence: LogEvidence
-    n_evaluations: int
+    n_evaluations: int  # density (or gradient) evaluations
 
     @property
     def centring(self) -> dict[str, tuple[float, float]]:
@@ -91,15 +78,7 @@ class ModelDraws:
 
 
 def check_annealed(target: Any, which: str) -> None:
-    """Raise ModelError unless a model can be annealed to or from another.
-
-    Parameters
-    ----------
-    target : Target
-        The model.
-    which : str
-        What messages call it.
-    """
+    """Raise ModelError unless a model can be annealed to or from another."""
     if has_routes(target):
         return
     if not hasattr(target, "prior_acceptance") or not hasattr(target, "layout"):
@@ -119,27 +98,7 @@ def check_annealed(target: Any, which: str) -> None:
 
 
 def model_draws(run: Run, target: Any, given: Any, display: Display, name: str) -> ModelDraws:
-    """Return posterior draws of a model.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments, with a seed of this model's own.
-    target : PyMCTarget
-        The model.
-    given : DataTree or None
-        Posterior draws of the user's. If they are the result of ``sample_evidence``, its evidence
-        is taken; others are bridged. If it is None, the model is annealed coarsely from its prior.
-    display : Display
-        Shows progress.
-    name : str
-        Name of the argument ``given``, for messages.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Upon Ctrl-C.
-    """
+    """Return posterior draws of a model."""
     first_round = run.sampler.first_round(run.size)
     limits = Limits(target_mcse=_COARSE, max_draws=10 * first_round, asked=False)
     times = (_COARSE / (run.limits.target_mcse or _COARSE)) ** 2
@@ -213,21 +172,12 @@ _LEAST_GAIN = 0.5
 
 @dataclass(frozen=True)
 class _Half:
-    """Draws of both models, and the path between posteriors that was fitted to other draws.
+    """Draws of both models, and the path between posteriors that was fitted to other draws."""
 
-    Parameters
-    ----------
-    path : PairPath
-        The path.
-    starts : tuple of two ndarray, shape (n, n_dim)
-        Draws of the reference model and of the target model, as points of both.
-    group : tuple of two ndarray of int64, shape (n,)
-        Groups of these draws.
-    """
-
-    path: PairPath
+    path: PairPath  # the path
+    # shape (n, n_dim): draws of the reference model and of the target model, as points of both
     starts: tuple[Floats, ...]
-    group: tuple[NDArray[np.int64], ...]
+    group: tuple[NDArray[np.int64], ...]  # shape (n,): groups of these draws
 
     def tasks(self, seed: int, rng: np.random.Generator, n: int | None) -> Iterator[PairBlock]:
         """Yield one block of ``n`` paths for each direction, from each draw once if it is None."""
@@ -241,29 +191,7 @@ class _Half:
 def anneal_between(
     run: Run, first: ModelDraws, second: ModelDraws, display: Display
 ) -> tuple[RunRecord, list[LogEvidence]]:
-    """Estimate the log Bayes factor of the first model against the second.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    first, second : ModelDraws
-        Posterior draws of both models.
-    display : Display
-        Shows progress.
-
-    Returns
-    -------
-    record : RunRecord
-        Forward paths run from the posterior of the second model to that of the first.
-    estimates : list of LogEvidence
-        Estimates of the log Bayes factor, the recommended one first.
-
-    Raises
-    ------
-    ModelError
-        If the models share no variable.
-    """
+    """Estimate the log Bayes factor of the first model against the second."""
     first, second = _in_common_coordinates(first, second)
     halves = _halves(run.seed, second, first)
     target = halves[0].path.target

@@ -42,25 +42,7 @@ _GROUPS = 16
 
 
 def starts_from(target: Any, given: Any) -> ReverseStarts | None:
-    """Return where reverse paths start, from what the user gives as ``reverse_start``.
-
-    Parameters
-    ----------
-    target : Target
-        What is annealed.
-    given : DataTree, ndarray or None
-        Posterior draws, or states of a native target. If it is None, the sampler finds the starts.
-
-    Raises
-    ------
-    ValueError
-        If they do not belong to this target.
-
-    Warns
-    -----
-    EvidenceWarning
-        If the draws show divergences or have not converged.
-    """
+    """Return where reverse paths start, from what the user gives as ``reverse_start``."""
     return None if given is None else _starts(target, given)
 
 
@@ -99,27 +81,7 @@ def _(target: ModelTarget, given: Any) -> ReverseStarts:
 
 
 def given_rows(target: PyMCTarget, given: Any, parameter: str) -> NDArray[np.float64]:
-    """Return the posterior draws of a DataTree as points, shape ``(n, n_dim)``.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        The target that they are draws of.
-    given : DataTree
-        With the groups ``posterior`` and ``observed_data``.
-    parameter : str
-        Name of the argument, for messages.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If they do not belong to this target.
-
-    Warns
-    -----
-    EvidenceWarning
-        If the draws show divergences or have not converged.
-    """
+    """Return the posterior draws of a DataTree as points, shape ``(n, n_dim)``."""
     x, draws = rows_and_variables(target, given, parameter)
     _warn_of_draws(given, draws, parameter)
     return x
@@ -189,27 +151,13 @@ _PER_DIMENSION, _PARTICLES, _LEAST_PILOT = 12, (512, 2048), 200
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a small annealing from the prior found.
+    """What a small annealing from the prior found."""
 
-    Parameters
-    ----------
-    draws : ndarray, shape (n, n_dim)
-        Draws of equal weight; those of one island are neighbours.
-    evidence : LogEvidence
-        Mean over the islands, which is unbiased for Z.
-    n_evaluations : int
-        Density (or gradient) evaluations.
-    blocks : sequence of BlockRecord
-        The islands.
-    plan : Plan, optional
-        What the islands followed.
-    """
-
-    draws: Floats
-    evidence: LogEvidence
-    n_evaluations: int
-    blocks: Sequence[BlockRecord] = ()
-    plan: Plan | None = None
+    draws: Floats  # shape (n, n_dim): draws of equal weight; those of one island are neighbours
+    evidence: LogEvidence  # mean over the islands, which is unbiased for Z
+    n_evaluations: int  # density (or gradient) evaluations
+    blocks: Sequence[BlockRecord] = ()  # the islands
+    plan: Plan | None = None  # what the islands followed
 
     def facts(self) -> dict[str, float]:
         """Return the evidence, for a comparison with that of the run; none if it has no error."""
@@ -219,24 +167,7 @@ class Trial:
 
 
 def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Display) -> Trial:
-    """Run a few small islands of sequential Monte Carlo from the prior, after a small pilot.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments; the random numbers come from a phase of their own.
-    target : PyMCTarget
-        What is annealed.
-    kernel : str or Kernel
-        What moves the particles.
-    display : Display
-        Shows progress.
-
-    Raises
-    ------
-    NumericalError
-        If no island reaches the target.
-    """
+    """Run a few small islands of sequential Monte Carlo from the prior, after a small pilot."""
     seed = seed_of_run(run.seed, Phase.REFERENCE)
     setup = annealing_setup(target, kernel)
     total = int(np.clip(_PER_DIMENSION * target.n_dim, *_PARTICLES))
@@ -272,15 +203,7 @@ _LEAST_DRAWS = 50
 
 
 def check_reference_argument(reference: Any) -> None:
-    """Raise an error unless an argument can be a reference.
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown.
-    TypeError
-        If it is neither a name, nor a DataTree, nor an object that draws and has a log density.
-    """
+    """Raise an error unless an argument can be a reference."""
     if isinstance(reference, str):
         check_choice("reference", reference, _NAMES)
         return
@@ -301,36 +224,7 @@ def in_own_coordinates(reference: Any) -> bool:
 def with_reference(
     run: Run, target: Target, reference: Any, kernel: str | Kernel, display: Display
 ) -> Any:
-    """Return what is annealed: the target itself, or the model from another reference.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    target : Target
-        What was asked for.
-    reference : str, DataTree or Reference
-        What the user gives, after `check_reference_argument`.
-    kernel : str or Kernel
-        What moves the particles of the small annealing that a density is fitted to.
-    display : Display
-        Shows progress.
-
-    Raises
-    ------
-    ValueError
-        If the target cannot be annealed from another reference than its own, or the reference does
-        not fit the model.
-    ModelError
-        If the model does not permit it.
-    NumericalError
-        If no density can be fitted.
-
-    Warns
-    -----
-    EvidenceWarning
-        If the small annealing from the prior that checks a reference does not reach the posterior.
-    """
+    """Return what is annealed: the target itself, or the model from another reference."""
     if isinstance(reference, str) and reference == _PRIOR:
         return target
     if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):

@@ -24,25 +24,14 @@ _PILOT_PARTICLES = 200
 
 @dataclass(frozen=True)
 class Choice:
-    """The coordinates of a run, and what choosing them cost.
+    """The coordinates of a run, and what choosing them cost."""
 
-    Parameters
-    ----------
-    amounts : dict of str to float, optional
-        Of each partly centred variable: 0 if it is non-centred, 1 if it is centred. None if the
-        run has the coordinates of the model.
-    n_evaluations : int
-        Density (or gradient) evaluations of the pilot.
-    seconds : float
-        Duration of the pilot.
-    centring : Centring, optional
-        The same amounts, with the units of the scales.
-    """
-
+    # Of each partly centred variable: 0 if it is non-centred, 1 if it is centred. None if the run
+    # has the coordinates of the model.
     amounts: dict[str, float] | None = None
-    n_evaluations: int = 0
-    seconds: float = 0.0
-    centring: Centring | None = None
+    n_evaluations: int = 0  # density (or gradient) evaluations of the pilot
+    seconds: float = 0.0  # duration of the pilot
+    centring: Centring | None = None  # the same amounts, with the units of the scales
 
     @classmethod
     def of(
@@ -58,15 +47,7 @@ class Choice:
         return cls(amounts, n_evaluations, seconds, centring)
 
     def converted(self, target: ReparameterisedTarget, draws: Any) -> Any:
-        """Return draws in the coordinates of a target in the chosen ones; None if there are none.
-
-        Parameters
-        ----------
-        target : ReparameterisedTarget
-            The target before it gets the chosen coordinates.
-        draws : ndarray, shape (n, n_dim), or None
-            Draws in its coordinates.
-        """
+        """Return draws of a target in the chosen coordinates; None if there are none."""
         if draws is None:
             return None
         assert self.centring is not None
@@ -97,15 +78,6 @@ def anneal_moved(
     """Anneal a target from a reference, in the coordinates that a pilot finds best.
 
     The arguments are those of ``anneal`` and of ``with_reference``.
-
-    Returns
-    -------
-    target : Target
-        The target in these coordinates, to which the draws of the record belong.
-    record : RunRecord
-        The record of the run, with the cost of the pilot.
-    evidence : list of LogEvidence
-        Its estimates, the recommended one first.
     """
     target, starts, choice = with_coordinates(run, target, kernel, display, starts)
     limits = replace(run.limits, max_time=max(run.limits.max_time - choice.seconds, 0.0))
@@ -122,31 +94,7 @@ def with_coordinates(
     display: Display,
     starts: ReverseStarts | None,
 ) -> tuple[Any, ReverseStarts | None, Choice]:
-    """Return the target in the coordinates that a pilot finds best.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    target : Target
-        What is annealed. It is returned unchanged if none of its variables can be centred.
-    kernel : str or Kernel
-        The kernel that the user asks for.
-    display : Display
-        Shows progress.
-    starts : ReverseStarts, optional
-        Where reverse paths start, in the coordinates of ``target``.
-
-    Returns
-    -------
-    target : Target
-        The target in the chosen coordinates. If the pilot fails, they are those of the model, in
-        which the run will report what is wrong.
-    starts : ReverseStarts or None
-        The same draws in these coordinates.
-    choice : Choice
-        The coordinates, and what choosing them cost.
-    """
+    """Return the target in the coordinates that a pilot finds best."""
     if not isinstance(target, ReparameterisedTarget) or not target.variables:
         return target, starts, Choice()
     started = run.time()

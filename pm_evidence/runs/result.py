@@ -30,24 +30,14 @@ _WEIGHTED_DRAWS = (400, 4000)
 
 @dataclass(frozen=True)
 class PosteriorDraws:
-    """Posterior draws of equal weight, and where they come from.
+    """Posterior draws of equal weight, and where they come from."""
 
-    Parameters
-    ----------
-    draws : ndarray, shape (n_chains, n_draws, ...)
-        In the target's own coordinates.
-    origin : ndarray of int64, shape (n_chains, n_draws)
-        Index of the island, of the path, or of the draw from the fitted density that each draw
-        comes from. Draws of different origin are independent.
-    drawn_from : str
-        ``"islands"``, ``"paths"``, ``"ladders"`` or ``"importance"``.
-    log_density : ndarray, shape (n_chains, n_draws), or None
-        Log density of the posterior at the draws in nats, if it is known.
-    """
-
-    draws: Floats
+    draws: Floats  # shape (n_chains, n_draws, ...): in the target's own coordinates
+    # shape (n_chains, n_draws): index of the island, of the path, or of the draw from the fitted
+    # density that each draw comes from. Draws of different origin are independent.
     origin: NDArray[np.int64]
-    drawn_from: str
+    drawn_from: str  # ``"islands"``, ``"paths"``, ``"ladders"`` or ``"importance"``
+    # shape (n_chains, n_draws): log density of the posterior at the draws in nats, if it is known
     log_density: Floats | None = None
 
 
@@ -60,25 +50,7 @@ def result_of(
     potentials: str,
     options: dict[str, Any],
 ) -> Any:
-    """Return the DataTree of a run.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments.
-    target : Target
-        What was annealed.
-    record : RunRecord
-        The record of the run.
-    evidence : list of LogEvidence
-        Estimates, the recommended one first.
-    drawn : PosteriorDraws or None
-        Posterior draws.
-    potentials : str
-        Whether potentials count as part of the likelihood or of the prior.
-    options : dict
-        Coordinates, dimensions and further groups that the user asks for.
-    """
+    """Return the DataTree of a run."""
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
     attrs: dict[str, Any] = {}

@@ -38,16 +38,6 @@ def was_interrupted(record: RunRecord) -> bool:
 def best_of(whole: RunRecord, latest: RunRecord) -> RunRecord:
     """Return which record an interrupted run ends with.
 
-    Parameters
-    ----------
-    whole : RunRecord
-        That of all whole rounds.
-    latest : RunRecord
-        The same with the finished part of the round that was interrupted, or without the bridges of
-        its islands.
-
-    Notes
-    -----
     A bridge is far more precise than a few more islands without one, and is therefore kept.
     """
     blocks = (block for blocks in whole.blocks.values() for block in blocks)
@@ -57,24 +47,7 @@ def best_of(whole: RunRecord, latest: RunRecord) -> RunRecord:
 def stopped(
     journal: Journal, record: RunRecord, target_mcse: float | None, error: KeyboardInterrupt
 ) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return the record of an interrupted run and its estimates, whose first is never ``"ok"``.
-
-    Parameters
-    ----------
-    journal : Journal
-        That of the run, which is closed: what follows is not a part of the run.
-    record : RunRecord
-        What had finished.
-    target_mcse : float or None
-        The error in nats that was asked for.
-    error : KeyboardInterrupt
-        What interrupted the run.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        The same one, if no estimate with an error can be made.
-    """
+    """Return the record of an interrupted run and its estimates, whose first is never ``"ok"``."""
     if not record.of(Role.GIVEN) and record.work(Role.FORWARD).size < 2:
         raise error
     target = nan if target_mcse is None else target_mcse
@@ -104,24 +77,14 @@ _FURTHEST = 1e9
 
 @dataclass(frozen=True)
 class Limits:
-    """When the rounds of a run end.
+    """When the rounds of a run end."""
 
-    Parameters
-    ----------
-    target_mcse : float or None
-        Error in nats at which the run ends; None for a single round.
-    max_time : float
-        Seconds; a further round starts only if it is expected to end within this time.
-    max_draws : float
-        Largest number of draws that further rounds may add up to.
-    asked : bool
-        Whether the user set any of these limits. The status then tells if the run ended before it
-        reached ``target_mcse``; otherwise the message does.
-    """
-
-    target_mcse: float | None = None
+    target_mcse: float | None = None  # error in nats at which the run ends; None for a single round
+    # Seconds; a further round starts only if it is expected to end within this time
     max_time: float = np.inf
-    max_draws: float = np.inf
+    max_draws: float = np.inf  # largest number of draws that further rounds may add up to
+    # Whether the user set any of these limits. The status then tells if the run ended before it
+    # reached ``target_mcse``; otherwise the message does.
     asked: bool = True
 
     def missed(self, reason: str) -> dict[str, Any]:
@@ -150,16 +113,7 @@ ONE_ROUND = Limits()
 
 
 def seconds_each(limits: Limits, target: Any) -> float:
-    """Return the seconds that an evaluation of a model takes; 0 without a limit of time.
-
-    Parameters
-    ----------
-    limits : Limits
-        Those of the run.
-    target : PyMCTarget
-        What is evaluated, at a few prior draws. The fastest of them counts, because the first one
-        may have to be compiled.
-    """
+    """Return the seconds that an evaluation of a model takes; 0 without a limit of time."""
     if not np.isfinite(limits.max_time):
         return 0.0
     x = target.finite_prior_points(_TIMED, np.random.SeedSequence(0))
@@ -194,57 +148,24 @@ _MOST_FITTED = 2000
 
 @dataclass(frozen=True)
 class Run:
-    """The resolved arguments of a run.
+    """The resolved arguments of a run."""
 
-    Parameters
-    ----------
-    sampler : Sampler
-        What runs the blocks.
-    size : int
-        Particles per island, or paths in each direction.
-    cores : int
-        Threads.
-    executor : Executor or None
-        Runs the blocks instead of threads, if given.
-    seed : int
-        Seed of all streams.
-    schedule : Schedule
-        How inverse temperatures are found.
-    name : str
-        Name of the method; that of ``sampler`` if left out.
-    limits : Limits
-        When rounds end.
-    effort : float
-        Share of the usual effort of the survey.
-    journal : Journal
-        What the run has computed so far.
-    """
-
-    sampler: Sampler
-    size: int
-    cores: int
-    executor: Executor | None
-    seed: int
-    schedule: Schedule = ADAPTIVE
-    name: str = ""
-    limits: Limits = ONE_ROUND
-    effort: float = 1.0
+    sampler: Sampler  # what runs the blocks
+    size: int  # particles per island, or paths in each direction
+    cores: int  # threads
+    executor: Executor | None  # runs the blocks instead of threads, if given
+    seed: int  # seed of all streams
+    schedule: Schedule = ADAPTIVE  # how inverse temperatures are found
+    name: str = ""  # name of the method; that of ``sampler`` if left out
+    limits: Limits = ONE_ROUND  # when rounds end
+    effort: float = 1.0  # share of the usual effort of the survey
+    # What the run has computed so far
     journal: Journal = field(default_factory=Journal, compare=False)
 
     def anneal(
         self, setup: AnnealingSetup, display: Display, starts: ReverseStarts | None
     ) -> tuple[RunRecord, list[LogEvidence]]:
-        """Plan and run rounds of blocks; return their record and the estimates made from it.
-
-        Parameters
-        ----------
-        setup : AnnealingSetup
-            What is annealed and how.
-        display : Display
-            Shows progress.
-        starts : ReverseStarts, optional
-            Where reverse paths start; found by the sampler if left out.
-        """
+        """Plan and run rounds of blocks; return their record and the estimates made from it."""
         started = self.time()
         schedule = within_steps(self.schedule, setup)
         learn = partial(schedule.plan, setup, self.sampler, self.size, self.seed, display.pilot)
@@ -444,17 +365,7 @@ def with_bridges(
 
 
 def with_costs(record: RunRecord, spent: int, planning: float, sampling: float) -> RunRecord:
-    """Return a finished record with its costs.
-
-    Parameters
-    ----------
-    record : RunRecord
-        The record.
-    spent : int
-        Evaluations beside those of the blocks.
-    planning, sampling : float
-        Seconds until the plan was known, and after that.
-    """
+    """Return a finished record with its costs."""
     blocks = [block for blocks in record.blocks.values() for block in blocks]
     info = {
         "tuning_time": planning,

@@ -46,17 +46,7 @@ _PER_POINT, _MOST = 3_000, 6e9
 
 
 def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> float:
-    """Return about how many evaluations a run makes; infinite if it moves chains step by step.
-
-    Parameters
-    ----------
-    sampler : Annealer
-        The method.
-    limits : Limits
-        The target error.
-    is_short : bool
-        Whether a first route, or a bridge from posterior draws, is expected to be enough.
-    """
+    """Return about how many evaluations a run makes; infinite if it moves chains step by step."""
     if not is_short and not isinstance(sampler, AIS | SMC):
         return inf
     grown = grown_effort(limits.target_mcse or inf)
@@ -70,21 +60,7 @@ def model_target(
     compile_kwargs: Mapping[str, Any],
     **options: Any,
 ) -> Any:
-    """Return the target of a model with what evaluates it.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    backend : {"auto", "numpy", "numba", "jax"}
-        ``"auto"`` is NumPy if it can evaluate the model in a short time, and otherwise numba.
-    n_evaluations : float
-        About how many evaluations of density and gradient are made.
-    compile_kwargs : mapping
-        Passed on to ``pymc.compile``; if there are some, the model is compiled.
-    **options
-        Passed on to ``target_of``.
-    """
+    """Return the target of a model with what evaluates it."""
     options["compile_kwargs"] = dict(compile_kwargs)
     if backend != "auto":
         return target_of(model, backend=backend, **options)
@@ -152,33 +128,7 @@ def anneal_by_routes(
     effort: float,
     least_draws: int = 0,
 ) -> tuple[Any, RunRecord, list[LogEvidence]]:
-    """Take the routes in turn until the error is small enough.
-
-    Parameters
-    ----------
-    run : Run
-        The resolved arguments, with a target error.
-    target : PyMCTarget
-        What is annealed, with `has_routes`.
-    kernel : str or Kernel
-        What moves the particles.
-    display : Display
-        Shows progress.
-    effort : float
-        Share of the usual number of draws that annealing begins with.
-    least_draws : int
-        Least number of draws from the fitted density of the first route.
-
-    Returns
-    -------
-    target : Target
-        The target in the coordinates of the draws.
-    record : RunRecord
-        The record of the last route. Its fact ``routes`` says what each route found; evaluations
-        and durations are those of all.
-    evidence : list of LogEvidence
-        Its estimates, the recommended one first.
-    """
+    """Take the routes in turn until the error is small enough."""
     routes = _Routes(run, target, kernel, display, effort, least_draws)
     for route in (routes.importance, routes.annealing, routes.long_chains):
         if routes.ended:
@@ -347,24 +297,7 @@ _MOST_ROUNDS = 10  # in draws of the first
 
 
 def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvidence:
-    """Return the recommended estimate of a target, as `sample_evidence` would make it.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        What is annealed; it is not compiled again.
-    target_mcse : float
-        Error in nats that is aimed at.
-    cores : int
-        Threads.
-    seed : int
-        Seed of all streams.
-
-    Raises
-    ------
-    NumericalError
-        If a log density is NaN, or the data have no support under the prior.
-    """
+    """Return the recommended estimate of a target, as `sample_evidence` would make it."""
     sampler, effort = SMC(), effort_of(target)
     size = sampler.size(int(sampler.default_draws * effort))
     most = _MOST_ROUNDS * sampler.first_round(size)

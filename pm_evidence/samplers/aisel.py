@@ -135,27 +135,15 @@ _ROUNDS, _CLOSE, _FASTEST = 5, 1.5, 4.0
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How noisy estimates of the log likelihood are over the posterior, and what that costs.
+    """How noisy estimates of the log likelihood are over the posterior, and what that costs."""
 
-    Parameters
-    ----------
-    n_particles : tuple of int
-        Particles of each estimator.
-    variance : float
-        Variance of the estimated log likelihood, the mean over posterior draws, in square nats.
-    variances : tuple of float
-        The variance of each estimator.
-    acceptance : float
-        Largest mean acceptance probability that moves at ``beta = 1`` can have with this noise.
-    tau : float
-        Factor of the schedule; see ``tau_of``.
-    """
-
-    n_particles: tuple[int, ...]
+    n_particles: tuple[int, ...]  # particles of each estimator
+    # Variance of the estimated log likelihood, the mean over posterior draws, in square nats
     variance: float
-    variances: tuple[float, ...]
+    variances: tuple[float, ...]  # the variance of each estimator
+    # Largest mean acceptance probability that moves at ``beta = 1`` can have with this noise
     acceptance: float
-    tau: float = float("nan")
+    tau: float = float("nan")  # factor of the schedule; see ``tau_of``
 
     @property
     def efficiency(self) -> float:
@@ -186,17 +174,6 @@ def tau_of(beta: Floats) -> float:
 def optimal_variance(tau: float, fixed: float, per_variance: float) -> float:
     """Return the variance of the log likelihood estimate at which annealing costs least.
 
-    Parameters
-    ----------
-    tau : float
-        See ``tau_of``.
-    fixed : float
-        Cost of an estimate without its particles (tau_0).
-    per_variance : float
-        Cost of the particles at variance 1 (gamma^2 tau_1).
-
-    Notes
-    -----
     Minimum of ``exp(tau s) (per_variance / s + fixed)`` over ``s`` (section 3.4), which assumes
     perfect moves.
     """
@@ -261,19 +238,6 @@ def choose_particles(
 
     Numbers that the user gave are not changed.
 
-    Parameters
-    ----------
-    target : EstimatedTarget
-        What is annealed.
-    kernel : Kernel
-        The untuned kernel.
-    seed : int
-        Seed of the run.
-    report : callable
-        Called after every stage of the pilot.
-
-    Notes
-    -----
     The variance of an estimate falls with the number of particles, usually in inverse proportion.
     Cost is counted, not timed, so that the same seed gives the same number.
     """

@@ -113,30 +113,6 @@ def fit_proposal(
 ) -> tuple[Proposal, int]:
     """Fit a density to a population and to the findings of a survey.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        The density to be covered.
-    draws : ndarray, shape (n, d)
-        Draws from the posterior, in one labelling if the posterior does not change with labels.
-    found : Survey
-        Densities at further peaks and along ridges.
-    log_evidence : float
-        Approximate log evidence of the region that the population covers, in nats.
-    rng : numpy.random.Generator
-        Source of the random numbers.
-    n_trial : int
-        Number of draws in each round of adapting the weights of a mixture.
-
-    Returns
-    -------
-    proposal : StudentFit, StretchedFit or StudentMixture
-        A normalised density that can be drawn from.
-    n_evaluations : int
-        Evaluations of the density.
-
-    Notes
-    -----
     Coordinates with heavy tails are stretched before the fit, see ``references.stretched``. The
     weights of the components are adapted by importance sampling to minimise the Kullback-Leibler
     divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
@@ -238,27 +214,14 @@ _MOST_COORDINATES = 400_000
 
 @dataclass(frozen=True)
 class Costs:
-    """What a bridge may cost.
+    """What a bridge may cost."""
 
-    Parameters
-    ----------
-    survey : float
-        Least budget of the survey, in gradients.
-    share : float
-        Its budget as a share of the evaluations so far, if that is more.
-    trial : int
-        Draws in each round of fitting a density.
-    draws : int
-        Least number of draws from the fitted density for each island.
-    most : int
-        Largest number of these.
-    """
-
-    survey: float = USUAL_BUDGET
+    survey: float = USUAL_BUDGET  # least budget of the survey, in gradients
+    # Its budget as a share of the evaluations so far, if that is more
     share: float = _SHARE_OF_COST
-    trial: int = TRIAL_DRAWS
-    draws: int = _LEAST_DRAWS
-    most: int = _MOST_DRAWS
+    trial: int = TRIAL_DRAWS  # draws in each round of fitting a density
+    draws: int = _LEAST_DRAWS  # least number of draws from the fitted density for each island
+    most: int = _MOST_DRAWS  # largest number of these
 
     @classmethod
     def of(cls, effort: float) -> "Costs":
@@ -329,26 +292,15 @@ class Bridging:
 
     One density is fitted to the islands of even index and another to those of odd index. Each is
     used for the islands of the other half, so that a fit is independent of the draws it is used on.
-
-    Parameters
-    ----------
-    path : Path
-        What was annealed.
-    seed : int
-        Seed of all streams.
-    costs : Costs
-        What it may cost.
-    remembered : callable
-        Called with a name and a function; returns what this returns, or once returned for the same
-        run.
-    approximation : Survey, optional
-        An approximation of the posterior. If it is complete, nothing else is searched for.
     """
 
-    path: Path
-    seed: int
-    costs: Costs = Costs()
+    path: Path  # what was annealed
+    seed: int  # seed of all streams
+    costs: Costs = Costs()  # what it may cost
+    # Called with a name and a function; returns what this returns, or once returned for the same
+    # run
     remembered: Remembered = _computed
+    # An approximation of the posterior. If it is complete, nothing else is searched for.
     approximation: Survey | None = None
     found: Survey | None = None
     proposals: Sequence[Proposal] = ()
@@ -356,15 +308,7 @@ class Bridging:
     _used: int = 0
 
     def extend(self, blocks: Sequence[BlockRecord], run: Runner) -> tuple[BlockRecord, ...]:
-        """Return the islands with the work of the bridge, if a density can be fitted.
-
-        Parameters
-        ----------
-        blocks : sequence of BlockRecord
-            All islands; those of earlier rounds already have a bridge.
-        run : callable
-            Runs tasks and returns their results in order.
-        """
+        """Return the islands with the work of the bridge, if a density can be fitted."""
         if not self.possible or any(block.draws is None for block in blocks):
             return tuple(blocks)
         with one_blas_thread():
@@ -376,19 +320,7 @@ class Bridging:
     def refitted(
         self, blocks: Sequence[BlockRecord], growth: float, run: Runner
     ) -> tuple[BlockRecord, ...]:
-        """Return islands with new bridges from densities fitted to the draws of the present ones.
-
-        Parameters
-        ----------
-        blocks : sequence of BlockRecord
-            Islands with a bridge. The draws from the fitted density are resampled by their weights,
-            and join those of the island. The components of the old density remain, with weights
-            that are adapted again, so that no mode is lost by chance.
-        growth : float
-            Number of new draws for each of the present ones.
-        run : callable
-            Runs tasks and returns their results in order.
-        """
+        """Return islands with new bridges, from densities fitted to the present draws."""
         rng = generator(self.seed, Phase.FIT, self._stream())
         with one_blas_thread():
             joined = [_resampled(block, rng) for block in blocks]
@@ -498,17 +430,7 @@ class Bridging:
         return facts
 
     def check(self, draws: Floats, log_evidence: float, run: Runner) -> Floats:
-        """Return the work of draws from a density fitted to weighted paths, to check the paths.
-
-        Parameters
-        ----------
-        draws : ndarray, shape (n, d)
-            Draws from the posterior, of equal weight.
-        log_evidence : float
-            Log evidence of the run, in nats.
-        run : callable
-            Runs tasks and returns their results in order.
-        """
+        """Return the work of draws from a density fitted to weighted paths, to check the paths."""
         blocks = [
             BlockRecord(i, np.array([-log_evidence]), _NO_TRACE, draws=part)
             for i, part in enumerate(np.array_split(draws, 2))

@@ -33,32 +33,19 @@ _DIVISIONS, _MOST_DIRECTIONS = 12, 32
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """How a symmetric matrix is measured and factorised, most of whose elements are zero.
+    """How a symmetric matrix is measured and factorised, most of whose elements are zero."""
 
-    Parameters
-    ----------
-    order : ndarray of int64, shape (m,)
-        Rows in the order in which they are eliminated: that of all other arrays.
-    group : ndarray of int64, shape (m,)
-        Groups of columns, which are measured at once.
-    apart : ndarray of int64, shape (m,)
-        Groups of rows that are as far from each other in the graph of the matrix as some thirty
-        groups allow. Columns of the inverse that belong to rows of one group hardly overlap.
-    pattern : Pattern
-        Elements of the lower Cholesky factor.
-    source : ndarray of int64, shape (m + n,)
-        Group and row, as a single index, from which the elements on the diagonal and those of the
-        pattern are read; -1 for elements that only the factor has.
-    column : ndarray of int64, shape (m + n,)
-        Columns of the group that these are the elements of.
-    """
-
+    # shape (m,): rows in the order in which they are eliminated: that of all other arrays
     order: Indices
-    group: Indices
+    group: Indices  # shape (m,): groups of columns, which are measured at once
+    # shape (m,): groups of rows that are as far from each other in the graph of the matrix as some
+    # thirty groups allow. Columns of the inverse that belong to rows of one group hardly overlap.
     apart: Indices
-    pattern: Pattern
+    pattern: Pattern  # elements of the lower Cholesky factor
+    # shape (m + n,): group and row, as a single index, from which the elements on the diagonal and
+    # those of the pattern are read; -1 for elements that only the factor has
     source: Indices
-    column: Indices
+    column: Indices  # shape (m + n,): columns of the group that these are the elements of
 
     @classmethod
     def of(cls, *matrices: Floats) -> Self | None:
@@ -104,15 +91,7 @@ class Sparsity:
         return found
 
     def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
-        """Return the elements on the diagonal, and those of the pattern below it.
-
-        Parameters
-        ----------
-        products : ndarray, shape (n_groups, m)
-            The matrix times every step.
-        lengths : ndarray, shape (m,)
-            Lengths of the steps.
-        """
+        """Return the elements on the diagonal, and those of the pattern below it."""
         found = products.ravel()[self.source] / lengths[self.column]
         found[self.source < 0] = 0.0
         return found[: lengths.size], found[lengths.size :]
@@ -229,18 +208,7 @@ _OVERLOOKED = 0.05
 
 
 class Differences:
-    """Gradients of a log density and their differences.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density.
-
-    Attributes
-    ----------
-    n_evaluations : int
-        Evaluations of the density and its gradient so far.
-    """
+    """Gradients of a log density and their differences."""
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior, self.n_evaluations = posterior, 0
@@ -266,19 +234,7 @@ class Differences:
     def sparsity(
         self, matrix: Floats, rows: Positions, lengths: Floats, tests: Floats
     ) -> Sparsity | None:
-        """Return which second derivatives are zero, if most are.
-
-        Parameters
-        ----------
-        matrix : ndarray, shape (m, m)
-            Second derivatives at a point, where some may be zero by chance.
-        rows : ndarray of int64, shape (m,)
-            Their positions.
-        lengths : ndarray, shape (m,)
-            Scales of these variables.
-        tests : ndarray, shape (n, d)
-            Points at which no further one may be overlooked.
-        """
+        """Return which second derivatives are zero, if most are."""
         matrices, found = [matrix], Sparsity.of(matrix)
         for x in tests:
             if found is not None and self._overlooks(found, x, rows, lengths):
@@ -323,36 +279,19 @@ _NODE, _VARIANCES = 3.0**0.5, (0.25, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class ConditionalFit:
-    """The normal approximation at some values of the hyperparameters.
+    """The normal approximation at some values of the hyperparameters."""
 
-    Parameters
-    ----------
-    values : ndarray, shape (k,)
-        The hyperparameters.
-    shape : Shape or SparseShape
-        Location and scale of the other variables, of which there are ``m``.
-    slope : ndarray, shape (m, k)
-        Change of their peak with each hyperparameter.
-    log_mass : float
-        Log of the posterior density of the hyperparameters, up to a constant, in nats.
-    height : float
-        Log density at the peak of the other variables, in nats.
-    rise : ndarray, shape (k,)
-        Change of the height with each hyperparameter.
-    bend : ndarray, shape (k, k)
-        Second derivatives of the height.
-    skewness : ndarray, shape (m,), optional
-        Third derivatives of the log density in the coordinates in which the density is a unit
-        normal one, see ``references.nested.NestedNormal``.
-    """
-
-    values: Floats
+    values: Floats  # shape (k,): the hyperparameters
+    # Location and scale of the other variables, of which there are ``m``
     shape: Shape | SparseShape
-    slope: Floats
+    slope: Floats  # shape (m, k): change of their peak with each hyperparameter
+    # Log of the posterior density of the hyperparameters, up to a constant, in nats
     log_mass: float
-    height: float
-    rise: Floats
-    bend: Floats
+    height: float  # log density at the peak of the other variables, in nats
+    rise: Floats  # shape (k,): change of the height with each hyperparameter
+    bend: Floats  # shape (k, k): second derivatives of the height
+    # shape (m,): third derivatives of the log density in the coordinates in which the density is a
+    # unit normal one, see ``references.nested.NestedNormal``
     skewness: Floats | None = None
 
     def predicted(self, values: Floats) -> Floats:
@@ -368,28 +307,7 @@ class ConditionalFit:
 
 
 class ConditionalFits:
-    """Makes normal approximations at values of the hyperparameters.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density.
-    given : ndarray of int64, shape (k,)
-        Positions of the hyperparameters.
-    prior : Shape
-        Location and scales of the prior.
-    tests : ndarray, shape (n, d)
-        Prior draws, at which it is tested which second derivatives are zero.
-    may_be_dense : bool
-        Whether approximations are made even if few second derivatives are zero.
-
-    Attributes
-    ----------
-    rest : ndarray of int64, shape (m,)
-        Positions of the other variables, in the order that all approximations have.
-    sparsity : Sparsity, optional
-        Which second derivatives are zero, if most are. It is learnt from the first approximation.
-    """
+    """Makes normal approximations at values of the hyperparameters."""
 
     def __init__(
         self,
@@ -449,15 +367,7 @@ class ConditionalFits:
         return point
 
     def joint(self, fit: ConditionalFit, factor: Floats) -> StudentFit:
-        """Return the normal density of all variables whose peaks move with the hyperparameters.
-
-        Parameters
-        ----------
-        fit : ConditionalFit
-            The density of the other variables.
-        factor : ndarray, shape (k, k)
-            Lower Cholesky factor of the covariance of the hyperparameters.
-        """
+        """Return the normal density of all variables whose peaks move with the hyperparameters."""
         peak = self.placed(fit.values, fit.shape.mean)
         if isinstance(fit.shape, SparseShape):
             order = np.append(self.rest, self.given)
@@ -479,15 +389,6 @@ class ConditionalFits:
     def skewed(self, fit: ConditionalFit) -> tuple[ConditionalFit | None, float]:
         """Return an approximation about the mean, with variances and skewness, and what it gains.
 
-        Returns
-        -------
-        fit : ConditionalFit or None
-            The approximation to second order; None where a gradient is not finite.
-        gain : float
-            Half of the squared distance of mean and peak in standard deviations, in nats.
-
-        Notes
-        -----
         In coordinates ``z`` of covariance 1, in which the log density has third and fourth
         derivatives ``a`` and ``b`` along one of them, its mean is ``a / 2``, its variance ``1 + b /
         2 + a**2``, and the log of its mass is ``b / 8 + 5 a**2 / 24`` larger than that of the
@@ -514,15 +415,6 @@ class ConditionalFits:
     def excesses(self, fit: ConditionalFit, values: Floats) -> Floats:
         """Return by how much heights differ from what an approximation predicts, shape ``(n,)``.
 
-        Parameters
-        ----------
-        fit : ConditionalFit
-            The approximation.
-        values : ndarray, shape (n, k)
-            Hyperparameters.
-
-        Notes
-        -----
         The height of a peak is found by one step of Newton's method from where it is predicted,
         with the curvature of the approximation. It is NaN where the density there is not finite.
         """

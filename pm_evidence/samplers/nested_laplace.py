@@ -54,17 +54,7 @@ _TAIL = 2.0
 
 
 class Lattice:
-    """Approximations at the points of a lattice of hyperparameters.
-
-    Parameters
-    ----------
-    conditional : ConditionalFits
-        Makes them.
-    origin : ConditionalFit
-        The one at the origin.
-    spacing : ndarray, shape (k,)
-        Distances of neighbours.
-    """
+    """Approximations at the points of a lattice of hyperparameters."""
 
     def __init__(
         self, conditional: ConditionalFits, origin: ConditionalFit, spacing: Floats
@@ -237,22 +227,7 @@ _RCOND = 1e-6
 
 
 class Predictions:
-    """What the nearest approximations predict at many hyperparameters.
-
-    Parameters
-    ----------
-    conditional : ConditionalFits
-        Makes approximations.
-    at : ndarray, shape (n, k)
-        The hyperparameters.
-    n_prior : int
-        How many of them are prior draws, the first ones.
-
-    Attributes
-    ----------
-    n_unreached : int
-        How often steps from the nearest approximation have failed to make another.
-    """
+    """What the nearest approximations predict at many hyperparameters."""
 
     def __init__(self, conditional: ConditionalFits, at: Floats, n_prior: int) -> None:
         self._conditional, self._at, self._n_prior = conditional, at, n_prior
@@ -298,15 +273,7 @@ class Predictions:
         return i if height[i] > -inf else None
 
     def outside(self) -> tuple[float, int | None]:
-        """Return the mass outside of all lattices, relative to that within them.
-
-        Returns
-        -------
-        share : float
-            Estimate from the prior draws.
-        i : int or None
-            Where an approximation would improve the estimate most; None if there is none to make.
-        """
+        """Return the mass outside of all lattices, relative to that within them."""
         rows = slice(0, self._n_prior)
         log_parts = (self._log_mass + self._excess)[rows] - self._log_prior - self._log_within
         log_parts[self._is_within[rows] | self._is_unknown[rows]] = -inf
@@ -395,21 +362,7 @@ _RISE, _DEEP = 0.1, 1000.0
 
 
 def beyond(conditional: ConditionalFits, peak: ConditionalFit) -> list[ConditionalFit]:
-    """Return approximations from which the density of the hyperparameters rises to other peaks.
-
-    Parameters
-    ----------
-    conditional : ConditionalFits
-        Makes approximations.
-    peak : ConditionalFit
-        The one at a peak.
-
-    Returns
-    -------
-    list of ConditionalFit
-        One for each direction along an axis in which the density falls and rises again. It may
-        rise to the same peak, if the others have not followed well.
-    """
+    """Return approximations from which the density of the hyperparameters rises to other peaks."""
     found = list[ConditionalFit]()
     for axis in range(conditional.given.size):
         for sign in (-1.0, 1.0):
@@ -484,20 +437,7 @@ _MOST_OUTSIDE, _MOST_LATTICES = 60, 8
 
 
 class Regions:
-    """Lattices about peaks of the hyperparameters.
-
-    Parameters
-    ----------
-    conditional : ConditionalFits
-        Makes approximations given the hyperparameters.
-
-    Attributes
-    ----------
-    lattices : list of Lattice
-        The lattices so far.
-    spread_too_far : bool
-        Whether a region of relevant mass has too many points.
-    """
+    """Lattices about peaks of the hyperparameters."""
 
     def __init__(self, conditional: ConditionalFits) -> None:
         self.conditional = conditional
@@ -543,15 +483,7 @@ class Regions:
         return self.lattices[-1]
 
     def search(self, values: Floats, rng: np.random.Generator) -> bool:
-        """Add those about narrow peaks, and return whether they hold all mass, as far as known.
-
-        Parameters
-        ----------
-        values : ndarray, shape (n, k)
-            Prior draws of the hyperparameters. As many points within the lattices are added.
-        rng : numpy.random.Generator
-            Source of the random numbers.
-        """
+        """Add those about narrow peaks, and return whether they hold all mass, as far as known."""
         n = len(values)
         within = np.concatenate([lattice.draw(n, rng) for lattice in self.lattices])
         within = within[rng.permutation(len(within))[:n]]
@@ -644,26 +576,13 @@ _DESIGN_WIDTH = 0.6
 
 @dataclass(frozen=True)
 class Design:
-    """Approximations at points that are spread about a peak of the hyperparameters.
+    """Approximations at points that are spread about a peak of the hyperparameters."""
 
-    Parameters
-    ----------
-    conditional : ConditionalFits
-        Has made them.
-    shape : Shape
-        Location and scale of the points.
-    fits : sequence of ConditionalFit
-        The approximations.
-    tests : sequence of ConditionalFit
-        Approximations at further points.
-    tails : sequence of ConditionalFit, optional
-        Approximations far from the peak along each axis; None if some are not known.
-    """
-
-    conditional: ConditionalFits
-    shape: Shape
-    fits: Sequence[ConditionalFit]
-    tests: Sequence[ConditionalFit]
+    conditional: ConditionalFits  # has made them
+    shape: Shape  # location and scale of the points
+    fits: Sequence[ConditionalFit]  # the approximations
+    tests: Sequence[ConditionalFit]  # approximations at further points
+    # Approximations far from the peak along each axis; None if some are not known
     tails: Sequence[ConditionalFit] | None
 
     @property
@@ -888,30 +807,7 @@ def explore(
     n_searched: int,
     rng: np.random.Generator,
 ) -> Survey:
-    """Approximate a posterior that is log-concave given its hyperparameters.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with a gradient.
-    hyperparameters : ndarray of int64, shape (k,)
-        Positions of the hyperparameters; empty if the density is log-concave.
-    n_starts : int
-        Number of prior draws at which the exploration of the hyperparameters starts.
-    n_searched : int
-        Number of prior draws at which narrow peaks of the hyperparameters are searched for; 0 if
-        there can be none.
-    rng : numpy.random.Generator
-        Source of the random numbers.
-
-    Returns
-    -------
-    Survey
-        With one component, the interpolated density with a wide one of 5 % with heavy tails, and
-        the mixture of normal densities as reference, or none if no approximation was found: ascents
-        have not converged because the density has a kink or is flat, or the density of the
-        hyperparameters spreads too far. The peaks are those of the density of the hyperparameters.
-    """
+    """Approximate a posterior that is log-concave given its hyperparameters."""
     k, n_dim = hyperparameters.size, posterior.target.n_dim
     if k and n_dim > _MOST_MEASURED:
         return Survey()

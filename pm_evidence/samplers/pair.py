@@ -19,33 +19,15 @@ _BLOCK = 128  # paths that move together
 
 @dataclass(frozen=True)
 class PairBlock:
-    """A task for a worker: a block of annealed paths from one of the posteriors to the other.
+    """A task for a worker: a block of annealed paths from one of the posteriors to the other."""
 
-    Parameters
-    ----------
-    path : PairPath
-        From the first posterior to the second.
-    plan : Plan
-        Inverse temperatures, and the kernel of each stage.
-    role : Role
-        Forward paths start from the first posterior, reverse paths from the second.
-    block : int
-        Index of the block.
-    starts : ndarray, shape (n, n_dim)
-        Where its paths start.
-    origin : ndarray of int64, shape (n,)
-        Group of posterior draws that each start comes from.
-    seed : int
-        Seed of the run.
-    """
-
-    path: PairPath
-    plan: Plan
-    role: Role
-    block: int
-    starts: Floats
-    origin: NDArray[np.int64]
-    seed: int
+    path: PairPath  # from the first posterior to the second
+    plan: Plan  # inverse temperatures, and the kernel of each stage
+    role: Role  # forward paths start from the first posterior, reverse paths from the second
+    block: int  # index of the block
+    starts: Floats  # shape (n, n_dim): where its paths start
+    origin: NDArray[np.int64]  # shape (n,): group of posterior draws that each start comes from
+    seed: int  # seed of the run
 
     def __call__(self, report: Report = silent) -> BlockRecord:
         """Run the block."""

@@ -39,21 +39,11 @@ _SAME = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A Student-t density about a point.
+    """A Student-t density about a point."""
 
-    Parameters
-    ----------
-    fit : StudentFit
-        The density.
-    height : float
-        Log density of the posterior at the point, in nats.
-    log_mass : float
-        Log of the integral of the Gaussian of the same height and curvature, in nats.
-    """
-
-    fit: StudentFit
-    height: float
-    log_mass: float
+    fit: StudentFit  # the density
+    height: float  # log density of the posterior at the point, in nats
+    log_mass: float  # log of the integral of the Gaussian of the same height and curvature, in nats
 
     @property
     def shape(self) -> Shape:
@@ -80,22 +70,6 @@ def fit_locally(
 
     Directions in which the density rises, or falls off much more slowly than the population's own
     scale, get that scale.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with a gradient.
-    x : ndarray, shape (d,)
-        The point.
-    shape : Shape
-        Location and scale of the population.
-    longest : float
-        Largest standard deviation in any direction, in units of the population's.
-
-    Returns
-    -------
-    Local or None
-        None if gradients are not finite, or curvatures differ too much for float64.
     """
     d = x.size
     height = float(posterior.log_density(x[None])[0])
@@ -156,30 +130,6 @@ def fit_laplace(
 ) -> tuple[StudentMixture, int]:
     """Fit normal densities to the curvature at the peaks that ascents from prior draws end at.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with a gradient.
-    positions : ndarray of int64, shape (d,)
-        Positions of the coordinates whose density is wanted; the others are integrated out.
-    rng : numpy.random.Generator
-        Source of the random numbers.
-
-    Returns
-    -------
-    reference : StudentMixture
-        A normal density at each peak, with a weight in proportion to its mass, and a wide density
-        of 5 % with heavy tails at the highest.
-    n_evaluations : int
-        Evaluations of the density and of its gradient.
-
-    Raises
-    ------
-    NumericalError
-        If no ascent ends at a peak with finite curvature.
-
-    Notes
-    -----
     Directions in which the density falls off more slowly than the prior get the prior's scale, see
     ``local_fit.fit_locally``.
     """
@@ -220,40 +170,24 @@ def _marginal(local: Local, positions: NDArray[np.int64]) -> StudentFit:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a survey found in addition to the population.
+    """What a survey found in addition to the population."""
 
-    Parameters
-    ----------
-    components : list of Component
-        Densities at peaks and along ridges.
-    log_mass : ndarray
-        Approximate log evidence of the region that each of them covers, in nats.
-    n_peaks : int
-        Number of distinct peaks that ascents ended at.
-    unbounded : bool
-        Whether the mass along a ridge grows far beyond that at its start and the evidence.
-    n_evaluations : int
-        Evaluations of the density and of its gradient.
-    complete : bool
-        Whether the components together approximate the whole posterior, beside which nothing is
-        searched for.
-    relabelling : Relabelling, optional
-        Permutations of components under which the posterior does not change. All components of the
-        findings are averaged over them.
-    reference : StudentMixture, optional
-        What annealing starts from, if the findings are complete: its gradient is known.
-    more_peaks : bool
-        Whether peaks that were not found are to be expected, because there were ever more.
-    """
-
-    components: list[Component] = field(default_factory=list)
+    components: list[Component] = field(default_factory=list)  # densities at peaks and along ridges
+    # Approximate log evidence of the region that each of them covers, in nats
     log_mass: Floats = field(default_factory=lambda: np.empty(0))
-    n_peaks: int = 0
+    n_peaks: int = 0  # number of distinct peaks that ascents ended at
+    # Whether the mass along a ridge grows far beyond that at its start and the evidence
     unbounded: bool = False
-    n_evaluations: int = 0
+    n_evaluations: int = 0  # evaluations of the density and of its gradient
+    # Whether the components together approximate the whole posterior, beside which nothing is
+    # searched for
     complete: bool = False
+    # Permutations of components under which the posterior does not change. All components of the
+    # findings are averaged over them.
     relabelling: Relabelling | None = None
+    # What annealing starts from, if the findings are complete: its gradient is known
     reference: StudentMixture | None = None
+    # Whether peaks that were not found are to be expected, because there were ever more
     more_peaks: bool = False
 
     def joined_by(self, other: "Survey") -> "Survey":

@@ -54,17 +54,7 @@ class PilotVariance:
     def add(
         self, start: float, stop: float, before: Floats, after: Floats, log_weight: Floats
     ) -> None:
-        """Add a stage.
-
-        Parameters
-        ----------
-        start, stop : float
-            Its inverse temperatures.
-        before, after : ndarray, shape (n_before,), (n_after,)
-            Energies of the populations at both.
-        log_weight : ndarray, shape (n_before,)
-            Incremental log weights of the first population.
-        """
+        """Add a stage."""
         if start == 0.0:
             ends = stop * np.append(0.0, 0.5 ** np.arange(_HALVES, -1, -1.0))
         else:
@@ -134,27 +124,14 @@ _LARGEST_ROUNDING = 0.5
 
 @dataclass(frozen=True)
 class Pilot:
-    """Adaptive tempered SMC with waste-free moves.
+    """Adaptive tempered SMC with waste-free moves."""
 
-    Parameters
-    ----------
-    n : int
-        Number of particles.
-    chain_length : int
-        States per chain and stage.
-    ess : float
-        Effective sample size at every stage, as a share (0 to 1).
-    schedule : ndarray, optional
-        Inverse temperatures to follow; chosen adaptively if left out.
-    rounds : tuple of two int
-        Rounds of moves that tune the kernel at the first stage, where it is still untuned, and at
-        each later one.
-    """
-
-    n: int
-    chain_length: int
-    ess: float = 0.5
-    schedule: Floats | None = None
+    n: int  # number of particles
+    chain_length: int  # states per chain and stage
+    ess: float = 0.5  # effective sample size at every stage, as a share (0 to 1)
+    schedule: Floats | None = None  # inverse temperatures to follow; chosen adaptively if left out
+    # Rounds of moves that tune the kernel at the first stage, where it is still untuned, and at
+    # each later one
     rounds: tuple[int, int] = (4, 2)
 
     def run(self, path: Path, kernel: Kernel, seed: int, report: Report = silent) -> Plan:

@@ -44,21 +44,7 @@ class Schedule(Protocol):
     def plan(
         self, setup: AnnealingSetup, sampler: Sampler, size: int, seed: int, report: Report
     ) -> tuple[Plan, Plan]:
-        """Return the plan of a pilot, and the one that blocks follow.
-
-        Parameters
-        ----------
-        setup : AnnealingSetup
-            What is annealed and how.
-        sampler : Sampler
-            The sampler that follows the plan.
-        size : int
-            Particles of an island, or paths of the first round.
-        seed : int
-            Seed of the run.
-        report : callable
-            Called after every stage of the pilot.
-        """
+        """Return the plan of a pilot, and the one that blocks follow."""
         ...
 
 
@@ -94,18 +80,10 @@ ADAPTIVE = AdaptiveSchedule()
 
 @dataclass(frozen=True)
 class FixedSchedule:
-    """Inverse temperatures given by the user; a pilot tunes the kernels along them.
+    """Inverse temperatures given by the user; a pilot tunes the kernels along them."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_stages + 1,)
-        Strictly increasing from 0 to 1.
-    name : str
-        Name of the schedule in results.
-    """
-
-    beta: Floats
-    name: str = "given"
+    beta: Floats  # shape (n_stages + 1,): strictly increasing from 0 to 1
+    name: str = "given"  # name of the schedule in results
 
     def plan(
         self, setup: AnnealingSetup, sampler: Sampler, size: int, seed: int, report: Report
@@ -203,13 +181,7 @@ class _Steps:
 
 
 def within_steps(schedule: Schedule, setup: AnnealingSetup) -> Schedule:
-    """Return the schedule of a path: its own steps if it has densities at their ends only.
-
-    Raises
-    ------
-    ValueError
-        If the user asks for another schedule along such a path.
-    """
+    """Return the schedule of a path: its own steps if it has densities at their ends only."""
     prescribed = getattr(setup.path, "prescribed", None)
     if prescribed is not None and isinstance(schedule, AdaptiveSchedule):
         return FixedSchedule(prescribed, "batches")
@@ -237,15 +209,7 @@ def piloted(
     report: Report,
     beta: Floats | None,
 ) -> tuple[Plan, PathVariance | None]:
-    """Return the plan of a pilot, and the variance of the energy along its populations.
-
-    Parameters
-    ----------
-    setup, sampler, size, seed, report
-        See ``Schedule.plan``.
-    beta : ndarray, shape (n_stages + 1,), or None
-        Inverse temperatures to follow; None if the pilot chooses them.
-    """
+    """Return the plan of a pilot, and the variance of the energy along its populations."""
     n = max(size, min(setup.n_pilot, sampler.first_round(size)), _LEAST_PILOT)
     pilot = Pilot(n, sampler.chain_length, sampler.ess, beta)
     found = pilot.run(setup.path, setup.kernel, seed, report)
@@ -262,17 +226,6 @@ def trial_of(
 ) -> tuple[Plan, PathVariance]:
     """Return the plan of a trial run along equal steps, and the variance of its energies.
 
-    Parameters
-    ----------
-    setup : AnnealingSetup
-        What is annealed and how; its kernel has nothing to tune.
-    n_stages, n_paths : int
-        Stages and independent paths of the trial run.
-    seed : int
-        Seed of the run that the trial is for.
-
-    Notes
-    -----
     Kiwaki (2015), Algorithm 2: a cheap run of annealed importance sampling with a linear schedule.
     He weights its states by their weights so far. Here they count equally: with 400 stages and 256
     paths, the resulting schedules were equally good on a Gaussian and on an Ising lattice, and if

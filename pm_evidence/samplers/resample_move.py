@@ -29,24 +29,12 @@ _FIRST_PASS = 4  # islands
 
 @dataclass(frozen=True)
 class Pool:
-    """The particles of a stage with their weights before and after it.
+    """The particles of a stage with their weights before and after it."""
 
-    Parameters
-    ----------
-    state : State
-        ``n`` particles, weighted by ``log_share`` for the density before the stage.
-    log_share : ndarray, shape (n,)
-        Log of the normalised weights before the stage.
-    ratio : ndarray, shape (n,)
-        Log of the weights of the stage, in nats.
-    n_evaluations : int
-        Density evaluations that the pool has cost.
-    """
-
-    state: Any
-    log_share: Floats
-    ratio: Floats
-    n_evaluations: int = 0
+    state: Any  # ``n`` particles, weighted by ``log_share`` for the density before the stage
+    log_share: Floats  # shape (n,): log of the normalised weights before the stage
+    ratio: Floats  # shape (n,): log of the weights of the stage, in nats
+    n_evaluations: int = 0  # density evaluations that the pool has cost
 
     @property
     def log_weight(self) -> Floats:

@@ -30,35 +30,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReverseStarts:
-    """Posterior draws that reverse paths may start from.
+    """Posterior draws that reverse paths may start from."""
 
-    Parameters
-    ----------
-    draws : ndarray, shape (n, ...)
-        In the target's own coordinates.
-    group : ndarray of int64, shape (n,), or None
-        Draws of different groups are independent; None if all draws are.
-    probability : ndarray, shape (n,), optional
-        Probability of each draw; equal if left out.
-    kind : str
-        Where the draws come from: ``"islands"``; ``"relaxed"``, states near the target that have
-        to relax first; ``"given"`` by the user; or ``"exact"``, an exact draw from the target.
-    """
-
-    draws: NDArray[Any]
+    draws: NDArray[Any]  # shape (n, ...): in the target's own coordinates
+    # shape (n,): draws of different groups are independent; None if all draws are
     group: NDArray[np.int64] | None = None
-    probability: Floats | None = None
+    probability: Floats | None = None  # shape (n,): probability of each draw; equal if left out
+    # Where the draws come from: ``"islands"``; ``"relaxed"``, states near the target that have to
+    # relax first; ``"given"`` by the user; or ``"exact"``, an exact draw from the target
     kind: str = "islands"
 
     @classmethod
     def of_islands(cls, blocks: Sequence[BlockRecord]) -> "ReverseStarts":
-        """Return the draws of islands, with probabilities proportional to their evidence.
-
-        Raises
-        ------
-        NumericalError
-            If no island reached the target.
-        """
+        """Return the draws of islands, with probabilities proportional to their evidence."""
         alive = [block for block in blocks if block.draws is not None]
         if not alive:
             raise no_support(len(blocks))
@@ -87,43 +71,23 @@ Execute = Callable[[str, Sequence[Any], Plan], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a sampler needs for a round.
+    """What a sampler needs for a round."""
 
-    Parameters
-    ----------
-    setup : AnnealingSetup
-        How the target is annealed.
-    coarse, plan : Plan
-        The pilot's plan, and the one that blocks follow.
-    size : int
-        Particles of an island, or paths of the first round.
-    seed : int
-        Seed of all streams.
-    starts : ReverseStarts or None
-        Where reverse paths start; None if the sampler has to find such draws.
-    execute : callable
-        Runs tasks, such as blocks, given a title for the display, the tasks and the plan that they
-        follow; returns their results in order.
-    """
-
-    setup: AnnealingSetup
-    coarse: Plan
+    setup: AnnealingSetup  # how the target is annealed
+    coarse: Plan  # the pilot's plan, and the one that blocks follow
     plan: Plan
-    size: int
-    seed: int
+    size: int  # particles of an island, or paths of the first round
+    seed: int  # seed of all streams
+    # Where reverse paths start; None if the sampler has to find such draws
     starts: ReverseStarts | None
+    # Runs tasks, such as blocks, given a title for the display, the tasks and the plan that they
+    # follow; returns their results in order
     execute: Execute
 
     def extended(
         self, record: RunRecord, role: Role, title: str, tasks: Sequence[Any], plan: Plan
     ) -> RunRecord:
-        """Return the record with the blocks of a role that some tasks make.
-
-        Raises
-        ------
-        Interrupted
-            Upon Ctrl-C, with the record with the first blocks, up to one that had not finished.
-        """
+        """Return the record with the blocks of a role that some tasks make."""
         try:
             return record.extended(role, self.execute(title, tasks, plan))
         except Interrupted as error:
@@ -400,32 +364,13 @@ _LARGEST, _FEWEST = 32_000, 8
 
 
 def kernels_along(plan: Plan, beta: Floats) -> tuple[Kernel, ...]:
-    """Return kernels for a finer schedule: those of the plan's stages in which its stages end.
-
-    Parameters
-    ----------
-    plan : Plan
-        The plan of a pilot.
-    beta : ndarray, shape (n_stages + 1,)
-        Inverse temperatures from 0 to 1.
-
-    Returns
-    -------
-    tuple of Kernel, length n_stages
-    """
+    """Return kernels for a finer schedule: those of the plan's stages in which its stages end."""
     stage = np.searchsorted(plan.beta[1:-1], beta[1:])
     return tuple(plan.kernels[k] for k in stage)
 
 
 def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:
-    """Cut a plan into stretches of stages that one call of a kernel moves ``n`` members through.
-
-    Yields
-    ------
-    kernel : Kernel
-    beta : ndarray, shape (m + 1,)
-        Inverse temperatures from before the first stage to the last.
-    """
+    """Cut a plan into stretches of stages that one call of a kernel moves ``n`` members through."""
     most, first = max(_LARGEST // n, _FEWEST), 0
     while first < plan.n_stages:
         kernel, stop = plan.kernels[first], first + 1
@@ -440,16 +385,7 @@ def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:
 def weigh_then_move(
     kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
 ) -> Weighed:
-    """Go forward through the ``m`` stages of a stretch.
-
-    Returns
-    -------
-    batch : StageBatch
-    energy : ndarray, shape (m, n)
-        Energies of the population before each stage.
-    log_ratio : ndarray, shape (m, n)
-        Change of its log density, from one inverse temperature to the next.
-    """
+    """Go forward through the ``m`` stages of a stretch."""
     batch = _passage(kernel, path, state, beta[1:], streams)
     return batch, *_weighed(path, batch.before, beta[:-1], beta[1:])
 
@@ -457,16 +393,7 @@ def weigh_then_move(
 def move_then_weigh(
     kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
 ) -> Weighed:
-    """Go back through the ``m`` stages of a stretch, by the reversed kernel.
-
-    Returns
-    -------
-    batch : StageBatch
-    energy : ndarray, shape (m, n)
-        Energies of the population after the move of each stage, at the next inverse temperature.
-    log_ratio : ndarray, shape (m, n)
-        Change of its log density, from that inverse temperature to the one of the move.
-    """
+    """Go back through the ``m`` stages of a stretch, by the reversed kernel."""
     batch = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
     return batch, *_weighed(path, batch.after, beta[-2::-1], beta[:0:-1])
 
@@ -518,29 +445,7 @@ def grow_chains(
     streams: NDArray[np.uint64],
     watch: Watch | None = None,
 ) -> tuple[Any, MoveInfo]:
-    """Run every member of ``start`` as a chain and keep all its states.
-
-    Parameters
-    ----------
-    path, kernel, beta
-        The kernel that moves the chains, and the density that it leaves invariant.
-    start : State
-        First states of the chains, ``n`` of them.
-    length : int
-        States per chain, the first included.
-    streams : ndarray of uint64, shape (n, 4)
-        One stream per chain.
-    watch : callable, optional
-        Called with the kernel and its report after every move; returns the kernel of the next.
-
-    Returns
-    -------
-    state : State
-        ``n * length`` states: the first states of all chains, then the second ones, and so on. A
-        chain of length 1 is moved once, and only its last state is kept.
-    info : MoveInfo
-        Report of all moves together.
-    """
+    """Run every member of ``start`` as a chain and keep all its states."""
     if isinstance(path, Growing):
         start = path.reached(start, beta, streams)
     if watch is None and isinstance(kernel, MovesRepeatedly):

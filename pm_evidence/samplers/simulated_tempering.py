@@ -32,17 +32,11 @@ _LEAST_SHARE = 1e-12  # of a temperature relative to that of the largest weight:
 
 @dataclass(frozen=True, slots=True)
 class TemperingPlan(Plan):
-    """A plan with the weights of the temperatures.
+    """A plan with the weights of the temperatures."""
 
-    Parameters
-    ----------
-    log_z : ndarray, shape (n_temperatures,)
-        Approximate log normalising constants, in nats.
-    prior : ndarray, shape (n_temperatures,)
-        Prior over temperatures; it sums to 1.
-    """
-
+    # shape (n_temperatures,): approximate log normalising constants, in nats
     log_z: Floats = field(default_factory=lambda: np.zeros(0))
+    # shape (n_temperatures,): prior over temperatures; it sums to 1
     prior: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -54,21 +48,11 @@ class TemperingPlan(Plan):
 
 @dataclass
 class Redraw:
-    """Draws of temperatures given states (Carlson et al. 2016, Eq. 7).
+    """Draws of temperatures given states (Carlson et al. 2016, Eq. 7)."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures.
-    log_weight : ndarray, shape (n_temperatures,)
-        See ``TemperingPlan``.
-    rng : numpy.random.Generator
-        Source of the draws.
-    """
-
-    beta: Floats
-    log_weight: Floats
-    rng: np.random.Generator
+    beta: Floats  # shape (n_temperatures,): inverse temperatures
+    log_weight: Floats  # shape (n_temperatures,): see ``TemperingPlan``
+    rng: np.random.Generator  # source of the draws
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:
         """Return the temperatures of the next iteration; see ``tempered_chains.Rule``."""
@@ -81,19 +65,6 @@ class Redraw:
 def log_probabilities(beta: Floats, log_weight: Floats, energy: Floats) -> Floats:
     """Return the log probability of every temperature given a state.
 
-    Parameters
-    ----------
-    beta, log_weight : ndarray, shape (n_temperatures,)
-        Inverse temperatures, and log weights in nats.
-    energy : ndarray, shape (n,)
-        Energies of the states, in nats; infinite where the target has no mass.
-
-    Returns
-    -------
-    ndarray, shape (n, n_temperatures)
-
-    Notes
-    -----
     Carlson et al. (2016), Eq. 7.
     """
     log_p = np.empty((len(energy), len(beta)))
@@ -106,20 +77,7 @@ def log_probabilities(beta: Floats, log_weight: Floats, energy: Floats) -> Float
 
 
 def prior_over(given: Any, beta: Floats) -> Floats:
-    """Return the prior over temperatures that a user asks for, which sums to 1.
-
-    Parameters
-    ----------
-    given : str or array_like, shape (n_temperatures,)
-        See ``pe.SimulatedTempering``.
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures.
-
-    Raises
-    ------
-    ValueError
-        If there is not one positive weight for each temperature.
-    """
+    """Return the prior over temperatures that a user asks for, which sums to 1."""
     if isinstance(given, str):
         weight = np.ones(len(beta)) if given == "uniform" else np.exp(_EXPONENT * beta)
         return weight / weight.sum()
@@ -133,13 +91,7 @@ def prior_over(given: Any, beta: Floats) -> Floats:
 
 
 def checked_weights(given: Any) -> Floats:
-    """Return the weights of temperatures that a user gives, of which the largest is 1.
-
-    Raises
-    ------
-    ValueError
-        If they are not at least two positive, finite numbers, or differ too much.
-    """
+    """Return the weights of temperatures that a user gives, of which the largest is 1."""
     weight = float_array("prior", given)
     if weight.ndim != 1 or weight.size < 2:
         raise ValueError(
@@ -175,27 +127,19 @@ _LEAST_LOG_SHARE, _TINY = -1e6, 1e-300
 
 @dataclass(frozen=True, slots=True)
 class LearntWeights:
-    """Weights learnt in initial iterations.
+    """Weights learnt in initial iterations."""
 
-    Parameters
-    ----------
-    log_z : ndarray, shape (n_temperatures,)
-        Log normalising constants relative to that of the reference, in nats.
-    log_z_by_round : ndarray, shape (n_rounds + 1, n_temperatures)
-        Those before the first round and after each.
-    log_share_by_round : ndarray, shape (n_rounds, n_temperatures)
-        Log of the Rao-Blackwellized share of each temperature (Eq. 9), round by round.
-    deviation : ndarray, shape (n_rounds,)
-        Largest difference between these shares and the prior, as a multiple of 1 / K.
-    n_evaluations : int
-        Density (or gradient) evaluations.
-    """
-
+    # shape (n_temperatures,): log normalising constants relative to that of the reference, in nats
     log_z: Floats
+    # shape (n_rounds + 1, n_temperatures): those before the first round and after each
     log_z_by_round: Floats
+    # shape (n_rounds, n_temperatures): log of the Rao-Blackwellized share of each temperature (Eq.
+    # 9), round by round.
     log_share_by_round: Floats
+    # shape (n_rounds,): largest difference between these shares and the prior, as a multiple of 1 /
+    # K
     deviation: Floats
-    n_evaluations: int
+    n_evaluations: int  # density (or gradient) evaluations
 
 
 @dataclass(frozen=True)
@@ -204,33 +148,16 @@ class InitialIterations:
 
     Chains of a round start at temperatures drawn from the prior, with the states that they have.
 
-    Parameters
-    ----------
-    path : Path
-        What is tempered.
-    plan : TemperingPlan
-        Temperatures, kernels and prior.
-    n_chains : int
-        Number of chains.
-    start : str
-        ``"annealing"``, ``"equal"`` or ``"wang_landau"``; see ``pe.SimulatedTempering``.
-    sweeps, rounds : int
-        Moves of every chain in a round, and the largest number of rounds.
-    seed : int
-        Seed of the run.
-
-    Notes
-    -----
     Carlson et al. (2016), section 2.4.
     """
 
-    path: Path
-    plan: TemperingPlan
-    n_chains: int
-    start: str
-    sweeps: int
+    path: Path  # what is tempered
+    plan: TemperingPlan  # temperatures, kernels and prior
+    n_chains: int  # number of chains
+    start: str  # ``"annealing"``, ``"equal"`` or ``"wang_landau"``; see ``pe.SimulatedTempering``
+    sweeps: int  # moves of every chain in a round, and the largest number of rounds
     rounds: int
-    seed: int
+    seed: int  # seed of the run
 
     def __call__(self, report: Report = silent) -> LearntWeights:
         """Return the weights."""

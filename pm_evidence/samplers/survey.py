@@ -183,18 +183,7 @@ def n_scanned(budget: float, n_dim: int) -> int:
 
 
 def n_probes(budget: float, asked: float, n_dim: int) -> int:
-    """Return the number of probes.
-
-    Parameters
-    ----------
-    budget : float
-        Gradients that the survey may cost.
-    asked : float
-        Those that were asked for, which are fewer where the survey has found several modes. If the
-        usual budget was asked for, as many probes as it allows are made in excess of it.
-    n_dim : int
-        Number of dimensions.
-    """
+    """Return the number of probes."""
     n = _share_of_probes(budget) * _n_values(budget)
     n *= 1.0 + min(asked / USUAL_BUDGET, 1.0) ** 2
     return int(min(n, _MOST_COORDINATES / n_dim))
@@ -271,25 +260,6 @@ def survey(
     """Search for peaks and ridges that a run may have missed.
 
     A log-concave density has a single peak, to which one ascent leads.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with a gradient.
-    shape : Shape
-        Location and scale of the population.
-    draws : ndarray, shape (n, d)
-        Draws from the posterior, of all islands.
-    visited : ndarray, shape (m, d)
-        Positions that the run passed at lower inverse temperatures.
-    log_evidence : float
-        Log evidence of the run, in nats.
-    budget : int
-        What the survey may cost, in gradients; a value counts as a third of one. If it finds
-        several modes, it takes the usual budget even if this is more. Probes in excess of the
-        budget are described in ``survey_budget``.
-    rng : numpy.random.Generator
-        Source of the random numbers.
     """
     scout = _Scout(posterior, shape, share_of_ascents(budget))
     if posterior.is_log_concave:

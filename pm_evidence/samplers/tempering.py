@@ -47,48 +47,24 @@ class Rule(Protocol):
     """How chains change their temperatures."""
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:
-        """Return the temperatures of the next iteration.
-
-        Parameters
-        ----------
-        rung : ndarray of int16, shape (n_chains,)
-            Index of the temperature of each chain.
-        energy : ndarray, shape (n_chains,)
-            Energies of their states, in nats.
-        """
+        """Return the temperatures of the next iteration."""
         ...
 
 
 @dataclass
 class Chains:
-    """Chains at their temperatures.
+    """Chains at their temperatures."""
 
-    Parameters
-    ----------
-    path : Path
-        What is tempered. Its log density is linear in beta.
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures from 0 to 1.
-    kernels : sequence of Kernel
-        ``kernels[k]`` moves the chains at ``beta[k + 1]``. Chains at the reference are drawn anew,
-        by the kernel itself if its moves at ``beta = 0`` are independent draws.
-    state : State
-        The chains.
-    rung : ndarray of int16, shape (n_chains,)
-        Index of the temperature of each chain.
-    streams : ndarray, shape (n_chains, 4)
-        Stream of each chain.
-    seeds : SeedSequence
-        For draws from the reference.
-    """
-
+    # What is tempered. Its log density is linear in beta.
     path: Path
-    beta: Floats
+    beta: Floats  # shape (n_temperatures,): inverse temperatures from 0 to 1
+    # ``kernels[k]`` moves the chains at ``beta[k + 1]``. Chains at the reference are drawn anew, by
+    # the kernel itself if its moves at ``beta = 0`` are independent draws.
     kernels: Sequence[Kernel]
-    state: Any
-    rung: Rungs
-    streams: NDArray[np.uint64]
-    seeds: np.random.SeedSequence
+    state: Any  # the chains
+    rung: Rungs  # shape (n_chains,): index of the temperature of each chain
+    streams: NDArray[np.uint64]  # shape (n_chains, 4): stream of each chain
+    seeds: np.random.SeedSequence  # for draws from the reference
     n_evaluations: int = 0
     n_nan: int = 0
     accepted: Floats = field(init=False)
@@ -173,20 +149,13 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """First states of chains.
+    """First states of chains."""
 
-    Parameters
-    ----------
-    state : State
-        States at the first temperature, then those at the second, and so on.
-    log_z : ndarray, shape (n_temperatures, n_ladders)
-        Log of the normalising constants as the population of each ladder estimates them, in nats.
-    n_evaluations, n_nan : int
-        Density (or gradient) evaluations, and moves rejected because the density was NaN.
-    """
-
-    state: Any
+    state: Any  # states at the first temperature, then those at the second, and so on
+    # shape (n_temperatures, n_ladders): log of the normalising constants as the population of each
+    # ladder estimates them, in nats
     log_z: Floats
+    # Density (or gradient) evaluations, and moves rejected because the density was NaN
     n_evaluations: int
     n_nan: int
 
@@ -206,26 +175,6 @@ def annealed_start(
     included, and those of different ladders are independent. Only a ladder whose members all have
     likelihood zero gets those of another one, because no kernel moves such states: its population
     has no evidence, which keeps the estimate of log Z unbiased.
-
-    Parameters
-    ----------
-    path : Path
-        What is annealed.
-    plan : Plan
-        Inverse temperatures and kernels.
-    chosen : sequence of ndarray of int64
-        Ladders that have a chain at each inverse temperature.
-    n_ladders, n_particles : int
-        Number of populations, and of members of each.
-    seeds : sequence of two SeedSequence
-        For draws from the reference, and for everything else.
-
-    Raises
-    ------
-    NumericalError
-        If the likelihood is zero at all of many draws from the reference.
-    ValueError
-        If the log density is not linear in beta.
     """
     rng = np.random.default_rng(seeds[1].spawn(1)[0])
     own = streams(seeds[1], n_ladders * n_particles)
@@ -286,15 +235,7 @@ def _resampled(log_weight: Floats, rng: np.random.Generator) -> tuple[NDArray[np
 
 
 def check_linear(path: Path, state: Any) -> None:
-    """Raise ValueError unless the log density along a path is linear in beta.
-
-    Parameters
-    ----------
-    path : Path
-        The path.
-    state : State
-        A population on which this is tested.
-    """
+    """Raise ValueError unless the log density along a path is linear in beta."""
     if isinstance(path, Growing):
         raise ValueError(
             "method must not be tempering along a path whose states grow, got a "
@@ -314,17 +255,7 @@ def check_linear(path: Path, state: Any) -> None:
 
 
 class Log:
-    """Records chains while they run.
-
-    Parameters
-    ----------
-    chains : Chains
-        What is recorded.
-    ladder : ndarray of int64, shape (n_chains,)
-        Ladder of each chain.
-    every : int
-        Number of iterations of which one is recorded.
-    """
+    """Records chains while they run."""
 
     def __init__(self, chains: Chains, ladder: NDArray[np.int64], every: int) -> None:
         self.chains, self.ladder, self.every = chains, ladder, every
@@ -479,34 +410,17 @@ class Tempering(SamplerBase):
 
 @dataclass(frozen=True)
 class TemperedBlock:
-    """A task for a worker: some of the ladders of a round.
+    """A task for a worker: some of the ladders of a round."""
 
-    Parameters
-    ----------
-    sampler : Tempering
-        What is run.
-    path : Path
-        What is tempered.
-    plan : Plan
-        Temperatures and kernels.
-    block : int
-        Index of the block; all random numbers come from ``block_seeds(seed, phase, block)``.
-    n_ladders, n_iterations : int
-        Number of ladders, and of iterations after the burn-in.
-    seed : int
-        Seed of the run.
-    phase : Phase
-        Purpose of the block, which selects its random streams.
-    """
-
-    sampler: Tempering
-    path: Path
-    plan: Plan
+    sampler: Tempering  # what is run
+    path: Path  # what is tempered
+    plan: Plan  # temperatures and kernels
+    # Index of the block; all random numbers come from ``block_seeds(seed, phase, block)``
     block: int
-    n_ladders: int
+    n_ladders: int  # number of ladders, and of iterations after the burn-in
     n_iterations: int
-    seed: int
-    phase: Phase
+    seed: int  # seed of the run
+    phase: Phase  # purpose of the block, which selects its random streams
 
     @property
     def n_burn_in(self) -> int:
@@ -572,25 +486,15 @@ _STABLE = 0.1
 class Exchange:
     """Exchanges of temperatures between neighbours, in even and odd pairs alternately.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures.
-    ladder : ndarray of int64, shape (n_chains,)
-        Ladder of each chain. Every ladder has one chain at each temperature.
-    rng : numpy.random.Generator
-        Decides on exchanges.
-
-    Notes
-    -----
     The deterministic even-odd scheme (Okabe et al. 2001). Proposals of a pair are made in every
     other iteration, which makes chains travel along the ladder instead of diffusing (Syed et al.
     2022).
     """
 
-    beta: Floats
+    beta: Floats  # shape (n_temperatures,): inverse temperatures
+    # shape (n_chains,): ladder of each chain. Every ladder has one chain at each temperature.
     ladder: NDArray[np.int64]
-    rng: np.random.Generator
+    rng: np.random.Generator  # decides on exchanges
     odd: bool = False
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:

@@ -35,15 +35,7 @@ def sm08(n_stages: int) -> Floats:
 
 
 def refine(beta: Floats, n_stages: int) -> Floats:
-    """Return a schedule of at least ``n_stages`` that divides every stage into equal parts.
-
-    Parameters
-    ----------
-    beta : ndarray, shape (n_coarse + 1,)
-        A schedule whose stages have about the same effective sample size.
-    n_stages : int
-        Number of stages wanted; the result has the next multiple of ``n_coarse``.
-    """
+    """Return a schedule of at least ``n_stages`` that divides every stage into equal parts."""
     n_coarse = len(beta) - 1
     parts = max(1, -(-n_stages // n_coarse))
     positions = np.linspace(0.0, n_coarse, parts * n_coarse + 1)
@@ -51,13 +43,7 @@ def refine(beta: Floats, n_stages: int) -> Floats:
 
 
 def fixed_schedule(schedule: Sequence[float] | Floats) -> Floats:
-    """Return the inverse temperatures that a user gives, after checking them.
-
-    Raises
-    ------
-    ValueError
-        If they are no numbers, or do not rise strictly from 0 to 1.
-    """
+    """Return the inverse temperatures that a user gives, after checking them."""
     if isinstance(schedule, str):
         raise ValueError(_not_a_schedule(schedule))
     try:
@@ -99,15 +85,7 @@ _BISECTIONS = 60
 
 
 def no_support(n: int, part: str = "") -> NumericalError:
-    """Return the error for a population of ``n`` members whose weights are all zero.
-
-    Parameters
-    ----------
-    n : int
-        Number of members.
-    part : str
-        The part of the data that gave them the weight zero, if it is not all data.
-    """
+    """Return the error for a population of ``n`` members whose weights are all zero."""
     if part:
         return NumericalError(
             f"the log likelihood must be finite somewhere, but that of {part} is -inf at all {n} "
@@ -122,24 +100,7 @@ def no_support(n: int, part: str = "") -> NumericalError:
 
 
 def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
-    """Return the next inverse temperature at which the weights keep a given effective size.
-
-    Parameters
-    ----------
-    path : Path
-        The path.
-    state : State
-        A population at ``beta`` with equal weights.
-    beta : float
-        Inverse temperature of the population.
-    ess : float
-        Wanted effective sample size, as a share of the members whose weight is not zero.
-
-    Raises
-    ------
-    NumericalError
-        If all members have weight zero after the smallest step, or no step is small enough.
-    """
+    """Return the next inverse temperature at which the weights keep a given effective size."""
     if isinstance(path, FindsSteps):
         return path.next_beta(state, beta, ess)
     left = 1.0 - beta
@@ -173,18 +134,10 @@ def next_beta(path: Path, state: State, beta: float, ess: float) -> float:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Numbers of particles, and the variance of log Z that they lead to.
+    """Numbers of particles, and the variance of log Z that they lead to."""
 
-    Parameters
-    ----------
-    particles : ndarray, shape (n_stages,)
-        Number of particles at each stage; not rounded.
-    variance : float
-        Variance of log Z in square nats if the particles were independent.
-    """
-
-    particles: Floats
-    variance: float
+    particles: Floats  # shape (n_stages,): number of particles at each stage; not rounded
+    variance: float  # variance of log Z in square nats if the particles were independent
 
 
 def optimal_allocation(variance: ArrayLike, n_particles: float) -> Allocation:
@@ -242,21 +195,6 @@ _LEAST_RATE = 1e-3
 def rejection_rates(beta: Floats, energy: Floats, rung: NDArray[np.int16]) -> Floats:
     """Return the mean probability that an exchange is rejected, for each pair of neighbours.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-        Inverse temperatures from 0 to 1.
-    energy, rung : ndarray, shape (n,)
-        Energies of states in nats, and the index of the temperature of each.
-
-    Returns
-    -------
-    ndarray, shape (n_temperatures - 1,)
-        From pairs of states in the order in which they are given; NaN if one of two temperatures
-        has no states.
-
-    Notes
-    -----
     Their sum is an estimate of the communication barrier (Syed et al. 2022, Eq. 16).
     """
     found = [energy[rung == k] for k in range(len(beta))]
@@ -272,29 +210,8 @@ def rejection_rates(beta: Floats, energy: Floats, rung: NDArray[np.int16]) -> Fl
 def equalised(beta: Floats, rates: Floats, n_temperatures: int) -> Floats:
     """Return temperatures whose exchanges would be rejected equally often.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n,)
-        Inverse temperatures from 0 to 1.
-    rates : ndarray, shape (n - 1,)
-        Rejection rates between neighbours.
-    n_temperatures : int
-        Number of temperatures wanted.
-
-    Returns
-    -------
-    ndarray, shape (n_temperatures,)
-        Strictly rising from 0 to 1.
-
-    Notes
-    -----
     Syed et al. (2022), Algorithm 4: equal steps of the cumulative rejection rate, which is
     interpolated linearly in beta.
-
-    Examples
-    --------
-    >>> equalised(np.array([0.0, 0.1, 1.0]), np.array([0.6, 0.2]), 5).round(3)
-    array([0.   , 0.033, 0.067, 0.1  , 1.   ])
     """
     length = np.append(0.0, np.cumsum(np.maximum(rates, _LEAST_RATE)))
     out: Floats = np.interp(np.linspace(0.0, length[-1], n_temperatures), length, beta)

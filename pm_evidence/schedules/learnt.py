@@ -32,36 +32,6 @@ def varopt(
 
     With the power 1/2 it minimises the variance of the work if every move draws independently.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (m + 1,)
-        Ends of the pieces on which the variance of the energy is known, strictly rising from 0
-        to 1; for example the schedule of a trial run.
-    variance : ndarray, shape (m,)
-        Variance of the energy in each piece, in square nats. Values below zero count as zero.
-    n_stages : int
-        Number of stages wanted.
-    power : float
-        Power of the variance that the density of the steps is proportional to.
-    smoothing : float
-        Share of the pieces over which ``variance**power`` is averaged before, from 0 to below 1.
-    floor : float
-        Share of the steps that is spread evenly over [0, 1], from 0 to below 1. Steps are then not
-        longer than ``1 / (floor * n_stages)`` where the energy hardly varies.
-
-    Returns
-    -------
-    ndarray, shape (n_stages + 1,)
-        Strictly rising from 0 to 1. Equal steps if the variance is zero throughout.
-
-    Raises
-    ------
-    ValueError
-        If the pieces do not rise from 0 to 1, there is not one variance for each, one is NaN or
-        infinite, or an option is out of range.
-
-    Notes
-    -----
     Kiwaki (2015), Theorem 1: if every move draws independently, the variance of the work of K
     stages is ``integral beta'(t)**2 V(beta(t)) dt / K`` for large K. A first integral of his Eq. 9
     is that ``beta' sqrt(V)`` is constant, so that equal steps of the length
@@ -70,13 +40,6 @@ def varopt(
 
     Ising and Potts lattices use this function with the power 3/4 and a floor of 0.1: where their
     variance is large, relaxation is slow as well, so that steps have to be smaller still.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pm_evidence.schedules.learnt import varopt
-    >>> varopt(np.array([0.0, 0.5, 1.0]), np.array([9.0, 1.0]), 4, smoothing=0.0)
-    array([0.        , 0.16666667, 0.33333333, 0.5       , 1.        ])
     """
     _check(beta, variance, n_stages)
     check_smoothing(smoothing)
@@ -108,33 +71,6 @@ def varopt_by_iteration(
 ) -> Floats:
     """Return the solution of Kiwaki's differential equation, found by fixed-point iteration.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (m + 1,)
-        Ends of the pieces, strictly rising from 0 to 1.
-    variance : ndarray, shape (m,)
-        Variance of the energy in each piece, in square nats, above zero; smoothed already.
-    n_stages : int
-        Number of stages wanted.
-    tolerance : float
-        Largest change of an inverse temperature in the last iteration.
-
-    Returns
-    -------
-    ndarray, shape (n_stages + 1,)
-        Strictly rising from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If the pieces do not rise from 0 to 1, there is not one variance for each, or one is not a
-        finite number above 0.
-    NumericalError
-        If the iteration does not converge, which can happen if the variance spans more than about
-        five decades; `varopt` has no such limit.
-
-    Notes
-    -----
     Kiwaki (2015), Eq. 9: ``beta'' = -beta'**2 V'(beta) / (2 V(beta))`` with ``beta(0) = 0`` and
     ``beta(1) = 1``. The paper names the method (Kelley 1995) and does not print the iteration. Here
     an iterate is put into the factor ``a(t) = -beta'(t) V'(beta(t)) / (2 V(beta(t)))``, and the
@@ -228,40 +164,10 @@ _LEAST = 1e-12
 def gms13(knots: Floats, divergence: Floats, n_stages: int) -> Floats:
     """Return a schedule with equal steps between knots, and more stages where more changes.
 
-    Parameters
-    ----------
-    knots : ndarray, shape (n_knots,)
-        Inverse temperatures, strictly rising from 0 to 1.
-    divergence : ndarray, shape (n_knots - 1,)
-        ``(eta[j + 1] - eta[j]) . (s[j + 1] - s[j])`` of the natural parameters and the mean
-        statistics at both ends of every interval, in nats: the sum of the Kullback-Leibler
-        divergences in both directions. Values below zero, which only noise gives, count as zero.
-    n_stages : int
-        Number of stages.
-
-    Returns
-    -------
-    ndarray, shape (n_stages + 1,)
-        Strictly rising from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If the knots do not rise from 0 to 1, or there is not one finite divergence per interval.
-
-    Notes
-    -----
     Grosse, Maddison and Salakhutdinov (2013): an interval of K_j linear stages adds
     ``divergence[j] / K_j`` to the variance of the work, so that stages are best divided in
     proportion to the square root of the divergence. Stages need not end at a knot here: the
     schedule is the linear interpolation, so that any number of stages is divided exactly.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pm_evidence.schedules.learnt import gms13
-    >>> gms13(np.array([0.0, 0.5, 1.0]), np.array([9.0, 1.0]), 4)
-    array([0.        , 0.16666667, 0.33333333, 0.5       , 1.        ])
     """
     check_count("n_stages", n_stages, 1)
     knots, divergence = float_array("knots", knots), float_array("divergence", divergence)
@@ -283,42 +189,13 @@ def gms13(knots: Floats, divergence: Floats, n_stages: int) -> Floats:
 
 
 def divergences_from_energies(knots: Floats, energy: Floats) -> Floats:
-    """Return the divergences of intervals of a path whose log density is linear in beta.
-
-    Parameters
-    ----------
-    knots : ndarray, shape (n_knots,)
-        Inverse temperatures.
-    energy : ndarray, shape (n_knots,)
-        Mean energy at each of them, in nats.
-
-    Returns
-    -------
-    ndarray, shape (n_knots - 1,)
-        ``(beta[j + 1] - beta[j]) (energy[j] - energy[j + 1])`` in nats.
-    """
+    """Return the divergences of intervals of a path whose log density is linear in beta."""
     return -np.diff(knots) * np.diff(energy)
 
 
 def divergences_from_variance(knots: Floats, beta: Floats, variance: Floats) -> Floats:
     """Return the divergences of intervals from the variance of the energy along the path.
 
-    Parameters
-    ----------
-    knots : ndarray, shape (n_knots,)
-        Inverse temperatures, from 0 to 1.
-    beta : ndarray, shape (m + 1,)
-        Ends of the pieces on which the variance is known, from 0 to 1.
-    variance : ndarray, shape (m,)
-        Variance of the energy in each piece, in square nats.
-
-    Returns
-    -------
-    ndarray, shape (n_knots - 1,)
-        Length of each interval times the integral of the variance over it, in nats.
-
-    Notes
-    -----
     On a path whose log density is linear in beta, the derivative of the mean energy is minus its
     variance, so that this equals `divergences_from_energies`. It is never negative, also for noisy
     variances, and on other paths it still is what an interval of equal steps adds to the variance
@@ -334,37 +211,11 @@ _ROUNDING = 1e-9  # a bound of 1 / n_stages, which only equal steps meet, must n
 def decelerated(beta: Floats, largest_step: float) -> Floats:
     """Return a schedule with the same number of stages, none of which is longer than a bound.
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_stages + 1,)
-        A schedule that rises strictly from 0 to 1.
-    largest_step : float
-        Largest difference between successive inverse temperatures, at least ``1 / n_stages``.
-
-    Returns
-    -------
-    ndarray, shape (n_stages + 1,)
-        Strictly rising from 0 to 1. ``beta`` itself if no step of it is too long.
-
-    Raises
-    ------
-    ValueError
-        If the bound is not a finite number above 0, or so small that so many stages do not reach 1.
-
-    Notes
-    -----
     Kiwaki (2015), Algorithm 3, whose text is lost in part: steps are gone through in order; one
     that is too long is cut to the bound, and all later ones are stretched by a common factor, so
     that the schedule still ends at 1. Where the longest steps come last, nothing is left to
     stretch. The paper does not treat this case; here, all steps below the bound are then stretched
     by a common factor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pm_evidence.schedules.learnt import decelerated
-    >>> decelerated(np.array([0.0, 0.6, 0.7, 0.8, 1.0]), 0.4)
-    array([0.  , 0.4 , 0.55, 0.7 , 1.  ])
     """
     check_largest_step(largest_step, len(beta) - 1)
     steps = np.diff(beta)
@@ -414,23 +265,6 @@ def _cut_together(steps: Floats, bound: float) -> Floats:
 def predicted_variance(schedule: Floats, beta: Floats, variance: Floats) -> float:
     """Return the variance of the work of a schedule, to second order in its steps.
 
-    Parameters
-    ----------
-    schedule : ndarray, shape (n_stages + 1,)
-        Inverse temperatures from 0 to 1.
-    beta : ndarray, shape (m + 1,)
-        Ends of the pieces of [0, 1] on which the variance of the energy is known.
-    variance : ndarray, shape (m,)
-        Variance of the energy in each piece, in square nats.
-
-    Returns
-    -------
-    float
-        The sum over stages of ``(schedule[k + 1] - schedule[k])**2 V(schedule[k])``, in square
-        nats.
-
-    Notes
-    -----
     Kiwaki (2015), Eq. 6 and 7, where moves draw independently from the density at each inverse
     temperature. It is exact on paths whose log density is linear in beta, such as
     ``prior * likelihood**beta``. Moves that leave states correlated increase the variance, so that
@@ -447,8 +281,6 @@ def predicted_variance_of_many(schedule: Floats, beta: Floats, variance: Floats)
     given one linearly: the sum over stages of their length times the integral of ``V`` over them.
     Parameters are those of `predicted_variance`.
 
-    Notes
-    -----
     Kiwaki (2015), Theorem 1. The smallest value that any schedule of K stages has is
     ``(integral sqrt(V) d beta)**2 / K``, which that of `varopt` reaches.
     """

@@ -19,24 +19,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FlatVariable:
-    """A variable as part of a flat vector.
+    """A variable as part of a flat vector."""
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    shape : tuple of int
-        Its shape; its entries lie in C order.
-    dtype : str
-        Its own type; the flat vector is float64.
-    start : int
-        Position of its first entry.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    start: int
+    name: str  # its name
+    shape: tuple[int, ...]  # its shape; its entries lie in C order
+    dtype: str  # its own type; the flat vector is float64
+    start: int  # position of its first entry
 
     @property
     def size(self) -> int:
@@ -51,15 +39,9 @@ class FlatVariable:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The variables that a flat vector consists of, one after the other.
+    """The variables that a flat vector consists of, one after the other."""
 
-    Parameters
-    ----------
-    variables : tuple of FlatVariable
-        The variables in their order.
-    """
-
-    variables: tuple[FlatVariable, ...]
+    variables: tuple[FlatVariable, ...]  # the variables in their order
 
     @classmethod
     def of(
@@ -123,28 +105,15 @@ def shape_of(variable: Variable) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PairLayout:
-    """Where the coordinates of two models lie in one flat vector.
+    """Where the coordinates of two models lie in one flat vector."""
 
-    Parameters
-    ----------
-    of_model : tuple of two ndarray of int64
-        Position of every coordinate of each model. The coordinates of the first model come first,
-        then those that only the second one has.
-    own : tuple of two ndarray of int64
-        Positions of the coordinates that only this model has.
-    shared : ndarray of int64
-        Positions of the coordinates that both models have.
-    names : tuple of str
-        Names of the shared variables.
-    period : ndarray, shape (n_dim,)
-        Period of circular coordinates; 0 for all others.
-    """
-
+    # Position of every coordinate of each model. The coordinates of the first model come first,
+    # then those that only the second one has.
     of_model: tuple[Positions, Positions]
-    own: tuple[Positions, Positions]
-    shared: Positions
-    names: tuple[str, ...]
-    period: NDArray[np.float64]
+    own: tuple[Positions, Positions]  # positions of the coordinates that only this model has
+    shared: Positions  # positions of the coordinates that both models have
+    names: tuple[str, ...]  # names of the shared variables
+    period: NDArray[np.float64]  # shape (n_dim,): period of circular coordinates; 0 for all others
 
     @classmethod
     def of(cls, first: Any, second: Any) -> Self:
@@ -152,16 +121,6 @@ class PairLayout:
 
         Variables of the same name and shape are shared. Of two vectors of different length, such as
         the coefficients of nested regressions, the elements up to the shorter length are shared.
-
-        Parameters
-        ----------
-        first, second : PyMCTarget
-            The two models.
-
-        Raises
-        ------
-        ModelError
-            If they share no variable.
         """
         there = {variable.name: variable for variable in first.layout.variables}
         position = np.full(second.n_dim, -1, np.int64)

@@ -251,20 +251,7 @@ def check_reversal(
 
 
 def standard_functions(draws: NDArray[Any]) -> Functions:
-    """Return coordinates, their squares and their products as test functions.
-
-    Parameters
-    ----------
-    draws : ndarray, shape (n, ...)
-        Where location and scale of every coordinate are taken from.
-
-    Returns
-    -------
-    callable
-        From draws to a dictionary of arrays of shape ``(n,)``. Coordinates are centred by their
-        median, scaled by their interquartile range and cut at ten normal standard deviations, so
-        that the z-tests hold for heavy tails too.
-    """
+    """Return coordinates, their squares and their products as test functions."""
     bounded = _Bounded.of(_flat(draws))
 
     def functions(draws: NDArray[Any]) -> dict[str, Floats]:

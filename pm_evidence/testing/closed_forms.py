@@ -31,21 +31,6 @@ def log_normal_group(
 ) -> Floats:
     """Return the evidence of ``y_i ~ N(mu, variance_i)`` with ``mu ~ N(0, prior_sd)``.
 
-    Parameters
-    ----------
-    y : array_like of float64, shape ``(n,)``
-    variance : array_like of float64, shape ``(..., n)`` or scalar
-    prior_sd : float
-    included : array_like, shape ``(..., n)`` or scalar
-        1 where an observation counts, 0 where it is left out.
-
-    Returns
-    -------
-    ndarray of float64, shape ``(...)``
-        Log evidence in nats.
-
-    Notes
-    -----
     With ``A = sum 1/v``, ``B = sum y/v`` and ``C = sum y^2/v``, integrating ``mu``
     out leaves ``-1/2 [sum log(2 pi v) + C - B^2 / (A + 1/p^2) + log(1 + p^2 A)]``.
     """
@@ -77,24 +62,6 @@ def log_normal_inverse_gamma(
 ) -> float:
     """Return the evidence of linear regression under the conjugate prior.
 
-    Parameters
-    ----------
-    y : ndarray of float64, shape ``(n,)``
-    design : ndarray of float64, shape ``(n, p)``
-    mean : ndarray of float64, shape ``(p,)``
-        Prior mean of the coefficients.
-    precision : ndarray of float64, shape ``(p, p)``
-        Their prior precision, in units of the noise precision.
-    shape, rate : float
-        Of the gamma prior of the noise precision.
-
-    Returns
-    -------
-    float
-        Log evidence in nats.
-
-    Notes
-    -----
     O'Hagan and Forster (2004), *Bayesian Inference*, chapter 11; the residual sum of squares
     is taken about the posterior mean, which avoids the cancellation in ``y'y - m'Vm``.
     """

@@ -32,21 +32,11 @@ _HORSESHOE_Y, _HORSESHOE_SD = np.array([0.05, -0.1, 3.0]), np.float64(0.2)
 
 @dataclass(frozen=True)
 class Spike:
-    """A narrow normal spike in a broad normal slab on the cube [-0.5, 0.5]^d (Skilling, 2006).
+    """A narrow normal spike in a broad normal slab on the cube [-0.5, 0.5]^d (Skilling, 2006)."""
 
-    Parameters
-    ----------
-    dims : int
-        Number of dimensions.
-    weight : float
-        Evidence of the spike over that of the slab.
-    spike_sd : float
-        Standard deviation of the spike in every coordinate; that of the slab is 0.1.
-    """
-
-    dims: int
-    weight: float
-    spike_sd: float
+    dims: int  # number of dimensions
+    weight: float  # evidence of the spike over that of the slab
+    spike_sd: float  # standard deviation of the spike in every coordinate; that of the slab is 0.1
     slab_sd: float = 0.1
     centre: float = 0.031
 
@@ -77,27 +67,13 @@ class Spike:
 
 @dataclass(frozen=True)
 class Modes:
-    """Normal modes of unequal width and weight on a wide normal prior, as a potential.
+    """Normal modes of unequal width and weight on a wide normal prior, as a potential."""
 
-    Parameters
-    ----------
-    dims : int
-        Number of dimensions.
-    centres : tuple of float
-        Centre of each mode, in every coordinate.
-    sds : tuple of float
-        Standard deviation of each mode.
-    weights : tuple of float
-        Integral of each mode.
-    prior_sd : float
-        Standard deviation of the prior.
-    """
-
-    dims: int
-    centres: tuple[float, ...]
-    sds: tuple[float, ...]
-    weights: tuple[float, ...]
-    prior_sd: float = 5.0
+    dims: int  # number of dimensions
+    centres: tuple[float, ...]  # centre of each mode, in every coordinate
+    sds: tuple[float, ...]  # standard deviation of each mode
+    weights: tuple[float, ...]  # integral of each mode
+    prior_sd: float = 5.0  # standard deviation of the prior
 
     def build(self) -> "pm.Model":
         """Return the model."""

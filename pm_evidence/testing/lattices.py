@@ -30,27 +30,8 @@ _LARGEST_ROW = 2_000_000
 def kaufman(shape: tuple[int, int], coupling: float) -> float:
     """Return log Z of the periodic Ising lattice in no field.
 
-    Parameters
-    ----------
-    shape : tuple of two ints
-        Rows and columns.
-    coupling : float
-        Beta times the coupling of the target; positive.
-
-    Returns
-    -------
-    float
-        Log Z in nats, to about 13 digits.
-
-    Notes
-    -----
     Kaufman (1949), Eq. 33 of Beale (1996). The four products are summed in log space; the angles
     ``gamma`` come from ``cosh(gamma) - 1``, which loses no digits at the critical point.
-
-    Examples
-    --------
-    >>> round(kaufman((2, 2), 0.5), 6)
-    4.797714
     """
     if not coupling > 0.0:
         raise ValueError(
@@ -78,20 +59,6 @@ def kaufman(shape: tuple[int, int], coupling: float) -> float:
 def transfer_matrix(target: Ising | Potts, beta: float = 1.0) -> float:
     """Return log Z of a narrow two-dimensional lattice, free or periodic, in a field or not.
 
-    Parameters
-    ----------
-    target : Ising or Potts
-        Of two dimensions; ``n_colours`` to the power of the last size must be below two million.
-    beta : float
-        Inverse temperature.
-
-    Raises
-    ------
-    ValueError
-        If the lattice is too wide, or not of two dimensions.
-
-    Notes
-    -----
     Sites are added one by one. Periodic lattices need a pass for each first row; without a field,
     rows that differ by a renaming of colours or a symmetry of the row share one. Exact.
     """
@@ -172,18 +139,10 @@ def _renamed(row: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Enumeration:
-    """All states of a tiny lattice.
+    """All states of a tiny lattice."""
 
-    Parameters
-    ----------
-    draws : ndarray of int8, shape (n_states, *sizes)
-        In the target's own coordinates.
-    energy : ndarray, shape (n_states,)
-        Energies in nats at beta 1.
-    """
-
-    draws: NDArray[np.int8]
-    energy: Floats
+    draws: NDArray[np.int8]  # shape (n_states, *sizes): in the target's own coordinates
+    energy: Floats  # shape (n_states,): energies in nats at beta 1
 
     def log_z(self, beta: float = 1.0) -> float:
         """Return log Z, not relative to the uniform distribution."""
@@ -208,11 +167,6 @@ def enumeration(target: Ising | Potts) -> Enumeration:
     """Return all states of a lattice with at most about a million.
 
     The energies are summed bond by bond, by other code than the targets' own.
-
-    Raises
-    ------
-    ValueError
-        If there are more.
     """
     n_states = target.n_colours**target.n_dim
     if n_states > _LARGEST_ENUMERATION:

@@ -25,23 +25,7 @@ _UNEQUAL_WEIGHTS = np.array([0.7, 0.3])
 
 
 def log_mixture_terms(y: Floats, weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the evidence of every assignment of data to components with free means.
-
-    Parameters
-    ----------
-    y : ndarray of float64, shape ``(n,)``
-        Data with unit variance about the mean of their component.
-    weights : ndarray of float64, shape ``(k,)``
-        Component weights.
-
-    Returns
-    -------
-    log_terms : ndarray of float64, shape ``(k**n,)``
-        Log of the prior probability of each assignment times its evidence under
-        independent ``N(0, PRIOR_SD)`` means, in nats.
-    member : ndarray of int64, shape ``(k**n, k, n)``
-        1 where the assignment puts a datum into a component.
-    """
+    """Return the evidence of every assignment of data to components with free means."""
     n_components = weights.size
     labels = np.array(list(product(range(n_components), repeat=y.size)))
     member = (labels[:, None, :] == np.arange(n_components)[:, None]).astype(np.int64)

@@ -24,24 +24,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ModelPair:
-    """Two models of the same data, and their exact log Bayes factor.
+    """Two models of the same data, and their exact log Bayes factor."""
 
-    Parameters
-    ----------
-    name : str
-        Unique name.
-    build : callable
-        Returns two fresh models. PyMC is imported when it is called.
-    log_bf : float
-        Log Bayes factor of the first model against the second, in nats.
-    note : str
-        How they differ, and how the exact value was computed.
-    """
-
-    name: str
+    name: str  # unique name
+    # Returns two fresh models. PyMC is imported when it is called.
     build: "Callable[[], tuple[pm.Model, pm.Model]]"
-    log_bf: float
-    note: str
+    log_bf: float  # log Bayes factor of the first model against the second, in nats
+    note: str  # how they differ, and how the exact value was computed
 
 
 @cache

@@ -17,19 +17,7 @@ _PANELS = {1: (8, 1024), 2: (8, 64), 3: (4, 10)}
 
 
 def gauss_legendre(lower: float, upper: float, n_panels: int) -> tuple[Floats, Floats]:
-    """Return nodes and log weights of the composite Gauss-Legendre rule.
-
-    Parameters
-    ----------
-    lower, upper : float
-        The finite interval.
-    n_panels : int
-        Number of equal panels with 16 nodes each.
-
-    Returns
-    -------
-    nodes, log_weights : ndarray of float64, shape ``(16 * n_panels,)``
-    """
+    """Return nodes and log weights of the composite Gauss-Legendre rule."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
     half_width = (upper - lower) / (2 * n_panels)
     centres = lower + half_width * (2 * np.arange(n_panels) + 1)
@@ -42,34 +30,7 @@ def log_integral(
     *bounds: tuple[float, float],
     tolerance: float = 1e-11,
 ) -> float:
-    """Return the log of the integral of ``exp(log_density)`` over a box.
-
-    Parameters
-    ----------
-    log_density : callable
-        Takes one array per dimension, broadcasts over them and returns nats.
-    *bounds : tuple of float
-        Lower and upper end per dimension (one to three), finite; what lies outside must be
-        negligible, which cannot be seen from inside.
-    tolerance : float, default 1e-11
-        Panels are added, half as many again, until the log integral changes by less, in nats.
-
-    Returns
-    -------
-    float
-        Log integral in nats.
-
-    Raises
-    ------
-    NumericalError
-        The integrand is too rough for the rule.
-
-    Examples
-    --------
-    >>> value = log_integral(lambda x: -0.5 * x**2, (-12.0, 12.0))
-    >>> round(value, 9)  # log(2 pi) / 2
-    0.918938533
-    """
+    """Return the log of the integral of ``exp(log_density)`` over a box."""
     n_panels, most_panels = _PANELS[len(bounds)]
     previous = np.inf
     while n_panels <= most_panels:

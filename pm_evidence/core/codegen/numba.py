@@ -36,15 +36,7 @@ cgutils: Any = _Module("numba.core.cgutils")
 
 
 class Later:
-    """Stands for what numba makes of a function, or for a value of numba's, until it is used.
-
-    Parameters
-    ----------
-    make : callable
-        Returns what it stands for.
-    function : callable, optional
-        The function as it is written.
-    """
+    """Stands for what numba makes of a function, or for a value of numba's, until it is used."""
 
     def __init__(self, make: Callable[[], Any], function: Any = None) -> None:
         self._make, self._made = make, None
@@ -142,21 +134,7 @@ def frame_signature() -> Any:
 
 @intrinsic
 def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, data: Any) -> Any:
-    """Return ``(*address)(x, out, gradient, data)`` for contiguous arrays.
-
-    Parameters
-    ----------
-    address : int64
-        Address of a function with ``density_signature``.
-    x : float64 array, shape (n_dim,)
-        Position.
-    out : float64 array, shape (2,)
-        Receives log prior and log likelihood in nats.
-    gradient : float64 array, shape (2, n_dim)
-        Receives both gradients; not changed by a function compiled without them.
-    data : int64 array
-        Addresses and shapes of the arrays that the function reads.
-    """
+    """Return ``(*address)(x, out, gradient, data)`` for contiguous arrays."""
     signature = types.int64(address, x, out, gradient, data)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -175,15 +153,7 @@ def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, 
 
 @intrinsic
 def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
-    """Return ``(*address)(frame)``: 0, or 1 if the function failed.
-
-    Parameters
-    ----------
-    address : int64
-        Address of a function with ``frame_signature``.
-    frame : int64 array, contiguous
-        Its arguments, in the layout of ``targets.compile.calls``.
-    """
+    """Return ``(*address)(frame)``: 0, or 1 if the function failed."""
     signature = types.int64(address, frame)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

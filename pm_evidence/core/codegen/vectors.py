@@ -20,17 +20,10 @@ class Vector:
     """A vector of integers in code that is being generated.
 
     A mask is a vector of single bits.
-
-    Parameters
-    ----------
-    builder : IRBuilder
-        Emits the instructions.
-    value : ir.Value
-        A vector of integers.
     """
 
-    builder: Any
-    value: Any
+    builder: Any  # emits the instructions
+    value: Any  # A vector of integers
 
     @classmethod
     def constant(cls, builder: Any, number: int, bits: int, n: int) -> Self:
@@ -262,18 +255,10 @@ def aligned(shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Singles:
-    """Sixteen numbers of single precision in code that is being generated.
+    """Sixteen numbers of single precision in code that is being generated."""
 
-    Parameters
-    ----------
-    builder : IRBuilder
-        Emits the instructions.
-    value : ir.Value
-        A vector of floats.
-    """
-
-    builder: Any
-    value: Any
+    builder: Any  # emits the instructions
+    value: Any  # A vector of floats
 
     @classmethod
     def constant(cls, builder: Any, number: float) -> Self:

@@ -24,15 +24,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MovingGaussian:
-    """``log f_beta(x) = -(x - mean(beta))**2 / (2 sd(beta)**2)``, where both are linear in beta.
+    """``log f_beta(x) = -(x - mean(beta))**2 / (2 sd(beta)**2)``, where both are linear in beta."""
 
-    Parameters
-    ----------
-    target : Gaussian
-        Defines the Gaussians at both ends.
-    """
-
-    target: Any
+    target: Any  # defines the Gaussians at both ends
 
     def mean_at(self, beta: float) -> float:
         """Return the mean at an inverse temperature."""

@@ -25,17 +25,7 @@ def width_of(n: int) -> int:
 
 @njit
 def multiply(matrix, values, start, stop, out):
-    """Set ``out`` to rows ``start`` to ``stop`` of a matrix times values.
-
-    Parameters
-    ----------
-    matrix : float64 array, shape (n, k)
-    values : float64 array, shape (k, width)
-        One column for each member.
-    start, stop : int64
-        At most `BLOCK` rows.
-    out : float64 array, shape (BLOCK, width)
-    """
+    """Set ``out`` to rows ``start`` to ``stop`` of a matrix times values."""
     k, width = values.shape
     for i in range(start, stop):
         sums = out[i - start]
@@ -125,13 +115,6 @@ def excess(bound, stream, room):
     Below a bound of 0.45 normal draws are repeated until one is large enough. Above, proposals are
     exponential with the rate that Robert (1995) found best. The excess itself is drawn, so that
     no digits are lost where the bound is large.
-
-    Parameters
-    ----------
-    bound : float
-    stream : uint64 array, shape (4,)
-    room : float64 array, shape (1,)
-        Is overwritten.
     """
     if bound < _FROM_EXPONENTIAL:
         while True:

@@ -38,18 +38,6 @@ _SMALLEST = 1e-14  # interval of angles
 class EllipticalSlice:
     """Moves all latent values along an ellipse through them and a draw from a Gaussian; reversible.
 
-    Parameters
-    ----------
-    n_moves : int
-        Number of ellipses at every inverse temperature.
-
-    Raises
-    ------
-    ValueError
-        If ``n_moves`` is out of range.
-
-    Notes
-    -----
     Murray, Adams and MacKay (2010), with the Gaussian of Nishihara, Murray and Adams (2014): the
     prior times Gaussian factors found by expectation propagation. The slices are those of the ratio
     to this Gaussian, which is nearly constant, so that one ellipse leads to a nearly independent
@@ -57,7 +45,7 @@ class EllipticalSlice:
     distribution that the moves leave invariant.
     """
 
-    n_moves: int = 1
+    n_moves: int = 1  # number of ellipses at every inverse temperature
 
     def __post_init__(self) -> None:
         check_count("n_moves", self.n_moves, 1, _MOST_MOVES)
@@ -119,25 +107,7 @@ def residual(path: Any, beta: float, near: Gaussian) -> NDArray[np.float64]:
 
 @njit
 def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluations):
-    """Move every row of ``x`` once, in place.
-
-    Parameters
-    ----------
-    x : float64 array, shape (n, k)
-    logs : tuple of two float64 arrays, each of shape (n,)
-        Log likelihood and log factors; they are overwritten.
-    signs : float64 array, shape (k,)
-    factors : float64 array, shape (4, k)
-        See ``residual``.
-    gaussian : tuple of arrays
-        Mean, shape (k,), and root of the covariance, shape (k, k).
-    beta : float64
-    streams : uint64 array, shape (n, 4)
-    room : tuple of arrays
-        Two of shape (k, width), one of shape (BLOCK, width), and two rows.
-    evaluations : int64 array, shape (n,)
-        Counts the evaluations of the likelihood.
-    """
+    """Move every row of ``x`` once, in place."""
     coordinates, directions, products, rows = room
     centre, root = gaussian
     width = coordinates.shape[1]
@@ -159,15 +129,7 @@ def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluation
 
 @njit
 def _move(x, rows, signs, factors, beta, stream):
-    """Move one state along an ellipse in place.
-
-    Returns
-    -------
-    likelihood, approximate : float64
-        Its log likelihood, and the log of the product of its factors.
-    count : int64
-        How often they were evaluated.
-    """
+    """Move one state along an ellipse in place."""
     centre, direction, proposal = rows
     likelihood, approximate, rest = _logs(x, signs, factors)
     least = beta * likelihood + rest + log(uniform(stream))
@@ -209,27 +171,6 @@ METRICS = ("gaussian", "prior", "identity")
 class LatentHMC:
     """Hamiltonian trajectories of all latent values, with fresh momenta; reversible.
 
-    Parameters
-    ----------
-    step_size : float
-        Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
-        trajectories.
-    n_leapfrogs : int
-        Number of steps of a trajectory.
-    metric : {"gaussian", "prior", "identity"}
-        In which coordinates momenta are standard normal: those in which a Gaussian near the
-        density is, those in which the prior is, or the latent values themselves. The last is plain
-        HMC with leapfrog steps, the baseline of Fraccaro, Paquet and Winther (2016), which mixes
-        slowly where latent values are highly correlated; they used steps of 0.02, 200 for a
-        trajectory.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    Notes
-    -----
     With the first two metrics, trajectories of the Gaussian are exact rotations, and momenta are
     changed by the force of the rest of the density between them (Shahbaba, Lan, Johnson and Neal
     2014). That the Gaussian is an approximation has no influence on the distribution that the
@@ -239,8 +180,14 @@ class LatentHMC:
     about one nat.
     """
 
+    # Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
+    # trajectories.
     step_size: float = 0.4
-    n_leapfrogs: int = 4
+    n_leapfrogs: int = 4  # number of steps of a trajectory
+    # In which coordinates momenta are standard normal: those in which a Gaussian near the density
+    # is, those in which the prior is, or the latent values themselves. The last is plain HMC with
+    # leapfrog steps, the baseline of Fraccaro, Paquet and Winther (2016), which mixes slowly where
+    # latent values are highly correlated; they used steps of 0.02, 200 for a trajectory.
     metric: str = "gaussian"
 
     def __post_init__(self) -> None:
@@ -312,22 +259,7 @@ def _density(path: Any, beta: float, metric: str) -> _Density:
 
 @njit
 def _trajectories(x, logs, density, path, streams, room, acceptance):
-    """Move at most ``width`` rows of ``x`` in place.
-
-    Parameters
-    ----------
-    x : float64 array, shape (n, k)
-    logs : tuple of two float64 arrays, each of shape (n,)
-        Log likelihood and log factors; they are overwritten.
-    density : _Density
-    path : tuple
-        Mean step and number of steps.
-    streams : uint64 array, shape (n, 4)
-    room : tuple of arrays
-        Four of shape (k, width), one of shape (3, width), one of shape (BLOCK, width).
-    acceptance : float64 array, shape (n,)
-        Receives the acceptance probabilities.
-    """
+    """Move at most ``width`` rows of ``x`` in place."""
     position, momentum, latent, force, sums, products = room
     n, (k, width) = x.shape[0], position.shape
     sizes, start = np.zeros(width), np.empty(width)
@@ -437,20 +369,6 @@ _TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
 class RiemannianHMC:
     """Generalised leapfrog trajectories in a metric that depends on the state; reversible.
 
-    Parameters
-    ----------
-    step_size : float
-        Leapfrog step.
-    n_leapfrogs : int
-        Number of steps of a trajectory.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    Notes
-    -----
     Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
     (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
     of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
@@ -459,8 +377,8 @@ class RiemannianHMC:
     comparisons.
     """
 
-    step_size: float = 0.1
-    n_leapfrogs: int = 10
+    step_size: float = 0.1  # leapfrog step
+    n_leapfrogs: int = 10  # number of steps of a trajectory
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
@@ -530,24 +448,13 @@ def _curved_density(path: Any, beta: float) -> _CurvedDensity:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A state with its metric ``M = inv(K) + diag(d)``.
-
-    Parameters
-    ----------
-    density : _Density
-    x, d : ndarray, shape (k,)
-        Latent values; what the likelihood adds to the metric.
-    derivative : ndarray, shape (k,)
-        Derivative of ``d``.
-    lower : ndarray, shape (k, k)
-        Lower Cholesky factor of ``I + sqrt(d) K sqrt(d)``.
-    """
+    """A state with its metric ``M = inv(K) + diag(d)``."""
 
     density: _CurvedDensity
-    x: Floats
+    x: Floats  # shape (k,): latent values; what the likelihood adds to the metric
     d: Floats
-    derivative: Floats
-    lower: Floats
+    derivative: Floats  # shape (k,): derivative of ``d``
+    lower: Floats  # shape (k, k): lower Cholesky factor of ``I + sqrt(d) K sqrt(d)``
 
     def velocity(self, momentum: Floats) -> Floats:
         """Return ``inv(M)`` times a momentum."""

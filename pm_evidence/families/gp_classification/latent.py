@@ -15,20 +15,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LatentValues:
-    """Latent values ``x``, with what weights need.
+    """Latent values ``x``, with what weights need."""
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, n_points)
-        The values in the order of the data.
-    log_likelihood : ndarray, shape (n,)
-        Log probability of the labels given ``x``, in nats.
-    log_factors : ndarray, shape (n,)
-        Log of the product of the Gaussian factors that approximate the likelihood, in nats.
-    """
-
-    x: Floats
-    log_likelihood: Floats
+    x: Floats  # shape (n, n_points): the values in the order of the data
+    log_likelihood: Floats  # shape (n,): log probability of the labels given ``x``, in nats
+    # shape (n,): log of the product of the Gaussian factors that approximate the likelihood, in
+    # nats
     log_factors: Floats
 
     def __len__(self) -> int:
@@ -60,18 +52,11 @@ class LatentPath:
     propagation, and Eq. 12, where it is the prior. Both are normalised, so that the work of paths
     gives the log evidence.
 
-    Parameters
-    ----------
-    target : GPClassification
-        The data, their covariance, and the reference ``q``.
-
-    Notes
-    -----
     ``q`` is the prior times Gaussian factors, so that ``f_1 / q`` is a product of functions of one
     latent value each.
     """
 
-    target: Any
+    target: Any  # the data, their covariance, and the reference ``q``
 
     def rest(self, beta: float) -> float:
         """Return the power of expectation propagation's factors that is part of ``f_beta``.

@@ -22,21 +22,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NoisyValues:
-    """Latent values with noise, ``z`` of Fraccaro et al. (2016), Eq. 10, of the first data points.
+    """Latent values with noise, ``z`` of Fraccaro et al. (2016, Eq. 10), of the first points."""
 
-    Parameters
-    ----------
-    z : ndarray, shape (n, step)
-        The values in the order in which data points are added; their signs are the labels.
-    precision : ndarray, shape (step, step)
-        Inverse of the prior covariance of these data points. Populations share it; it is never
-        written to.
-    order : ndarray, shape (n_points,)
-        The data points in the order in which they are added.
-    """
-
+    # shape (n, step): the values in the order in which data points are added; their signs are the
+    # labels
     z: Floats
+    # shape (step, step): inverse of the prior covariance of these data points. Populations share
+    # it; it is never written to.
     precision: Floats
+    # shape (n_points,): the data points in the order in which they are added
     order: NDArray[np.int64]
 
     @property
@@ -72,14 +66,9 @@ class DataPointPath(GrowingPath):
     Fraccaro, Paquet and Winther (2016), Eq. 10 and Appendix A.3. Densities are normalised without
     the labels, so that the normalising constant of ``f_k`` is the probability of the first ``k``
     labels, and log Z is the log evidence.
-
-    Parameters
-    ----------
-    target : GPClassification
-        The data, their order and covariance.
     """
 
-    target: Any
+    target: Any  # the data, their order and covariance
 
     @property
     def n_steps(self) -> int:
@@ -171,37 +160,21 @@ _TWO_POW_MINUS_52 = 2.0**-52
 class SliceGibbs:
     """Visits all values, and draws each given the others by a slice sampler.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of visits to every value in one move.
-    n_slices : int
-        Number of slices at every visit. Slices after the first cost little, because the mean given
-        the other values is known.
-    scan : str
-        ``"random"``: blocks of 32 values that were added one after the other are visited in an
-        order that is drawn anew for every number of data points, and does not depend on the state
-        or the seed of a run; ``"forward"``: in the order in which they were added.
-    backwards : bool
-        Whether all are visited in the opposite order.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    Notes
-    -----
     The update of a value satisfies detailed balance with respect to its distribution given the
     others, so that the sweep in the opposite order is the time reversal. The means of a block of
     values given the values outside are computed by one product of matrices; within the block they
     are updated after every draw.
     """
 
-    n_sweeps: int = 1
+    n_sweeps: int = 1  # number of visits to every value in one move
+    # Number of slices at every visit. Slices after the first cost little, because the mean given
+    # the other values is known.
     n_slices: int = 1
+    # ``"random"``: blocks of 32 values that were added one after the other are visited in an order
+    # that is drawn anew for every number of data points, and does not depend on the state or the
+    # seed of a run; ``"forward"``: in the order in which they were added
     scan: str = "random"
-    backwards: bool = False
+    backwards: bool = False  # whether all are visited in the opposite order
 
     def __post_init__(self) -> None:
         check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
@@ -251,26 +224,7 @@ class SliceGibbs:
 
 @njit
 def _sweep(z, precision, signs, starts, backwards, counts, streams, room):
-    """Move all members, some together.
-
-    Parameters
-    ----------
-    z : float64 array, shape (n, k)
-        Values; they are overwritten.
-    precision : float64 array, shape (k, k)
-    signs : float64 array, shape (k,)
-        Labels.
-    starts : int64 array
-        First values of blocks, in the order of visits.
-    backwards : int64
-        1 if the values of a block are visited from the last to the first.
-    counts : tuple of two int64
-        Sweeps of a move, and slices of a visit.
-    streams : uint64 array, shape (n, 4)
-    room : tuple of arrays
-        Values of members that are moved together, shape (k, width), inner products, draws and
-        deviations, and streams, one column for each member.
-    """
+    """Move all members, some together."""
     values, products, extra, words = room
     k, width = values.shape
     n_sweeps, n_slices = counts
@@ -306,22 +260,6 @@ def _draw_given(value, product, precision, sign, n_slices, extra, words):
 
     The ends of a slice are computed as distances from the value, and lose no digits where the mean
     is far on the other side of zero.
-
-    Parameters
-    ----------
-    value : float64 array, shape (width,)
-        The values; they are overwritten.
-    product : float64 array, shape (width,)
-        Row of the precision times all values.
-    precision : float
-        Its entry on the diagonal.
-    sign : float
-        The label, which is the sign of the values.
-    n_slices : int64
-    extra : float64 array, shape (3, width)
-        Receives two uniform draws, and the change of the values.
-    words : uint64 array, shape (4, width)
-        Streams, which advance.
     """
     height, place, change = extra[0], extra[1], extra[2]
     variance = 1.0 / precision

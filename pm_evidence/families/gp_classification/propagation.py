@@ -32,33 +32,18 @@ class ExpectationPropagation:
 
     The likelihood of each data point is replaced by a factor
     ``exp(log_scale + shift x - precision x**2 / 2)``.
-
-    Parameters
-    ----------
-    mean : ndarray, shape (n,)
-        Mean of the approximation.
-    covariance : ndarray, shape (n, n)
-        Its covariance.
-    log_evidence : float
-        Its log evidence in nats; not exact, and without an error estimate.
-    converged : bool
-        Whether a fixed point was found. If not, the numbers should not be used.
-    precisions, shifts : ndarray, shape (n,)
-        Factors of the data points.
-    log_normaliser : float
-        Log of the integral of the prior times ``exp(shift x - precision x**2 / 2)`` of all points.
-    n_sweeps : int
-        Number of visits to all factors.
     """
 
-    mean: Floats
-    covariance: Floats
-    log_evidence: float
+    mean: Floats  # shape (n,): mean of the approximation
+    covariance: Floats  # shape (n, n): its covariance
+    log_evidence: float  # its log evidence in nats; not exact, and without an error estimate
+    # Whether a fixed point was found. If not, the numbers should not be used.
     converged: bool
-    precisions: Floats
+    precisions: Floats  # shape (n,): factors of the data points
     shifts: Floats
+    # Log of the integral of the prior times ``exp(shift x - precision x**2 / 2)`` of all points
     log_normaliser: float
-    n_sweeps: int
+    n_sweeps: int  # number of visits to all factors
 
     def __repr__(self) -> str:
         return (
@@ -70,20 +55,6 @@ class ExpectationPropagation:
 def expectation_propagation(covariance: Floats, signs: NDArray[np.int8]) -> ExpectationPropagation:
     """Return a fixed point of expectation propagation with the probit likelihood.
 
-    Parameters
-    ----------
-    covariance : ndarray, shape (n, n)
-        Prior covariance ``K`` of the latent values; it may be singular.
-    signs : ndarray, shape (n,)
-        Labels -1 and +1.
-
-    Raises
-    ------
-    NumericalError
-        If the approximation is not finite: ``K`` is too large or too close to singular.
-
-    Notes
-    -----
     Rasmussen and Williams (2006), Algorithm 3.5 and Eq. 3.65: factors are updated one after the
     other, and the covariance is computed anew from the factors after every sweep. The probit is
     log-concave, so that all factors have positive precisions.
@@ -129,24 +100,7 @@ def _sweeps(covariance: Floats, y: Floats, damping: float) -> ExpectationPropaga
 def approximate_power(
     covariance: Floats, signs: NDArray[np.int8], power: float, start: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
-    """Return Gaussian factors for a power of the likelihood, near a fixed point only.
-
-    Parameters
-    ----------
-    covariance : ndarray, shape (n, n)
-        Prior covariance of the latent values.
-    signs : ndarray, shape (n,)
-        Labels -1 and +1.
-    power : float
-        The power, between 0 and 1.
-    start : tuple of two ndarray, each of shape (n,)
-        Precisions and shifts of factors for another power.
-
-    Returns
-    -------
-    precisions, shifts : ndarray, shape (n,)
-        The factors.
-    """
+    """Return Gaussian factors for a power of the likelihood, near a fixed point only."""
     precisions, shifts = power * start[0], power * start[1]
     y = signs.astype(np.float64)
     for _ in range(_SWEEPS_OF_POWER):
@@ -248,21 +202,11 @@ def _moments(centre, variance, y, power, nodes):
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """``N(x; 0, K)`` times a Gaussian factor for each latent value.
+    """``N(x; 0, K)`` times a Gaussian factor for each latent value."""
 
-    Parameters
-    ----------
-    mean : ndarray, shape (n,)
-        Its mean.
-    root : ndarray, shape (n, n)
-        A matrix whose product with its transpose is the covariance.
-    precisions, shifts : ndarray, shape (n,)
-        The factors are ``exp(shift x - precision x**2 / 2)``.
-    """
-
-    mean: Floats
-    root: Floats
-    precisions: Floats
+    mean: Floats  # shape (n,): its mean
+    root: Floats  # shape (n, n): a matrix whose product with its transpose is the covariance
+    precisions: Floats  # shape (n,): the factors are ``exp(shift x - precision x**2 / 2)``
     shifts: Floats
 
     @cached_property
@@ -277,16 +221,7 @@ class Gaussian:
 
 
 def gaussian_of(factor: Floats, precisions: Floats, shifts: Floats) -> Gaussian:
-    """Return the Gaussian of a prior and some factors.
-
-    Parameters
-    ----------
-    factor : ndarray, shape (n, n)
-        Lower Cholesky factor ``L`` of the prior covariance. The covariance is
-        ``L inv(I + L' diag(precisions) L) L'``, which needs no inverse of ``K``.
-    precisions, shifts : ndarray, shape (n,)
-        The factors.
-    """
+    """Return the Gaussian of a prior and some factors."""
     n = len(factor)
     inner = np.linalg.cholesky(np.eye(n) + factor.T @ (precisions[:, None] * factor))
     root = np.ascontiguousarray(np.linalg.solve(inner, factor.T).T)

@@ -36,22 +36,7 @@ Floats = NDArray[np.float64]
 
 
 def squared_exponential(inputs: Floats, length_scale: float, amplitude: float) -> Floats:
-    """Return ``amplitude**2 * exp(-|x - x'|**2 / (2 length_scale**2))`` for all pairs of inputs.
-
-    Parameters
-    ----------
-    inputs : ndarray, shape (n, n_features)
-        Inputs, in units of ``length_scale``'s own.
-    length_scale : float
-        Distance over which the process changes.
-    amplitude : float
-        Standard deviation of the process.
-
-    Returns
-    -------
-    ndarray, shape (n, n)
-        The covariance matrix; its diagonal is exactly ``amplitude**2``.
-    """
+    """Return ``amplitude**2 * exp(-|x - x'|**2 / (2 length_scale**2))`` for all pairs of inputs."""
     scaled = inputs / length_scale
     # inner products of centred inputs lose fewer digits
     scaled = scaled - scaled.mean(axis=0)
@@ -71,25 +56,7 @@ _LARGEST = 1e100  # variance: products of a few of them are far from overflow
 
 
 def checked_signs(labels: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
-    """Return the labels as signs, and the two classes in the order -1, +1.
-
-    Parameters
-    ----------
-    labels : array_like, shape (n,)
-        Two classes of any kind that can be sorted.
-
-    Returns
-    -------
-    signs : ndarray of int8, shape (n,)
-        -1 for the class that comes first in sorted order, +1 for the other.
-    classes : ndarray, shape (2,)
-        The classes.
-
-    Raises
-    ------
-    ValueError
-        If there are missing labels, or not exactly two classes.
-    """
+    """Return the labels as signs, and the two classes in the order -1, +1."""
     given = plain_array("labels", labels)
     if given.ndim != 1 or not given.size:
         raise ValueError(
@@ -121,25 +88,7 @@ def checked_signs(labels: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
 def checked_covariance(
     inputs: Any, covariance: Any, length_scale: Any, amplitude: Any, n: int
 ) -> Floats:
-    """Return the covariance matrix of the latent values, shape ``(n, n)``.
-
-    Parameters
-    ----------
-    inputs : array_like, shape (n, n_features) or (n,), or None
-        Inputs of the data points; None if ``covariance`` is a matrix.
-    covariance : str, callable or array_like
-        ``"squared_exponential"``, a function of the inputs, or the matrix itself.
-    length_scale, amplitude : float
-        Parameters of the squared exponential.
-    n : int
-        Number of labels.
-
-    Raises
-    ------
-    ValueError
-        If inputs or the matrix are of the wrong shape, hold NaN or infinities, or the matrix is
-        not symmetric.
-    """
+    """Return the covariance matrix of the latent values, shape ``(n, n)``."""
     if not isinstance(covariance, str) and not callable(covariance):
         if inputs is not None:
             raise ValueError(
@@ -220,13 +169,7 @@ def _checked_matrix(covariance: Any, n: int) -> Floats:
 
 
 def checked_jitter(jitter: Any) -> float:
-    """Return the number that is added to the diagonal of the covariance.
-
-    Raises
-    ------
-    ValueError
-        If it is negative or not finite.
-    """
+    """Return the number that is added to the diagonal of the covariance."""
     number = check_finite("jitter", jitter, 0.0)
     if number < 0.0:
         raise ValueError(f"jitter must not be negative, got {number:g}; leave it out.")
@@ -234,13 +177,7 @@ def checked_jitter(jitter: Any) -> float:
 
 
 def checked_order(order: Any, n: int) -> str | NDArray[np.int64]:
-    """Return the order in which data points are added: a name, or the points themselves.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or an array is not a permutation of the data points.
-    """
+    """Return the order in which data points are added: a name, or the points themselves."""
     if isinstance(order, str):
         return check_choice("order", order, ORDERS)
     given = whole_array("order", order)
@@ -253,20 +190,7 @@ def checked_order(order: Any, n: int) -> str | NDArray[np.int64]:
 
 
 def factor_of(matrix: Floats, what: str, remedy: str) -> Floats:
-    """Return the lower Cholesky factor of a covariance matrix.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (n, n)
-        The matrix.
-    what, remedy : str
-        What the matrix is, and what to do if it has no factor, for the message.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not positive definite.
-    """
+    """Return the lower Cholesky factor of a covariance matrix."""
     try:
         return np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError as error:
@@ -278,17 +202,7 @@ def factor_of(matrix: Floats, what: str, remedy: str) -> Floats:
 
 
 def order_of(order: str | NDArray[np.int64], seed: int, covariance: Floats) -> NDArray[np.int64]:
-    """Return the data points in the order in which they are added, shape ``(n,)``.
-
-    Parameters
-    ----------
-    order : str or ndarray
-        ``"random"``, ``"informative"``, ``"given"``, or the points themselves.
-    seed : int
-        Seed of a random order.
-    covariance : ndarray, shape (n, n)
-        Covariance of what the labels are the signs of.
-    """
+    """Return the data points in the order in which they are added, shape ``(n,)``."""
     if not isinstance(order, str):
         return order
     n = len(covariance)
@@ -326,11 +240,6 @@ def whitening_of(covariance: Floats, order: NDArray[np.int64]) -> Floats:
 
     Its leading ``k`` rows and columns are those of the first ``k`` points alone, so that all
     conditional distributions of later points given earlier ones can be read from its rows.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not positive definite.
     """
     factor = factor_of(
         covariance[np.ix_(order, order)],
@@ -349,20 +258,7 @@ _PILOT, _PATHS = 128, 64
 
 
 def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
-    """Return path, kernel and number of stages.
-
-    Parameters
-    ----------
-    target : GPClassification
-        What is annealed.
-    kernel : str or Kernel
-        The kernel that the user asks for.
-
-    Raises
-    ------
-    ValueError
-        If the kernel is not one of the representation.
-    """
+    """Return path, kernel and number of stages."""
     if target.representation == "sequence":
         return _sequence(target, kernel)
     return _latent(target, kernel)

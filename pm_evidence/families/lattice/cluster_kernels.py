@@ -18,13 +18,7 @@ class _ClusterKernel(SweepKernel):
     """The base of both cluster kernels."""
 
     def check(self, target: Any) -> NDArray[np.int64]:
-        """Return the sites that it moves: all.
-
-        Raises
-        ------
-        ValueError
-            If the target is not a lattice, there is a field, or neighbours repel each other.
-        """
+        """Return the sites that it moves: all."""
         moved = super().check(target)
         if target.coupling < 0.0:
             raise ValueError(
@@ -35,13 +29,7 @@ class _ClusterKernel(SweepKernel):
         return moved
 
     def _start(self, path: Any, state: Any, beta: float) -> tuple[NDArray[np.uint8], float]:
-        """Return the colours, one chain per row, and the probability that a like bond is kept.
-
-        Raises
-        ------
-        ValueError
-            If there is a field, or neighbours repel each other.
-        """
+        """Return the colours, one chain per row, and the probability that a like bond is kept."""
         target = path.target
         self.check(target)
         _check_no_field(path.field(beta))
@@ -53,13 +41,6 @@ class _ClusterKernel(SweepKernel):
 class SwendsenWang(_ClusterKernel):
     """Divides the lattice into clusters of like sites and gives each a random colour.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that this is done.
-
-    Notes
-    -----
     Swendsen and Wang (1987). Exact; every chain draws from its own stream. It decorrelates a
     critical lattice in a few sweeps. For the Ising model, however, the bit-sliced heat bath gives a
     smaller error in equal time up to sizes of some hundreds, and at a first-order transition these
@@ -82,13 +63,6 @@ class SwendsenWang(_ClusterKernel):
 class Wolff(_ClusterKernel):
     """Grows one cluster of like sites from a random site and gives it another colour.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of clusters, one after the other.
-
-    Notes
-    -----
     Wolff (1989). Exact; every chain draws from its own stream. At high temperature clusters are
     small, so that one cluster is much less than a sweep.
     """

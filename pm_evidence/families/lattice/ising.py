@@ -32,17 +32,10 @@ _RUN = (0,) * 8  # sites that are added at once; only the length is used
 
 @dataclass(frozen=True, slots=True)
 class SpinCounts:
-    """The counts that the energies of Ising lattices need.
+    """The counts that the energies of Ising lattices need."""
 
-    Parameters
-    ----------
-    unlike : ndarray of int32, shape (..., n)
-        Number of bonds between unlike spins, for every chain.
-    up : ndarray of int32, shape (..., n), optional
-        Number of spins that are 1; None if they were not counted.
-    """
-
-    unlike: Counts
+    unlike: Counts  # shape (..., n): number of bonds between unlike spins, for every chain
+    # shape (..., n): number of spins that are 1; None if they were not counted
     up: Counts | None = None
 
     def n_up(self) -> Counts:
@@ -67,25 +60,15 @@ class SpinCounts:
 
 @dataclass(frozen=True, slots=True)
 class Spins:
-    """A population of Ising lattices, with the counts that their energies need.
+    """A population of Ising lattices, with the counts that their energies need."""
 
-    Parameters
-    ----------
-    planes : ndarray of uint64, shape (n_groups, n_sites + 1, 8)
-        Bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group of 512; a set bit is spin 1.
-        The last row is scratch space of the kernels. The last group may hold chains beyond the last
-        member, which are never read.
-    unlike : ndarray of int32, shape (n,)
-        Number of bonds between unlike spins, for every chain.
-    sizes : tuple of ints
-        Number of sites along each axis.
-    up : ndarray of int32, shape (n,), optional
-        Number of spins that are 1; None if they were not counted.
-    """
-
+    # shape (n_groups, n_sites + 1, 8): bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group
+    # of 512; a set bit is spin 1. The last row is scratch space of the kernels. The last group may
+    # hold chains beyond the last member, which are never read.
     planes: Planes
-    unlike: Counts
-    sizes: tuple[int, ...]
+    unlike: Counts  # shape (n,): number of bonds between unlike spins, for every chain
+    sizes: tuple[int, ...]  # number of sites along each axis
+    # shape (n,): number of spins that are 1; None if they were not counted
     up: Counts | None = None
 
     def __len__(self) -> int:
@@ -335,17 +318,7 @@ def _read(high, n_planes, out):
 
 @njit
 def count_unlike(planes, forward, axes, out):
-    """Count the unlike bonds of the chains of a group.
-
-    Parameters
-    ----------
-    planes : uint64 array, shape (n_sites + 1, 8)
-    forward : int64 array, shape (n_sites, n_axes)
-    axes : tuple of n_axes ints
-        Only its length is used.
-    out : int32 array, shape (n,)
-        Receives the counts; n is at most 512.
-    """
+    """Count the unlike bonds of the chains of a group."""
     low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)
     n_sites, room = forward.shape[0], (2**_LOW - 1) // len(axes) // len(_RUN) * len(_RUN)
     for start in range(0, n_sites, room):
@@ -390,24 +363,14 @@ _ONES = 2**64 - 1
 
 
 class Form(NamedTuple):
-    """The form of the code to be generated, as lengths of tuples, which numba knows on compiling.
-
-    Parameters
-    ----------
-    sides : tuple, of as many zeros as a site has neighbours
-    axes : tuple, of as many zeros as the lattice has axes
-    two : tuple, empty or of one zero
-        Whether there are two kinds of references, with different probabilities.
-    folded : tuple, empty or of one zero
-        Whether the probability with ``k`` unlike neighbours is 1 minus that with all but ``k``.
-    undecided : tuple, of as many zeros as there are classes that need digits
-        These classes are the first ones. The others have probability 0 or 1.
-    """
+    """The form of the code to generate, as lengths of tuples, which numba knows on compiling."""
 
     sides: tuple[int, ...]
     axes: tuple[int, ...]
-    two: tuple[int, ...]
+    two: tuple[int, ...]  # whether there are two kinds of references, with different probabilities
+    # Whether the probability with ``k`` unlike neighbours is 1 minus that with all but ``k``
     folded: tuple[int, ...]
+    # These classes are the first ones. The others have probability 0 or 1.
     undecided: tuple[int, ...]
 
 
@@ -452,23 +415,7 @@ def _write_digits(probability, column):
 
 @njit
 def fill_table(table, heat_bath, coupling, bias, degrees):
-    """Write the digits of the probability to be unlike the reference spin.
-
-    Parameters
-    ----------
-    table : uint64 array, shape (n_sides + 1, 53, n_classes)
-        Indexed by the number of neighbours, the digit, and the number of unlike neighbours; for
-        Metropolis moves with a bias, first for spins like the favoured one, then for others.
-    heat_bath : bool
-        Whether the reference is the favoured spin instead of the present one.
-    coupling : float
-        Beta times the coupling.
-    bias : float
-        Log of the density of a spin unlike the favoured one over that of one like it, without
-        neighbours.
-    degrees : tuple of two ints
-        Smallest and largest number of neighbours of any site.
-    """
+    """Write the digits of the probability to be unlike the reference spin."""
     n_classes = table.shape[0]
     for degree in range(degrees[0], degrees[1] + 1):
         for unlike in range(degree + 1):
@@ -495,32 +442,7 @@ def renew(
     degree: Any,
     form: Any,
 ) -> Any:
-    """Set a site of 512 chains to its reference, or, by chance, to the opposite.
-
-    Parameters
-    ----------
-    planes : uint64 array, shape (n_sites + 1, 8)
-    site : int
-        The site.
-    reference : int
-        Row of the spins that the site and its neighbours are compared with.
-    favoured : int
-        Row of the spins that distinguish the two kinds of reference, if there are two.
-    neighbours : int64 array, shape (n_sites, n_sides)
-    generator : uint64 array, shape (4, 8)
-        States of eight streams.
-    table : uint64 array, shape (n_sides + 1, 53, n_classes)
-        Digits of the probability of the opposite.
-    degree : int
-        Row of the table.
-    form : Form
-        Form of the code: for how many neighbours, and for one or two kinds of reference.
-
-    Returns
-    -------
-    int
-        Number of chains that have the opposite.
-    """
+    """Set a site of 512 chains to its reference, or, by chance, to the opposite."""
     signature = types.int64(
         planes, site, reference, favoured, neighbours, generator, table, degree, form
     )
@@ -705,18 +627,6 @@ class _SpinKernel(VisitKernel):
 class SpinHeatBath(_SpinKernel):
     """Draws every spin from its distribution given its neighbours, site by site.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that every site is visited.
-    order : str
-        ``"checkerboard"``, the fastest; ``"sequential"``, for periodic lattices of odd sizes; or
-        ``"random"``: sites are drawn with replacement, as many as there are.
-    backwards : bool
-        Whether sites are visited in the opposite order.
-
-    Notes
-    -----
     Exact, except that probabilities are rounded to 2**-52. Chains ``64 k`` to ``64 k + 63`` share
     the stream of the first of them, each with its own bit. Chains that share a word are independent
     of each other, and a group of 512 only shares the order of sites. On a detoured path a favoured
@@ -732,13 +642,6 @@ class SpinMetropolis(_SpinKernel):
 
     With ``order="random"`` this is Habeck's (2017) kernel.
 
-    Parameters
-    ----------
-    n_sweeps, order, backwards
-        As for ``SpinHeatBath``.
-
-    Notes
-    -----
     Near beta 0 nearly all flips are accepted, so that a sweep in a fixed order only reverses all
     spins and mixes little. The heat bath is preferable. See ``SpinHeatBath`` for the other notes.
     """
@@ -748,27 +651,7 @@ class SpinMetropolis(_SpinKernel):
 
 @njit
 def _pass(planes, moves, form, sites, bonds, stages, streams, out):
-    """Move all chains in place through some stages, and count after each.
-
-    Parameters
-    ----------
-    planes : uint64 array, shape (n_groups, n_sites + 1, 8)
-    moves : tuple of bool and int
-        Whether sites are compared with the favoured spin (heat bath) instead of themselves
-        (Metropolis); number of sweeps.
-    form : Form
-    sites : int64 array, shape (n_sites,) or (0,)
-        Order of sites; drawn at random if empty.
-    bonds : Geometry
-    stages : tuple of three float64 arrays, shape (n_stages,)
-        Beta times coupling; bias, see ``fill_table``; and log of the factor by which the favoured
-        spin has more weight.
-    streams : uint64 array, shape (n, 4)
-    out : tuple of arrays
-        Unlike bonds, shape (n_stages + 1, n), whose first row is not changed; spins 1, of the same
-        shape with the first row given, or (n_stages + 1, 0) if they are not to be counted; number
-        of sites set to the opposite, shape (n_stages,).
-    """
+    """Move all chains in place through some stages, and count after each."""
     coupling, bias, field = stages
     unlike, up, changed = out
     changed[:] = 0.0

@@ -26,27 +26,18 @@ _LARGEST_STRENGTH = 1e6  # nats per bond; beyond it, sums of energies lose all d
 
 
 class Geometry(NamedTuple):
-    """The neighbours of the sites of a lattice.
+    """The neighbours of the sites of a lattice."""
 
-    Parameters
-    ----------
-    neighbours : ndarray of int64, shape (n_sites, 2 * n_axes)
-        Neighbours of every site; beyond a free edge, where there is none, the site itself.
-    ghosted : ndarray of int64, shape (n_sites, 2 * n_axes)
-        The same, with ``n_sites`` where there is none.
-    forward : ndarray of int64, shape (n_sites, n_axes)
-        Neighbours with the next higher coordinate, so that every bond occurs once; where there
-        is none, the site itself.
-    degree : ndarray of int64, shape (n_sites,)
-        Number of neighbours.
-    checkerboard : ndarray of int64, shape (n_sites,)
-        All sites, those of even coordinate sum first.
-    """
-
+    # shape (n_sites, 2 * n_axes): neighbours of every site; beyond a free edge, where there is
+    # none, the site itself
     neighbours: NDArray[np.int64]
+    # shape (n_sites, 2 * n_axes): the same, with ``n_sites`` where there is none
     ghosted: NDArray[np.int64]
+    # shape (n_sites, n_axes): neighbours with the next higher coordinate, so that every bond occurs
+    # once; where there is none, the site itself
     forward: NDArray[np.int64]
-    degree: NDArray[np.int64]
+    degree: NDArray[np.int64]  # shape (n_sites,): number of neighbours
+    # shape (n_sites,): all sites, those of even coordinate sum first
     checkerboard: NDArray[np.int64]
 
 
@@ -282,13 +273,7 @@ class SweepKernel:
         check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
 
     def check(self, target: Any) -> NDArray[np.int64]:
-        """Return the sites that it moves: all.
-
-        Raises
-        ------
-        ValueError
-            If the target is not a lattice that it can move.
-        """
+        """Return the sites that it moves: all."""
         n_sites: int = getattr(target, "n_dim", 0)
         if not isinstance(target, Lattice) or target.values not in self.values:
             names = " or ".join(_NAMES[values] for values in self.values)
@@ -331,13 +316,7 @@ class VisitKernel(SweepKernel):
         return replace(self, backwards=not self.backwards)
 
     def sites(self, target: Any) -> NDArray[np.int64]:
-        """Return the sites of a lattice in the order of visits; none if they are drawn at random.
-
-        Raises
-        ------
-        ValueError
-            If the order is ``"checkerboard"`` on a periodic lattice of odd sizes.
-        """
+        """Return the sites in the order of visits; none if they are drawn at random."""
         return _visits(target, self.order, self.backwards)
 
 

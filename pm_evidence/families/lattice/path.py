@@ -147,21 +147,7 @@ _NEGLIGIBLE = 40.0  # a term that is so many nats smaller than another changes n
 
 @njit
 def favour_spins(n_sites, up, fields, slope, energy, ratio):
-    """Add the contributions of fields in favour of either spin to energies and log ratios.
-
-    Parameters
-    ----------
-    n_sites : int
-    up : int32 array, shape (m, n)
-        Numbers of spins 1.
-    fields : float64 array, shape (2, m)
-        Strengths ``h`` before and after.
-    slope : float64 array, shape (m,)
-        Derivative of ``h`` by beta, before.
-    energy, ratio : float64 arrays, shape (m, n)
-        The derivative of ``log(exp(h up) + exp(h down))`` with respect to beta is subtracted from
-        energies, and the change of this term is added to log ratios.
-    """
+    """Add the contributions of fields in favour of either spin to energies and log ratios."""
     for k in range(up.shape[0]):
         own, before, after, least = up[k], fields[0, k], fields[1, k], n_sites
         for c in range(own.size):

@@ -29,17 +29,10 @@ _RUN = (0,) * 8  # sites that are counted at once; only the length is used
 
 @dataclass(frozen=True, slots=True)
 class ColourCounts:
-    """The counts that the energies of Potts lattices need.
+    """The counts that the energies of Potts lattices need."""
 
-    Parameters
-    ----------
-    like : ndarray of int32, shape (..., n)
-        Number of bonds between like colours, for every chain.
-    tally : ndarray of int32, shape (..., q, n), optional
-        Number of sites of each colour; None if they were not counted.
-    """
-
-    like: Counts
+    like: Counts  # shape (..., n): number of bonds between like colours, for every chain
+    # shape (..., q, n): number of sites of each colour; None if they were not counted
     tally: Counts | None = None
 
     def energy(self, target: Lattice) -> Floats:
@@ -56,24 +49,15 @@ class ColourCounts:
 
 @dataclass(frozen=True, slots=True)
 class Colours:
-    """A population of Potts lattices, with the counts that their energies need.
+    """A population of Potts lattices, with the counts that their energies need."""
 
-    Parameters
-    ----------
-    sites : ndarray of uint8, shape (n_groups, n_sites + 1, 64)
-        Colours; the last axis holds chains. The last row lies beyond free edges. The last group may
-        hold chains beyond the last member, which are never read.
-    like : ndarray of int32, shape (n,)
-        Number of bonds between like colours, for every chain.
-    sizes : tuple of ints
-        Number of sites along each axis.
-    tally : ndarray of int32, shape (q, n), optional
-        Number of sites of each colour; None if they were not counted.
-    """
-
+    # shape (n_groups, n_sites + 1, 64): colours; the last axis holds chains. The last row lies
+    # beyond free edges. The last group may hold chains beyond the last member, which are never
+    # read.
     sites: Bytes
-    like: Counts
-    sizes: tuple[int, ...]
+    like: Counts  # shape (n,): number of bonds between like colours, for every chain
+    sizes: tuple[int, ...]  # number of sites along each axis
+    # shape (q, n): number of sites of each colour; None if they were not counted
     tally: Counts | None = None
 
     def __len__(self) -> int:
@@ -153,18 +137,7 @@ def _counted(sites: Bytes, n: int, target: Lattice) -> Colours:
 
 @njit
 def count_like(sites, ghosted, axes, out):
-    """Count the like bonds of the chains of a group.
-
-    Parameters
-    ----------
-    sites : uint8 array, shape (n_sites + 1, 64)
-    ghosted : int64 array, shape (n_sites, 2 * n_axes)
-        Neighbours of every site, along each axis the next one first.
-    axes : tuple of n_axes ints
-        Only its length is used.
-    out : int32 array, shape (n,)
-        Receives the counts; n is at most 64.
-    """
+    """Count the like bonds of the chains of a group."""
     total, few = np.zeros((1, SIDE), np.int32), np.zeros((1, SIDE), np.uint8)
     n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes) // len(_RUN) * len(_RUN)
     for start in range(0, n_sites, room):
@@ -302,23 +275,7 @@ _LIKE_BY_PAIRS = np.array([[*_LIKE.get(pairs, ()), 0, 0, 0, 0][:_SIDES] for pair
 
 @njit
 def tabulate(q, coupling, field):
-    """Return the lengths of pieces.
-
-    Parameters
-    ----------
-    q : int
-        Number of colours.
-    coupling, field : float
-        Log weight of a like neighbour, and of being favoured; not negative.
-
-    Returns
-    -------
-    table : ndarray of uint16, shape (5, 4, n_classes, 32)
-        In units of 2**-15 of the total, rounded down; indexed by the number of neighbours, the
-        quantity, the class, and copies.
-    shares : ndarray, shape (5,)
-        Share of a neighbour whose colour so many neighbours have, on the scale of the weights.
-    """
+    """Return the lengths of pieces."""
     table = np.zeros((_SIDES + 1, 4, _N_CLASSES, _HALF), np.uint16)
     shares = np.array([expm1(coupling * k) / max(k, 1) for k in range(_SIDES + 1)])
     extra, codes = expm1(field), _PLAIN_ROWS if field == 0.0 else _IN_FIELD_ROWS
@@ -354,28 +311,7 @@ def _drawing(codes: tuple[int, ...], in_field: bool) -> Any:
         table: Any,
         q: Any,
     ) -> Any:
-        """Draw the colour of a site in 64 chains.
-
-        Parameters
-        ----------
-        sites : uint8 array, shape (n_sites + 1, 64)
-        site : int
-        near : tuple of four ints
-            Its neighbours; those that do not exist, at most two, come last.
-        favoured : uint8 array, shape (64,)
-            Favoured colours.
-        random : uint32 array, shape (64,)
-            Random bits; see ``seed`` for their order.
-        table : uint16 array, shape (4, n_classes, 32)
-            Lengths of pieces given the number of neighbours.
-        q : int
-            Number of colours.
-
-        Returns
-        -------
-        int
-            A bit for each chain that is in doubt.
-        """
+        """Draw the colour of a site in 64 chains."""
         signature = types.uint64(sites, site, near, favoured, random, table, q)
 
         return signature, _colour_codegen(codes, in_field)
@@ -538,16 +474,7 @@ def _place_of_draw(k):
 
 @njit
 def seed(streams, words):
-    """Seed 64 xoshiro128++ generators from the streams of chains; surplus ones copy the first.
-
-    Parameters
-    ----------
-    streams : uint64 array, shape (n, 4)
-    words : uint32 array, shape (4 + 8, 64)
-        Receives the states; then come the numbers that ``fill`` draws. Generators of even chains
-        come first, so that two vectors of 32-bit integers become one of their upper halves, in the
-        order of the chains, without being shuffled.
-    """
+    """Seed 64 xoshiro128++ generators from the streams of chains; surplus ones copy the first."""
     for k in range(SIDE):
         place = _place_of_draw(k)
         if k < streams.shape[0]:
@@ -596,17 +523,6 @@ _LARGEST_LOG_WEIGHT = 600.0  # the exponential, and sums of it, are finite
 class ColourHeatBath(VisitKernel):
     """Draws every colour from its distribution given its neighbours, site by site.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that every site is visited.
-    order : str
-        ``"checkerboard"``, or ``"sequential"`` for periodic lattices of odd sizes.
-    backwards : bool
-        Whether sites are visited in the opposite order.
-
-    Notes
-    -----
     Every chain draws from its own stream only. On a detoured path a favoured colour is drawn for
     every chain first, given its state; see ``DetouredPath``. Lattices with three dimensions or a
     negative coupling are moved chain by chain, which is twenty times slower.
@@ -659,24 +575,7 @@ class ColourHeatBath(VisitKernel):
 
 @njit
 def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
-    """Move all chains of a square lattice in place through some stages, and count after each.
-
-    Parameters
-    ----------
-    sites : uint8 array, shape (n_groups, n_sites + 1, 64)
-    bonds : Geometry
-    orders : tuple
-        Sites in the order of visits, shape (n_sites,); the number of sweeps; and as many zeros as
-        the lattice has axes, so that their number is known on compiling.
-    q : int
-    stages : tuple of two float64 arrays, shape (n_stages,)
-        Log weight of a like neighbour, and of the favoured colour.
-    streams : uint64 array, shape (n, 4)
-    counts : tuple of int32 arrays
-        Like bonds, shape (n_stages + 1, n), whose first row is not changed; sites of each colour,
-        shape (n_stages + 1, q, n) with the first given, or (n_stages + 1, q, 0) if they are not to
-        be counted.
-    """
+    """Move all chains of a square lattice in place through some stages, and count after each."""
     coupling, field = stages
     like, tally = counts
     words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)

@@ -38,22 +38,13 @@ _LEAST_STAGES, _PATHS = 1000, 512
 
 @dataclass(frozen=True)
 class Detour:
-    """The path around a phase transition, and its default number of stages.
+    """The path around a phase transition, and its default number of stages."""
 
-    Parameters
-    ----------
-    height : float
-        Strength of the field at beta 1/2, in nats per site.
-    stages_per_site : int
-        Number of stages per site. The variance of the work is proportional to the number of sites
-        over that of stages.
-    most_moves : int
-        Largest default of the number of stages times that of sites.
-    """
-
-    height: float
+    height: float  # strength of the field at beta 1/2, in nats per site
+    # Number of stages per site. The variance of the work is proportional to the number of sites
+    # over that of stages.
     stages_per_site: int
-    most_moves: int
+    most_moves: int  # largest default of the number of stages times that of sites
 
 
 def lattice_setup(
@@ -62,24 +53,7 @@ def lattice_setup(
     kernels: Mapping[str, Callable[..., Any]],
     detour: Detour,
 ) -> AnnealingSetup:
-    """Return path, kernel and number of stages of a lattice.
-
-    Parameters
-    ----------
-    target : Ising or Potts
-        What is annealed.
-    kernel : str or Kernel
-        The kernel that the user asks for.
-    kernels : mapping of str to class
-        Kernels of this lattice by name.
-    detour : Detour
-        The path around a transition.
-
-    Raises
-    ------
-    ValueError
-        If the kernel is not one of this lattice, or does not fit it.
-    """
+    """Return path, kernel and number of stages of a lattice."""
     if isinstance(kernel, str):
         check_choice("kernel", kernel, ("auto", *kernels))
         chosen = kernels["heat_bath" if kernel == "auto" else kernel]()
@@ -110,26 +84,7 @@ def lattice_setup(
 def lattice_along(
     target: Lattice, setup: AnnealingSetup, path: str | Path, detour: Detour
 ) -> AnnealingSetup:
-    """Return the setup along another path.
-
-    Parameters
-    ----------
-    target : Ising or Potts
-        What is annealed.
-    setup : AnnealingSetup
-        Its usual setup.
-    path : str or Path
-        ``"auto"``, ``"geometric"``, ``"detour"``, or a path object of this lattice.
-    detour : Detour
-        The usual height of the detour.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or the kernel or the target does not allow a detour.
-    TypeError
-        If it is no path.
-    """
+    """Return the setup along another path."""
     found = path
     if isinstance(path, str):
         check_choice("path", path, ("auto", "geometric", "detour"))

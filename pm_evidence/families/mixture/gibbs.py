@@ -24,23 +24,13 @@ _LOG_2_PI = log(2.0 * np.pi)
 
 
 class Prior(NamedTuple):
-    """The prior of a mixture, as compiled code reads it.
+    """The prior of a mixture, as compiled code reads it."""
 
-    Parameters
-    ----------
-    mean, precision : float
-        Of the normal prior of the means.
-    alpha, beta : float
-        Shape and scale of the inverse gamma prior of the variances.
-    concentration : float
-        Of the symmetric Dirichlet prior of the weights.
-    """
-
-    mean: float
+    mean: float  # of the normal prior of the means
     precision: float
-    alpha: float
+    alpha: float  # shape and scale of the inverse gamma prior of the variances
     beta: float
-    concentration: float
+    concentration: float  # of the symmetric Dirichlet prior of the weights
 
 
 @njit
@@ -80,12 +70,6 @@ def draw_component(y, mean, variance, room, stream):
 
     ``log_terms`` has to be called before. A component whose terms all underflow relative to the
     largest one is never drawn.
-
-    Returns
-    -------
-    component : int
-    log_density : float
-        Log of the mixture's density at ``y``.
     """
     k = mean.size
     for j in range(k):
@@ -216,22 +200,16 @@ ABSENT = -1  # in place of the component of a point that has not been added yet
 
 @dataclass(frozen=True, slots=True)
 class MixtureStates:
-    """A population of parameters and assignments.
+    """A population of parameters and assignments."""
 
-    Parameters
-    ----------
-    step : int
-        Number of points that have been added.
-    mean, variance, weight : ndarray of float64, shape (n, k)
-        Parameters of the components; ``variance`` has one column if all components share it.
-    component : ndarray of int8, shape (n, n_points)
-        Component of each point, in the order of the data; ``ABSENT`` if it is not there yet.
-    """
-
-    step: int
+    step: int  # number of points that have been added
+    # shape (n, k): parameters of the components; ``variance`` has one column if all components
+    # share it
     mean: Floats
     variance: Floats
     weight: Floats
+    # shape (n, n_points): component of each point, in the order of the data; ``ABSENT`` if it is
+    # not there yet
     component: NDArray[np.int8]
 
     def __len__(self) -> int:
@@ -282,15 +260,6 @@ def states_of(draws: Floats, n_components: int, n_variances: int) -> MixtureStat
 class MixtureGibbs(SweepSettings):
     """Draws means and weights, then the components of all points, and then the variances.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that all of them are drawn in a move.
-    backwards : bool
-        Whether they are drawn in the opposite order, which is the time reversal.
-
-    Notes
-    -----
     Where means and weights are integrated out of the densities of the path, they do not belong to
     the state: each sweep draws them first and leaves them behind. Its reversal draws them first as
     well, and then the variances and the components.

@@ -32,22 +32,13 @@ class DataAnnealingPath(GrowingPath):
     points and of these points, from which means and weights are integrated out. The weight of a new
     point is its density given variances and components, and its component is then drawn.
 
-    Parameters
-    ----------
-    target : GaussianMixture
-        Data, prior, and the order of the points.
-    collapsed : bool
-        If False, means and weights belong to the state, and the weight of a new point is the
-        density of the mixture given all parameters, as in the paper. The work then has a larger
-        variance.
-
-    Notes
-    -----
     Habeck (2017), section 6.4; Chopin (2002), "A sequential particle filter method for static
     models".
     """
 
-    target: Any
+    target: Any  # data, prior, and the order of the points
+    # If False, means and weights belong to the state, and the weight of a new point is the density
+    # of the mixture given all parameters, as in the paper. The work then has a larger variance.
     collapsed: bool = True
 
     @property

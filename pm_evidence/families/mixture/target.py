@@ -32,13 +32,7 @@ _UNIT_SUM = 1e-6
 
 
 def checked_data(y: Any) -> Floats:
-    """Return data points as float64.
-
-    Raises
-    ------
-    ValueError
-        If they are not one row of finite numbers.
-    """
+    """Return data points as float64."""
     found = float_array("y", y)
     if found.ndim != 1 or not found.size:
         raise ValueError(
@@ -57,13 +51,7 @@ def checked_data(y: Any) -> Floats:
 def checked_prior(
     mean_mu: Any, mean_sigma: Any, variance_alpha: Any, variance_beta: Any, weights_a: Any
 ) -> tuple[float, ...]:
-    """Return the parameters of the prior as floats, in the order of the arguments.
-
-    Raises
-    ------
-    ValueError
-        If they are not finite, not positive where they have to be, or beyond what can be computed.
-    """
+    """Return the parameters of the prior as floats, in the order of the arguments."""
     found = [check_finite("mean_mu", mean_mu, 0.0)]
     for name, value, least, most in (
         ("mean_sigma", mean_sigma, 1.0 / _LARGEST, _LARGEST),
@@ -86,13 +74,7 @@ def checked_prior(
 
 
 def checked_order(order: Any, n_points: int) -> str | NDArray[np.int64]:
-    """Return the name of an order of the points, or the order.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or the order does not name every point once.
-    """
+    """Return the name of an order of the points, or the order."""
     if isinstance(order, str):
         return check_choice("order", order, ("random", "given"))
     found = whole_array("order", order)
@@ -108,13 +90,7 @@ def checked_order(order: Any, n_points: int) -> str | NDArray[np.int64]:
 def checked_draws(
     name: str, draws: Any, n_components: int, n_variances: int, n_points: int
 ) -> Floats:
-    """Return parameters and components of points, shape ``(n, n_dim)``, as float64.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or their shape or values are not those of draws.
-    """
+    """Return parameters and components of points, shape ``(n, n_dim)``, as float64."""
     found = float_array(name, draws)
     n_dim = 2 * n_components + n_variances + n_points
     if found.ndim != 2 or found.shape[1] != n_dim or not len(found):

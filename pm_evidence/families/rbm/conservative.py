@@ -85,30 +85,14 @@ class RaiseLikelihood:
 
 @dataclass(frozen=True)
 class RaiseBlock:
-    """A task for a worker: reverse paths from some examples, one from each row.
+    """A task for a worker: reverse paths from some examples, one from each row."""
 
-    Parameters
-    ----------
-    machine : RBM
-        The machine.
-    path : Path
-        Its path.
-    plan : Plan
-        Inverse temperatures and kernels.
-    block : int
-        Index of the block; together with the seed it determines all random numbers.
-    visible : ndarray of uint8, shape (n, n_visible)
-        Examples.
-    seed : int
-        Seed of the run.
-    """
-
-    machine: RBM
-    path: Path
-    plan: Plan
-    block: int
-    visible: Bits
-    seed: int
+    machine: RBM  # the machine
+    path: Path  # its path
+    plan: Plan  # inverse temperatures and kernels
+    block: int  # index of the block; together with the seed it determines all random numbers
+    visible: Bits  # shape (n, n_visible): examples
+    seed: int  # seed of the run
 
     def __call__(self, report: Report = silent) -> BlockRecord:
         """Draw the hidden units given the examples, and run the paths."""
@@ -120,18 +104,6 @@ class RaiseBlock:
 def raise_likelihood(machine: RBM, visible: Bits, work: Floats) -> RaiseLikelihood:
     """Return the estimate from the work of reverse paths.
 
-    Parameters
-    ----------
-    machine : RBM
-        The machine that the paths start from.
-    visible : ndarray of uint8, shape (n_examples, n_visible)
-        The examples.
-    work : ndarray, shape (n_examples, n_paths)
-        Work of reverse paths from each of them, in nats, with the sign of forward work: about minus
-        log Z. See ``RaiseBlock``.
-
-    Notes
-    -----
     Burda, Grosse and Salakhutdinov (2015), for annealing from independent units to the machine.
     With forward moves ``T_k`` that leave ``f_k`` invariant, and reversals ``R_k(y, x) = T_k(x, y)
     f_k(x) / f_k(y)``, a reverse path from ``x_K = (v, h)`` with ``h`` drawn from ``p(h | v)`` has

@@ -51,13 +51,7 @@ class Sweeps(SweepSettings):
     def advance_each(
         self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
     ) -> tuple[Units, MoveInfo]:
-        """Move member ``i`` at ``beta[i]``; see ``contracts.PerMemberKernel``.
-
-        Raises
-        ------
-        ValueError
-            If there is not one inverse temperature for each member.
-        """
+        """Move member ``i`` at ``beta[i]``; see ``contracts.PerMemberKernel``."""
         if np.shape(beta) != (len(state),):
             raise ValueError(
                 f"beta must have one inverse temperature for each of the {len(state)} members, got "
@@ -99,15 +93,6 @@ class Sweeps(SweepSettings):
 class BlockGibbs(Sweeps):
     """Draws all hidden units given the visible ones, and then all visible units given those.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that both layers are drawn at every inverse temperature.
-    backwards : bool
-        Whether the visible layer is drawn first, which is the time reversal.
-
-    Notes
-    -----
     Products of states with weights are sums of single precision, and weights of paths are of double
     precision. Each chain draws from its own stream only.
     """
@@ -139,23 +124,7 @@ def draw_layers(
     streams: NDArray[np.uint64],
     found: Floats,
 ) -> None:
-    """Draw both layers in place, in the order and as often as a kernel says.
-
-    Parameters
-    ----------
-    layers : tuple of two layers
-        Visible and hidden.
-    units : tuple of two ndarray, each of shape (n, n_words)
-        Units of both layers; they are overwritten.
-    beta : ndarray, shape (n_stages, 1) or (n_stages, n)
-        Inverse temperatures of all chains, or of each.
-    kernel : SweepSettings
-        Its settings.
-    streams : ndarray, shape (n, 4)
-        Streams of the chains.
-    found : ndarray, shape (n_stages, 2, n)
-        Receives the log densities of target and reference after each stage, in nats.
-    """
+    """Draw both layers in place, in the order and as often as a kernel says."""
     n, steps = len(streams), -1 if not kernel.backwards else 1
     (first, second), ordered = layers[::steps], units[::steps]
     room = (
@@ -198,23 +167,7 @@ def _sum_of(numbers, words):
 
 @njit
 def _go(layers, units, beta, n_sweeps, streams, room, found):
-    """Draw the first layer given the second, and then the second given the first.
-
-    Parameters
-    ----------
-    layers : tuple of two tuples
-        See ``layers.Layer``.
-    units : tuple of two uint64 arrays, each of shape (n, n_words)
-        Units of the layers.
-    beta : float64 array, shape (n_stages, 1) or (n_stages, n)
-        Inverse temperatures of all chains, or of each.
-    n_sweeps : int
-    streams : uint64 array, shape (n, 4)
-    room : tuple of arrays
-        For tables, the inputs of both layers, and sums of biases.
-    found : float64 array, shape (n_stages, 2, n)
-        Receives the log densities of target and reference.
-    """
+    """Draw the first layer given the second, and then the second given the first."""
     (first, second), (first_units, second_units) = layers, units
     tables, first_inputs, second_inputs, biases = room
     lanes = np.empty((GENERATOR, SINGLES), np.uint32)
@@ -247,25 +200,7 @@ _DOUBLES = ir.VectorType(ir.DoubleType(), SINGLES)
 
 
 def gains_of(summed: Layer) -> tuple[Singles32, Singles32, Singles32]:
-    """Return what flips of the units of the other layer change.
-
-    Parameters
-    ----------
-    summed : Layer
-        The layer that is summed out.
-
-    Returns
-    -------
-    on, off : ndarray of float32, shape (n_units, n_summed)
-        ``exp(w) - 1`` for every weight, and for minus every weight.
-    there : ndarray of float32, shape (n_summed,)
-        1 for the units of the layer that exist, and 0 for the others.
-
-    Raises
-    ------
-    ValueError
-        If weights are so large that the products overflow.
-    """
+    """Return what flips of the units of the other layer change."""
     sizes = np.abs(summed.weights.astype(float))
     partial = sizes.reshape(len(sizes), -1, _PARTS * SINGLES).sum(axis=1)
     if partial.max() > _LARGEST_PARTIAL_LOG or sizes.sum(axis=1).max() > _LARGEST_LOG:
@@ -284,16 +219,7 @@ def gains_of(summed: Layer) -> tuple[Singles32, Singles32, Singles32]:
 
 @intrinsic
 def factor_of_flip(typingctx: Any, likely: Any, gains: Any, row: Any) -> Any:
-    """Return ``prod_i (1 + likely_i * gains[row, i])``.
-
-    Parameters
-    ----------
-    likely : float32 array, shape (n,)
-        Probabilities that the units that are summed out are on; n is a multiple of 64.
-    gains : float32 array, shape (n_units, n)
-        ``exp(w) - 1`` for the weights of each unit, or for minus its weights.
-    row : int64
-    """
+    """Return ``prod_i (1 + likely_i * gains[row, i])``."""
     signature = types.float64(likely, gains, row)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -415,15 +341,6 @@ _TOGETHER = 8  # chains whose probabilities stay in the fastest cache
 class UnitMetropolis(Sweeps):
     """Proposes to flip each unit of the layer in turn, and accepts by Metropolis' rule.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that every unit is visited at every inverse temperature.
-    backwards : bool
-        Whether units are visited in the opposite order, which is the time reversal.
-
-    Notes
-    -----
     Habeck (2017), section 6.3. The inputs of the units that are summed out are computed anew after
     every sweep, so that rounding errors of single precision do not accumulate.
     """
@@ -467,32 +384,7 @@ class UnitMetropolis(Sweeps):
 
 @njit
 def _go_flip(summed, gains, biases, order, words, beta, n_sweeps, streams, room, found, accepted):
-    """Move all chains in place through some stages.
-
-    Parameters
-    ----------
-    summed : tuple
-        Weights and biases of the units that are summed out, see ``layers.Layer``.
-    gains : tuple
-        ``exp(w) - 1`` for every weight and for minus every weight, float32 arrays of shape
-        (n_units, n_summed), and 1 for the summed units that exist, shape (n_summed,).
-    biases : float64 array, shape (2, n_units)
-        Biases of the layer in the target and in the reference.
-    order : int64 array, shape (n_units,)
-        Order of the visits.
-    words : uint64 array, shape (n, n_words)
-        Units of the layer.
-    beta : float64 array, shape (n_stages, 1) or (n_stages, n)
-        Inverse temperatures of all chains, or of each.
-    n_sweeps : int
-    streams : uint64 array, shape (n, 4)
-    room : tuple of arrays
-        For tables, inputs and probabilities.
-    found : float64 array, shape (n_stages, 2, n)
-        Receives the log densities of target and reference.
-    accepted : float64 array, shape (n_stages,)
-        Receives the number of flips.
-    """
+    """Move all chains in place through some stages."""
     weights, bias = summed
     on_gains, off_gains, there = gains
     tables, inputs, likely = room

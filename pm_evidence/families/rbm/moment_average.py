@@ -41,16 +41,10 @@ _RATE = 0.2
 
 @dataclass(frozen=True)
 class Machine:
-    """The parameters of a machine on a path.
+    """The parameters of a machine on a path."""
 
-    Parameters
-    ----------
-    W : ndarray, shape (n_visible, n_hidden)
-    visible_bias, hidden_bias : ndarray, shape (n_visible,) and (n_hidden,)
-    """
-
-    W: Floats
-    visible_bias: Floats
+    W: Floats  # shape (n_visible, n_hidden)
+    visible_bias: Floats  # shape (n_visible,)
     hidden_bias: Floats
 
     def plus(self, other: "Machine", factor: float = 1.0) -> "Machine":
@@ -84,17 +78,6 @@ class Machine:
 def averaged_machines(target: Any, n_knots: int, n_updates: int) -> tuple[Machine, ...]:
     """Return the machines at the knots of a moment-averaged path, both ends included.
 
-    Parameters
-    ----------
-    target : RBM
-        The machine at the end; its reference is the first one.
-    n_knots : int
-        Number of knots between the ends.
-    n_updates : int
-        Updates of the parameters of each knot.
-
-    Notes
-    -----
     The moments of the knots, means of ``v``, ``h`` and ``v h'``, lie evenly between those of the
     reference and of the target (Grosse, Maddison and Salakhutdinov 2013). Those of the target come
     from a population that is annealed with resampling, so that modes have nearly their shares.
@@ -180,15 +163,10 @@ _MOST_KNOTS, _MOST_UPDATES = 1000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SegmentUnits(Units):
-    """A population with its log densities at both ends of one segment of the path.
+    """A population with its log densities at both ends of one segment of the path."""
 
-    Parameters
-    ----------
-    segment : int
-        Number of the segment; ``log_density.base`` belongs to its first end and
-        ``log_density.target`` to its second one.
-    """
-
+    # Number of the segment; ``log_density.base`` belongs to its first end and
+    # ``log_density.target`` to its second one
     segment: int = 0
 
 

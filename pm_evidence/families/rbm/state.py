@@ -22,14 +22,10 @@ WORD = 64  # units of a word
 
 @dataclass(frozen=True, slots=True)
 class LogDensities:
-    """The two numbers that weights on the geometric path need.
+    """The two numbers that weights on the geometric path need."""
 
-    Parameters
-    ----------
-    target, base : ndarray, shape (..., n)
-        Log of the unnormalised densities of target and reference at every state, in nats.
-    """
-
+    # shape (..., n): log of the unnormalised densities of target and reference at every state, in
+    # nats
     target: Floats
     base: Floats
 
@@ -48,21 +44,12 @@ class LogDensities:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """A population of states of one layer or of both, with their log densities.
+    """A population of states of one layer or of both, with their log densities."""
 
-    Parameters
-    ----------
-    layers : tuple of ndarray of uint64, each of shape (n, n_words)
-        Units of each layer, 64 in a word; bits beyond the last unit are 0.
-    sizes : tuple of ints
-        Number of units of each layer.
-    log_density : LogDensities
-        With arrays of shape (n,).
-    """
-
+    # shape (n, n_words): units of each layer, 64 in a word; bits beyond the last unit are 0
     layers: tuple[Words, ...]
-    sizes: tuple[int, ...]
-    log_density: LogDensities
+    sizes: tuple[int, ...]  # number of units of each layer
+    log_density: LogDensities  # with arrays of shape (n,)
 
     def __len__(self) -> int:
         return len(self.layers[0])
@@ -113,14 +100,9 @@ class BaseRatePath:
     layer alone, where the other is summed out. The units of the reference are independent, and
     their biases ``c`` give its base rates (Salakhutdinov and Murray 2008). The reference is
     normalised, so that the work of paths gives log Z itself.
-
-    Parameters
-    ----------
-    target : RBM
-        The machine.
     """
 
-    target: Any
+    target: Any  # the machine
 
     @property
     def log_base_z(self) -> float:
@@ -169,21 +151,13 @@ class Layer(NamedTuple):
     """How a layer of units depends on the other one.
 
     Numbers of units are rounded up to multiples of 64; units beyond the last have no weights.
-
-    Parameters
-    ----------
-    weights : ndarray of float32, shape (n_other, n_units)
-        Weights between the units of the other layer and those of this one.
-    bias, base : ndarray of float32, shape (n_units,)
-        Biases in the target and in the reference.
-    there : ndarray of uint64, shape (n_units / 64,)
-        Bits of the units that exist.
     """
 
+    # shape (n_other, n_units): weights between the units of the other layer and those of this one
     weights: NDArray[np.float32]
-    bias: NDArray[np.float32]
+    bias: NDArray[np.float32]  # shape (n_units,): biases in the target and in the reference
     base: NDArray[np.float32]
-    there: NDArray[np.uint64]
+    there: NDArray[np.uint64]  # shape (n_units / 64,): bits of the units that exist
 
 
 def layer_of(weights: NDArray[Any], bias: NDArray[Any], base: NDArray[Any]) -> Layer:
@@ -213,14 +187,7 @@ _UNIT = 2.0**31
 
 @njit
 def seed_lanes(stream, lanes):
-    """Seed sixteen xoshiro128++ generators from the stream of a chain.
-
-    Parameters
-    ----------
-    stream : uint64 array, shape (4,)
-    lanes : uint32 array, shape (4, 16)
-        Receives the states.
-    """
+    """Seed sixteen xoshiro128++ generators from the stream of a chain."""
     for row in range(0, GENERATOR, 2):
         for k in range(SINGLES):
             word = next_word(stream)
@@ -232,30 +199,7 @@ def seed_lanes(stream, lanes):
 
 @njit
 def draw_layer(inputs, layer, beta, lanes, sums, words):
-    """Draw the units of a layer of one chain.
-
-    Parameters
-    ----------
-    inputs : float32 array, shape (n_columns,)
-        Bias plus what the other layer contributes.
-    layer : tuple of arrays
-        Biases in the target and in the reference, float32 of shape (n_columns,), and the bits of
-        the units that exist, uint64 of shape (n_columns / 64,).
-    beta : float
-        Inverse temperature: the log odds of a unit are ``beta`` times its input plus ``1 - beta``
-        times its bias in the reference.
-    lanes : uint32 array, shape (4, 16)
-        Generators; see ``seed_lanes``.
-    sums : float32 array, shape (3, 16)
-        Room for partial sums.
-    words : uint64 array, shape (n_columns / 64,)
-        Receives the units.
-
-    Returns
-    -------
-    total, total_bias, total_base : float
-        Sums of inputs, biases, and biases in the reference, over the units that are on.
-    """
+    """Draw the units of a layer of one chain."""
     bias, base, there = layer
     sums[:] = nb.float32(0.0)
     hot, cold = nb.float32(beta), nb.float32(1.0 - beta)
@@ -346,21 +290,7 @@ _INDEX = ir.IntType(64)
 
 @njit
 def multiply(words, weights, bias, tables, out):
-    """Compute ``bias + states @ weights`` for packed states.
-
-    Parameters
-    ----------
-    words : uint64 array, shape (n, n_rows / 64)
-        States, one bit for each unit.
-    weights : float32 array, shape (n_rows, n_columns)
-        Numbers of rows and columns are multiples of 64. It may be a part of the columns of an
-        array, whose rows are further apart.
-    bias : float32 array, shape (n_columns,)
-    tables : float32 array, shape (n_tables, 16, COLUMNS)
-        Room for sums of rows.
-    out : float32 array, shape (n, n_columns)
-        Receives the products.
-    """
+    """Compute ``bias + states @ weights`` for packed states."""
     n, n_words = words.shape
     for first in range(0, weights.shape[1], COLUMNS):
         for m in range(n):

@@ -34,13 +34,7 @@ LARGEST = 1e4  # nats; single precision holds the inputs of units to a thousandt
 def checked_parameters(
     weights: Any, visible_bias: Any, hidden_bias: Any
 ) -> tuple[Floats, Floats, Floats]:
-    """Return weights and biases as float64.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, a layer is empty, or a parameter is not finite or too large.
-    """
+    """Return weights and biases as float64."""
     found = [
         float_array(name, values)
         for name, values in (
@@ -74,13 +68,7 @@ def checked_parameters(
 
 
 def checked_base(base: Any, n_units: int, has_data: bool) -> Any:
-    """Return a name, or base rates as float64.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, there are no data for ``"data"``, or the rates do not fit.
-    """
+    """Return a name, or base rates as float64."""
     if isinstance(base, str):
         check_choice("base", base, _BASES)
         if base == "data" and not has_data:
@@ -106,13 +94,7 @@ def checked_base(base: Any, n_units: int, has_data: bool) -> Any:
 
 
 def checked_states(name: str, states: Any, n_units: int) -> Bits:
-    """Return states of 0 and 1, shape ``(n, n_units)``, as bytes.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or their shape or values are not those of binary units.
-    """
+    """Return states of 0 and 1, shape ``(n, n_units)``, as bytes."""
     found = plain_array(name, states)
     if found.ndim != 2 or found.shape[1] != n_units or not len(found):
         raise ValueError(
@@ -165,28 +147,19 @@ def smoothed(shares: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Trial:
-    """A short annealing from independent units of rate 1/2, the same for all runs of a machine.
+    """A short annealing from independent units of rate 1/2, the same for all runs of a machine."""
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n_visible + n_hidden,)
-        Shares of the final states in which units are on: the mean of the plain shares, and of those
-        with the weights of the paths. A mode that few paths find with a large weight then has as
-        large a part in the reference as one that most paths find.
-    log_z, mcse : float
-        Log of the normalising constant, from the weights alone, and its error, in nats.
-    """
-
+    # shape (n_visible + n_hidden,): shares of the final states in which units are on: the mean of
+    # the plain shares, and of those with the weights of the paths. A mode that few paths find with
+    # a large weight then has as large a part in the reference as one that most paths find.
     rates: Floats
-    log_z: float
+    log_z: float  # log of the normalising constant, from the weights alone, and its error, in nats
     mcse: float
 
 
 def trial_of(target: Any) -> Trial:
     """Return the trial of a machine that is annealed with both layers, from a uniform reference.
 
-    Notes
-    -----
     It is independent of the seed of a run, and unbiased for Z whatever it finds. By Markov's
     inequality it hardly ever exceeds Z by much, so that a run whose estimate is far smaller has
     missed a mode, however well its paths agree.
@@ -206,20 +179,7 @@ def trial_of(target: Any) -> Trial:
 
 
 def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
-    """Return path, kernel and number of stages of a machine.
-
-    Parameters
-    ----------
-    target : RBM
-        What is annealed.
-    kernel : str or Kernel
-        The kernel that the user asks for.
-
-    Raises
-    ------
-    ValueError
-        If the kernel is not that of what is annealed.
-    """
+    """Return path, kernel and number of stages of a machine."""
     name, kind = KERNELS[target.latent]
     if isinstance(kernel, str):
         check_choice("kernel", kernel, ("auto", name))
@@ -253,25 +213,7 @@ def _of_trial(target: Any) -> dict[str, float]:
 
 
 def rbm_along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
-    """Return the setup along another path.
-
-    Parameters
-    ----------
-    target : RBM
-        What is annealed.
-    setup : AnnealingSetup
-        Its usual setup.
-    path : str or Path
-        ``"auto"``, ``"geometric"``, ``"moment_average"``, ``"units"``, or a path object of this
-        machine.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or the path is not one for the layers that are annealed.
-    TypeError
-        If it is no path.
-    """
+    """Return the setup along another path."""
     if isinstance(path, str):
         check_choice("path", path, ("auto", "geometric", *_PATHS_BY_NAME))
         if path not in _PATHS_BY_NAME:

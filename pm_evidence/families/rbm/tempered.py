@@ -25,18 +25,11 @@ _FIRST_SD = 0.01
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters in single precision, which an update overwrites.
+    """Parameters in single precision, which an update overwrites."""
 
-    Parameters
-    ----------
-    weights : ndarray of float32, shape (n_visible, n_hidden)
-    visible : ndarray of float32, shape (n_visible,)
-    hidden : ndarray of float32, shape (n_hidden,)
-    """
-
-    weights: Singles
-    visible: Singles
-    hidden: Singles
+    weights: Singles  # shape (n_visible, n_hidden)
+    visible: Singles  # shape (n_visible,)
+    hidden: Singles  # shape (n_hidden,)
 
     @classmethod
     def first(cls, data: NDArray[np.uint8], n_hidden: int, rng: np.random.Generator) -> Self:
@@ -81,13 +74,6 @@ class Parameters:
         """Return means of ``v h'``, ``v`` and ``h``, in the place of the parameters they belong to.
 
         Hidden units enter with their probabilities.
-
-        Parameters
-        ----------
-        v : ndarray of float32, shape (n, n_visible)
-            Visible states.
-        weights : ndarray of float32, shape (n,), optional
-            Their weights, which sum to 1; equal if left out.
         """
         h = self.hidden_probability(v)
         if weights is None:
@@ -100,17 +86,7 @@ class Parameters:
     def gradient(
         self, batch: Singles, drawn: Singles, weights: Singles | None = None
     ) -> "Parameters":
-        """Return the estimated gradient of the mean log likelihood, in nats.
-
-        Parameters
-        ----------
-        batch : ndarray of float32, shape (n_rows, n_visible)
-            Rows of the data.
-        drawn : ndarray of float32, shape (n_chains, n_visible)
-            Draws from the model.
-        weights : ndarray of float32, shape (n_chains,), optional
-            Their weights, which sum to 1; equal if left out.
-        """
+        """Return the estimated gradient of the mean log likelihood, in nats."""
         data, model = self.moments(batch), self.moments(drawn, weights)
         return Parameters(
             data.weights - model.weights, data.visible - model.visible, data.hidden - model.hidden
@@ -166,17 +142,10 @@ _MOST_WEIGHT = 0.9
 
 @dataclass(frozen=True)
 class Ladder:
-    """Inverse temperatures, and the prior over them.
+    """Inverse temperatures, and the prior over them."""
 
-    Parameters
-    ----------
-    beta : ndarray, shape (n_temperatures,)
-        Rising from 0 to 1.
-    log_prior : ndarray, shape (n_temperatures,)
-        Log probabilities ``log r_k`` of the prior, in nats.
-    """
-
-    beta: Floats
+    beta: Floats  # shape (n_temperatures,): rising from 0 to 1
+    # shape (n_temperatures,): log probabilities ``log r_k`` of the prior, in nats
     log_prior: Floats
 
     @classmethod
@@ -186,19 +155,7 @@ class Ladder:
         return cls(beta, slope * beta - log_sum_exp(slope * beta))
 
     def probabilities(self, energy: Floats, log_z: Floats) -> Floats:
-        """Return the probabilities of all temperatures given states (Carlson et al., Eq. 7).
-
-        Parameters
-        ----------
-        energy : ndarray, shape (n,)
-            Log density of the reference less that of the machine at each state, in nats.
-        log_z : ndarray, shape (n_temperatures,)
-            Estimates of log Z at every temperature, in nats.
-
-        Returns
-        -------
-        ndarray, shape (n, n_temperatures)
-        """
+        """Return the probabilities of all temperatures given states (Carlson et al., Eq. 7)."""
         found = (self.log_prior - log_z) - energy[:, None] * self.beta
         found -= found.max(axis=1, keepdims=True)
         np.exp(found, out=found)
@@ -208,18 +165,13 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Visits:
-    """What chains saw in some sweeps.
+    """What chains saw in some sweeps."""
 
-    Parameters
-    ----------
-    share : ndarray, shape (n_temperatures,)
-        Mean probability of every temperature over sweeps and chains: ``c_k`` of Carlson et al.
-    ends : ndarray, shape (n, 2)
-        Mean over the sweeps of the probabilities of the first and the last temperature, for each
-        chain.
-    """
-
+    # shape (n_temperatures,): mean probability of every temperature over sweeps and chains: ``c_k``
+    # of Carlson et al
     share: Floats
+    # shape (n, 2): mean over the sweeps of the probabilities of the first and the last temperature,
+    # for each chain
     ends: Floats
 
     def log_ratio(self, ladder: Ladder) -> Floats:
@@ -241,26 +193,13 @@ class Visits:
 
 @dataclass(frozen=True)
 class TemperedChains:
-    """Chains that move between temperatures.
+    """Chains that move between temperatures."""
 
-    Parameters
-    ----------
-    ladder : Ladder
-        Inverse temperatures, and the prior over them.
-    state : Units
-        States of both layers, ``n`` of them.
-    rung : ndarray of int64, shape (n,)
-        Number of the temperature of each chain.
-    streams : ndarray of uint64, shape (n, 4)
-        Streams of the chains, which advance in place.
-    probability : ndarray, shape (n, n_temperatures)
-        Probabilities of all temperatures given the states.
-    """
-
-    ladder: Ladder
-    state: Units
-    rung: NDArray[np.int64]
-    streams: NDArray[np.uint64]
+    ladder: Ladder  # inverse temperatures, and the prior over them
+    state: Units  # states of both layers, ``n`` of them
+    rung: NDArray[np.int64]  # shape (n,): number of the temperature of each chain
+    streams: NDArray[np.uint64]  # shape (n, 4): streams of the chains, which advance in place
+    # shape (n, n_temperatures): probabilities of all temperatures given the states
     probability: Floats
 
     @classmethod
@@ -280,19 +219,7 @@ class TemperedChains:
     def moved(
         self, path: Path, log_z: Floats, n_sweeps: int, n_ignored: int = 0
     ) -> tuple[Self, Visits]:
-        """Return the chains after some sweeps, and what they saw.
-
-        Parameters
-        ----------
-        path : Path
-            From the reference to the machine as it is now.
-        log_z : ndarray, shape (n_temperatures,)
-            Estimates of log Z, in nats.
-        n_sweeps : int
-            Number of sweeps, each followed by a draw of the temperatures.
-        n_ignored : int
-            Number of sweeps before these that do not count.
-        """
+        """Return the chains after some sweeps, and what they saw."""
         state, rung, probability = self.state, self.rung, self.probability
         share, ends = np.zeros(len(log_z)), np.zeros((len(state), 2))
         for sweep in range(-n_ignored, n_sweeps):
@@ -312,24 +239,7 @@ class TemperedChains:
         return weight
 
     def change(self, step: Machine, of_itself: Floats | float = 0.0) -> tuple[Floats, Floats]:
-        """Return how log Z changes with the parameters, by importance sampling.
-
-        Parameters
-        ----------
-        step : Machine
-            Changes of the parameters.
-        of_itself : ndarray, shape (n,), optional
-            How much of the change of the log density of each state comes from the state itself, in
-            nats; see ``own_part``.
-
-        Returns
-        -------
-        change : ndarray, shape (n_temperatures,)
-            ``log E_k[exp(beta_k d)]``, where ``d`` is the change of the log density of a state, and
-            states count with their probabilities of temperature ``k``; in nats.
-        influence : ndarray, shape (n,)
-            Contributions of the chains to the last one; see ``Visits.influence``.
-        """
+        """Return how log Z changes with the parameters, by importance sampling."""
         d = log_densities(step.layers(), self.state.layers) - of_itself
         weight = np.maximum(self.probability, _LEAST)
         weight /= weight.sum(axis=0)
@@ -343,20 +253,6 @@ class TemperedChains:
     def own_part(self, parameters: Parameters, rate: float) -> Floats:
         """Return what each state contributed to the change of its own log density in an update.
 
-        Parameters
-        ----------
-        parameters : Parameters
-            Parameters before the update, whose gradient was made of these states with `weights`.
-        rate : float
-            Step size of the update.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            In nats.
-
-        Notes
-        -----
         An update moves the parameters away from the states that it takes for the model: the log
         density ``x'theta`` of state ``i`` changes by ``-rate * w_i * x_i'g_i`` because of its own
         statistics ``g_i``. Such changes are no part of the change of log Z, to which every state

@@ -34,15 +34,6 @@ _KEPT = 0.99
 class TrackingError:
     """What each chain has contributed to the error of a tracked log Z.
 
-    Parameters
-    ----------
-    influence : ndarray, shape (n_chains,)
-        Contributions to the first estimate, in nats, with a mean of 0.
-    mode : ndarray, shape (n_chains,)
-        Values of ``slowest_mode`` at the chains.
-
-    Notes
-    -----
     If log Z of the machine is too large by ``d``, chains visit its temperature too rarely; this is
     how later updates correct the error. But chains take some time to move. Until they have done so,
     every update corrects the same error again: the tracked value overshoots, and its error is
@@ -76,17 +67,7 @@ class TrackingError:
         self._influence = self._influence + influence
 
     def corrected(self, alpha: float, influence: Floats, mode: Floats) -> None:
-        """Follow an update of log Z by ``alpha`` times the log ratio of visits.
-
-        Parameters
-        ----------
-        alpha : float
-            Share of the log ratio.
-        influence : ndarray, shape (n_chains,)
-            What chains contribute to the log ratio, in nats, with a mean of 0.
-        mode : ndarray, shape (n_chains,)
-            Values of ``slowest_mode`` at the chains after the visits.
-        """
+        """Follow an update of log Z by ``alpha`` times the log ratio of visits."""
         self._n_updates += 1
         _put_first(self._errors, self._influence)
         _put_first(self._modes, mode - mode.mean())
@@ -117,19 +98,7 @@ def _put_first(rows: Floats, row: Floats) -> None:
 
 
 def slowest_mode(log_prior: Floats) -> Floats:
-    """Return the slowest mode of a walk along a ladder, shape ``(n_temperatures,)``.
-
-    Parameters
-    ----------
-    log_prior : ndarray, shape (n_temperatures,)
-        Log probabilities of the temperatures, in nats.
-
-    Returns
-    -------
-    ndarray
-        ``cos(pi u)`` with the probability ``u`` below each temperature, half of its own included:
-        the mode of a diffusion between reflecting ends that relaxes most slowly.
-    """
+    """Return the slowest mode of a walk along a ladder, shape ``(n_temperatures,)``."""
     share = np.exp(log_prior)
     found: Floats = np.cos(np.pi * (np.cumsum(share) - 0.5 * share))
     return found
@@ -283,19 +252,7 @@ class TrainingHistory:
 
 
 class Tracker:
-    """Follows log Z of a machine from update to update.
-
-    Parameters
-    ----------
-    settings : TrackLogZ
-        Settings.
-    data : ndarray of uint8, shape (n_rows, n_visible)
-        Training data. Their shares of ones are the base rates of the reference.
-    validation : ndarray of uint8, shape (n_validation, n_visible), or None
-        Validation data.
-    seed : SeedSequence
-        Seed of the chains.
-    """
+    """Follows log Z of a machine from update to update."""
 
     def __init__(
         self,
@@ -333,24 +290,7 @@ class Tracker:
     def visit(
         self, parameters: Parameters, update: int, rate: float = 0.0, *, last: bool = False
     ) -> bool:
-        """Update the estimates for the machine after ``update`` updates.
-
-        Parameters
-        ----------
-        parameters : Parameters
-            Its parameters.
-        update : int
-            Number of updates so far.
-        rate : float
-            Step size of the last update, if its gradient was made of `samples`; 0 if it was not.
-        last : bool
-            Whether there are no more updates, so that the point is recorded in any case.
-
-        Returns
-        -------
-        bool
-            Whether to go on.
-        """
+        """Update the estimates for the machine after ``update`` updates."""
         machine = parameters.machine(base=self._rates)
         if self._chains is None or self._machine is None or self._error is None:
             self._begin(BaseRatePath(machine))

@@ -36,40 +36,21 @@ _BYTES = "{0} > 127, or rng.random({0}.shape) < {0} / 255"
 
 @dataclass(frozen=True)
 class Training:
-    """The settings of a training; checked when it is made.
+    """The settings of a training; checked when it is made."""
 
-    Parameters
-    ----------
-    algorithm : {"cd", "pcd", "tempering"}
-        Contrastive divergence, persistent contrastive divergence, or the tempered chains of
-        ``track``.
-    steps : int
-        Gibbs steps of each update; 1 for tempered chains, whose sweeps ``track`` gives.
-    n_updates : int
-        Number of updates.
-    batch_size : int or None
-        Rows of data of each update; None for 100, or all rows if there are fewer.
-    learning_rate : float
-        Step size of the first update.
-    linear_decay : bool
-        Whether the step size falls linearly, to ``learning_rate / n_updates`` at the last update.
-    weight_decay : float
-        Strength of the penalty ``weight_decay / 2 * sum(W**2)``.
-    n_chains : int or None
-        Number of persistent chains; None for as many as rows of a batch.
-    track : TrackLogZ or None
-        How log Z is tracked; None if it is not.
-    """
-
+    # Contrastive divergence, persistent contrastive divergence, or the tempered chains of ``track``
     algorithm: str = "cd"
+    # Gibbs steps of each update; 1 for tempered chains, whose sweeps ``track`` gives
     steps: int = 1
-    n_updates: int = 10_000
+    n_updates: int = 10_000  # number of updates
+    # Rows of data of each update; None for 100, or all rows if there are fewer
     batch_size: int | None = None
-    learning_rate: float = 0.05
+    learning_rate: float = 0.05  # step size of the first update
+    # Whether the step size falls linearly, to ``learning_rate / n_updates`` at the last update
     linear_decay: bool = False
-    weight_decay: float = 0.0
-    n_chains: int | None = None
-    track: TrackLogZ | None = None
+    weight_decay: float = 0.0  # strength of the penalty ``weight_decay / 2 * sum(W**2)``
+    n_chains: int | None = None  # number of persistent chains; None for as many as rows of a batch
+    track: TrackLogZ | None = None  # how log Z is tracked; None if it is not
 
     def __post_init__(self) -> None:
         check_choice("algorithm", self.algorithm, _ALGORITHMS)
@@ -111,13 +92,7 @@ class Training:
         return self.learning_rate * (1.0 - self.linear_decay * update / self.n_updates)
 
     def rows(self, n_rows: int) -> int:
-        """Return the number of rows of a batch.
-
-        Raises
-        ------
-        ValueError
-            If a batch would have more rows than the data.
-        """
+        """Return the number of rows of a batch."""
         size = min(_BATCH, n_rows) if self.batch_size is None else self.batch_size
         if size > n_rows:
             raise ValueError(
@@ -128,20 +103,7 @@ class Training:
 
 
 def binary_rows(data: Any, name: str = "data") -> NDArray[np.uint8]:
-    """Return binary data as uint8, shape ``(n_rows, n_visible)``.
-
-    Parameters
-    ----------
-    data : array_like, shape (n_rows, n_visible)
-        Numbers or booleans; only 0 and 1.
-    name : str
-        Name of the argument, for messages.
-
-    Raises
-    ------
-    ValueError
-        If it has another shape, no entries, or any other value.
-    """
+    """Return binary data as uint8, shape ``(n_rows, n_visible)``."""
     array = plain_array(name, data)
     if array.dtype.kind not in "biuf":
         raise ValueError(
@@ -178,33 +140,6 @@ def train(
 ) -> RBM:
     """Return the machine after training, with the data that it was trained on.
 
-    Parameters
-    ----------
-    data : ndarray of uint8, shape (n_rows, n_visible)
-        From ``binary_rows``.
-    n_hidden : int
-        Number of hidden units.
-    training : Training
-        Settings.
-    seed : SeedSequence
-        Seed of all random numbers.
-    report : callable
-        Called with the number of finished updates, after every 50 of them and at the end.
-    start : RBM, optional
-        The machine that the first update changes.
-    validation : ndarray of uint8, shape (n_validation, n_visible), optional
-        The machine with the largest mean log-likelihood of these rows is returned, among those at
-        which it was found; for a training with ``track``.
-
-    Raises
-    ------
-    ValueError
-        If a batch would have more rows than ``data``.
-    NumericalError
-        If the weights are no longer finite.
-
-    Notes
-    -----
     The gradient of the mean log likelihood is the mean of ``v h'`` over the data less that over the
     model. Contrastive divergence replaces the second mean by that of Gibbs chains that start at the
     batch and run for ``steps`` steps (Hinton 2002); persistent contrastive divergence by

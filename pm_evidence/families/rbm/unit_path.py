@@ -37,30 +37,19 @@ _MOST_SWEEPS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PartialUnits:
-    """A population of states of the first visible units, with the hidden ones summed out.
+    """A population of states of the first visible units, with the hidden ones summed out."""
 
-    Parameters
-    ----------
-    step : int
-        Number of visible units that the machine has.
-    visible : ndarray of uint64, shape (n, n_words)
-        Visible units in the order in which they are added; those that are not there yet are 0.
-    hidden : ndarray of uint64, shape (n, n_hidden_words)
-        Hidden units as Gibbs sampling drew them last. They have no influence on the path, and are
-        there for draws of both layers.
-    order : ndarray of int64, shape (n_visible,)
-        Visible units in the order in which they are added.
-    n_hidden : int
-        Number of hidden units of a draw, 0 if draws consist of visible units only.
-    log_odds : ndarray, shape (n,), optional
-        Log odds that the next unit is on, in nats; None if they have not been computed.
-    """
-
-    step: int
+    step: int  # number of visible units that the machine has
+    # shape (n, n_words): visible units in the order in which they are added; those that are not
+    # there yet are 0
     visible: Words
+    # shape (n, n_hidden_words): hidden units as Gibbs sampling drew them last. They have no
+    # influence on the path, and are there for draws of both layers.
     hidden: Words
+    # shape (n_visible,): visible units in the order in which they are added
     order: NDArray[np.int64]
-    n_hidden: int
+    n_hidden: int  # number of hidden units of a draw, 0 if draws consist of visible units only
+    # shape (n,): log odds that the next unit is on, in nats; None if they have not been computed
     log_odds: Floats | None = None
 
     def __len__(self) -> int:
@@ -96,18 +85,11 @@ _TOGETHER = 256  # members whose inputs stay in the cache
 class PartialGibbs:
     """Draws all hidden units given the visible ones, and then the visible units so far.
 
-    Parameters
-    ----------
-    n_sweeps : int
-        Number of times that both layers are drawn.
-
-    Notes
-    -----
     The hidden units do not belong to the state: they are drawn first and left behind. As a move of
     the visible units alone, Gibbs sampling is its own time reversal.
     """
 
-    n_sweeps: int = 10
+    n_sweeps: int = 10  # number of times that both layers are drawn
 
     def __post_init__(self) -> None:
         check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)

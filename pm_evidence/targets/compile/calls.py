@@ -45,28 +45,7 @@ from pm_evidence.targets.model.upstream import with_asserted_indices
 def views_of_arrays(
     arrays: Sequence[NDArray[Any]], data: str, position: int = 0
 ) -> tuple[list[str], list[str], dict[str, Any], int]:
-    """Return the lines that create arrays from their addresses and shapes.
-
-    Parameters
-    ----------
-    arrays : sequence of ndarray
-        Arrays with the types and numbers of dimensions of those to be created.
-    data : str
-        Name of the array of int64 that holds address and shape of each, one after the other.
-    position : int
-        Position of the first address in it.
-
-    Returns
-    -------
-    lines : list of str
-        One for each array.
-    names : list of str
-        The names that they assign to.
-    scope : dict
-        The global names that they use.
-    position : int
-        Position after the last shape.
-    """
+    """Return the lines that create arrays from their addresses and shapes."""
     lines, names = [], []
     scope: dict[str, Any] = {"carray": nb.carray, "view_address": view_address}
     for i, array in enumerate(arrays):
@@ -83,17 +62,6 @@ def assignments(name: str, shape: tuple[int, ...], target: str, start: int) -> l
 
     These are loops, because numba would compile its error message about shapes as well for an
     assignment of whole rows, which takes seconds.
-
-    Parameters
-    ----------
-    name : str
-        Name of the array.
-    shape : tuple of int
-        Its shape.
-    target : str
-        Name of the target and its first indices, for example ``"out[row, "``.
-    start : int
-        Position of the first entry along the last axis of the target.
     """
     step = " " * 4
     if not shape:
@@ -117,23 +85,13 @@ _generator_type = Later(lambda: types.NumPyRandomGeneratorType("NumPyRandomGener
 
 @dataclass(frozen=True)
 class CompiledCall:
-    """A function in machine code that is called with a frame.
+    """A function in machine code that is called with a frame."""
 
-    Parameters
-    ----------
-    address : int
-        Address of a function with ``core.codegen.native.frame_signature``.
-    n_slots : int
-        Number of slots that the caller fills.
-    data : ndarray of int64
-        Address and shape of every other array that the function reads, one after the other.
-    slow_ops : tuple of str
-        Operations without a numba implementation: correct, but slow and under Python's lock.
-    """
-
-    address: int
-    n_slots: int
+    address: int  # address of a function with ``core.codegen.native.frame_signature``
+    n_slots: int  # number of slots that the caller fills
+    # Address and shape of every other array that the function reads, one after the other
     data: NDArray[np.int64]
+    # Operations without a numba implementation: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...] = ()
     _keep_alive: tuple[Any, ...] = field(default=(), repr=False)
 
@@ -149,19 +107,7 @@ def compile_call(
     generator: Variable | None = None,
     successor: Variable | None = None,
 ) -> CompiledCall:
-    """Compile graphs of some inputs into a function that is called with a frame.
-
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        Integer scalars, and arrays whose static shape is known except for the leading dimension.
-    outputs : sequence of TensorVariable
-        Arrays of float64, of such shapes as well; the function writes them.
-    generator : RandomGeneratorType variable, optional
-        The generator before all draws.
-    successor : RandomGeneratorType variable, optional
-        The generator after all draws.
-    """
+    """Compile graphs of some inputs into a function that is called with a frame."""
     outputs = with_asserted_indices([*outputs, *([successor] if successor else [])])
     outputs, shared, values = shared_to_inputs(outputs)
     arguments = [*inputs, *shared]

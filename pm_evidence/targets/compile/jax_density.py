@@ -74,29 +74,7 @@ def jax_implementations() -> Any:
 def jax_function(
     inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any
 ) -> tuple[Any, list[NDArray[Any]]]:
-    """Return a function of some inputs that JAX can trace, and the constants that it reads.
-
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        The inputs.
-    outputs : sequence of TensorVariable
-        The graphs. Where a check of the graph fails, an output is NaN.
-    **kwargs
-        Passed on to ``pymc.compile``.
-
-    Returns
-    -------
-    function : callable
-        Function of the inputs, followed by the constants.
-    constants : list of ndarray
-        Large constants of the graph.
-
-    Raises
-    ------
-    ModelError
-        If JAX has no implementation of an operation.
-    """
+    """Return a function of some inputs that JAX can trace, and the constants that it reads."""
     table = jax_implementations()
     outputs = _checks_to_nan(outputs)
     mode = Mode(_Rewriting(), get_mode("JAX").provided_optimizer)
@@ -247,44 +225,23 @@ class _Programs:
 
 @dataclass(frozen=True, eq=False)
 class JaxDensity:
-    """Two log densities, and their gradients, as a function that JAX compiles.
+    """Two log densities, and their gradients, as a function that JAX compiles."""
 
-    Parameters
-    ----------
-    function : callable
-        Function of a point, shape ``(n_dim,)``, and of ``arrays``, that JAX can trace. Returns both
-        log densities, shape ``(2,)``, and their gradients, shape ``(2, n_dim)``, or None.
-    n_dim : int
-        Number of coordinates of a point.
-    arrays : sequence
-        Arrays, and sequences of arrays, that the function reads.
-    has_gradient : bool
-        Whether the function returns gradients.
-    sizes : _Sizes
-        How many points are evaluated together.
-    slow_ops : tuple of str
-        Empty, because JAX compiles all operations.
-    """
-
+    # Function of a point, shape ``(n_dim,)``, and of ``arrays``, that JAX can trace. Returns both
+    # log densities, shape ``(2,)``, and their gradients, shape ``(2, n_dim)``, or None.
     function: Callable[[Any, Any], tuple[Any, Any]]
-    n_dim: int
-    arrays: Sequence[Any]
-    has_gradient: bool
-    sizes: _Sizes
-    slow_ops: tuple[str, ...] = ()
+    n_dim: int  # number of coordinates of a point
+    arrays: Sequence[Any]  # arrays, and sequences of arrays, that the function reads
+    has_gradient: bool  # whether the function returns gradients
+    sizes: _Sizes  # how many points are evaluated together
+    slow_ops: tuple[str, ...] = ()  # empty, because JAX compiles all operations
     _programs: _Programs = field(default_factory=_Programs, repr=False)
 
     @classmethod
     def of(
         cls, function: Callable[..., Any], n_dim: int, arrays: Sequence[Any], *, has_gradient: bool
     ) -> "JaxDensity":
-        """Return the density, after tracing it.
-
-        Raises
-        ------
-        ModelError
-            If JAX cannot trace the function.
-        """
+        """Return the density, after tracing it."""
         with double_precision() as jax:
             # the exceptions of JAX about shapes and values that are not known are of these types
             try:
@@ -333,22 +290,7 @@ class JaxDensity:
         *,
         is_long: bool = False,
     ) -> tuple[NDArray[Any], ...]:
-        """Return what a function gives for every row of a population.
-
-        Parameters
-        ----------
-        function : callable
-            A function at the level of a module, that JAX can trace. Its arguments are the density
-            of a population, which returns log densities and gradients, then ``rows`` and
-            ``shared``. It returns a tuple of arrays with a row for each row that it gets.
-        rows : sequence of ndarray, shape (n, ...)
-            What differs between rows.
-        shared : sequence of ndarray or float
-            What all rows have in common.
-        is_long : bool
-            Whether the function evaluates the density many times, and populations have few sizes,
-            so that more sizes of blocks are worth their compilation.
-        """
+        """Return what a function gives for every row of a population."""
         n, most = len(rows[0]), self.sizes.most
         size_of = self.sizes.just_above if is_long else self.sizes.above
         parts = []
@@ -422,11 +364,6 @@ def compile_jax_density(
     """Compile log prior and log likelihood of a flat vector for JAX.
 
     The arguments are those of ``compile_density``.
-
-    Raises
-    ------
-    ModelError
-        If JAX has no code for the model.
     """
     terms = [g for of_term in gradient or () for g in of_term]
     outputs, data_inputs, values = shared_to_inputs([*log_density, *terms])

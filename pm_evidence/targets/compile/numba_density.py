@@ -39,23 +39,13 @@ from pm_evidence.targets.layout import Layout
 
 @dataclass(frozen=True)
 class CompiledDensity:
-    """A density in machine code.
+    """A density in machine code."""
 
-    Parameters
-    ----------
-    address : int
-        Address of a function with ``core.codegen.native.density_signature``.
-    data : ndarray of int64
-        Address and shape of every array that the function reads, one after the other.
-    has_gradient : bool
-        Whether the function writes gradients.
-    slow_ops : tuple of str
-        Operations without a numba implementation: correct, but slow and under Python's lock.
-    """
-
-    address: int
+    address: int  # address of a function with ``core.codegen.native.density_signature``
+    # Address and shape of every array that the function reads, one after the other
     data: NDArray[np.int64]
-    has_gradient: bool
+    has_gradient: bool  # whether the function writes gradients
+    # Operations without a numba implementation: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...] = ()
     _keep_alive: tuple[Any, ...] = field(default=(), repr=False)
 
@@ -95,17 +85,7 @@ class CompiledDensity:
 
 
 def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return both log densities of a target at the rows of ``x``, shape ``(n, 2)``, in nats.
-
-    Parameters
-    ----------
-    target : object
-        With ``discrete``, ``density`` and ``differentiable``. The function with gradients is used
-        if all coordinates are continuous and there is one, unless a part of it runs in Python,
-        where a gradient may take as long as all the rest.
-    x : ndarray, shape (n, n_dim)
-        Points.
-    """
+    """Return both log densities of a target at the rows of ``x``, shape ``(n, 2)``, in nats."""
     x = np.ascontiguousarray(x)
     values = np.empty((len(x), 2))
     differentiable = None if target.discrete.size else target.differentiable
@@ -123,15 +103,7 @@ def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
 def densities_with_gradients(
     target: Any, x: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``.
-
-    Parameters
-    ----------
-    target : object
-        With ``differentiable``, which is compiled.
-    x : ndarray, shape (n, n_dim)
-        Points.
-    """
+    """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``."""
     x = np.ascontiguousarray(x)
     values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
     _work(target.differentiable, _Gradients(target), (x,), (values, gradients))
@@ -192,20 +164,6 @@ def compile_density(
 ) -> CompiledDensity:
     """Compile log prior and log likelihood of a flat vector, with or without gradients.
 
-    Parameters
-    ----------
-    parts : sequence of TensorVariable
-        The variables that both graphs depend on, of static shapes: the flat vector is their values,
-        one after the other.
-    log_density : two scalar TensorVariable
-        Log prior and log likelihood.
-    gradient : two sequences of TensorVariable, optional
-        Their gradients with respect to every part.
-    compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``.
-
-    Notes
-    -----
     ``pm.Data`` and large constants are passed by pointer, so new data of the same kind need no new
     compilation; the machine code is kept on disk in PyTensor's own cache.
     """
@@ -278,17 +236,7 @@ _SLOW = 30.0
 
 
 def offer_jax(slow_ops: Sequence[str], graphs: Sequence[Variable], seconds: float) -> None:
-    """Say what is slow about a compiled model, and whether JAX may do better.
-
-    Parameters
-    ----------
-    slow_ops : sequence of str
-        Operations without a numba implementation.
-    graphs : sequence of TensorVariable
-        The log densities.
-    seconds : float
-        Duration of the compilation.
-    """
+    """Say what is slow about a compiled model, and whether JAX may do better."""
     if slow_ops:
         offer = " PyTensor may have code of it for JAX: try backend='jax'."
         _log.warning(

@@ -37,22 +37,7 @@ from pm_evidence.targets.layout import Layout
 def compile_draws(
     outputs: Sequence[Variable], layout: Layout
 ) -> Callable[[NDArray[np.float64], np.random.Generator], None] | None:
-    """Compile random draws of some variables, jointly, as rows of one array.
-
-    Parameters
-    ----------
-    outputs : sequence of TensorVariable
-        Graphs of random variables.
-    layout : Layout
-        Position of each of them in a row.
-
-    Returns
-    -------
-    callable or None
-        ``draw(out, generator)`` fills the rows of ``out``. None if some operation holds more than
-        one random generator, which cannot be replaced by a single one, or if it has no numba
-        implementation, because compiling would then cost more than it saves.
-    """
+    """Compile random draws of some variables, jointly, as rows of one array."""
     outputs, shared, values = shared_to_inputs(outputs)
     threaded = on_one_generator(outputs)
     if threaded is None:
@@ -96,19 +81,7 @@ def _loop(jitted: Jitted, layout: Layout) -> Any:
 def on_one_generator(
     outputs: Sequence[Variable],
 ) -> tuple[list[Variable], Variable, Variable] | None:
-    """Return graphs in which all draws use the same random generator, one after the other.
-
-    Returns
-    -------
-    outputs : list of Variable
-        The graphs on the one generator.
-    generator : Variable
-        The generator before the first draw, an input.
-    last : Variable
-        The generator after the last draw.
-
-    The result is None if an operation holds more than one generator.
-    """
+    """Return graphs in which all draws use the same random generator, one after the other."""
     nodes = [node for node in io_toposort([], list(outputs)) if _generators(node)]
     if any(len(_generators(node)) != 1 or len(_successors(node)) != 1 for node in nodes):
         return None

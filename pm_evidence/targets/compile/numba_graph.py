@@ -80,17 +80,7 @@ def numba_implementations() -> Any:
 
 
 def implement_by(op_type: type, function: Callable[..., Any], version: int) -> None:
-    """Enter the compiled function of an operation into the table, unless it has one already.
-
-    Parameters
-    ----------
-    op_type : type
-        Class of the operation.
-    function : callable
-        A function compiled by numba, of the operation's inputs.
-    version : int
-        Part of the key of code on disk: raise it if the function, or one that it calls, changes.
-    """
+    """Enter the compiled function of an operation into the table, unless it has one already."""
     table = numba_implementations()
     if op_type in table.numba_funcify.registry:
         return
@@ -101,17 +91,7 @@ def implement_by(op_type: type, function: Callable[..., Any], version: int) -> N
 
 
 def implement_scalar_by(op_type: type, function: Callable[..., Any], version: int) -> None:
-    """Enter the compiled function of an operation on scalars into the table.
-
-    Parameters
-    ----------
-    op_type : type
-        Class of the operation, whose results are of float64.
-    function : callable
-        A function compiled by numba, of the operation's inputs.
-    version : int
-        Part of the key of code on disk: raise it if the function, or one that it calls, changes.
-    """
+    """Enter the compiled function of an operation on scalars into the table."""
     table = numba_implementations()
     if op_type in table.numba_funcify_and_cache_key.registry:
         return
@@ -486,35 +466,17 @@ _flag = RLock()
 
 @dataclass(frozen=True, eq=False)
 class Jitted:
-    """A compiled graph as a function for compiled callers.
+    """A compiled graph as a function for compiled callers."""
 
-    Parameters
-    ----------
-    function : callable
-        Function of the graph's inputs, and then of ``arrays``.
-    arrays : list of ndarray
-        Values of shared variables, followed by large constants of the graph.
-    key : str or None
-        Identifies the code on disk; None for code that cannot be cached.
-    slow_ops : tuple of str
-        Operations without a numba implementation: correct, but slow and under Python's lock.
-    """
-
-    function: Any
+    function: Any  # function of the graph's inputs, and then of ``arrays``
+    # Values of shared variables, followed by large constants of the graph
     arrays: list[NDArray[Any]]
-    key: str | None
+    key: str | None  # identifies the code on disk; None for code that cannot be cached
+    # Operations without a numba implementation: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...]
 
     def guarded(self, head: str, body: Sequence[str]) -> list[str]:
-        """Return the source of a C function that returns 1 after an exception, and else 0.
-
-        Parameters
-        ----------
-        head : str
-            Name and parameters of the function.
-        body : sequence of str
-            Lines of its body.
-        """
+        """Return the source of a C function that returns 1 after an exception, and else 0."""
         stop_early = ["    if exception_pending():", "        return 1"] if self.slow_ops else []
         return [
             f"def {head}:",
@@ -573,15 +535,7 @@ def _with_folded_constants(mode: Mode) -> Mode:
 
 
 def jit(function: Any, values: Sequence[NDArray[Any]]) -> Jitted:
-    """Jit the graph of a function that ``compile_graph`` returned.
-
-    Parameters
-    ----------
-    function : pytensor Function
-        The function; its last inputs are those of ``shared_to_inputs``.
-    values : sequence of ndarray
-        Values of these inputs.
-    """
+    """Jit the graph of a function that ``compile_graph`` returned."""
     table = numba_implementations()
     fgraph, lifted = lift_constants(function.maker.fgraph)
     with warnings.catch_warnings(record=True) as caught, _operations_in_order():
@@ -601,15 +555,6 @@ def shared_to_inputs(
     """Replace shared arrays (``pm.Data``) by explicit inputs and return their values.
 
     Whole numbers, such as the length of a dimension, and sparse matrices become constants instead.
-
-    Returns
-    -------
-    outputs : list of Variable
-        The graphs, as functions of the inputs.
-    inputs : list of Variable
-        The inputs.
-    values : list of ndarray
-        Their values.
     """
     replacements: dict[Variable, Variable] = {}
     inputs, values = [], []
@@ -660,19 +605,7 @@ def lift_constants(fgraph: Any) -> tuple[Any, list[NDArray[Any]]]:
 def function_from_source(
     lines: Sequence[str], name: str, scope: Mapping[str, Any], key: str | None
 ) -> Callable[..., Any]:
-    """Return the function that lines of Python define, for numba to compile.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        Source of the function.
-    name : str
-        Its name.
-    scope : mapping
-        The global names that it uses.
-    key : str or None
-        Identifies its machine code on disk; None if it is not to be stored.
-    """
+    """Return the function that lines of Python define, for numba to compile."""
     # numba's cache looks up the module of the function
     scope = {"__name__": __name__, **{name: built(value) for name, value in scope.items()}}
     numba_implementations()
@@ -684,15 +617,7 @@ def function_from_source(
 def exchanged(
     arrays: Sequence[Any], others: Sequence[tuple[NDArray[Any], NDArray[Any]]]
 ) -> list[Any]:
-    """Return arrays that a function reads, with others in the place of some.
-
-    Parameters
-    ----------
-    arrays : sequence of ndarray
-        The arrays.
-    others : sequence of pairs of ndarray
-        An array that was the value of a shared variable, and one of its shape and dtype.
-    """
+    """Return arrays that a function reads, with others in the place of some."""
     new = {id(old): np.ascontiguousarray(other, old.dtype) for old, other in others}
     return [new.get(id(array), array) for array in arrays]
 

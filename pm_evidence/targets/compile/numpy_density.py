@@ -24,35 +24,18 @@ _LARGEST = 2**15
 
 @dataclass(frozen=True, eq=False)
 class NumpyDensity:
-    """Two log densities, and their gradients, as a function of a population.
+    """Two log densities, and their gradients, as a function of a population."""
 
-    Parameters
-    ----------
-    function : callable
-        Function of points, shape ``(n, n_dim)``, of ``arrays``, and of whether gradients are
-        wanted. Returns both log densities, shape ``(n, 2)``, and their gradients, shape ``(n, 2,
-        n_dim)``, or None.
-    n_dim : int
-        Number of coordinates of a point.
-    arrays : sequence
-        Arrays, and sequences of arrays, that the function reads.
-    has_gradient : bool
-        Whether the function returns gradients.
-    n_rows : int
-        How many points are evaluated together.
-    n_numbers : int
-        How many numbers the operations give for one point.
-    slow_ops : tuple of str
-        Empty, because nothing is compiled.
-    """
-
+    # Function of points, shape ``(n, n_dim)``, of ``arrays``, and of whether gradients are wanted.
+    # Returns both log densities, shape ``(n, 2)``, and their gradients, shape ``(n, 2, n_dim)``, or
+    # None.
     function: Function
-    n_dim: int
-    arrays: Sequence[Any]
-    has_gradient: bool
-    n_rows: int
-    n_numbers: int = 0
-    slow_ops: tuple[str, ...] = ()
+    n_dim: int  # number of coordinates of a point
+    arrays: Sequence[Any]  # arrays, and sequences of arrays, that the function reads
+    has_gradient: bool  # whether the function returns gradients
+    n_rows: int  # how many points are evaluated together
+    n_numbers: int = 0  # how many numbers the operations give for one point
+    slow_ops: tuple[str, ...] = ()  # empty, because nothing is compiled
 
     def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
         """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
@@ -91,11 +74,6 @@ def numpy_density(
     """Return log prior and log likelihood of a flat vector as a function of populations.
 
     The arguments are those of ``compile_density``.
-
-    Raises
-    ------
-    NotBatchedError
-        If an operation of the model is done one step after the other, such as a loop.
     """
     terms = [g for of_term in gradient or () for g in of_term]
     layout = Layout.of([part.type.shape for part in parts])

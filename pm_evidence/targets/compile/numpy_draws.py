@@ -27,19 +27,7 @@ type Draw = Callable[[int, np.random.SeedSequence], list[NDArray[Any]]]
 
 @interruptible()
 def numpy_draws(outputs: Sequence[Variable]) -> Draw:
-    """Return a function that draws some variables jointly.
-
-    Parameters
-    ----------
-    outputs : sequence of TensorVariable
-        Graphs of random variables.
-
-    Raises
-    ------
-    NotBatchedError
-        If an operation is done one step after the other, a random function is the user's, or one
-        random generator serves several operations.
-    """
+    """Return a function that draws some variables jointly."""
     # one operation may be there twice, because graphs were cloned: both are the same draw
     fgraph = FunctionGraph(outputs=inline_symbolic([pt.as_tensor(v) for v in outputs]))
     MergeOptimizer().rewrite(fgraph)

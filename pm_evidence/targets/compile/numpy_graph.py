@@ -46,23 +46,12 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """The operations of a graph, one after the other, on a list of values.
+    """The operations of a graph, one after the other, on a list of values."""
 
-    Parameters
-    ----------
-    values : list
-        The values of constants at their places; inputs come first.
-    steps : list of _Step
-        The operations.
-    results : list of int
-        Places of the outputs.
-    shorter : dict
-        The operations that the first of the outputs need, by their number.
-    """
-
-    values: list[Any]
-    steps: list[_Step]
-    results: list[int]
+    values: list[Any]  # the values of constants at their places; inputs come first
+    steps: list[_Step]  # the operations
+    results: list[int]  # places of the outputs
+    # The operations that the first of the outputs need, by their number
     shorter: dict[int, list[_Step]] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, n_results: int | None = None) -> list[Any]:
@@ -109,20 +98,7 @@ class _Program:
 def batched(
     parts: Sequence[Variable], outputs: Sequence[Variable]
 ) -> tuple[list[Variable], list[Variable]]:
-    """Return variables of many points, and graphs of these.
-
-    Parameters
-    ----------
-    parts : sequence of TensorVariable
-        Variables of one point.
-    outputs : sequence of TensorVariable
-        Graphs of them. Those that depend on none of them get no dimension for points.
-
-    Raises
-    ------
-    NotBatchedError
-        If an operation is done one step after the other, such as a loop.
-    """
+    """Return variables of many points, and graphs of these."""
     graphs = _inlined(rewrite(outputs, _without_check))
     many = [pt.TensorType(part.type.dtype, shape=(None, *part.type.shape))() for part in parts]
     try:
@@ -132,13 +108,7 @@ def batched(
 
 
 def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _Program:
-    """Return a function of arrays that evaluates graphs.
-
-    Raises
-    ------
-    NotBatchedError
-        If an operation is done one step after the other.
-    """
+    """Return a function of arrays that evaluates graphs."""
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
     # where nodes were made is copied from node to node, and grows without end in long graphs
     for variable in fgraph.variables:

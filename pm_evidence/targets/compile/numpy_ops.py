@@ -38,15 +38,7 @@ _FEW = 8
 
 @singledispatch
 def numpy_form(op: Any, node: Any) -> Form:
-    """Return the function that carries out an operation on arrays.
-
-    Parameters
-    ----------
-    op : Op
-        The operation.
-    node : Apply
-        The operation with its inputs and outputs.
-    """
+    """Return the function that carries out an operation on arrays."""
 
     def performed(*inputs: Any) -> Sequence[Any]:
         found: list[list[Any]] = [[None] for _ in node.outputs]
@@ -74,15 +66,7 @@ def _elementwise(op: Elemwise, node: Any) -> Form:
 
 
 def _of_scalar(op: Any, node: Any) -> Callable[..., Any]:
-    """Return the function of arrays that does what an operation on scalars does.
-
-    Parameters
-    ----------
-    op : ScalarOp
-        The operation.
-    node : Apply
-        The node that carries it out, on scalars or on arrays.
-    """
+    """Return the function of arrays that does what an operation on scalars does."""
     dtype = np.dtype(node.outputs[0].type.dtype)
     if isinstance(op, Composite):
         return _composed(op)

@@ -30,23 +30,7 @@ def rewrite(
     outputs: Sequence[Variable],
     replace: Callable[[Any, list[Variable]], Sequence[Variable] | None],
 ) -> list[Variable]:
-    """Return graphs in which some nodes are replaced; the given graphs are not changed.
-
-    Parameters
-    ----------
-    outputs : sequence of Variable
-        The graphs.
-    replace : callable
-        Called with every node, after those that it depends on, and with the list of the node's
-        inputs in the new graphs, which it may change. Returns the variables that replace the node's
-        outputs, or None to keep the operation.
-
-    Returns
-    -------
-    list of Variable
-        The new graphs, in the order of ``outputs``. Nodes that are kept with unchanged inputs are
-        shared with the given graphs.
-    """
+    """Return graphs in which some nodes are replaced; the given graphs are not changed."""
     replacements: dict[Variable, Variable] = {}
     for node in io_toposort([], list(outputs)):
         inputs = [replacements.get(v, v) for v in node.inputs]
@@ -60,15 +44,7 @@ def rewrite(
 
 
 def loop_with(change: Callable[[list[Variable]], list[Variable]], op: Scan) -> Scan:
-    """Return a loop whose steps have other results; the same loop if nothing has changed.
-
-    Parameters
-    ----------
-    change : callable
-        Returns the graphs that replace the outputs of a step.
-    op : Scan
-        The loop.
-    """
+    """Return a loop whose steps have other results; the same loop if nothing has changed."""
     inner = op.fgraph.unfreeze()
     outputs = change(inner.outputs)
     if all(new is old for new, old in zip(outputs, inner.outputs, strict=True)):
@@ -95,15 +71,6 @@ def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Var
 
     Every random draw in it is made independently for every particle, even if it depends on none of
     ``replace``.
-
-    Parameters
-    ----------
-    graph : TensorVariable
-        Graph of one particle.
-    replace : mapping of Variable to Variable
-        Variables of one particle, and those of all particles that replace them.
-    n : scalar integer TensorVariable
-        Number of particles.
     """
     (graph,) = inline_symbolic([graph])
     replace = {one: many for one, many in replace.items() if one in set(ancestors([graph]))}
@@ -224,24 +191,7 @@ def _is_single_precision(node: Any) -> bool:
 def split_parameters_only(
     graphs: Sequence[Variable], varying: Iterable[Variable]
 ) -> tuple[list[Variable], Variable, Variable]:
-    """Split graphs into a part that is computed once and a part that varies.
-
-    Parameters
-    ----------
-    graphs : sequence of TensorVariable
-        Graphs that are run many times while ``varying`` changes.
-    varying : iterable of Variable
-        Their inputs that change. All that depends on random draws varies as well.
-
-    Returns
-    -------
-    graphs : list of TensorVariable
-        The same graphs, as functions of ``varying`` and of ``parameters``.
-    parameters : TensorVariable, shape (n_parameters,)
-        Input that carries all that was taken out, in float64.
-    precomputed : TensorVariable, shape (n_parameters,)
-        Graph of its value.
-    """
+    """Split graphs into a part that is computed once and a part that varies."""
     edge = _edge(graphs, set(varying))
     values = [pt.as_tensor(v) for v in edge] or [pt.zeros(1)]
     layout = Layout.of(evaluated_shapes(values), dtypes=[v.dtype for v in values])

@@ -20,63 +20,26 @@ Streams = NDArray[np.uint64]
 
 
 class LikelihoodEstimator(Protocol):
-    """An unbiased estimate of a likelihood, as a function of parameters and seeds.
+    """An unbiased estimate of a likelihood, as a function of parameters and seeds."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the model's variable.
-    n_particles : int
-        Number of particles of an estimate.
-    auto : bool
-        Whether the sampler chooses the number of particles.
-    n_seeds : int
-        Number of seeds of an estimate; each of them generates a part of its random numbers.
-    """
-
-    name: str
-    n_particles: int
-    auto: bool
+    name: str  # name of the model's variable
+    n_particles: int  # number of particles of an estimate
+    auto: bool  # whether the sampler chooses the number of particles
+    # Number of seeds of an estimate; each of them generates a part of its random numbers
     n_seeds: int
 
     def estimate(self, x: Floats, seeds: Streams) -> Floats:
-        """Return the log of an estimate for each row of ``x``, shape ``(n,)``, in nats.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Points on the unconstrained scale.
-        seeds : ndarray of uint64, shape (n, n_seeds)
-            Seeds; the same seeds give the same estimate.
-        """
+        """Return the log of an estimate for each row of ``x``, shape ``(n,)``, in nats."""
         ...
 
     def latent(
         self, x: Floats, seeds: Streams
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw the latent variables that the likelihood integrates over, by their weights.
-
-        Returns
-        -------
-        variables : dict
-            Dimensions and values of each variable by name, with one value for each row of ``x``.
-        coords : dict
-            Labels of some of these dimensions.
-        """
+        """Draw the latent variables that the likelihood integrates over, by their weights."""
         ...
 
     def why_impossible(self, x: Floats, seeds: Streams, parameters: str) -> str:
-        """Return why the estimate at one point is 0 or not a number; empty if it is neither.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n_dim,)
-            The point.
-        seeds : ndarray of uint64, shape (n_seeds,)
-            Seeds.
-        parameters : str
-            How the point is named in the text.
-        """
+        """Return why the estimate at one point is 0 or not a number; empty if it is neither."""
         ...
 
     def with_particles(self, n_particles: int) -> Self:
@@ -98,21 +61,12 @@ WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
 @dataclass(frozen=True, slots=True)
 class EstimatedParticles:
-    """Points with their log prior, their estimated log likelihood and the seeds of the estimate.
+    """Points with their log prior, their estimated log likelihood and the seeds of the estimate."""
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, n_dim)
-        Points on the unconstrained scale.
-    log_density : ndarray, shape (n, 2)
-        Log prior (with Jacobian) and estimated log likelihood, in nats.
-    seeds : ndarray of uint64, shape (n, n_seeds)
-        Seeds of the estimates, of 53 bits.
-    """
-
-    x: Floats
+    x: Floats  # shape (n, n_dim): points on the unconstrained scale
+    # shape (n, 2): log prior (with Jacobian) and estimated log likelihood, in nats
     log_density: Floats
-    seeds: Seeds
+    seeds: Seeds  # shape (n, n_seeds): seeds of the estimates, of 53 bits
 
     def __len__(self) -> int:
         return len(self.x)
@@ -136,26 +90,7 @@ class EstimatedParticles:
 
 
 class EstimatedTarget:
-    """The estimated posterior of a PyMC model over parameters and seeds.
-
-    Parameters
-    ----------
-    evaluated : PyMCTarget
-        The prior, and the part of the likelihood that is known exactly.
-    estimators : sequence of LikelihoodEstimator
-        The rest of the likelihood.
-
-    Attributes
-    ----------
-    model : pymc.Model
-        The model.
-    n_dim, continuous, discrete, lower, upper, period, log_order_mass
-        As for ``PyMCTarget``, of the parameters.
-    density : CompiledDensity
-        Log prior, and log of the part of the likelihood that is known exactly.
-    differentiable : None
-        Estimates have no gradient.
-    """
+    """The estimated posterior of a PyMC model over parameters and seeds."""
 
     differentiable = None
 
@@ -169,15 +104,7 @@ class EstimatedTarget:
 
     @classmethod
     def of_model(cls, model: pm.Model, compile_kwargs: Mapping[str, Any] | None = None) -> Self:
-        """Return the target of a model with likelihoods that are estimated.
-
-        Parameters
-        ----------
-        model : pymc.Model
-            The model; see ``PyMCTarget``.
-        compile_kwargs : mapping, optional
-            Passed on to ``pymc.compile``.
-        """
+        """Return the target of a model with likelihoods that are estimated."""
         left_out = estimated_variables(model)
         evaluated = PyMCTarget(model, compile_kwargs=compile_kwargs, left_out=left_out)
         return cls(evaluated, estimators_of(model))
@@ -246,13 +173,7 @@ class EstimatedTarget:
         return EstimatedParticles(x, log_density, draws[:, self.n_dim + 1 :].astype(np.uint64))
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> EstimatedParticles:
-        """Return ``n`` independent draws from the normalised prior, with their estimates.
-
-        Raises
-        ------
-        NumericalError
-            If a log density or an estimate is NaN at a prior draw.
-        """
+        """Return ``n`` independent draws from the normalised prior, with their estimates."""
         prior_seed, seed_of_seeds = seed.spawn(2)
         x = self.evaluated.draw(n, prior_seed).x
         particles = self.estimated(x, self.draw_seeds(n, np.random.default_rng(seed_of_seeds)))

@@ -26,13 +26,7 @@ MOST_PARTICLES = 1_000_000  # of one estimate
 
 
 def check_call(what: str, function: Any, *arguments: Any) -> None:
-    """Check that ``function`` can be called with these arguments.
-
-    Raises
-    ------
-    TypeError
-        If it is not a function, or not one of this number of arguments.
-    """
+    """Check that ``function`` can be called with these arguments."""
     names = ", ".join(getattr(argument, "name", None) or "..." for argument in arguments)
     example = f"write {what}=lambda {names}: pm.Normal.dist(...)".replace("lambda :", "lambda:")
     if not callable(function) or isinstance(function, type):
@@ -52,15 +46,7 @@ def check_call(what: str, function: Any, *arguments: Any) -> None:
 
 
 def model_of(name: Any, model: Any, dims: Any) -> pm.Model:
-    """Return the model that a variable is added to, after checks that PyMC does not make.
-
-    Raises
-    ------
-    TypeError
-        If the name is not a string, dims are not names, or there is no model.
-    ValueError
-        If dims are not dimensions of the model.
-    """
+    """Return the model that a variable is added to, after checks that PyMC does not make."""
     check_text("name", name)
     if not name.strip():
         raise ValueError("name must not be empty; pass for example 'y'.")
@@ -108,13 +94,7 @@ def numeric_value(variable: Any) -> NDArray[Any]:
 
 
 class EstimatedSpec(Protocol):
-    """The record that an estimated likelihood keeps of the user's call.
-
-    Attributes
-    ----------
-    parents : sequence of Variable
-        Stand-ins for the parents in the model; the graphs of the spec are functions of them.
-    """
+    """The record that an estimated likelihood keeps of the user's call."""
 
     @property
     def parents(self) -> Sequence[Variable]:
@@ -124,36 +104,12 @@ class EstimatedSpec(Protocol):
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
     ) -> Any:
-        """Return the estimator of the likelihood of ``observed``.
-
-        Parameters
-        ----------
-        name : str
-            Name of the variable in the model.
-        x : TensorVariable, shape (n_dim,)
-            Flat vector of the free variables' unconstrained values.
-        parents : sequence of Variable
-            The parents' values as graphs of ``x``, in the order of the stand-ins.
-        observed : ndarray
-            The data.
-        """
+        """Return the estimator of the likelihood of ``observed``."""
         ...
 
 
 class EstimatedRV(SymbolicRandomVariable):
-    """The Op of an observed variable whose likelihood is estimated.
-
-    Parameters
-    ----------
-    inputs : sequence of Variable
-        Stand-ins of the parents, then random generators.
-    outputs : sequence of Variable
-        A draw of the data, then the advanced generators.
-    spec : EstimatedSpec
-        The record that the estimator is built from.
-    class_name : str
-        Name under which the variable is printed.
-    """
+    """The Op of an observed variable whose likelihood is estimated."""
 
     default_output = 0
     inline_logprob = False
@@ -194,22 +150,7 @@ def _refuse_density(op: EstimatedRV, values: Any, *inputs: Any, **kwargs: Any) -
 
 
 def call_user(what: str, function: Callable[..., Any], *arguments: Variable) -> Variable:
-    """Return the distribution that a user's function returns.
-
-    Parameters
-    ----------
-    what : str
-        Name of the argument, for messages.
-    function : callable
-        Returns a distribution made by ``.dist()``.
-    *arguments : Variable
-        Passed on.
-
-    Raises
-    ------
-    TypeError
-        If it is not a function, or does not return a distribution.
-    """
+    """Return the distribution that a user's function returns."""
     check_call(what, function, *arguments)
     with new_or_existing_block_model_access(
         error_msg_on_access=f"{what} must return a distribution without a name: write "
@@ -228,23 +169,7 @@ def call_user(what: str, function: Callable[..., Any], *arguments: Variable) -> 
 def find_parents(
     graphs: Iterable[Variable], model: pm.Model, given: Iterable[Variable] = ()
 ) -> list[Variable]:
-    """Return the model's variables that graphs are functions of, the nearest ones only.
-
-    Parameters
-    ----------
-    graphs : iterable of Variable
-        Graphs that the user's functions returned.
-    model : pymc.Model
-        The model.
-    given : iterable of Variable
-        Arguments of the functions, where the search ends.
-
-    Returns
-    -------
-    list of Variable
-        Named variables (random, deterministic, data) in the model's order, then other shared
-        arrays.
-    """
+    """Return the model's variables that graphs are functions of, the nearest ones only."""
     named = list(model.named_vars.values())
     given = set(given)
     found = dict.fromkeys(ancestors(graphs, blockers=[*named, *given]))
@@ -270,32 +195,7 @@ def register_estimated(
     dims: Any = None,
     model: pm.Model | None = None,
 ) -> Variable:
-    """Add an observed variable with an estimated likelihood to a model.
-
-    Parameters
-    ----------
-    name : str
-        Name in the model.
-    spec : EstimatedSpec
-        The record that the estimator is built from.
-    parents : sequence of Variable
-        Parents in the model, in the order of ``spec.parents``.
-    draw : TensorVariable
-        A draw of the data as a graph of ``spec.parents`` and of shared random generators.
-    observed : array_like or pm.Data
-        The data; NaN is kept as it is.
-    class_name : str
-        Name under which the variable is printed.
-    dims : str or sequence of str, optional
-        Dimensions of the data.
-    model : pymc.Model, optional
-        The model; that of the context if left out.
-
-    Returns
-    -------
-    TensorVariable
-        The variable, in ``model.observed_RVs``.
-    """
+    """Add an observed variable with an estimated likelihood to a model."""
     model = pm.modelcontext(model)
     names = (dims,) if isinstance(dims, str) else dims
     if names is not None and len(names) != draw.type.ndim:

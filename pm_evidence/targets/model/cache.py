@@ -49,19 +49,6 @@ def registered_functions(model: pm.Model) -> list[tuple[int, type, Any]]:
 def identity_of(model: pm.Model) -> dict[str, str]:
     """Return a digest of the structure of a model and one of its data.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-
-    Returns
-    -------
-    dict of str to str
-        ``"model"``: names, distributions, transforms, and numbers in the graphs. ``"data"``:
-        observed values, ``pm.Data``, and all other arrays of more than one number.
-
-    Notes
-    -----
     Graphs are followed from the variables of the model, including those inside operations; other
     objects that an operation holds are described as by ``core.digest``.
     """
@@ -168,11 +155,6 @@ def find_model(target: Any) -> pm.Model:
     """Return the model that the user gives, or the one whose context is open.
 
     A Bambi model is built if it has not been, and its PyMC model is returned.
-
-    Raises
-    ------
-    TypeError
-        If there is neither.
     """
     found = model_in(target)
     if found is not None:
@@ -206,13 +188,7 @@ def model_in(target: Any) -> pm.Model | None:
 
 
 def checked_data(model: pm.Model) -> dict[str, Any]:
-    """Return the observed data of a model by name, after checking that its evidence is defined.
-
-    Raises
-    ------
-    ModelError
-        If it is not.
-    """
+    """Return the observed data of a model by name, after checking that its evidence is defined."""
     check_model(model)
     return {name: np.array(value) for name, value in find_observations(model).items()}
 

@@ -107,21 +107,7 @@ SCALABLE = (
 
 
 def scaled_prior(rv: Any, factor: float) -> Variable:
-    """Return the distribution of a variable with its spread multiplied by a factor.
-
-    Parameters
-    ----------
-    rv : TensorVariable
-        A free variable of a model, whose distribution is one of `SCALABLE`.
-    factor : float
-        What the scale parameter is multiplied by. It is a shared variable of the new graph, so that
-        compiled code serves all factors.
-
-    Raises
-    ------
-    ModelError
-        If the distribution has no scale about a location that is known here.
-    """
+    """Return the distribution of a variable with its spread multiplied by a factor."""
     node, shared = rv.owner, pytensor.shared(np.asarray(float(factor)), name=f"{rv.name}_factor")
     rule = _RULES.get(type(node.op))
     if rule is None:
@@ -145,13 +131,7 @@ type Change = float | Variable | Callable[[pm.Model], Variable]
 
 
 def check_variable(model: pm.Model, name: Any) -> Any:
-    """Return the free variable of a name.
-
-    Raises
-    ------
-    ValueError
-        If the model has no free variable of this name.
-    """
+    """Return the free variable of a name."""
     free = {str(rv.name): rv for rv in model.free_RVs}
     if isinstance(name, str) and name in free:
         return free[name]
@@ -170,17 +150,7 @@ def check_variable(model: pm.Model, name: Any) -> Any:
 
 
 class ChangedPrior:
-    """A model in which one variable has another prior.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model as it was.
-    changed : pymc.Model
-        The model with the other prior; it shares all variables that do not depend on the change.
-    old, new : TensorVariable
-        The variable in each of them.
-    """
+    """A model in which one variable has another prior."""
 
     def __init__(self, model: pm.Model, changed: pm.Model, old: Any, new: Any) -> None:
         self.model, self.changed, self.old, self.new = model, changed, old, new
@@ -197,18 +167,7 @@ class ChangedPrior:
         return exact and all(usual) and _is_usual(self.changed, self.new)
 
     def log_priors(self, draws: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
-        """Return the log densities of the new and of the old prior at draws of the free variables.
-
-        Parameters
-        ----------
-        draws : mapping of str to ndarray, shape (n, ...)
-            Values of the free variables, on their own scale.
-
-        Returns
-        -------
-        new, old : ndarray, shape (n,)
-            In nats; minus infinity outside of a support.
-        """
+        """Return the log densities of the new and the old prior at draws of the variables."""
         free = self.model.free_RVs
         inputs = {rv: rv.type(name=f"{rv.name}_drawn") for rv in free}
         data = {rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}
@@ -253,25 +212,7 @@ def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
 
 
 def changed_prior(model: pm.Model, name: str, change: Change) -> ChangedPrior:
-    """Return a model with another prior of one variable.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model; it is not changed.
-    name : str
-        A free variable.
-    change : float, distribution or callable
-        A factor of the spread of its prior, a distribution made by ``.dist``, or a function that
-        takes the model and returns one.
-
-    Raises
-    ------
-    ValueError
-        If there is no such variable, or the distribution does not fit it.
-    TypeError
-        If ``change`` is none of these.
-    """
+    """Return a model with another prior of one variable."""
     old = check_variable(model, name)
     if isinstance(change, int | float):
         new = scaled_prior(old, float(change))

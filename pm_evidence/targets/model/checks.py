@@ -75,15 +75,6 @@ _ROUNDING = (
 def measure_of(variable: Variable, given: Iterable[Variable] = ()) -> Measure:
     """Return the kind of values that a variable takes, as far as its graph tells.
 
-    Parameters
-    ----------
-    variable : TensorVariable
-        A random variable, or a function of some.
-    given : iterable of Variable
-        Variables that count as known, such as the other variables of a model.
-
-    Notes
-    -----
     Draws of a Python function, in ``pm.CustomDist(random=...)``, are classified by their type.
     """
     known = dict.fromkeys(given, Measure.FIXED)
@@ -203,13 +194,7 @@ _IMPROPER = {  # and what to use instead
 
 
 def check_model(model: pm.Model) -> None:
-    """Refuse a model whose evidence is not defined.
-
-    Raises
-    ------
-    ModelError
-        The message names the variable, the reason and the remedy.
-    """
+    """Refuse a model whose evidence is not defined."""
     _check_names(model)
     if not model.observed_RVs and not model.potentials:
         raise ModelError(
@@ -368,20 +353,7 @@ _BY_USERS = ("pymc.distributions.custom", "pymc.distributions.simulator")
 
 
 def keeps_support(rv: Variable, transform: Transform | None) -> bool:
-    """Return whether a transform is known to cover the whole support of a variable.
-
-    Parameters
-    ----------
-    rv : TensorVariable
-        A random variable.
-    transform : Transform or None
-        Its transform in the model.
-
-    Returns
-    -------
-    bool
-        True if the distribution is one of PyMC's, and the transform the one that PyMC gives it.
-    """
+    """Return whether a transform is known to cover the whole support of a variable."""
     op = rv.owner.op
     module = type(op).__module__
     if not module.startswith(("pymc.distributions.", "pytensor.tensor.random.")):
@@ -407,20 +379,7 @@ def coordinates_on_support(model: pm.Model, layout: Layout) -> NDArray[np.bool_]
 
 
 def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Return the least and the greatest value of every element of a discrete variable.
-
-    Parameters
-    ----------
-    rv : TensorVariable
-        A random variable.
-    shape : tuple of int
-        Its shape.
-
-    Returns
-    -------
-    lower, upper : ndarray of float64, shape (size,)
-        Bounds in C order; infinite where they are unknown or depend on other variables.
-    """
+    """Return the least and the greatest value of every element of a discrete variable."""
     size = math.prod(shape)
     unknown = np.full(size, -np.inf), np.full(size, np.inf)
     op = rv.owner.op
@@ -449,13 +408,7 @@ _FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
 
 
 def refuse_low_acceptance(n_kept: int, n_tried: int) -> None:
-    """Refuse a prior nearly all of whose draws fall outside of the transforms.
-
-    Raises
-    ------
-    ModelError
-        If there were enough draws to tell.
-    """
+    """Refuse a prior nearly all of whose draws fall outside of the transforms."""
     if n_tried > 5 / _MIN_ACCEPTANCE and n_kept < _MIN_ACCEPTANCE * n_tried:
         raise ModelError(
             "prior draws must be finite and fall inside the transforms, but only "
@@ -469,18 +422,6 @@ def refuse_ties(layout: Layout, x: Floats) -> None:
 
     Among 10,000 draws with 53 random bits, two are equal with a probability of 1e-8, and three
     practically never. An atom with a probability below 1 in 1,000 changes log Z by as little.
-
-    Parameters
-    ----------
-    layout : Layout
-        The variables.
-    x : ndarray, shape (n, n_dim)
-        Prior draws.
-
-    Raises
-    ------
-    ModelError
-        The message names the variable.
     """
     most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(x)))
     for variable in layout.variables:
@@ -492,22 +433,7 @@ def refuse_ties(layout: Layout, x: Floats) -> None:
 
 
 def refuse_undefined(target: Any, particles: Particles) -> None:
-    """Refuse a model whose log density is NaN or infinite at a prior draw.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        The model.
-    particles : Particles
-        Prior draws.
-
-    Raises
-    ------
-    ModelError
-        If an index lies outside of its array there.
-    NumericalError
-        In all other cases.
-    """
+    """Refuse a model whose log density is NaN or infinite at a prior draw."""
     found = undefined_density(particles.log_density)
     if found is None:
         return
@@ -524,20 +450,7 @@ def refuse_undefined(target: Any, particles: Particles) -> None:
 
 
 def undefined_density(log_density: Floats) -> tuple[int, str] | None:
-    """Return the first prior draw whose log density is NaN or plus infinity.
-
-    Parameters
-    ----------
-    log_density : ndarray, shape (n, 2)
-        Log prior and log likelihood of prior draws, in nats.
-
-    Returns
-    -------
-    row : int
-        Index of the draw.
-    problem : str
-        Message with the wrong density, its value, and the number of such draws.
-    """
+    """Return the first prior draw whose log density is NaN or plus infinity."""
     bad = np.argwhere(np.isnan(log_density) | (log_density == np.inf))
     if len(bad) == 0:
         return None

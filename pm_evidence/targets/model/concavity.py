@@ -88,38 +88,22 @@ def composed(
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """What is known of all elements of an array, as functions of the inputs.
+    """What is known of all elements of an array, as functions of the inputs."""
 
-    Parameters
-    ----------
-    curvature : Curvature
-        That of every element.
-    log : Curvature, optional
-        That of the logarithm; None unless all elements are known to be positive.
-    log_rest : Curvature, optional
-        That of the logarithm of ``high`` minus the element; None unless this is known to be
-        positive.
-    low, high : float
-        Bounds of all elements. Of truth values, 0 is false and 1 is true.
-    value : ndarray, optional
-        The array itself, if it does not depend on the inputs.
-    minus : Function, optional
-        What this is the negative of.
-    square : Function, optional
-        Its square, where more is known of that than follows from the rest.
-    is_finite : bool
-        Whether all elements are finite numbers at all inputs. Otherwise, neither a curvature nor a
-        sign is known.
-    """
-
-    curvature: Curvature = UNKNOWN
+    curvature: Curvature = UNKNOWN  # that of every element
+    # That of the logarithm; None unless all elements are known to be positive
     log: Curvature | None = None
+    # That of the logarithm of ``high`` minus the element; None unless this is known to be positive
     log_rest: Curvature | None = None
+    # Bounds of all elements. Of truth values, 0 is false and 1 is true.
     low: float = -inf
     high: float = inf
-    value: NDArray[Any] | None = None
-    minus: "Function | None" = None
+    value: NDArray[Any] | None = None  # the array itself, if it does not depend on the inputs
+    minus: "Function | None" = None  # what this is the negative of
+    # Its square, where more is known of that than follows from the rest
     square: "Function | None" = None
+    # Whether all elements are finite numbers at all inputs. Otherwise, neither a curvature nor a
+    # sign is known.
     is_finite: bool = True
 
     @classmethod
@@ -258,15 +242,7 @@ class Function:
         return replace(found, curvature=Curvature(convex, curvature.is_concave))
 
     def chosen(self, other: "Function", mask: NDArray[np.bool_] | None = None) -> "Function":
-        """Return an array whose elements are those of one array or another.
-
-        Parameters
-        ----------
-        other : Function
-            The other array.
-        mask : ndarray of bool, optional
-            Which elements are taken from the first; not known if left out.
-        """
+        """Return an array whose elements are those of one array or another."""
         if mask is not None and not mask.any():
             return other
         if mask is not None and mask.all():
@@ -301,17 +277,7 @@ _EITHER = Function(low=0.0, high=1.0)
 
 
 def of_elements(node: Any, op: Any, arguments: Sequence[Function]) -> Function:
-    """Return what is known of the result of an elementwise operation.
-
-    Parameters
-    ----------
-    node : Apply
-        The node.
-    op : ScalarOp
-        Its operation on elements.
-    arguments : sequence of Function
-        What is known of its inputs.
-    """
+    """Return what is known of the result of an elementwise operation."""
     for kind in type(op).__mro__:
         if kind in _OF_NUMBERS:
             all_finite = all(each.is_finite for each in arguments)
@@ -576,17 +542,6 @@ def is_log_concave(
 ) -> bool:
     """Return whether all of some log densities are known to be concave and finite everywhere.
 
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        What the graphs depend on other than data, which may take all real values.
-    log_density : sequence of scalar TensorVariable
-        The graphs.
-    given : mapping of TensorVariable to ndarray, optional
-        Values of some of the inputs, for the log densities as functions of the others.
-
-    Notes
-    -----
     False means not known: the rules are sufficient and not necessary. Data are those of the time of
     the call.
     """
@@ -609,15 +564,7 @@ def known_functions(
 
 
 class _Values:
-    """Values of graphs of few inputs.
-
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        The inputs.
-    given : mapping of TensorVariable to ndarray
-        Values of those that are data.
-    """
+    """Values of graphs of few inputs."""
 
     def __init__(self, inputs: Sequence[Variable], given: Mapping[Variable, Any]) -> None:
         self._given = {variable: np.asarray(value) for variable, value in given.items()}
@@ -850,15 +797,6 @@ def have_products_of_any_sign(
 
     Only products are counted of which no factor is known to have one sign. The density may then be
     the same, or nearly so, if both factors change their signs, so that it has several peaks.
-
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        What the graphs depend on other than data, which may take all real values.
-    graphs : sequence of TensorVariable
-        The graphs.
-    some : collection of TensorVariable
-        Some of the inputs.
     """
     depends = {variable: {variable in some} for variable in inputs}
     products = list[tuple[Variable, Variable]]()
@@ -892,25 +830,6 @@ _POINTS, _FEW_HYPERPARAMETERS = 10, 2
 def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
     """Return variables given which prior and likelihood are known to be log-concave in the others.
 
-    Parameters
-    ----------
-    target : PyMCTarget
-        The model.
-
-    Returns
-    -------
-    tuple of FlatVariable or None
-        No more variables than needed, of at most ten coordinates in all, and no more than the
-        others have; none if the densities are log-concave in all variables. The result is None if
-        no such variables are known.
-
-    Raises
-    ------
-    NumericalError, ModelError
-        If the prior cannot be drawn from, or the density is NaN at a draw.
-
-    Notes
-    -----
     Typical hyperparameters are scales of effects and of noise, and length scales of Gaussian
     processes. The rules depend on their values by little more than the signs of what the model
     computes from them, so that the values of a few prior draws stand for all.
@@ -938,13 +857,6 @@ def is_concave_in(target: Any, variables: Collection[FlatVariable]) -> bool:
 
     It is so for the scales of effects and of noise, if the effects are centred and the scales have
     usual priors. The density of frequencies or of length scales may have many narrow peaks instead.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        The model, in coordinates in which all effects are centred.
-    variables : collection of FlatVariable
-        The variables, in any coordinates.
     """
     names = {variable.name for variable in variables}
     others = [variable for variable in target.layout.variables if variable.name not in names]
@@ -957,13 +869,7 @@ def is_concave_in(target: Any, variables: Collection[FlatVariable]) -> bool:
 
 
 class _Test:
-    """Tests at prior draws whether a target is log-concave given some of its variables.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        The model.
-    """
+    """Tests at prior draws whether a target is log-concave given some of its variables."""
 
     def __init__(self, target: Any) -> None:
         self._graphs, self._variables = target.graphs(), target.layout.variables

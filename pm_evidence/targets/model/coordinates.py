@@ -79,42 +79,24 @@ _TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: Zero
 
 @dataclass(frozen=True, eq=False)
 class LocationScale:
-    """A free variable whose unconstrained value is a location plus a scale times a noise.
+    """A free variable whose unconstrained value is a location plus a scale times a noise."""
 
-    Parameters
-    ----------
-    rv : TensorVariable
-        The variable, of the model.
-    location, scale : TensorVariable
-        Graphs of random variables of the model. They broadcast to the shape of the unconstrained
-        value; of a time series, the location is 0 and the scale is a scalar. Of a gamma or beta
-        variable they are nearly the mean and the standard deviation.
-    shape : tuple of int
-        Shape of the unconstrained value.
-    parameters : tuple of TensorVariable
-        Parameters of the distribution of the noise.
-    transform : Transform, optional
-        The transform from the variable to its unconstrained value.
-    anchored : bool
-        Whether the start of a random walk has another scale than its steps.
-    by_hand : bool
-        Whether the value of the model is the noise, which the model multiplies by the scale.
-    mixing : TensorVariable, shape (k, k), optional
-        Unit lower triangular matrix that the scaled noise is multiplied by, along its last axis. It
-        and the scale are the factors of the Cholesky factor of a covariance.
-    log_scale : ModalLogScale, optional
-        Of a gamma or beta variable: its distribution on the scale of its transform.
-    """
-
-    rv: Variable
+    rv: Variable  # the variable, of the model
+    # Graphs of random variables of the model. They broadcast to the shape of the unconstrained
+    # value; of a time series, the location is 0 and the scale is a scalar. Of a gamma or beta
+    # variable they are nearly the mean and the standard deviation.
     location: Variable
     scale: Variable
-    shape: tuple[int, ...] = ()
-    parameters: tuple[Variable, ...] = ()
-    transform: Any = None
-    anchored: bool = False
+    shape: tuple[int, ...] = ()  # shape of the unconstrained value
+    parameters: tuple[Variable, ...] = ()  # parameters of the distribution of the noise
+    transform: Any = None  # the transform from the variable to its unconstrained value
+    anchored: bool = False  # whether the start of a random walk has another scale than its steps
+    # Whether the value of the model is the noise, which the model multiplies by the scale
     by_hand: bool = False
+    # shape (k, k): unit lower triangular matrix that the scaled noise is multiplied by, along its
+    # last axis. It and the scale are the factors of the Cholesky factor of a covariance.
     mixing: Variable | None = None
+    # Of a gamma or beta variable: its distribution on the scale of its transform
     log_scale: ModalLogScale | None = None
 
     @property
@@ -155,15 +137,7 @@ class LocationScale:
         return self._standard(self.parameters)
 
     def log_density_of_noise(self, noise: Variable, parameters: Sequence[Variable]) -> Variable:
-        """Return the log density of the noise of an elementwise variable, in nats.
-
-        Parameters
-        ----------
-        noise : TensorVariable
-            The noise.
-        parameters : sequence of TensorVariable
-            ``self.parameters``, or graphs that replace them.
-        """
+        """Return the log density of the noise of an elementwise variable, in nats."""
         if self.log_scale is not None:
             return self.log_scale.log_density_of_noise(noise, parameters)
         return pm.logp(self._standard(parameters), noise, warn_rvs=False)
@@ -318,18 +292,10 @@ def _depends_on_discrete(graphs: Sequence[Variable], free: set[Variable]) -> boo
 
 @dataclass(frozen=True, eq=False)
 class CovarianceFactor:
-    """A Cholesky factor of a covariance with an LKJ prior, packed by rows.
+    """A Cholesky factor of a covariance with an LKJ prior, packed by rows."""
 
-    Parameters
-    ----------
-    rv : TensorVariable
-        The variable, of the model.
-    n : int
-        Number of rows of the factor.
-    """
-
-    rv: Variable
-    n: int
+    rv: Variable  # the variable, of the model
+    n: int  # number of rows of the factor
 
     @cached_property
     def _row(self) -> NDArray[np.int64]:
@@ -348,19 +314,7 @@ class CovarianceFactor:
         return self._row[:, None] == self._row
 
     def value_of(self, z: Any) -> tuple[Any, Any]:
-        """Return PyMC's unconstrained value as a graph of the coordinates, and its log Jacobian.
-
-        Parameters
-        ----------
-        z : TensorVariable, shape (n * (n + 1) / 2,)
-            Where PyMC has the elements of the diagonal, the log standard deviations.
-
-        Returns
-        -------
-        value : TensorVariable, shape (n * (n + 1) / 2,)
-        log_jacobian : scalar TensorVariable
-            Log of the absolute determinant of its derivative, in nats.
-        """
+        """Return PyMC's unconstrained value as a graph of the coordinates, and its log Jacobian."""
         terms = pt.switch(self._on_diagonal, z, _log_sech(z))
         before = self._column < self._column[:, None]
         log_factor = (self._same_row & (before | self._on_diagonal)).astype(float) @ terms
@@ -434,18 +388,11 @@ def covariance_factors(model: pm.Model) -> tuple[CovarianceFactor, ...]:
 
 @dataclass(frozen=True)
 class Centring:
-    """How far each variable is centred, and the unit of its scale.
+    """How far each variable is centred, and the unit of its scale."""
 
-    Parameters
-    ----------
-    amount : tuple of float
-        Of each variable: 0 if it is non-centred, 1 if it is centred, or between.
-    log_unit : tuple of float
-        Log of the typical scale of each variable.
-    """
-
+    # Of each variable: 0 if it is non-centred, 1 if it is centred, or between
     amount: tuple[float, ...]
-    log_unit: tuple[float, ...]
+    log_unit: tuple[float, ...]  # log of the typical scale of each variable
 
     @classmethod
     def common(cls, amount: float, n: int) -> "Centring":
@@ -459,29 +406,18 @@ class Centring:
 
 @dataclass(frozen=True, eq=False)
 class PartlyCentred:
-    """Graphs of a model's density in partly centred coordinates.
+    """Graphs of a model's density in partly centred coordinates."""
 
-    Parameters
-    ----------
-    values : dict of TensorVariable to TensorVariable
-        For every value variable of the model, its graph of the new coordinates.
-    log_prior : TensorVariable
-        Terms of the log prior that take the place of those of ``replaced``, in nats: of the noise,
-        and log Jacobians. A scalar.
-    replaced : tuple of TensorVariable
-        Random variables whose own log densities do not belong to the log prior.
-    log_scale, location : tuple of TensorVariable
-        Of each partly centred variable.
-    mixing : tuple of TensorVariable
-        Of those that have one.
-    """
-
+    # For every value variable of the model, its graph of the new coordinates
     values: dict[Variable, Variable]
+    # Terms of the log prior that take the place of those of ``replaced``, in nats: of the noise,
+    # and log Jacobians. A scalar.
     log_prior: Variable
+    # Random variables whose own log densities do not belong to the log prior
     replaced: tuple[Variable, ...]
-    log_scale: tuple[Variable, ...]
+    log_scale: tuple[Variable, ...]  # of each partly centred variable
     location: tuple[Variable, ...]
-    mixing: tuple[Variable, ...] = ()
+    mixing: tuple[Variable, ...] = ()  # of those that have one
 
 
 def partly_centred(
@@ -494,21 +430,6 @@ def partly_centred(
 ) -> PartlyCentred:
     """Return the graphs of a density in partly centred coordinates.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    variables : sequence of LocationScale
-        Variables to be transformed, parents first.
-    values : mapping of TensorVariable to TensorVariable
-        For every value variable of the model, the input that holds its value, or that of ``z``.
-    amount, log_unit : TensorVariable, shape (n_variables,)
-        See ``Centring``.
-    factors : sequence of CovarianceFactor
-        Variables that are sampled as standard deviations and correlations.
-
-    Notes
-    -----
     The density of an elementwise variable is written as that of its noise, because the difference
     ``x - location`` loses all digits where the scale is tiny beside the location.
     """
@@ -587,24 +508,14 @@ def _summed(graph: Variable, found: LocationScale) -> Variable:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Draws of a partly centred variable, with what they depend on.
+    """Draws of a partly centred variable, with what they depend on."""
 
-    Parameters
-    ----------
-    noise : ndarray, shape (n, size)
-        ``(x - location) / scale`` of every element; of a series, its increments.
-    location, log_scale : ndarray, shape (n, size)
-        Location and log scale of every element.
-    mixing : ndarray, shape (n, k, k), optional
-        Matrix that the scaled noise is multiplied by.
-    has_exponential_tail : bool
-        Whether the prior density of the noise falls exponentially on one side.
-    """
-
+    # shape (n, size): ``(x - location) / scale`` of every element; of a series, its increments
     noise: Floats
-    location: Floats
+    location: Floats  # shape (n, size): location and log scale of every element
     log_scale: Floats
-    mixing: Floats | None = None
+    mixing: Floats | None = None  # shape (n, k, k): matrix that the scaled noise is multiplied by
+    # Whether the prior density of the noise falls exponentially on one side
     has_exponential_tail: bool = False
 
     def at(self, amount: float, ratio: Floats) -> Floats:
@@ -635,19 +546,7 @@ def unmixed(mixing: Floats | None, amount: float, x: Floats) -> Floats:
 
 
 class Coordinates:
-    """The maps between flat vectors in partly centred coordinates and in those of the model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    variables : sequence of LocationScale
-        Variables to be transformed, parents first.
-    layout : Layout
-        Position of the unconstrained value of every free variable in a flat vector.
-    factors : sequence of CovarianceFactor
-        Variables that are sampled as standard deviations and correlations.
-    """
+    """The maps between flat vectors in partly centred coordinates and in those of the model."""
 
     def __init__(
         self,
@@ -796,13 +695,6 @@ _NONE = 1e300
 def best_centring(effects: Sequence[Effects]) -> Centring:
     """Return the centring in which draws are nearest to a normal distribution.
 
-    Parameters
-    ----------
-    effects : sequence of Effects
-        Draws of every variable.
-
-    Notes
-    -----
     Near the prior, non-centred coordinates are best. A variable is therefore centred only if this
     brings its draws clearly nearer to a normal distribution, and by the same amount for all of its
     elements. Exponential tails of the noise, as those of the logarithm of a gamma variable, are
@@ -826,18 +718,6 @@ def best_centring(effects: Sequence[Effects]) -> Centring:
 def divergences(effects: Effects) -> Floats:
     """Return how far the draws are from a normal distribution, for each amount and element.
 
-    Parameters
-    ----------
-    effects : Effects
-        Draws of a variable.
-
-    Returns
-    -------
-    ndarray, shape (n_amounts, size)
-        Kullback-Leibler divergence in nats up to a constant, for the amounts ``AMOUNTS``.
-
-    Notes
-    -----
     The divergence of the joint distribution of ``z``, location and log scale from the normal
     distribution of the same moments is, up to a constant, the log of the standard deviation of
     ``z`` about its best linear prediction from the other two, minus the mean of

@@ -40,20 +40,6 @@ class Rows:
     Sliced arrays are not computed as a whole where the rows of a result depend on the same rows of
     the data: through elementwise functions, products with a matrix and lookups by an index. Other
     parts of a graph are computed for all rows, and then sliced, which is as correct.
-
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n_rows,)
-        Rows in the order in which the range counts them.
-    start, stop : scalar TensorVariable
-        The range.
-    free : sequence of Variable
-        What graphs depend on other than data.
-
-    Attributes
-    ----------
-    n_whole : int
-        Number of arrays that are computed for all rows.
     """
 
     def __init__(
@@ -247,32 +233,16 @@ def _with_known_shapes(array: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A part of the log likelihood: an observed variable, or all potentials together.
+    """A part of the log likelihood: an observed variable, or all potentials together."""
 
-    Parameters
-    ----------
-    name : str
-        Its name, for messages.
-    graph : TensorVariable
-        Log likelihoods of its data points along the first axis; a scalar is one data point.
-    n_points : int
-        Number of data points.
-    """
-
-    name: str
+    name: str  # its name, for messages
+    # Log likelihoods of its data points along the first axis; a scalar is one data point
     graph: Any
-    n_points: int
+    n_points: int  # number of data points
 
 
 def terms_of(model: pm.Model) -> list[Term]:
-    """Return the parts of a model's log likelihood, potentials first.
-
-    Raises
-    ------
-    ModelError
-        If there are no data, or the log likelihood of an observed variable is not a sum over
-        independent data points.
-    """
+    """Return the parts of a model's log likelihood, potentials first."""
     with quietly():
         graphs = model.logp(vars=model.observed_RVs, sum=False) if model.observed_RVs else []
     terms = [Term("potentials", model.potentiallogp, 1)] if model.potentials else []
@@ -302,23 +272,6 @@ class DataPointsTarget(ExchangedTarget):
 
     Its likelihood is that of the data points from ``first`` to ``last``, counted in their order;
     fractions of a point are powers of its likelihood. `having` gives the target for another part.
-
-    Parameters
-    ----------
-    target : PyMCTarget
-        The posterior for all data.
-    order : ndarray of int64, shape (n_points,)
-        Data points in the order in which they are added, counted through the observed variables
-        one after the other. Potentials together are the first point.
-    batches : tuple of int, optional
-        Sizes of the batches in which they are added, if the user asks for them.
-
-    Attributes
-    ----------
-    n_points : int
-        Number of data points.
-    first, last : float
-        The part of the data.
     """
 
     def __init__(

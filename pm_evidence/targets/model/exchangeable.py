@@ -15,18 +15,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Relabelling:
-    """All permutations of labels, as linear maps that preserve volumes.
+    """All permutations of labels, as linear maps that preserve volumes."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The variables whose components are relabelled together.
-    maps : ndarray, shape (k!, d, d)
-        A point ``x`` is mapped to ``maps[i] @ x``.
-    """
-
-    names: tuple[str, ...]
-    maps: Floats
+    names: tuple[str, ...]  # the variables whose components are relabelled together
+    maps: Floats  # shape (k!, d, d): a point ``x`` is mapped to ``maps[i] @ x``
 
     def images(self, x: Floats) -> Floats:
         """Return the images of every row of ``x``, shape ``(k!, n, d)``."""
@@ -52,17 +44,10 @@ _POINTS, _ROUNDING = 5, 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A variable, and those of its axes along which its components lie.
+    """A variable, and those of its axes along which its components lie."""
 
-    Parameters
-    ----------
-    variable : FlatVariable
-        The variable, in unconstrained coordinates.
-    axes : tuple of int
-        One axis, or several with the same labels, as those of a transition matrix.
-    """
-
-    variable: FlatVariable
+    variable: FlatVariable  # the variable, in unconstrained coordinates
+    # One axis, or several with the same labels, as those of a transition matrix
     axes: tuple[int, ...]
 
     def map_of(self, labels: Sequence[int]) -> Floats:
@@ -84,20 +69,6 @@ class _Labelled:
 def find_relabelling(target: Any) -> tuple[Relabelling | None, int]:
     """Return the permutations of components that leave prior and likelihood unchanged.
 
-    Parameters
-    ----------
-    target : PyMCTarget
-        The model. All its coordinates are continuous.
-
-    Returns
-    -------
-    relabelling : Relabelling or None
-        None if there is none, or more than four components.
-    n_evaluations : int
-        Evaluations of the density.
-
-    Notes
-    -----
     Variables with an axis of the same length are tried together, first all of them and then fewer.
     A permutation that changes neither of the two log densities at a few prior draws changes them
     nowhere if they are analytic. What is done with it is right even if it changes them elsewhere.

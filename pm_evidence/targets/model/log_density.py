@@ -33,21 +33,11 @@ Change = Callable[[Mapping[Variable, Variable]], PartlyCentred]
 
 @dataclass(frozen=True, eq=False)
 class DensityGraphs:
-    """Log prior and log likelihood as graphs.
+    """Log prior and log likelihood as graphs."""
 
-    Parameters
-    ----------
-    parts : list of TensorVariable
-        Inputs: the unconstrained values of the free variables, float64.
-    log_density : list of two scalar TensorVariable
-        Log prior with Jacobians, and log likelihood, in nats.
-    guards : list of Guard
-        Indices that depend on the free variables.
-    """
-
-    parts: list[Variable]
-    log_density: list[Variable]
-    guards: list[Guard]
+    parts: list[Variable]  # inputs: the unconstrained values of the free variables, float64
+    log_density: list[Variable]  # log prior with Jacobians, and log likelihood, in nats
+    guards: list[Guard]  # indices that depend on the free variables
 
     def wrong_index(self, values: Sequence[NDArray[np.float64]]) -> str | None:
         """Return the error of an index at these values of ``parts``; None if all are valid."""
@@ -64,28 +54,7 @@ def density_graphs(
     log_likelihood: Variable | None = None,
     coordinates: Change | None = None,
 ) -> DensityGraphs:
-    """Return the graphs of a model's log prior and log likelihood.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    layout : Layout
-        Shapes of the free variables' unconstrained values.
-    potentials_only : bool
-        Whether the likelihood consists of the potentials alone.
-    left_out : collection of Variable
-        Observed variables whose density cannot be evaluated.
-    log_likelihood : Variable, optional
-        Graph of the model's value variables to use instead of the whole log likelihood.
-    coordinates : callable, optional
-        Returns the model's values as graphs of other coordinates, given the inputs that hold these.
-
-    Raises
-    ------
-    ModelError
-        If a variable has no density that PyMC knows.
-    """
+    """Return the graphs of a model's log prior and log likelihood."""
     # one input per variable: slices of a single input would take seconds to compile
     parts, values = [], {}
     for value_var, variable in zip(model.value_vars, layout.variables, strict=True):
@@ -117,27 +86,7 @@ def density_graphs(
 
 
 def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable], Variable]:
-    """Return the log prior of the discrete variables as a graph of all free variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model, with a discrete free variable.
-    layout : Layout
-        Shapes of the free variables' unconstrained values.
-
-    Returns
-    -------
-    parts : list of TensorVariable
-        Inputs, see ``DensityGraphs``.
-    log_prior : scalar TensorVariable
-        In nats.
-
-    Raises
-    ------
-    ModelError
-        If the prior of a discrete variable depends on a continuous one.
-    """
+    """Return the log prior of the discrete variables as a graph of all free variables."""
     discrete = [rv for rv in model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
     continuous = set(model.free_RVs) - set(discrete)
     for rv in discrete:

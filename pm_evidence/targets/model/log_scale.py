@@ -33,13 +33,7 @@ _POSITIVE = (Exp, Sqr, Sqrt, Softplus)
 
 
 class Multiplied:
-    """What the free variables of a model are multiplied by.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    """
+    """What the free variables of a model are multiplied by."""
 
     def __init__(self, model: pm.Model) -> None:
         self._free, self._transforms = set(model.free_RVs), model.rvs_to_transforms
@@ -51,19 +45,7 @@ class Multiplied:
                 self._clients[variable].append(node)
 
     def scale_of(self, rv: Variable) -> Variable | None:
-        """Return the scale that a variable is multiplied by wherever the model uses it.
-
-        Parameters
-        ----------
-        rv : TensorVariable
-            A free variable.
-
-        Returns
-        -------
-        TensorVariable or None
-            A positive scalar that depends on other free variables; None if there is no such scale,
-            or there are several.
-        """
+        """Return the scale that a variable is multiplied by wherever the model uses it."""
         found: set[Variable | None] = set()
         left = [rv]
         while left:
@@ -190,13 +172,6 @@ def binomial_excess(w: Variable, a: Variable, b: Variable) -> Variable:
 
     It is ``n`` times the Kullback-Leibler divergence of a Bernoulli variable of probability ``m``
     from one whose log odds are larger by ``w``, in nats. It is convex in ``w``, and at least zero.
-
-    Parameters
-    ----------
-    w : TensorVariable
-        Difference of log odds.
-    a, b : TensorVariable
-        Positive numbers.
     """
     return BinomialExcess()(w, a, b)
 
@@ -245,13 +220,6 @@ def with_gamma_ratios(outputs: Sequence[Variable], data: Iterable[Variable] = ()
     """Return graphs in which differences of two log gamma functions are single operations.
 
     These are those whose arguments differ by data, and are not data themselves.
-
-    Parameters
-    ----------
-    outputs : sequence of Variable
-        The graphs.
-    data : iterable of Variable
-        Inputs that are data, beside constants and shared variables.
     """
     return rewrite(outputs, partial(_with_ratios, frozenset(data)))
 
@@ -599,20 +567,7 @@ _OF: dict[type, LogScale] = {
 
 
 def log_scale_of(rv: Variable, transform: Any) -> LogScale | None:
-    """Return the distribution of a variable on the scale of its transform.
-
-    Parameters
-    ----------
-    rv : TensorVariable
-        A free variable of a model.
-    transform : Transform or None
-        Its transform in the model.
-
-    Returns
-    -------
-    LogScale or None
-        None if draws and density of the variable itself are as good, or no others are known.
-    """
+    """Return the distribution of a variable on the scale of its transform."""
     node: Any = rv.owner
     found = _OF.get(type(node.op))
     if found is None or type(transform) is not found.transform:

@@ -45,22 +45,7 @@ _UNDRAWABLE = (RuntimeError, TypeError, ValueError, ArithmeticError)
 
 
 class PriorSampler:
-    """Joint draws of all free variables of a model.
-
-    Parameters
-    ----------
-    outputs : sequence of TensorVariable
-        Graph of every free variable on the unconstrained scale.
-    log_order_mass : float
-        Log of the prior mass inside those ordered transforms that sorting accounts for, in nats.
-    names, dtypes : sequence of str
-        Name and type of every output.
-
-    Attributes
-    ----------
-    layout : Layout
-        Position of every output in a flat vector.
-    """
+    """Joint draws of all free variables of a model."""
 
     def __init__(
         self,
@@ -82,13 +67,7 @@ class PriorSampler:
         self.layout = Layout.of(shapes, names, dtypes)
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
-        """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``.
-
-        Raises
-        ------
-        ModelError
-            If an index lies outside of its array.
-        """
+        """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``."""
         with _drawing():
             return self._drawn(n, seed)
 
@@ -153,21 +132,6 @@ def prior_sampler(
     Initial values are not used. Variables that depend on observed ones are drawn given the data.
     Exchangeable variables with an ordered transform are sorted, which draws from their normalised
     ordered prior.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    noises : sequence of LocationScale
-        Variables, parents first, that are drawn as their noise, which is what they are in
-        non-centred coordinates of unit 1.
-    factors : sequence of CovarianceFactor
-        Variables that are drawn as standard deviations and correlations.
-
-    Raises
-    ------
-    ModelError
-        If a variable cannot be drawn from its prior.
     """
     unconstrained = []
     for rv in model.free_RVs:
@@ -210,13 +174,7 @@ def prior_sampler(
 
 
 def _refuse_extremes(model: pm.Model, sampler: PriorSampler) -> None:
-    """Refuse priors of fixed parameters whose draws are not finite, or are of an extreme size.
-
-    Raises
-    ------
-    ModelError
-        The message names the variable, and what is wrong with its parameters.
-    """
+    """Refuse priors of fixed parameters whose draws are not finite, or are of an extreme size."""
     n = int(np.clip(_MOST_NUMBERS // max(sampler.layout.size, 1), _FEWEST, _LOOKED_AT))
     drawn = sampler.draw(n, np.random.SeedSequence(n))
     for variable in sampler.layout.variables:
@@ -255,16 +213,7 @@ def _wrong_parameters(rv: Variable) -> str | None:
 
 
 def without_overflow(x: Floats, kept: NDArray[np.bool_]) -> Floats:
-    """Return prior draws with finite values where an overflow made others.
-
-    Parameters
-    ----------
-    x : ndarray, shape (n, n_dim)
-        The draws. An effect whose scale overflows is infinite, or NaN.
-    kept : ndarray of bool, shape (n_dim,)
-        Coordinates that are finite for every value of their variable. Those that users transform
-        may be NaN, because their variable lies outside of the transform, and stay so.
-    """
+    """Return prior draws with finite values where an overflow made others."""
     within = x.copy()
     within[:, kept] = np.nan_to_num(x[:, kept], nan=_LARGEST).clip(-_LARGEST, _LARGEST)
     return within
@@ -273,14 +222,7 @@ def without_overflow(x: Floats, kept: NDArray[np.bool_]) -> Floats:
 def _drawn_otherwise(
     model: pm.Model, noises: Sequence[LocationScale], unconstrained: list[Variable]
 ) -> dict[Variable, Variable]:
-    """Put noises and logarithms in the place of unconstrained values that are drawn as such.
-
-    Returns
-    -------
-    dict
-        What takes the place of variables: data, or the value that a noise or a logarithm makes.
-        Parents come first.
-    """
+    """Put noises and logarithms in the place of unconstrained values that are drawn as such."""
     replaced = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     noise_of = {found.rv: found for found in noises}
     for at, rv in enumerate(model.free_RVs):
@@ -348,15 +290,7 @@ def _is_constant_along_last(parameter: Variable) -> bool:
 
 
 class ConstrainedSpace:
-    """Free variables and deterministics of a model as functions of the flat vector.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    layout : Layout
-        Position of the unconstrained value of every free variable in a flat vector.
-    """
+    """Free variables and deterministics of a model as functions of the flat vector."""
 
     def __init__(self, model: pm.Model, layout: Layout) -> None:
         self._layout = layout
@@ -371,17 +305,7 @@ class ConstrainedSpace:
             self._batched = vectorised(inputs, outputs)
 
     def values(self, x: Floats) -> dict[str, NDArray[Any]]:
-        """Return every variable for every row of ``x``.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Flat unconstrained vectors.
-
-        Returns
-        -------
-        dict of ndarray, each of shape (n, ...)
-        """
+        """Return every variable for every row of ``x``."""
         inputs = self._split(x)
         with quietly():
             first = self._single(*(value[0] for value in inputs))
@@ -415,13 +339,7 @@ class ConstrainedSpace:
 
 
 class UnconstrainedSpace:
-    """Flat unconstrained vectors as a function of the free variables on their own scale.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    """
+    """Flat unconstrained vectors as a function of the free variables on their own scale."""
 
     def __init__(self, model: pm.Model) -> None:
         self._free = model.free_RVs
@@ -449,24 +367,7 @@ class UnconstrainedSpace:
         return np.array([np.concatenate([np.ravel(v) for v in point]) for point in points], float)
 
     def values(self, draws: Mapping[str, NDArray[Any]], parameter: str = "reverse_start") -> Floats:
-        """Return posterior draws as rows.
-
-        Parameters
-        ----------
-        draws : mapping of str to ndarray, shape (n_chains, n_draws, ...)
-            At least all free variables of the model.
-        parameter : str
-            Name of the argument that they come from, for the error.
-
-        Returns
-        -------
-        ndarray, shape (n_chains * n_draws, n_dim)
-
-        Raises
-        ------
-        ValueError
-            If a free variable is missing, has another shape, or lies outside its support.
-        """
+        """Return posterior draws as rows."""
         columns = []
         for rv in self._free:
             shape = shape_of(rv)

@@ -88,28 +88,6 @@ class ReparameterisedTarget(ExchangedTarget):
     compiling again. Cholesky factors with an LKJ prior are sampled as standard deviations and
     correlations. All variables that users see are those of the model.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        A model with such variables; see ``has_better_coordinates``.
-    compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``.
-    backend : {"numba", "jax"}
-        What compiles and evaluates the densities.
-
-    Attributes
-    ----------
-    variables : tuple of LocationScale
-        The variables that are partly centred.
-    factors : tuple of CovarianceFactor
-        Those that are sampled as standard deviations and correlations.
-    centring : Centring
-        How far each of them is centred.
-    coordinates : Coordinates
-        The maps between these coordinates and those of the model.
-
-    Notes
-    -----
     The evidence is the same number in all coordinates, and so is the likelihood of prior draws.
     """
 

@@ -22,28 +22,7 @@ _MOST_TRIED = 1000  # prior draws for each that falls inside the transforms
 
 
 def simulate(model: pm.Model, seed: int) -> tuple[pm.Model, Floats]:
-    """Return the model with simulated data, and the parameters that they were simulated with.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        A model whose likelihood consists of observed variables alone. It is not changed.
-    seed : int
-        Seed of the draw.
-
-    Returns
-    -------
-    model : pymc.Model
-        The same model, observed at the simulated data.
-    x : ndarray, shape (1, n_dim)
-        The drawn parameters as a flat unconstrained vector.
-
-    Raises
-    ------
-    ModelError
-        If nothing is observed, a potential is part of the model, or nearly all prior draws fall
-        outside a transform.
-    """
+    """Return the model with simulated data, and the parameters that they were simulated with."""
     if model.potentials or not model.observed_RVs:
         raise ModelError(f"{_not_simulated(model)} Use sample_evidence(method='ais').")
     values, x = _drawn(model, _MOST_DRAWS, np.random.default_rng(seed))
@@ -90,23 +69,6 @@ class DataSets:
     """Data sets drawn from a model, and the model observed at any of them.
 
     The observed values are shared variables, so that the model is compiled once.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        A model whose likelihood consists of observed variables alone. It is not changed.
-
-    Attributes
-    ----------
-    observed : pymc.Model
-        The model observed at the data set that was set last.
-    kinds : dict of str to tuple
-        Shape of each observed variable, and ``"real"`` or ``"whole"`` for its numbers.
-
-    Raises
-    ------
-    ModelError
-        If nothing is observed, or a potential is part of the model.
     """
 
     def __init__(self, model: pm.Model) -> None:
@@ -129,13 +91,7 @@ class DataSets:
         }
 
     def draw(self, n: int, rng: np.random.Generator) -> list[dict[str, NDArray[Any]]]:
-        """Return ``n`` data sets from the prior predictive distribution.
-
-        Raises
-        ------
-        ModelError
-            If nearly all prior draws fall outside a transform.
-        """
+        """Return ``n`` data sets from the prior predictive distribution."""
         found: list[dict[str, NDArray[Any]]] = []
         tried = 0
         while len(found) < n:

@@ -60,43 +60,7 @@ _ACCEPTANCE_DRAWS = 1000
 
 
 class PyMCTarget:
-    """The posterior of a PyMC model over one flat vector of unconstrained values.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model; it is not changed, and its data are those at the time of the call.
-    potentials_only : bool
-        Anneal from the prior to prior times potentials, without the observed variables. The
-        evidence is then the normalising constant of a prior that includes the potentials.
-    compile_kwargs : mapping, optional
-        Passed on to ``pymc.compile``.
-    left_out : sequence of TensorVariable
-        Observed variables whose density is left out of the likelihood, because it is estimated
-        elsewhere.
-    backend : {"numba", "jax"}
-        What compiles and evaluates the densities.
-
-    Attributes
-    ----------
-    layout : Layout
-        Position of every free variable in the flat vector.
-    n_dim : int
-        Length of the flat vector.
-    continuous, discrete : ndarray of int64
-        Positions of the continuous and of the discrete coordinates.
-    lower, upper : ndarray of float64, shape (n_discrete,)
-        Bounds of the discrete coordinates, infinite where not known.
-    period : ndarray of float64, shape (n_dim,)
-        Period of circular coordinates; 0 for all others.
-    log_order_mass : float
-        Log of the prior mass inside ordered transforms of exchangeable variables, in nats.
-
-    Raises
-    ------
-    ModelError
-        If the model has no well-defined evidence.
-    """
+    """The posterior of a PyMC model over one flat vector of unconstrained values."""
 
     def __init__(
         self,
@@ -229,14 +193,7 @@ class PyMCTarget:
         return log_densities(self, x)
 
     def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
-        """Return posterior draws as points, shape ``(n_chains * n_draws, n_dim)``.
-
-        Raises
-        ------
-        ValueError
-            If a free variable is missing, has another shape, or lies outside its support;
-            ``parameter`` names the argument that the draws come from.
-        """
+        """Return posterior draws as points, shape ``(n_chains * n_draws, n_dim)``."""
         x = self.unconstrained.values(draws, parameter)
         outside = (x[:, self.discrete] < self.lower) | (x[:, self.discrete] > self.upper)
         if outside.any():
@@ -279,13 +236,7 @@ class PyMCTarget:
 
     @cached_property
     def discrete_prior(self) -> CompiledDensity:
-        """Log prior of the discrete variables, with a log likelihood of 0 beside it.
-
-        Raises
-        ------
-        ModelError
-            If this prior depends on continuous variables.
-        """
+        """Log prior of the discrete variables, with a log likelihood of 0 beside it."""
         parts, log_prior = discrete_prior_graph(self.model, self.layout)
         return compile_density(parts, [log_prior, pt.constant(0.0)], None, self.compile_kwargs)
 
@@ -301,16 +252,7 @@ class PyMCTarget:
         return x[np.isfinite(x).all(axis=1)]
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Particles:
-        """Return ``n`` independent draws from the normalised prior.
-
-        Raises
-        ------
-        NumericalError
-            If a log density is NaN at a prior draw.
-        ModelError
-            If nearly all draws fall outside a transform that the user gave, or a continuous
-            variable takes one value repeatedly.
-        """
+        """Return ``n`` independent draws from the normalised prior."""
         kept: list[Particles] = []
         n_kept = n_tried = 0
         while n_kept < n or not kept:
@@ -407,15 +349,7 @@ class PyMCTarget:
         return coords, dims
 
     def add_log_densities(self, dt: Any, groups: Sequence[str]) -> None:
-        """Add pointwise log densities of the posterior draws to a DataTree, as PyMC does.
-
-        Parameters
-        ----------
-        dt : DataTree
-            With a group ``posterior``.
-        groups : sequence of {"log_likelihood", "log_prior"}
-            Groups to add.
-        """
+        """Add pointwise log densities of the posterior draws to a DataTree, as PyMC does."""
         for group in groups:
             compute = getattr(pm.stats, f"compute_{group}")
             compute(dt, model=self.model, extend_inferencedata=True, progressbar=False)

@@ -38,20 +38,7 @@ from pm_evidence.targets.compile.rewrite import loop_with, rewrite
 
 
 def missing_constant(model: pm.Model, rvs: Iterable[Variable]) -> Variable | None:
-    """Return the constant that is missing in the log density of some variables, in nats.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    rvs : iterable of TensorVariable
-        Variables of the model.
-
-    Returns
-    -------
-    scalar TensorVariable or None
-        A graph of the model's value variables; None if nothing is missing.
-    """
+    """Return the constant that is missing in the log density of some variables, in nats."""
     terms = []
     for rv in rvs:
         if not isinstance(rv.owner.op, CARRV):
@@ -108,24 +95,12 @@ _IN_PYTHON = Mode("py", None)
 
 @dataclass(frozen=True)
 class Guard:
-    """An index that depends on the variables of a model.
+    """An index that depends on the variables of a model."""
 
-    Parameters
-    ----------
-    index : TensorVariable
-        The index.
-    length : TensorVariable
-        Length of the array along the axis.
-    inside : TensorVariable
-        Whether all entries of ``index`` lie inside, a truth value.
-    array : str
-        Description of the array that is indexed.
-    """
-
-    index: Variable
-    length: Variable
-    inside: Variable
-    array: str
+    index: Variable  # the index
+    length: Variable  # length of the array along the axis
+    inside: Variable  # whether all entries of ``index`` lie inside, a truth value
+    array: str  # description of the array that is indexed
 
     def why(self, inputs: Sequence[Variable], values: Sequence[NDArray[np.float64]]) -> str | None:
         """Return the error of the index at these values of the inputs; None if it is valid."""
@@ -180,20 +155,7 @@ class _Indexing:
 def check_known_indices(
     graphs: Sequence[Variable], data: Mapping[Variable, Variable] | None = None
 ) -> None:
-    """Refuse indices outside of their arrays, as far as both are known before sampling.
-
-    Parameters
-    ----------
-    graphs : sequence of Variable
-        Graphs that may hold indices.
-    data : mapping of Variable to Variable, optional
-        Observed variables, and their values.
-
-    Raises
-    ------
-    ModelError
-        The message names the array, its length, the index and the position of the error.
-    """
+    """Refuse indices outside of their arrays, as far as both are known before sampling."""
     data = data or {}
     for node in io_toposort([], list(graphs)):
         for indexing in _of_node(node, node.inputs, data):

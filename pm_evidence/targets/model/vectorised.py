@@ -33,17 +33,7 @@ def quietly() -> Iterator[None]:
 def vectorised(
     inputs: Sequence[Variable], outputs: Sequence[Variable], others: Sequence[Variable] = ()
 ) -> Any:
-    """Return one function for all draws, or None for a graph that cannot be vectorised.
-
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        Inputs that get a leading dimension of draws.
-    outputs : sequence of TensorVariable
-        The graphs; those that do not depend on ``inputs`` get no such dimension.
-    others : sequence of TensorVariable
-        Inputs that are the same for all draws.
-    """
+    """Return one function for all draws, or None for a graph that cannot be vectorised."""
     # pt.tensor refuses names that NumPy cannot parse as a dtype, such as Bambi's "1|group"
     batched = [pt.TensorType(v.dtype, shape=(None, *v.type.shape))(name=v.name) for v in inputs]
     try:
@@ -55,17 +45,7 @@ def vectorised(
 
 
 class RowFunction:
-    """A function of many draws, which are evaluated together where PyTensor can do so.
-
-    Parameters
-    ----------
-    inputs : sequence of TensorVariable
-        Variables of a single draw.
-    outputs : sequence of TensorVariable
-        Graphs of a single draw.
-    others : sequence of TensorVariable
-        Inputs that are the same for all draws.
-    """
+    """A function of many draws, which are evaluated together where PyTensor can do so."""
 
     def __init__(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], others: Sequence[Variable]

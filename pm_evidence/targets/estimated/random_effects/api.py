@@ -38,24 +38,13 @@ from pm_evidence.targets.model.checks import Measure, measure_of
 
 @dataclass(frozen=True)
 class GroupedData:
-    """Observations in groups.
+    """Observations in groups."""
 
-    Parameters
-    ----------
-    labels : ndarray, shape (n_groups,)
-        Label of every group, sorted.
-    index : ndarray of int64, shape (n_obs,)
-        Position of every observation's group among the labels.
-    kept : ndarray of int64, shape (n_kept,)
-        Rows that are not missing.
-    event_shape : tuple of int
-        Shape of one observation.
-    """
-
-    labels: NDArray[Any]
+    labels: NDArray[Any]  # shape (n_groups,): label of every group, sorted
+    # shape (n_obs,): position of every observation's group among the labels
     index: NDArray[np.int64]
-    kept: NDArray[np.int64]
-    event_shape: tuple[int, ...]
+    kept: NDArray[np.int64]  # shape (n_kept,): rows that are not missing
+    event_shape: tuple[int, ...]  # shape of one observation
 
     @property
     def n_groups(self) -> int:
@@ -64,13 +53,7 @@ class GroupedData:
 
     @classmethod
     def from_user(cls, name: str, observed: Any, groups: Any) -> Self:
-        """Return data and groups after checking them.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If data or groups have a wrong type, shape or value.
-        """
+        """Return data and groups after checking them."""
         values = _values(name, observed)
         labels, index = _by_group(groups, len(values))
         kept = np.flatnonzero(~_missing_rows(name, values))
@@ -84,13 +67,7 @@ class GroupedData:
         return cls(labels, index, kept, values.shape[1:])
 
     def without_missing(self, name: str, observed: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows that are not missing.
-
-        Raises
-        ------
-        ModelError
-            If the shape of the data, or the missing rows, have changed.
-        """
+        """Return the rows that are not missing."""
         values = _values(name, observed)
         shape = (len(self.index), *self.event_shape)
         if values.shape != shape or not np.array_equal(
@@ -288,27 +265,13 @@ def RandomEffects(
 
 @dataclass(frozen=True)
 class _EffectGraphs:
-    """Graphs of the effects of all groups.
+    """Graphs of the effects of all groups."""
 
-    Parameters
-    ----------
-    drawn : TensorVariable, shape (n_groups, ...)
-        Draws.
-    z : TensorVariable, shape (n_groups, n_effect_dim)
-        Unconstrained values, flat, an input.
-    value : TensorVariable, shape (n_groups, ...)
-        The effects at ``z``.
-    log_prior : TensorVariable, shape (n_groups,)
-        Log density of ``z``, in nats.
-    start : TensorVariable, shape (n_groups, n_effect_dim)
-        A typical value of ``z``.
-    """
-
-    drawn: Variable
-    z: Variable
-    value: Variable
-    log_prior: Variable
-    start: Variable
+    drawn: Variable  # shape (n_groups, ...): draws
+    z: Variable  # shape (n_groups, n_effect_dim): unconstrained values, flat, an input
+    value: Variable  # shape (n_groups, ...): the effects at ``z``
+    log_prior: Variable  # shape (n_groups,): log density of ``z``, in nats
+    start: Variable  # shape (n_groups, n_effect_dim): a typical value of ``z``
 
     @classmethod
     def build(cls, effects: Callable[[], Any], n_groups: int, model: pm.Model) -> "_EffectGraphs":
@@ -348,34 +311,18 @@ class _EffectGraphs:
 
 @dataclass(frozen=True)
 class RandomEffectsSpec:
-    """The record of a call of ``RandomEffects``; see ``variable.EstimatedSpec``.
+    """The record of a call of ``RandomEffects``; see ``variable.EstimatedSpec``."""
 
-    Parameters
-    ----------
-    parents : tuple of Variable
-        Stand-ins of the parents.
-    z, y : TensorVariable
-        Inputs: unconstrained effects, and data without missing rows.
-    log_prior, log_likelihood, start, value : TensorVariable
-        Graphs of the stand-ins, ``z`` and ``y``; see ``compile_groups``.
-    data : GroupedData
-        The group of every observation.
-    n_particles : int or "auto"
-        As the user gave it.
-    draws : str
-        How particles are drawn.
-    """
-
-    parents: Sequence[Variable]
-    z: Variable
+    parents: Sequence[Variable]  # stand-ins of the parents
+    z: Variable  # inputs: unconstrained effects, and data without missing rows
     y: Variable
-    log_prior: Variable
+    log_prior: Variable  # graphs of the stand-ins, ``z`` and ``y``; see ``compile_groups``
     log_likelihood: Variable
     start: Variable
     value: Variable
-    data: GroupedData
-    n_particles: int | Literal["auto"]
-    draws: str
+    data: GroupedData  # the group of every observation
+    n_particles: int | Literal["auto"]  # as the user gave it
+    draws: str  # how particles are drawn
 
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]

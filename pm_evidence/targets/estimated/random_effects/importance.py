@@ -70,31 +70,7 @@ def estimate_rows(
     chosen,
     n_evaluations,
 ):
-    """Estimate the log likelihood of every group at every row of ``x``.
-
-    Parameters
-    ----------
-    x : float64 array, shape (n, n_dim)
-        Flat vectors of free variables.
-    seeds : uint64 array, shape (n, n_seeds)
-        One seed for every block of groups.
-    addresses : int64 array, shape (3,)
-        Functions of ``random_effects.compile.compile_groups``: parameters, derivatives, values.
-    parameter_frame, derivative_frame, value_frame : int64 array
-        Their frames.
-    sizes : tuple of int
-        Number of parameters, groups, coordinates of an effect, and particles.
-    draws : int
-        ``RANDOM``, ``ANTITHETIC`` or ``QUASI``.
-    lattice : int64 array, shape (n_effect_dim,)
-        Generating vector of the lattice.
-    log_likelihood : float64 array, shape (n, n_groups)
-        Receives the estimates, in nats.
-    chosen : float64 array, shape (n or 0, n_groups, n_effect_dim)
-        Receives one particle of every group, drawn by its weight; not used if it is empty.
-    n_evaluations : int64 array, shape (n,)
-        Receives the number of evaluations of derivatives.
-    """
+    """Estimate the log likelihood of every group at every row of ``x``."""
     n_parameters, n_groups, n_effect_dim, n_particles = sizes
     parameters = np.empty(n_parameters)
     mode = np.empty((n_groups, n_effect_dim))
@@ -382,25 +358,15 @@ _MOST_ROWS = 3
 
 @dataclass(frozen=True)
 class GroupDensity:
-    """Joint log densities of data and effects, of all groups, in machine code.
+    """Joint log densities of data and effects, of all groups, in machine code."""
 
-    Parameters
-    ----------
-    parameters : CompiledCall
-        Maps the flat vector to the parameters of the other functions, and to the starting point of
-        Newton's method.
-    derivatives : CompiledCall
-        Maps effects and parameters to log densities, gradients and Hessians.
-    values : CompiledCall
-        Maps effects and parameters to log densities.
-    n_parameters, n_groups, n_effect_dim : int
-        Sizes.
-    """
-
+    # Maps the flat vector to the parameters of the other functions, and to the starting point of
+    # Newton's method
     parameters: CompiledCall
+    # Maps effects and parameters to log densities, gradients and Hessians
     derivatives: CompiledCall
-    values: CompiledCall
-    n_parameters: int
+    values: CompiledCall  # maps effects and parameters to log densities
+    n_parameters: int  # sizes
     n_groups: int
     n_effect_dim: int
 
@@ -430,24 +396,7 @@ def compile_groups(
     log_likelihood: Variable,
     start: Variable,
 ) -> GroupDensity:
-    """Compile the densities of groups as functions of parameters and effects.
-
-    Parameters
-    ----------
-    x : TensorVariable, shape (n_dim,)
-        Flat vector of the free variables.
-    z : TensorVariable, shape (n_groups, n_effect_dim)
-        Effects, on the unconstrained scale.
-    log_prior, log_likelihood : TensorVariable, shape (n_groups,)
-        Log density of each group's effect, and of its data given the effect, in nats.
-    start : TensorVariable, shape (n_groups, n_effect_dim)
-        Starting point of Newton's method.
-
-    Raises
-    ------
-    ModelError
-        If the densities have no second derivatives.
-    """
+    """Compile the densities of groups as functions of parameters and effects."""
     n_groups, n_dim = z.type.shape
     joint, parameters, precomputed = _split(log_prior + log_likelihood, z)
     (start,) = in_double_precision([start])
@@ -542,50 +491,21 @@ class GroupEstimator:
     """Estimates the likelihood of grouped data, without bias.
 
     An estimate is a deterministic function of the free variables and of seeds.
-
-    Parameters
-    ----------
-    name : str
-        Name of the observed variable.
-    density : GroupDensity
-        The model in machine code.
-    labels : ndarray, shape (n_groups,)
-        Labels of the groups.
-    n_particles : int
-        Number of particles of every group.
-    draws : {"quasi", "antithetic", "random"}
-        How particles are drawn.
-    auto : bool
-        Whether the sampler chooses the number of particles.
-    n_seeds : int
-        Number of seeds of an estimate: the groups, in the order of their labels, are divided into
-        as many blocks of equal length.
     """
 
-    name: str
-    density: GroupDensity
-    labels: NDArray[Any]
-    n_particles: int
-    draws: str = "quasi"
-    auto: bool = False
+    name: str  # name of the observed variable
+    density: GroupDensity  # the model in machine code
+    labels: NDArray[Any]  # shape (n_groups,): labels of the groups
+    n_particles: int  # number of particles of every group
+    draws: str = "quasi"  # how particles are drawn
+    auto: bool = False  # whether the sampler chooses the number of particles
+    # Number of seeds of an estimate: the groups, in the order of their labels, are divided into as
+    # many blocks of equal length
     n_seeds: int = 1
     _graphs: tuple[Variable, Variable, Variable] | None = field(default=None, repr=False)
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
-        """Return the log of an unbiased estimate of the likelihood.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Flat unconstrained vectors.
-        seeds : ndarray of uint64, shape (n, n_seeds)
-            Seeds of the random numbers (auxiliary variables).
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            In nats; ``-inf`` if no particle has support, NaN if a density is NaN.
-        """
+        """Return the log of an unbiased estimate of the likelihood."""
         total: Floats = self.estimate_groups(x, seeds).sum(axis=1)
         return total
 
@@ -594,22 +514,7 @@ class GroupEstimator:
         return self._run(x, seeds, with_effects=False)[0]
 
     def effects(self, x: Floats, seeds: Seeds) -> Floats:
-        """Return draws of the effects of all groups, for their posterior.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Flat unconstrained vectors, for example posterior draws.
-        seeds : ndarray of uint64, shape (n, n_seeds)
-            The seeds of the estimates at these vectors.
-
-        Returns
-        -------
-        ndarray, shape (n, n_groups, ...)
-            One of the particles that ``estimate`` averages over, drawn by its weight. With draws
-            of ``x`` and ``seeds`` from the extended posterior they are exact; for given ``x`` they
-            are consistent as the number of particles grows. NaN if no particle has support.
-        """
+        """Return draws of the effects of all groups, for their posterior."""
         log_likelihood, z, _ = self._run(x, seeds, with_effects=True)
         z[~np.isfinite(log_likelihood)] = np.nan
         return self._to_effects(np.ascontiguousarray(x, float), z)
@@ -715,13 +620,7 @@ class GroupEstimator:
         return np.array([self._value(*row) for row in zip(x, z, strict=True)])
 
     def check_groups_are_separate(self) -> None:
-        """Check that the density of each group depends only on the effect of that group.
-
-        Raises
-        ------
-        ModelError
-            If it depends on the effect of another group.
-        """
+        """Check that the density of each group depends only on the effect of that group."""
         density = self.density
         n_groups = density.n_groups
         moved = np.zeros((3, n_groups, density.n_effect_dim))

@@ -170,14 +170,7 @@ def _shape_remedy(shape: tuple[int, ...]) -> str:
 
 
 def check_rows(graphs: StateSpaceGraphs, data: Floats) -> None:
-    """Refuse data that the emission does not fit.
-
-    Raises
-    ------
-    ModelError
-        If rows have another shape, or a row is partly missing but its components are not
-        independent.
-    """
+    """Refuse data that the emission does not fit."""
     if data.shape[1:] != graphs.y.type.shape:
         raise ModelError(
             f"observed must have rows of shape {graphs.y.type.shape}, as when the model was "
@@ -201,13 +194,7 @@ def distribution_name(distribution: Variable) -> str:
 
 
 def check_densities(graphs: StateSpaceGraphs) -> None:
-    """Refuse distributions without a log density if the filter needs it.
-
-    Raises
-    ------
-    ModelError
-        The message names the function and the distribution.
-    """
+    """Refuse distributions without a log density if the filter needs it."""
     needed = {"emission": graphs.emission}
     if graphs.proposal is not None:
         needed.update(transition=graphs.transition, proposal=graphs.proposal)
@@ -240,11 +227,6 @@ def check_time_indices(graphs: StateSpaceGraphs, n_times: int) -> None:
     """Refuse arrays that are indexed by time and end before the last time.
 
     Compiled code does not check its indices.
-
-    Raises
-    ------
-    ModelError
-        The message names the function, the array and its length.
     """
     for what, graph in graphs.named().items():
         for node in io_toposort([], inline_symbolic([graph])):
@@ -282,17 +264,7 @@ def _check_reach(
 
 
 class Simulator:
-    """Draws states and observations, given the parents of a state-space model.
-
-    Parameters
-    ----------
-    graphs : StateSpaceGraphs
-        Graphs of one particle.
-    parents : sequence of Variable
-        Variables that the graphs are functions of.
-    values : sequence of ndarray
-        Values of the parents, of which only the shapes matter.
-    """
+    """Draws states and observations, given the parents of a state-space model."""
 
     def __init__(self, graphs: StateSpaceGraphs, parents: Any, values: Any) -> None:
         shaped = [
@@ -309,24 +281,7 @@ class Simulator:
         self._shapes = graphs.h.type.shape, graphs.emission.type.shape
 
     def draw(self, values: Any, n_times: int, seed: int, n_paths: int = 1) -> tuple[Floats, Floats]:
-        """Return paths of the state and the data observed along them.
-
-        Parameters
-        ----------
-        values : sequence of ndarray
-            Values of the parents.
-        n_times : int
-            Length of the paths.
-        seed : int
-            Seed of the random numbers, 64 bits.
-        n_paths : int
-            Number of independent paths.
-
-        Returns
-        -------
-        states : ndarray, shape (n_times, n_paths, ...)
-        observations : ndarray, shape (n_times, n_paths, ...)
-        """
+        """Return paths of the state and the data observed along them."""
         state, row = self._shapes
         states = np.empty((n_times, n_paths, *state))
         drawn = np.empty((n_times, n_paths, *row))
@@ -376,13 +331,7 @@ def _simulate_flat(
 
 
 class SimulateOp(RNGConsumerOp):
-    """Draws of a whole data set, as an operation in a graph.
-
-    Parameters
-    ----------
-    spec : StateSpaceSpec
-        The model, with ``parents``, ``graphs`` and ``n_times``.
-    """
+    """Draws of a whole data set, as an operation in a graph."""
 
     __props__ = ("spec",)
 
@@ -573,27 +522,13 @@ class FilterOptions:
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceSpec:
-    """The record of a call of ``StateSpace``; see ``variable.EstimatedSpec``.
+    """The record of a call of ``StateSpace``; see ``variable.EstimatedSpec``."""
 
-    Parameters
-    ----------
-    parents : tuple of Variable
-        Stand-ins of the parents.
-    graphs : StateSpaceGraphs
-        Graphs of one particle, functions of the stand-ins.
-    options : FilterOptions
-        How the filter runs.
-    shared : SharedVariable or None
-        The data, if the user may change them.
-    length : int
-        Number of times of the data, if they are fixed.
-    """
-
-    parents: Sequence[Variable]
-    graphs: StateSpaceGraphs
-    options: FilterOptions
-    shared: SharedVariable | None
-    length: int
+    parents: Sequence[Variable]  # stand-ins of the parents
+    graphs: StateSpaceGraphs  # graphs of one particle, functions of the stand-ins
+    options: FilterOptions  # how the filter runs
+    shared: SharedVariable | None  # the data, if the user may change them
+    length: int  # number of times of the data, if they are fixed
 
     @property
     def n_times(self) -> int:

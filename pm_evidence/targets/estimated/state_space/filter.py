@@ -131,30 +131,7 @@ def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
 
 @njit
 def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: Any) -> Any:
-    """Run one filter.
-
-    Parameters
-    ----------
-    x : ndarray, shape (n_dim,)
-        Flat unconstrained vector.
-    seeds : ndarray of uint64, shape (n_seeds,)
-        One seed for every block of times.
-    model : tuple
-        Addresses of the functions, their frames, the data, the kinds of their rows, and the
-        size of a state.
-    options : Options
-        Options of the filter.
-    precomputed : ndarray, shape (n_precomputed,)
-        Space for values that do not vary. The caller provides it, because numba would free an array
-        of this function as soon as only its address is used.
-    record : Record
-        Filled in, unless its arrays are empty.
-
-    Returns
-    -------
-    float
-        Log of the estimated likelihood, in nats; NaN if a weight is NaN.
-    """
+    """Run one filter."""
     calls, frames, y, kinds, d = model
     n, n_times = options.n_particles, kinds.size
     frames = frames.copy()
@@ -324,29 +301,18 @@ COMPLETE, PARTIAL, MISSING = range(3)
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceGraphs:
-    """The graphs that the user's functions returned for stand-ins of their arguments.
+    """The graphs that the user's functions returned for stand-ins of their arguments."""
 
-    Parameters
-    ----------
-    h, t, y : Variable
-        Stand-ins of a particle's state, the time and the observation.
-    init, transition, emission : TensorVariable
-        Distributions of the first state, of the next one given ``h``, and of ``y`` given ``h``.
-    proposal, init_proposal : TensorVariable, optional
-        Distributions that a guided filter draws from.
-    look_ahead : TensorVariable, optional
-        Log weight of ``h`` for ``y`` at the next time, in nats.
-    """
-
-    h: Variable
+    h: Variable  # stand-ins of a particle's state, the time and the observation
     t: Variable
     y: Variable
+    # Distributions of the first state, of the next one given ``h``, and of ``y`` given ``h``
     init: Variable
     transition: Variable
     emission: Variable
-    proposal: Variable | None = None
+    proposal: Variable | None = None  # distributions that a guided filter draws from
     init_proposal: Variable | None = None
-    look_ahead: Variable | None = None
+    look_ahead: Variable | None = None  # log weight of ``h`` for ``y`` at the next time, in nats
 
     _NAMES = ("init", "transition", "emission", "proposal", "init_proposal", "look_ahead")
 
@@ -367,16 +333,6 @@ class FilterGraphs:
 
     States, observations and weights are float64 whatever the model's own types are, so that one
     compiled loop serves all models.
-
-    Parameters
-    ----------
-    graphs : StateSpaceGraphs
-        Graphs of one particle.
-
-    Attributes
-    ----------
-    inputs : list of Variable
-        Time, number of particles, observation and states.
     """
 
     def __init__(self, graphs: StateSpaceGraphs) -> None:
@@ -474,23 +430,13 @@ def row_kinds(observed: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class FilterCode:
-    """The compiled functions of a state-space model.
+    """The compiled functions of a state-space model."""
 
-    Parameters
-    ----------
-    calls : ndarray of int64, shape (n_calls,)
-        Addresses of the functions, 0 for those that are not needed.
-    frames : ndarray of int64, shape (n_calls, n_slots)
-        Their frames.
-    n_precomputed : int
-        Length of the vector of values that do not vary within a filter.
-    slow_ops : tuple of str
-        Operations without a numba implementation: correct, but slow and under Python's lock.
-    """
-
+    # shape (n_calls,): addresses of the functions, 0 for those that are not needed
     calls: NDArray[np.int64]
-    frames: NDArray[np.int64]
-    n_precomputed: int
+    frames: NDArray[np.int64]  # shape (n_calls, n_slots): their frames
+    n_precomputed: int  # length of the vector of values that do not vary within a filter
+    # Operations without a numba implementation: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...]
     _keep_alive: tuple[CompiledCall, ...]
 
@@ -511,15 +457,7 @@ class FilterCode:
 def compile_functions(
     functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable]
 ) -> tuple[FilterCode, Variable]:
-    """Compile functions of the same inputs, without the parts that do not depend on these.
-
-    Returns
-    -------
-    code : FilterCode
-        The functions.
-    precomputed : TensorVariable, shape (n_precomputed,)
-        Graph of the values of these parts.
-    """
+    """Compile functions of the same inputs, without the parts that do not depend on these."""
     compiled = _compile_functions(functions, inputs, True)
     # operations that run in Python need a NumPy generator, which the fast draws do not support
     return compiled if not compiled[0].slow_ops else _compile_functions(functions, inputs, False)
@@ -550,19 +488,7 @@ def _compile_functions(
 def compile_filter(
     graphs: StateSpaceGraphs, kinds: NDArray[np.int64], x: Variable, *, look_ahead: bool
 ) -> FilterCode:
-    """Compile the functions that a filter needs.
-
-    Parameters
-    ----------
-    graphs : StateSpaceGraphs
-        Graphs of one particle, functions of ``x``.
-    kinds : ndarray of int64, shape (n_times,)
-        Which rows of the data are complete.
-    x : TensorVariable, shape (n_dim,)
-        Flat vector of the free variables' unconstrained values.
-    look_ahead : bool
-        Whether the filter looks ahead.
-    """
+    """Compile the functions that a filter needs."""
     many = FilterGraphs(graphs)
     first = int(kinds[0])
     functions = {START + first: many.start(first)}
@@ -583,33 +509,20 @@ _PARTICLES_A_STEP = 30.0
 class FilterRun:
     """The result of one run of a filter.
 
-    Parameters
-    ----------
-    log_likelihood : float
-        Log of the estimate, in nats.
-    states : ndarray, shape (n_times, n_particles, ...)
-        Particles at every time.
-    weights : ndarray, shape (n_times, n_particles)
-        Their normalised weights given the data up to then.
-    ancestors : ndarray of int64, shape (n_times, n_particles)
-        Index of the particle at the previous time that each comes from; meaningless at time 0.
-    log_increments : ndarray, shape (n_times,)
-        Log of the estimated density of each observation given those before, in nats.
-    ess : ndarray, shape (n_times,)
-        Effective sample size at every time.
-
-    Notes
-    -----
     If a run ends because no particle has any weight, all is NaN from that time on, except the log
     increment, which is ``-inf`` at that time.
     """
 
-    log_likelihood: float
-    states: Floats
+    log_likelihood: float  # log of the estimate, in nats
+    states: Floats  # shape (n_times, n_particles, ...): particles at every time
+    # shape (n_times, n_particles): their normalised weights given the data up to then
     weights: Floats
+    # shape (n_times, n_particles): index of the particle at the previous time that each comes from;
+    # meaningless at time 0
     ancestors: NDArray[np.int64]
+    # shape (n_times,): log of the estimated density of each observation given those before, in nats
     log_increments: Floats
-    ess: Floats
+    ess: Floats  # shape (n_times,): effective sample size at every time
 
 
 @dataclass(frozen=True, eq=False)
@@ -617,60 +530,25 @@ class ParticleFilter:
     """Estimates the likelihood of a state-space model, without bias.
 
     An estimate is a deterministic function of the free variables and of seeds.
-
-    Parameters
-    ----------
-    name : str
-        Name of the observed variable.
-    code : FilterCode
-        The model in machine code.
-    observed : ndarray, shape (n_times,) or (n_times, k)
-        The data, NaN where missing.
-    kinds : ndarray of int64, shape (n_times,)
-        Which rows are complete.
-    state_shape : tuple of int
-        Shape of a state.
-    n_particles : int
-        Number of particles.
-    resampling : str
-        One of ``core.resampling.SCHEMES``.
-    ess : float
-        Particles are resampled when their effective sample size falls below this share.
-    auto : bool
-        Whether the sampler chooses the number of particles.
-    n_seeds : int
-        Number of seeds of an estimate: times are divided into as many blocks of equal length. With
-        more than one, particles are sorted before they are resampled, so that a block whose seed is
-        kept changes little.
     """
 
-    name: str
-    code: FilterCode
-    observed: Floats
-    kinds: NDArray[np.int64]
-    state_shape: tuple[int, ...]
-    n_particles: int
-    resampling: str = "systematic"
+    name: str  # name of the observed variable
+    code: FilterCode  # the model in machine code
+    observed: Floats  # shape (n_times,) or (n_times, k): the data, NaN where missing
+    kinds: NDArray[np.int64]  # shape (n_times,): which rows are complete
+    state_shape: tuple[int, ...]  # shape of a state
+    n_particles: int  # number of particles
+    resampling: str = "systematic"  # one of ``core.resampling.SCHEMES``
+    # Particles are resampled when their effective sample size falls below this share
     ess: float = 0.5
-    auto: bool = False
+    auto: bool = False  # whether the sampler chooses the number of particles
+    # Number of seeds of an estimate: times are divided into as many blocks of equal length. With
+    # more than one, particles are sorted before they are resampled, so that a block whose seed is
+    # kept changes little.
     n_seeds: int = 1
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
-        """Return the log of an unbiased estimate of the likelihood.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Flat unconstrained vectors.
-        seeds : ndarray of uint64, shape (n, n_seeds)
-            Seeds of the random numbers (auxiliary variables).
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            In nats; ``-inf`` if no particle has any weight at some time, which ``why_impossible``
-            explains; NaN if a density is NaN or a parameter is out of range.
-        """
+        """Return the log of an unbiased estimate of the likelihood."""
         x, seeds = self._checked(x, seeds)
         log_likelihood = np.empty(len(x))
         filter_many(x, seeds, self._model, self._options, log_likelihood)
@@ -695,15 +573,7 @@ class ParticleFilter:
     # states -----------------------------------------------------------------------------------
 
     def run(self, x: Floats, seeds: Any) -> FilterRun:
-        """Run one filter and keep all its particles.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n_dim,)
-            A flat unconstrained vector.
-        seeds : int, or ndarray of uint64, shape (n_seeds,)
-            Seeds of the random numbers; those of an estimate give that estimate.
-        """
+        """Run one filter and keep all its particles."""
         rows, checked = self._checked(np.asarray(x)[None], np.atleast_1d(seeds)[None])
         n_times, n = len(self.observed), self.n_particles
         size = int(np.prod(self.state_shape))
@@ -728,24 +598,7 @@ class ParticleFilter:
     def filtered(
         self, x: Floats, seeds: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     ) -> tuple[Floats, Floats]:
-        """Return mean and quantiles of the state at every time, given the data up to then.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n_dim,)
-            A flat unconstrained vector.
-        seeds : int, or ndarray of uint64, shape (n_seeds,)
-            Seeds of the random numbers.
-        quantiles : sequence of float
-            Probabilities.
-
-        Returns
-        -------
-        mean : ndarray, shape (n_times, ...)
-            Weighted means of the particles.
-        quantiles : ndarray, shape (n_times, n_quantiles, ...)
-            Their weighted quantiles; consistent as the number of particles grows.
-        """
+        """Return mean and quantiles of the state at every time, given the data up to then."""
         done = self.run(x, seeds)
         mean = np.einsum("tn,tn...->t...", done.weights, done.states)
         levels = np.array(
@@ -754,23 +607,7 @@ class ParticleFilter:
         return mean, levels
 
     def path(self, x: Floats, seeds: Any) -> Floats:
-        """Return one path of the state given all data, shape ``(n_times, ...)``.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n_dim,)
-            A flat unconstrained vector, for example a posterior draw.
-        seeds : int, or ndarray of uint64, shape (n_seeds,)
-            The seeds of the estimate at this vector.
-
-        Returns
-        -------
-        ndarray, shape (n_times, ...)
-            The ancestors of a particle that is drawn by its final weight; NaN if no particle
-            has any weight at some time. With draws of ``x`` and ``seeds`` from the extended
-            posterior it is an exact draw (Andrieu, Doucet and Holenstein 2010); for given ``x`` it
-            is consistent as the number of particles grows.
-        """
+        """Return one path of the state given all data, shape ``(n_times, ...)``."""
         return self._path_of(self.run(x, seeds), seeds)
 
     def _path_of(self, done: FilterRun, seeds: Any) -> Floats:
@@ -810,22 +647,7 @@ class ParticleFilter:
         return variables, {}
 
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
-        """Return why an estimate is zero or not a number: the time, the data and the states there.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n_dim,)
-            A flat unconstrained vector.
-        seeds : int, or ndarray of uint64, shape (n_seeds,)
-            Seeds of the estimate.
-        parameters : str
-            How ``x`` is named in the message; the vector itself if left out.
-
-        Returns
-        -------
-        str
-            Empty if the estimate is finite.
-        """
+        """Return why an estimate is zero or not a number: time, data and states there."""
         done = self.run(x, seeds)
         if np.isfinite(done.log_likelihood):
             return ""
