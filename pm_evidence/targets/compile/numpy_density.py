@@ -42,8 +42,9 @@ class NumpyDensity:
         return self._over(x, with_gradient=self.has_gradient)
 
     def _over(self, x: Floats, *, with_gradient: bool) -> tuple[Floats, Floats | None]:
-        starts = range(0, max(len(x), 1), self.n_rows)
-        blocks = [x[k : k + self.n_rows] for k in starts]
+        if not len(x):  # not every operation has a form for no points
+            return np.empty((0, 2)), np.empty((0, 2, self.n_dim)) if with_gradient else None
+        blocks = [x[k : k + self.n_rows] for k in range(0, len(x), self.n_rows)]
         found = [self.function(block, self.arrays, with_gradient) for block in blocks]
         if len(found) == 1:
             return found[0]
