@@ -24,7 +24,8 @@ from pm_evidence.targets.model.target import PyMCTarget
 # The pilot needs enough particles per dimension to estimate a covariance. Largest number of their
 # coordinates: in very many dimensions, standard deviations have to be enough.
 _PILOT_PARTICLES_PER_DIMENSION, _MOST_COORDINATES = 10, 1_600_000
-# A density that reads at most so many numbers is cheap; least effort where it reads many more.
+# A density is cheap that reads and makes at most so many numbers; least effort where these are many
+# more.
 _CHEAP, _LEAST_EFFORT = 10_000, 0.1
 _NOISY_PILOT, _NOISY_PATHS = 200, 16
 
@@ -105,7 +106,7 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
 
 
 def effort_of(target: Any) -> float:
-    """Return the share of the usual effort that a run begins with: little for long data.
+    """Return the share of the usual effort that a run begins with: little for dear densities.
 
     Rounds add draws until the error is small enough, so that this changes the cost and not the
     error. A model that is evaluated in microseconds begins with more draws than the error needs,

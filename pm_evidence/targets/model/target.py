@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pymc.backends.arviz import (
 )
 from pymc.logprob.transforms import CircularTransform
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
@@ -112,17 +113,11 @@ class PyMCTarget:
 
     @cached_property
     def n_numbers(self) -> int:
-        """Number of data and constants that an evaluation of the density reads."""
+        """Number of data and constants that an evaluation reads, and of results that it makes."""
         model = self.model
         values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
-        read = list(ancestors([*model.observed_RVs, *model.potentials, *values]))
-        sizes = [np.size(v.data) for v in read if isinstance(v, Constant)]
-        sizes += [
-            v.get_value(borrow=True).size
-            for v in read
-            if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
-        ]
-        return int(sum(sizes))
+        used = ancestors([*model.observed_RVs, *model.potentials, *values])
+        return sum(_n_elements(v) for v in used if isinstance(v.type, TensorType))
 
     @cached_property
     def likelihood_varies(self) -> bool:
@@ -353,3 +348,10 @@ class PyMCTarget:
         for group in groups:
             compute = getattr(pm.stats, f"compute_{group}")
             compute(dt, model=self.model, extend_inferencedata=True, progressbar=False)
+
+
+def _n_elements(variable: Variable) -> int:
+    """Return the number of elements of a variable, as far as it is known without its values."""
+    if isinstance(variable, SharedVariable):
+        return int(variable.get_value(borrow=True).size)
+    return prod(length or 1 for length in variable.type.shape)
