@@ -7,6 +7,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role
+from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import anneal_coarsely, is_good, share_of_effort
 from pm_evidence.runs.rounds import Limits, Run
@@ -191,3 +192,15 @@ def test_heavy_weights_are_no_good_fit():
     # small differences in each of many dimensions are no sign of a tail
     assert is_good([block_of(-block.bridge[0], i, 60) for i, block in enumerate(uneven)])
     assert not is_good([*even, BlockRecord(4, np.zeros(1), None)])  # an island that died
+
+
+def test_bounded_weights_have_no_heavy_tail():
+    """The shape of 2,000 weights says otherwise where a few are several times as large as most."""
+    rng = np.random.default_rng(1)
+    log_weight = 0.1 * rng.standard_normal(2000)
+    log_weight[:40] += rng.uniform(0.0, np.log(6.0), 40)
+    assert pareto_k(log_weight) > 0.5
+    assert is_good([block_of(log_weight, 0)])
+    assert not is_good([block_of(log_weight[::4], 0)])  # as few draws do not show the bound
+    log_weight[0] = np.log(12.0)
+    assert not is_good([block_of(log_weight, 0)])

@@ -300,6 +300,16 @@ def test_no_points(name):
     assert target.prior_points(0, np.random.SeedSequence(1)).shape == (0, target.n_dim)
 
 
+def test_no_points_of_a_model_with_large_matrices():
+    """PyTensor's own loop over points needs one: a run that adds draws ended with an error."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale")
+        pm.MvNormal("y", np.zeros(40), scale * np.eye(40), observed=np.zeros(40))
+    density = PyMCTarget(model, backend="numpy").differentiable
+    values, slope = density.evaluate(np.empty((0, 1)))
+    assert values.shape == (0, 2) and slope.shape == (0, 2, 1)
+
+
 def test_large_models_have_short_blocks():
     """Otherwise a thousand points of ten thousand numbers would be in memory at once."""
     with pm.Model() as model:

@@ -20,13 +20,23 @@ def seed(n=1):
     return np.random.SeedSequence(n)
 
 
-def test_how_many_numbers_an_evaluation_reads():
-    """Data and constants count, in whatever form they are given."""
+def test_how_many_numbers_an_evaluation_reads_and_makes():
+    """Data, constants and results count, in whatever form they are given."""
     with pm.Model() as model:
         design = pm.Data("design", np.ones((7, 3)))
         slopes = pm.Normal("slopes", 0, 1, shape=3)
         pm.Normal("y", pm.math.dot(design, slopes), 1.0, observed=np.zeros(7))
-    assert 28 <= in_python(model).n_numbers < 40
+    assert 28 <= in_python(model).n_numbers < 60
+
+
+def test_a_matrix_that_is_made_counts():
+    """Few data do not make a density cheap whose covariance is computed from them."""
+    place = np.linspace(0.0, 1.0, 60)
+    with pm.Model() as model:
+        length = pm.HalfNormal("length")
+        cov = pm.math.exp(-np.abs(place[:, None] - place) / length)
+        pm.MvNormal("y", np.zeros(60), cov, observed=np.zeros(60))
+    assert in_python(model).n_numbers > 10_000
 
 
 # --- coordinates ---
