@@ -105,9 +105,10 @@ def sample_evidence(
         makes at least two chains (20 draws for the default of ``pe.SMC``), and each ladder at least
         two draws. Very long runs of tempering record one iteration of several, so that the
         posterior has fewer draws. The defaults are divided by up to 10 for models with more than
-        10,000 numbers of data and constants, because each evaluation takes long. If ``draws`` is
-        left out, a continuous model is first annealed coarsely, and a density fitted to it; this is
-        enough if draws from the fitted density give the evidence reliably (see Notes).
+        10,000 numbers of data, constants and results of operations, because each evaluation takes
+        long. If ``draws`` is left out, a continuous model is first annealed coarsely, and a density
+        fitted to it; this is enough if draws from the fitted density give the evidence reliably
+        (see Notes).
     schedule : str, schedule or array_like
         ``"adaptive"``; ``"linear"``, ``"sm08"``, ``"gms13"`` or ``"varopt"`` with the ``n_stages``
         of the sampler; a schedule with its own options, such as ``pe.VarOpt(largest_step=0.01)``;
