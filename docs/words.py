@@ -39,7 +39,7 @@ def paragraphs(text):
     """Return paragraphs and items of lists, without code, tables, headings and pictures."""
     text = re.sub(r"^```.*?^```[ \t]*$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = LINK.sub(r"\1", PICTURE.sub("", DIRECTIVE.sub("", text)))
-    text = CODE.sub("code", re.sub(r"<[^>]+>", "", text))
+    text = CODE.sub("Code", re.sub(r"<[^>]+>", "", text))
     lines = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#"))]
     text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", "\n".join(lines), flags=re.MULTILINE)
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
