@@ -2,8 +2,9 @@
 
 Each row is a process of its own with one core and with empty folders for machine code. Its first
 run is timed (processor seconds, with the import of pm_evidence and without that of PyMC), and two
-more seeds follow in the same process. Both have their defaults. The error of ``pm.sample_smc`` is
-the standard error of its four chains. Models and references are those of ``practitioners.py``.
+more seeds follow in the same process. ``pm.sample_smc`` makes four chains of 1,000 draws, as in
+``first_answer.py``, and its error is their standard error. Models and references are those of
+``practitioners.py``.
 ``python benchmarks/beside_smc.py [model ...]`` measures; ``--draw`` draws what is stored.
 """
 
@@ -88,7 +89,7 @@ def draw() -> None:
     known = pd.read_csv(FIGURES / "practitioners.csv").groupby("model")["reference"].first()
     runs["error"] = runs["value"] - runs["model"].map(known)
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(8.4, 5.0), sharey=True, layout="constrained", width_ratios=[2, 1]
+        1, 2, figsize=(8.4, 5.2), sharey=True, layout="constrained", width_ratios=[2, 1]
     )
     for side, colour in SIDES.items():
         rows = runs[runs["side"] == side]
@@ -104,13 +105,17 @@ def draw() -> None:
             height=0.34, color=colour, label=side,
         )  # fmt: skip
     left.axvline(0.0, color="0.3", lw=0.8, zorder=0)
+    left.set_xscale("symlog", linthresh=0.1, linscale=1.5)
+    ticks = (-10, -1, -0.1, -0.05, 0, 0.05, 0.1, 1)
+    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.set_xlim(-60, 2)
     left.set_yticks(range(len(MODELS)), MODELS.values())
     left.invert_yaxis()
-    left.set_xlabel("log evidence minus exact value, nats (± 2 standard errors)")
-    left.set_title("Accuracy: three runs of each", fontsize=10)
+    left.set_xlabel("log evidence minus known value, nats (log scale beyond ± 0.1)")
+    left.set_title("Accuracy: three runs of each, ± 2 standard errors", fontsize=10)
     right.set_xlabel("processor seconds")
     right.set_title("Cost of a first run", fontsize=10)
-    left.legend(loc="lower left", fontsize=9)
+    left.legend(loc="upper left", fontsize=9)
     for panel in (left, right):
         panel.grid(axis="x", lw=0.3)
         panel.set_axisbelow(True)

@@ -29,7 +29,9 @@ def occam():
     axes.bar(counts + 0.2, free, 0.4, color=ORANGE, label="flexible: any bias is as plausible")
     for seen, height in ((11, 0.185), (16, 0.085)):
         factor = fixed[seen] / free[seen]
-        text = f"{factor:.1f} : 1\nfor simple" if factor > 1 else f"{1 / factor:.1f} : 1\nfor flexible"
+        text = (
+            f"{factor:.1f} : 1\nfor simple" if factor > 1 else f"{1 / factor:.1f} : 1\nfor flexible"
+        )
         axes.annotate(
             f"{seen} heads\n{text}", (seen, max(fixed[seen], free[seen])), (seen + 1.2, height),
             arrowprops={"arrowstyle": "->", "color": "0.4"}, fontsize=9, va="bottom",
@@ -46,10 +48,7 @@ def prior_width():
     precision = y.size + 1 / widths**2
     mean, sd = y.sum() / precision, precision**-0.5
     log_evidence = np.array(
-        [
-            stats.multivariate_normal.logpdf(y, np.zeros(5), np.eye(5) + width**2)
-            for width in widths
-        ]
+        [stats.multivariate_normal.logpdf(y, np.zeros(5), np.eye(5) + width**2) for width in widths]
     )
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(6.4, 4.6), sharex=True, layout="constrained"

@@ -27,7 +27,9 @@ def test_pages_are_short():
 
 
 def test_words_are_counted():
-    page = "# Title\n\nOne `a b` two. Three (four)!\n\n| a | b |\n\n```python\nx = 1\n```\n\n- five\n"
+    page = (
+        "# Title\n\nOne `a b` two. Three (four)!\n\n| a | b |\n\n```python\nx = 1\n```\n\n- five\n"
+    )
     found = words_of_pages().count(page)
     assert found.sentences == (3, 2, 1) and found.prose == 6
     assert found.all == len(page.split())
