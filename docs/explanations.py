@@ -1,4 +1,4 @@
-"""Draw the pictures that explain: ``python docs/explanations.py``. All numbers in them are exact."""
+"""Draw the pictures that explain, by exact numbers: ``python docs/explanations.py``."""
 
 from pathlib import Path
 
@@ -58,7 +58,8 @@ def prior_width():
     above.set(ylabel="mean of the data", title="The posterior (mean and 95 % interval) settles")
     below.plot(widths, log_evidence, color=ORANGE)
     below.annotate(
-        "2.3 nats lower for\neach factor of ten", (60, np.interp(60, widths, log_evidence)), (100, -9),
+        "2.3 nats lower for\neach factor of ten",
+        (60, np.interp(60, widths, log_evidence)), (100, -9),
         arrowprops={"arrowstyle": "->", "color": "0.4"}, fontsize=9, va="bottom",
     )  # fmt: skip
     below.set(xscale="log", xlabel="standard deviation of the prior", ylabel="log evidence, nats")

@@ -56,7 +56,7 @@ def count(text):
 
 def pages():
     """Return the pages of the site and the README."""
-    found = [page for page in ROOT.glob("docs/**/*.md")]
+    found = ROOT.glob("docs/**/*.md")
     return [ROOT / "README.md", *sorted(p for p in found if not MADE & set(p.parts))]
 
 
