@@ -111,7 +111,7 @@ def draw() -> None:
     left.set_xlim(-60, 2)
     left.set_yticks(range(len(MODELS)), MODELS.values())
     left.invert_yaxis()
-    left.set_xlabel("log evidence minus known value, nats (logs beyond ± 0.1)")
+    left.set_xlabel("error of the log evidence, nats (logs beyond ± 0.1)")
     left.set_title("Accuracy: three runs of each, ± 2 standard errors", fontsize=10)
     right.set_xlabel("processor seconds")
     right.set_title("Cost of a first run", fontsize=10)
