@@ -1,4 +1,5 @@
-# `make demo` and `make test` need a Python >= 3.12 with pip, and nothing else.
+# `make demo` and `make test` need a Python >= 3.12 with pip, and nothing else. The demo installs what
+# users install; everything else adds what developers need.
 # Settings: PYTHON (interpreter to build .venv with), WORKERS (test processes), TESTS (files of
 # tests/, instead of all), PM_EVIDENCE_DATA (folder of real data; ../shared/data is taken when it is
 # there).
@@ -7,6 +8,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
+DEMO := .venv/demo
 STAMP := .venv/installed
 WORKERS ?= 2
 TESTS ?=
@@ -44,7 +46,7 @@ help:
 	@echo "make bench      run the benchmarks"
 	@echo "make clean      remove .venv, builds and caches"
 
-demo: $(STAMP)
+demo: $(DEMO)
 	$(BIN)/python examples/eight_schools.py
 ifdef PM_EVIDENCE_DATA
 	$(BIN)/python examples/radiata_pine.py
@@ -111,9 +113,10 @@ package: $(STAMP)
 bench: $(STAMP)
 	@for script in $(filter-out benchmarks/common.py,$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
 
-# One environment for everything; a changed pyproject.toml installs anew. Every interpreter of each
-# name on PATH is tried, because the first may be a shim that does not start, or one without venv.
-$(STAMP): pyproject.toml
+# What users install; a changed pyproject.toml installs anew. Modules are compiled when they are first
+# imported, because most never are. Every interpreter of each name on PATH is tried, because the
+# first may be a shim that does not start, or one without venv.
+$(DEMO): pyproject.toml
 	@set -euo pipefail; found=; \
 	for name in $(PYTHON) python3.12 python3.13 python3.14 python3 python; do \
 	  while read -r candidate; do \
@@ -125,8 +128,15 @@ $(STAMP): pyproject.toml
 	  echo "pm_evidence needs Python >= 3.12 with venv and pip, and none is on PATH:" \
 	    "install one, or name it with 'make PYTHON=/path/to/python3.12'." >&2; exit 1; \
 	fi; \
+	echo "Installing pm_evidence with PyMC, ArviZ and matplotlib into .venv: about 560 MB and two minutes."; \
 	echo "Making .venv with $$("$$found" --version) ($$found)"; \
 	"$$found" -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[plots]'
+	@touch $@
+
+# Beside it, what tests, checks and pages need.
+$(STAMP): $(DEMO)
+	@echo "Installing what developers need (JAX, Bambi, Sphinx, mypy, ...) into .venv: about 1 GB more and five minutes."
 	$(BIN)/python -m pip install --quiet -e '.[test]'
 	@touch $@
 

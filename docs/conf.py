@@ -45,7 +45,7 @@ html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "get_started")}
+html_sidebars = {page: [] for page in ("index", "what_is_evidence", "get_started", "benchmarks")}
 html_theme_options = {
     "header_links_before_dropdown": 7,
     "navigation_with_keys": False,

@@ -130,7 +130,7 @@ def plot(table, path):
 def main(results=RESULTS):
     """Compare the models, print what came out, and plot it."""
     mpl.use("Agg")
-    print("Log evidence of four models of the eight schools; the first run of each compiles.")
+    print("Log evidence of four models of the eight schools, some seconds each.")
     trees, seconds = sample_all(progressbar=sys.stdout.isatty())
 
     table = pe.compare(trees)
@@ -138,7 +138,7 @@ def main(results=RESULTS):
 
     columns = {"estimate": 4, "exact": 4, "error": 4, "mcse": 4, "error/mcse": 1, "seconds": 1}
     show(
-        "Against the exact values (seconds include compiling)",
+        "Against the exact values",
         against_exact(table, seconds),
         columns,
     )

@@ -77,7 +77,7 @@ def summary(runs: pd.DataFrame, order: list[str]) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame, counts: dict[str, NutsCount]) -> str:
-    """Return the table of docs/benchmarks.md, and what it comes to."""
+    """Return a table in Markdown, and what it comes to."""
     lines = [
         "| model | d | log Z | error | mcse | status | estimator | evaluations | one NUTS run "
         "| ratio | s, warm | s, first call |",
@@ -104,7 +104,7 @@ def markdown(table: pd.DataFrame, counts: dict[str, NutsCount]) -> str:
 
 
 def markdown_of_peers(peers: pd.DataFrame, references: dict[str, float]) -> str:
-    """Return the table of other packages in docs/benchmarks.md."""
+    """Return a table of other packages in Markdown."""
     lines = [
         "| model | package | error | its own error | likelihoods | s |",
         "|---|---|---|---|---|---|",

@@ -29,6 +29,7 @@ NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?(\(\d+\))?")
 SLOW = {
     "docs/comparing_models.md",
     "docs/decisions.md",
+    "docs/how_it_works.md",
     "docs/howto/speed.md",
     "docs/methods/ais.md",
     "docs/methods/aisel.md",
