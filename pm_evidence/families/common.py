@@ -49,7 +49,8 @@ class NativeKernel:
         """Return the kernel that visits the parts in the opposite order, if they have one."""
         if not hasattr(self, "backwards"):
             return self
-        return replace(self, backwards=not self.backwards)
+        turned: Self = replace(self, **{"backwards": not self.backwards})
+        return turned
 
     def settings(self) -> dict[str, float]:
         """Return the fields that are numbers."""

@@ -123,13 +123,11 @@ class BesideTheMean(Autoregression):
 
 def test_a_wrong_kernel_is_noticed():
     assert abs(crooks_z(pe.Gaussian(), kernel=BesideTheMean())) > 4.0
-    assert abs(bar_z(pe.Gaussian(), kernel=BesideTheMean())) > 4.0
 
 
 def test_starts_beside_the_target_are_noticed():
     # of a slow kernel, which does not forget them at once
     assert abs(crooks_z(pe.Gaussian(tau=0.8), shift=0.5)) > 4.0
-    assert abs(bar_z(pe.Gaussian(tau=0.8), shift=0.5)) > 4.0
 
 
 # --- whole runs ---
