@@ -66,14 +66,6 @@ def test_invariance(kernel, path):
     assert invariance_p_value(kernel, path, 0.7, N) > FALSE_ALARM
 
 
-@pytest.mark.slow
-@every_path
-@every_kernel
-def test_invariance_of_many_draws(path, kernel):
-    for beta in (0.4, 1.0):
-        assert invariance_p_value(kernel, path, beta, MANY) > FALSE_ALARM
-
-
 IN_ORDER = [name for name in KERNELS if "random" not in name]
 
 
