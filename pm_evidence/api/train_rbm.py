@@ -17,10 +17,10 @@ from pm_evidence.execution.blocks import run_blocks
 from pm_evidence.execution.display import counting
 from pm_evidence.families.rbm.conservative import RaiseBlock, RaiseLikelihood, raise_likelihood
 from pm_evidence.families.rbm.target import RBM, checked_states
-from pm_evidence.families.rbm.tracking import TrackLogZ
-from pm_evidence.families.rbm.training import Training, train
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.planning import Schedule
+from pm_evidence.training.tracking import TrackLogZ
+from pm_evidence.training.train import Training, train
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from math import floor
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +42,25 @@ _RATE = 0.2
 class Machine:
     """The parameters of a machine on a path."""
 
-    W: Floats  # shape (n_visible, n_hidden)
-    visible_bias: Floats  # shape (n_visible,)
-    hidden_bias: Floats
+    W: NDArray[Any]  # shape (n_visible, n_hidden)
+    visible_bias: NDArray[Any]  # shape (n_visible,)
+    hidden_bias: NDArray[Any]
+
+    @classmethod
+    def of(cls, machine: Any, dtype: Any = np.float64) -> Self:
+        """Return the parameters of a machine."""
+        parameters = machine.W, machine.visible_bias, machine.hidden_bias
+        return cls(*(x.astype(dtype) for x in parameters))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Weights, visible and hidden biases."""
+        return self.W, self.visible_bias, self.hidden_bias
 
     def plus(self, other: "Machine", factor: float = 1.0) -> "Machine":
         """Return the machine whose parameters are sums with ``factor`` times those of another."""
-        return Machine(
-            self.W + factor * other.W,
-            self.visible_bias + factor * other.visible_bias,
-            self.hidden_bias + factor * other.hidden_bias,
-        )
+        pairs = zip(self.arrays, other.arrays, strict=True)
+        return Machine(*(own + factor * more for own, more in pairs))
 
     def between(self, other: "Machine", share: float) -> "Machine":
         """Return the machine at a share of the geometric path to another one."""
@@ -88,7 +96,7 @@ def averaged_machines(target: Any, n_knots: int, n_updates: int) -> tuple[Machin
     """
     rates, split = target.base_rates, target.n_visible
     first = Machine(np.zeros_like(target.W), *np.split(target.base_bias, [split]))
-    last = Machine(target.W, target.visible_bias, target.hidden_bias)
+    last = Machine.of(target)
     states = _states_of(target)
     start = Machine(np.outer(rates[:split], rates[split:]), rates[:split], rates[split:])
     end = _moments(states, split)

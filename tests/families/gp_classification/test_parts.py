@@ -14,11 +14,9 @@ from pm_evidence.families.gp_classification.arithmetic import (
     log_ndtr_and_slope,
     multiply,
 )
-from pm_evidence.families.gp_classification.latent import LatentValues
 from pm_evidence.families.gp_classification.propagation import (
     gaussian_of,
     nearest,
-    tempered_gaussians,
 )
 from pm_evidence.families.gp_classification.target import (
     greedy_order,
@@ -144,19 +142,6 @@ def test_a_gaussian_of_factors_has_the_moments_of_the_product():
     np.testing.assert_allclose(made.log_factors(x), expected)
 
 
-def test_the_first_is_the_approximation_of_the_posterior_and_the_last_the_prior():
-    target = curve(6, representation="latent", jitter=0.01)
-    found, made = target.expectation_propagation(), target.gaussians
-    np.testing.assert_allclose(made[1.0].mean, found.mean, atol=1e-8)
-    np.testing.assert_allclose(made[1.0].root @ made[1.0].root.T, found.covariance, atol=1e-8)
-    np.testing.assert_allclose(
-        made[0.0].root @ made[0.0].root.T, target.prior_covariance, atol=1e-10
-    )
-    parts = target.prior_covariance, target.factor, target.signs, found
-    assert tempered_gaussians(*parts, True).keys() == made.keys()
-    assert tempered_gaussians(*parts, False).keys() == {0.0, 1.0}
-
-
 @pytest.mark.parametrize("power", [0.5, 0.125])
 def test_those_between_have_the_moments_of_powers_of_the_likelihood(power):
     """Moves would be short if they did not; exact draws by rejection."""
@@ -175,12 +160,3 @@ def test_the_nearest_power_is_taken():
 
 
 # --- populations ---
-
-
-def test_latent_values_are_taken_and_joined():
-    state = LatentValues(np.arange(6.0).reshape(3, 2), np.arange(3.0), -np.arange(3.0))
-    both = state.take(np.array([2, 2])).join([state])
-    assert len(both) == 5
-    np.testing.assert_array_equal(both.to_draws()[:, 0], [4.0, 4.0, 0.0, 2.0, 4.0])
-    np.testing.assert_array_equal(both.log_likelihood, [2.0, 2.0, 0.0, 1.0, 2.0])
-    np.testing.assert_array_equal(both.log_factors, [-2.0, -2.0, 0.0, -1.0, -2.0])

@@ -54,15 +54,6 @@ def test_resample_move_finds_the_exact_evidence(method):
     assert found.status == "ok" and abs(found.value - exact) < 3.0 * found.mcse
 
 
-def test_results_hold_the_values_and_labels():
-    target = curve(6)
-    dt = sample(target, draws=200)
-    z = dt["posterior"]["z"]
-    assert z.dims[-1] == "point" and (np.sign(z.values) == target.signs).all()
-    assert (dt["observed_data"]["y"].values == target.signs).all()
-    assert sorted(dt["constant_data"]["order"].values) == list(range(6))
-
-
 def test_kernels_of_a_sequence():
     target, mine = curve(4), SliceGibbs(n_sweeps=3)
     for kernel in ("auto", "slice_gibbs"):
@@ -102,16 +93,6 @@ def test_the_exact_values_of_the_tests_agree_with_scipy():
             np.zeros(len(signs)), cov=turned, abseps=1e-8, releps=1e-8, maxpts=4_000_000
         )
         assert np.log(found) == pytest.approx(exact, abs=1e-4)
-
-
-def test_draws_near_the_posterior_are_those_of_the_approximation():
-    target = curve(5, representation="latent")
-    found = target.expectation_propagation()
-    x = target.near_posterior(100_000, np.random.default_rng(1))
-    sd = found.covariance.diagonal() ** 0.5
-    np.testing.assert_allclose((x.mean(axis=0) - found.mean) / sd, 0.0, atol=0.02)
-    np.testing.assert_allclose(np.cov(x.T) / np.outer(sd, sd), found.covariance / np.outer(sd, sd),
-                               atol=0.02)  # fmt: skip
 
 
 def test_states_of_users_are_checked():

@@ -23,13 +23,6 @@ def test_every_bond_is_there_once():
             assert both == sorted(listed)
 
 
-def test_checkerboard_lists_each_site_once_and_no_neighbours_within_a_half():
-    bonds = geometry((4, 6), True)
-    assert sorted(bonds.checkerboard) == list(range(24))
-    first = set(bonds.checkerboard[:12])
-    assert not any(j in first for i in first for j in bonds.neighbours[i])
-
-
 def test_what_is_wrong_is_named():
     for build, message in (
         (lambda: Ising(1), "shape must be a whole number of at least 2, got 1"),
@@ -47,16 +40,6 @@ def test_what_is_wrong_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             build()
-
-
-def test_what_goes_into_the_record():
-    target = Ising((2, 2, 3), 0.5, 0.25)
-    draws = np.ones((2, 2, 2, 3), np.int8)
-    assert target.sample_stats(draws)["energy"] == pytest.approx([-0.5 * 36 - 3.0] * 2)
-    assert target.posterior(draws)["x"].shape == (2, 2, 2, 3)
-    coords, dims = target.coords_and_dims()
-    assert [len(coords[name]) for name in dims["x"]] == [2, 2, 3]
-    assert Ising(3) == Ising((3, 3))
 
 
 # --- states of lowest energy, against all states of small lattices ---

@@ -15,8 +15,8 @@ from pm_evidence.core.checks import (
     check_positive,
 )
 from pm_evidence.families.rbm.target import RBM
-from pm_evidence.families.rbm.tempered import Parameters
-from pm_evidence.families.rbm.tracking import Tracker, TrackLogZ
+from pm_evidence.training.parameters import Parameters
+from pm_evidence.training.tracking import Tracker, TrackLogZ
 
 Singles = NDArray[np.float32]
 
@@ -114,7 +114,10 @@ def train(
     odds of the data (Hinton 2010, section 8).
     """
     size, rng = training.rows(len(data)), np.random.default_rng(seed)
-    rbm = Parameters.first(data, n_hidden, rng) if start is None else Parameters.of(start)
+    if start is None:
+        rbm = Parameters.first(data, n_hidden, rng)
+    else:
+        rbm = Parameters.of(start, np.float32)
     tracker = None
     if training.track is not None:
         tracker = Tracker(training.track, data, validation, seed.spawn(1)[0])
