@@ -132,13 +132,16 @@ def _checked_inputs(inputs: Any, n: int) -> Floats:
             f"inputs must have one row for each of the {n} labels, got shape {points.shape}; pass "
             "an array of shape (n, n_features)."
         )
-    if not np.isfinite(points).all():
-        row, column = (int(k) for k in np.argwhere(~np.isfinite(points))[0])
-        raise ValueError(
-            f"inputs must be finite, got inputs[{row}, {column}]={points[row, column]}; leave this "
-            "data point out, or fill it."
-        )
+    _check_entries("inputs", points, "leave this data point out, or fill it")
     return points
+
+
+def _check_entries(name: str, values: Floats, remedy: str) -> None:
+    if not np.isfinite(values).all():
+        row, column = (int(k) for k in np.argwhere(~np.isfinite(values))[0])
+        raise ValueError(
+            f"{name} must be finite, got {name}[{row}, {column}]={values[row, column]}; {remedy}."
+        )
 
 
 def _checked_matrix(covariance: Any, n: int) -> Floats:
@@ -148,12 +151,7 @@ def _checked_matrix(covariance: Any, n: int) -> Floats:
             f"covariance must have one row and column for each of the {n} labels, got shape "
             f"{matrix.shape}; pass a matrix of shape ({n}, {n})."
         )
-    if not np.isfinite(matrix).all():
-        row, column = (int(k) for k in np.argwhere(~np.isfinite(matrix))[0])
-        raise ValueError(
-            f"covariance must be finite, got covariance[{row}, {column}]={matrix[row, column]}; "
-            "look for inputs that are missing or far too large."
-        )
+    _check_entries("covariance", matrix, "look for inputs that are missing or far too large")
     if np.abs(matrix).max() > _LARGEST:
         raise ValueError(
             f"covariance must have entries of at most {_LARGEST:g} in size, got "

@@ -499,10 +499,10 @@ class ColourHeatBath(VisitKernel):
             tally[0] = state.counts(target)
         wide = len(target.sizes) == 2 and target.coupling >= 0.0
         wide = wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT
-        go = _pass_wide if wide else _pass_one_by_one
         orders = self.sites(target), self.n_sweeps, (0,) * len(target.sizes)
         stages, counts = (coupling, field), (like, tally)
-        go(state.sites, target.geometry, orders, target.n_colours, stages, streams, counts)
+        q, wide = target.n_colours, bool(wide)
+        _pass(state.sites, target.geometry, orders, q, wide, stages, streams, counts)
         before, after = (
             ColourCounts(like[rows], tally[rows] if path.needs_counts else None)
             for rows in (slice(-1), slice(1, None))
@@ -514,30 +514,35 @@ class ColourHeatBath(VisitKernel):
 
 
 @njit
-def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
-    """Move all chains of a square lattice in place through some stages, and count after each."""
+def _pass(sites, bonds, orders, q, wide, stages, streams, counts):
+    """Move all chains in place through some stages, and count after each."""
     coupling, field = stages
     like, tally = counts
+    near = bonds.ghosted
     words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
-    tables = [tabulate(q, coupling[k], field[k]) for k in range(coupling.size)]
+    tables = [tabulate(q, coupling[k] if wide else 0.0, field[k]) for k in range(coupling.size)]
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
         last = min(first + SIDE, streams.shape[0])
         own = streams[first:last]
         for k in range(coupling.size):
             _favour(favoured, field[k], tally[k, :, first:last], own)
-            seed(own, words)
-            table, shares = tables[k]
-            _sweep_wide(x, bonds.ghosted, orders, q, field[k], favoured, words, table, shares, own)
-            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
+            if wide:
+                seed(own, words)
+                _sweep_wide(x, near, orders, q, field[k], favoured, words, tables[k], own)
+            else:
+                for c in range(last - first):
+                    log_weights = coupling[k], field[k]
+                    _sweep_one(x[:, c], near, orders, q, log_weights, favoured[c], own[c])
+            count_like(x, near, orders[2], like[k + 1, first:last])
             if tally.size:
                 count_colours(x, tally[k + 1, :, first:last])
 
 
 @njit
-def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares, streams):
-    """Move 64 chains in place, all at a time."""
-    order, n_sweeps, _ = orders
+def _sweep_wide(x, neighbours, orders, q, field, favoured, words, tables, streams):
+    """Move 64 chains of a square lattice in place, all at a time."""
+    (order, n_sweeps, _), (table, shares) = orders, tables
     extra, n_sites, n_left = expm1(field), len(neighbours), 0
     for _ in range(n_sweeps):
         for i in order:
@@ -571,30 +576,9 @@ def _around(neighbours, i, n_sites):
 
 
 @njit
-def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
-    """Move all chains of any lattice in place, at any coupling; see ``_pass_wide``."""
-    coupling, field = stages
-    like, tally = counts
-    favoured = np.zeros(SIDE, np.uint8)
-    for group in range(sites.shape[0]):
-        x, first = sites[group], group * SIDE
-        last = min(first + SIDE, streams.shape[0])
-        own = streams[first:last]
-        for k in range(coupling.size):
-            _favour(favoured, field[k], tally[k, :, first:last], own)
-            for c in range(last - first):
-                _sweep_one(
-                    x[:, c], bonds.ghosted, orders, q, coupling[k], field[k], favoured[c], own[c]
-                )
-            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
-            if tally.size:
-                count_colours(x, tally[k + 1, :, first:last])
-
-
-@njit
-def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
-    """Move one chain in place."""
-    order, n_sweeps, _ = orders
+def _sweep_one(x, neighbours, orders, q, log_weights, favoured, stream):
+    """Move one chain of any lattice in place, at any coupling."""
+    (order, n_sweeps, _), (coupling, field) = orders, log_weights
     weight, n_sides = np.empty(q), neighbours.shape[1]
     most = max(coupling * n_sides, 0.0)
     powers = np.array([exp(coupling * k - most) for k in range(n_sides + 1)])
