@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # imported where they are used
     from pm_evidence.families.rbm.conservative import RaiseLikelihood
     from pm_evidence.families.rbm.moment_average import MomentAveragedPath
     from pm_evidence.families.rbm.target import RBM
-    from pm_evidence.families.rbm.tracking import TrackLogZ, TrainingHistory
     from pm_evidence.families.rbm.unit_path import UnitByUnitPath
     from pm_evidence.kernels.cycle import Cycle
     from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
@@ -69,6 +68,7 @@ if TYPE_CHECKING:  # imported where they are used
     from pm_evidence.samplers.tempering import ParallelTempering
     from pm_evidence.targets.estimated.random_effects.api import RandomEffects
     from pm_evidence.targets.estimated.state_space.api import StateSpace
+    from pm_evidence.training.tracking import TrackLogZ, TrainingHistory
 
 __all__ = [
     "AIS",
@@ -169,8 +169,8 @@ _MODULES = {
     "RaiseLikelihood": "pm_evidence.families.rbm.conservative",
     "MomentAveragedPath": "pm_evidence.families.rbm.moment_average",
     "RBM": "pm_evidence.families.rbm.target",
-    "TrackLogZ": "pm_evidence.families.rbm.tracking",
-    "TrainingHistory": "pm_evidence.families.rbm.tracking",
+    "TrackLogZ": "pm_evidence.training.tracking",
+    "TrainingHistory": "pm_evidence.training.tracking",
     "UnitByUnitPath": "pm_evidence.families.rbm.unit_path",
     "Cycle": "pm_evidence.kernels.cycle",
     "DiscreteGibbs": "pm_evidence.kernels.discrete",

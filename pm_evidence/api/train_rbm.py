@@ -17,10 +17,10 @@ from pm_evidence.execution.blocks import run_blocks
 from pm_evidence.execution.display import counting
 from pm_evidence.families.rbm.conservative import RaiseBlock, RaiseLikelihood, raise_likelihood
 from pm_evidence.families.rbm.target import RBM, checked_states
-from pm_evidence.families.rbm.tracking import TrackLogZ
-from pm_evidence.families.rbm.training import Training, binary_rows, train
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.planning import Schedule
+from pm_evidence.training.tracking import TrackLogZ
+from pm_evidence.training.train import Training, train
 
 Floats = NDArray[np.float64]
 
@@ -139,7 +139,7 @@ def train_rbm(
         track=track,
     )
     check_flag("progressbar", progressbar)
-    rows = binary_rows(data)
+    rows = checked_states("data", data)
     training.rows(len(rows))
     others = _checked_validation(validation, rows.shape[1], track)
     if start is not None:
@@ -160,7 +160,7 @@ def _checked_validation(
             f"validation needs track, got {described(validation)} with track=None; pass "
             "track=pe.TrackLogZ(), by which likelihoods are estimated."
         )
-    rows = binary_rows(validation, "validation")
+    rows = checked_states("validation", validation)
     if rows.shape[1] != n_visible:
         raise ValueError(
             f"validation must have the {n_visible} columns of data, got shape {rows.shape}; pass "

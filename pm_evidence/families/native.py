@@ -1,8 +1,9 @@
 """The base classes of targets that are not a PyMC model, and of models with a path of their own."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import (
     check_choice,
     check_count,
-    check_flag,
     described,
     float_array,
     missing_members,
@@ -78,10 +78,7 @@ class NativeTarget(ABC):
         TypeError
             If it is no path.
         """
-        if isinstance(path, str):
-            check_choice("path", path, ("auto", "geometric"))
-            return setup
-        return replace(setup, path=checked_path(path, self))
+        return along(setup, path, self, {"geometric": None})
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states given by the user as draws of shape ``(n, ...)``, after checking them.
@@ -139,6 +136,17 @@ def checked_path(path: Any, target: Any) -> Path:
         )
     checked: Path = path
     return checked
+
+
+def along(
+    setup: AnnealingSetup, path: str | Path, target: Any, named: Mapping[str, Any]
+) -> AnnealingSetup:
+    """Return the setup along a path by name (None is the usual one), or along a path object."""
+    if not isinstance(path, str):
+        return replace(setup, path=checked_path(path, target))
+    check_choice("path", path, ("auto", *named))
+    make = named.get(path)
+    return setup if make is None else replace(setup, path=make(target))
 
 
 def is_native(target: Any) -> bool:
@@ -209,26 +217,3 @@ class ModelTarget(NativeTarget):
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""
         return self.compiled.coords_and_dims()
-
-
-_MOST_SWEEPS = 1_000_000
-
-
-@dataclass(frozen=True)
-class SweepSettings:
-    """The base of kernels that visit all parts in an order; the opposite one reverses them."""
-
-    n_sweeps: int = 1  # number of times that all parts are visited in a move
-    backwards: bool = False  # whether they are visited in the opposite order
-
-    def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        check_flag("backwards", self.backwards)
-
-    def reversed(self) -> Self:
-        """Return the kernel that visits the parts in the opposite order."""
-        return replace(self, backwards=not self.backwards)
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of sweeps."""
-        return {"n_sweeps": float(self.n_sweeps)}

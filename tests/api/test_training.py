@@ -5,8 +5,9 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.api.train_rbm import train_rbm
-from pm_evidence.families.rbm.training import Training, binary_rows, train
+from pm_evidence.families.rbm.target import checked_states
 from pm_evidence.testing import exact_log_z
+from pm_evidence.training.train import Training, train
 from tests.api.refusals import check_refusals
 
 DATA = np.random.default_rng(1).integers(0, 2, size=(40, 6))
@@ -23,8 +24,8 @@ def test_options_and_seed_reach_the_training(options):
     """An option that was dropped on the way would leave the result as it is without it."""
     found = train_rbm(DATA, 3, n_updates=60, random_seed=7, progressbar=False, **options)
     training, seed = Training(n_updates=60, **options), np.random.SeedSequence(7)
-    wanted = train(binary_rows(DATA), 3, training, seed, lambda done: None)
-    plain = train(binary_rows(DATA), 3, Training(n_updates=60), seed, lambda done: None)
+    wanted = train(checked_states("data", DATA), 3, training, seed, lambda done: None)
+    plain = train(checked_states("data", DATA), 3, Training(n_updates=60), seed, lambda done: None)
     np.testing.assert_array_equal(found.W, wanted.W)
     assert (found.W != plain.W).any()
     assert pe.train_rbm is train_rbm
@@ -39,13 +40,13 @@ def test_tracking_start_and_validation_reach_the_training():
         DATA, 3, start=start, validation=DATA[:9], random_seed=7, progressbar=False, **options
     )
     wanted = train(
-        binary_rows(DATA),
+        checked_states("data", DATA),
         3,
         Training(**options),
         np.random.SeedSequence(7),
         lambda done: None,
         start=start,
-        validation=binary_rows(DATA[:9]),
+        validation=checked_states("data", DATA[:9]),
     )
     np.testing.assert_array_equal(found.W, wanted.W)
     np.testing.assert_array_equal(found.history.validation, wanted.history.validation)

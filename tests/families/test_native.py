@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from pm_evidence.families.common import OrderedKernel
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.target import Ising, Potts
-from pm_evidence.families.native import NativeTarget, SweepSettings
+from pm_evidence.families.native import NativeTarget
 
 
 class Bare(NativeTarget):
@@ -52,8 +53,8 @@ def test_ours_describe_the_variables_that_they_return(target):
 
 
 def test_a_reversal_reverses_the_order_only():
-    settings = SweepSettings(3)
-    assert settings.reversed() == SweepSettings(3, backwards=True)
+    settings = OrderedKernel(3)
+    assert settings.reversed() == OrderedKernel(3, backwards=True)
     assert settings.reversed().reversed() == settings
     assert settings.settings() == {"n_sweeps": 3.0}
 
@@ -61,4 +62,4 @@ def test_a_reversal_reverses_the_order_only():
 @pytest.mark.parametrize("wrong", [{"n_sweeps": 0}, {"n_sweeps": 2.5}, {"backwards": "no"}])
 def test_settings_that_cannot_be_used(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
-        SweepSettings(**wrong)
+        OrderedKernel(**wrong)

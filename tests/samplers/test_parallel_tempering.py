@@ -157,8 +157,8 @@ def exact_rates(beta, n=30_000):
     """Rejection rates between neighbours, from independent draws of a Gaussian."""
     rng, path = np.random.default_rng(0), GeometricGaussian(pe.Gaussian())
     rung = np.tile(np.arange(len(beta)), n)
-    sd = np.array([path.sd_at(each) for each in beta])
-    mean = np.array([path.mean_at(each) for each in beta])
+    sd = np.array([path.moments(each)[1] for each in beta])
+    mean = np.array([path.moments(each)[0] for each in beta])
     x = mean[rung] + sd[rung] * rng.normal(size=rung.size)
     return rejection_rates(beta, path.energy(Points(x[:, None]), 1.0), rung)
 

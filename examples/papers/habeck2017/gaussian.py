@@ -81,6 +81,9 @@ class Geometric:
         pull = (1.0 - beta) * ends.start_mean / ends.start_sd**2 + beta * ends.mean / ends.sd**2
         return self.sd_at(beta) ** 2 * pull
 
+    def moments(self, beta):
+        return self.mean_at(beta), self.sd_at(beta)
+
     def tau_at(self, beta):
         # autoregressions of one mean and sd make one autoregression, whose tau is their product
         return self.ends.tau_at(beta) ** self.n_moves

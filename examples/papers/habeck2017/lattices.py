@@ -16,7 +16,7 @@ that they may be made in several sittings.
 import argparse
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.random import next_word
 from pm_evidence.families.lattice.ising import SpinMetropolis
 from pm_evidence.families.lattice.path import LatticePath
-from pm_evidence.families.lattice.potts import ROUNDS, SIDE, WORDS, Colours, fill, seed
+from pm_evidence.families.lattice.potts import ROUNDS, SIDE, WORDS, fill, seed
 from pm_evidence.schedules.fixed import linear
 from pm_evidence.testing.lattices import POTTS_32_LOG_EVIDENCE, kaufman
 
@@ -98,7 +98,7 @@ class ColourMetropolis:
         limit = [int(2**32 * exp(-beta * target.coupling * lost)) for lost in range(1, 5)]
         limit = np.minimum(limit, _ALWAYS).astype(np.uint32)
         _walk(sites, target.geometry.neighbours, self.n_steps, target.q, limit, streams)
-        moved = path.at(Colours(sites, state.like, state.sizes).to_draws())
+        moved = path.at(replace(state, sites=sites).to_draws())
         return moved, MoveInfo(float("nan"), len(state) * self.n_steps)
 
     def reversed(self):

@@ -56,10 +56,6 @@ class Vector:
         bits, n = self.value.type.element.width, self.value.type.count
         return Vector.constant(self.builder, number % 2**bits, bits, n)
 
-    def phi(self) -> "Vector":
-        """Return a phi node of the same type, whose value depends on the preceding block."""
-        return Vector(self.builder, self.builder.phi(self.value.type))
-
     def __and__(self, other: "Vector") -> "Vector":
         return Vector(self.builder, self.builder.and_(self.value, other.value))
 

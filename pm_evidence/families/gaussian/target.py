@@ -1,13 +1,12 @@
 """A Gaussian reference that is annealed to a Gaussian target, where all results are exact."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import (
-    check_choice,
     check_finite,
     check_positive,
     described,
@@ -16,7 +15,8 @@ from pm_evidence.core.checks import (
 )
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, MoveInfo, Path
 from pm_evidence.core.random import fill_normal, normals, streams
-from pm_evidence.families.native import NativeTarget, checked_path
+from pm_evidence.families.common import NativeKernel, chosen_kernel
+from pm_evidence.families.native import NativeTarget, along
 from pm_evidence.targets.layout import Points
 
 Floats = NDArray[np.float64]
@@ -28,25 +28,18 @@ class MovingGaussian:
 
     target: Any  # defines the Gaussians at both ends
 
-    def mean_at(self, beta: float) -> float:
-        """Return the mean at an inverse temperature."""
-        mean: float = self.target.mean_at(beta)
-        return mean
-
-    def sd_at(self, beta: float) -> float:
-        """Return the standard deviation at an inverse temperature."""
-        sd: float = self.target.sd_at(beta)
-        return sd
-
-    def slopes(self, beta: float) -> tuple[float, float]:
-        """Return the derivatives of mean and standard deviation by beta."""
-        return self.target.mean - self.target.start_mean, self.target.sd - self.target.start_sd
+    def moments(self, beta: float) -> tuple[float, float, float, float]:
+        """Return mean and standard deviation at an inverse temperature, and their derivatives."""
+        ends = self.target
+        slopes = ends.mean - ends.start_mean, ends.sd - ends.start_sd
+        return ends.mean_at(beta), ends.sd_at(beta), *slopes
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Points:
         """Return ``n`` independent draws from the reference."""
         x = np.empty(n)
         fill_normal(streams(seed, 1)[0], x)
-        return Points(self.mean_at(0.0) + self.sd_at(0.0) * x[:, None])
+        mean, sd, _, _ = self.moments(0.0)
+        return Points(mean + sd * x[:, None])
 
     def at(self, draws: Floats) -> Points:
         """Return the population at some points, shape ``(n, 1)``."""
@@ -58,14 +51,14 @@ class MovingGaussian:
 
     def energy(self, state: Points, beta: float) -> Floats:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
-        sd, (mean_slope, sd_slope) = self.sd_at(beta), self.slopes(beta)
-        residual = state.x[:, 0] - self.mean_at(beta)
+        mean, sd, mean_slope, sd_slope = self.moments(beta)
+        residual = state.x[:, 0] - mean
         energy: Floats = -residual * (mean_slope + residual * sd_slope / sd) / sd**2
         return energy
 
     def _log_density(self, state: Points, beta: float) -> Floats:
-        scaled = (state.x[:, 0] - self.mean_at(beta)) / self.sd_at(beta)
-        log_density: Floats = -0.5 * scaled**2
+        mean, sd, _, _ = self.moments(beta)
+        log_density: Floats = -0.5 * ((state.x[:, 0] - mean) / sd) ** 2
         return log_density
 
     def order(self, state: Points) -> NDArray[np.int64]:
@@ -77,27 +70,17 @@ class MovingGaussian:
 class GeometricGaussian(MovingGaussian):
     """Gaussians whose log densities are linear in beta."""
 
-    def _natural(self, beta: float) -> tuple[float, float, float, float]:
-        """Return precision, precision times mean, and the derivatives of both."""
-        first, last = self.target.start_sd**-2, self.target.sd**-2
-        start, stop = first * self.target.start_mean, last * self.target.mean
-        slopes = last - first, stop - start
-        return first + beta * slopes[0], start + beta * slopes[1], *slopes
-
-    def mean_at(self, beta: float) -> float:
-        """Return the mean at an inverse temperature."""
-        precision, product, _, _ = self._natural(beta)
-        return product / precision
-
-    def sd_at(self, beta: float) -> float:
-        """Return the standard deviation at an inverse temperature."""
-        return float(self._natural(beta)[0] ** -0.5)
-
-    def slopes(self, beta: float) -> tuple[float, float]:
-        """Return the derivatives of mean and standard deviation by beta."""
-        precision, product, slope, product_slope = self._natural(beta)
+    def moments(self, beta: float) -> tuple[float, float, float, float]:
+        """Return mean and standard deviation at an inverse temperature, and their derivatives."""
+        ends = self.target
+        first, last = ends.start_sd**-2, ends.sd**-2
+        start, stop = first * ends.start_mean, last * ends.mean
+        # precision, and precision times mean, are linear in beta
+        slope, product_slope = last - first, stop - start
+        precision, product = first + beta * slope, start + beta * product_slope
         mean_slope = (product_slope - product / precision * slope) / precision
-        return mean_slope, -0.5 * slope * precision**-1.5
+        sd = float(precision**-0.5)
+        return product / precision, sd, mean_slope, -0.5 * slope * precision**-1.5
 
     def energy(self, state: Points, beta: float) -> Floats:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
@@ -119,25 +102,17 @@ class MomentAveragedGaussian(MovingGaussian):
     overlap with both.
     """
 
-    def _variance(self, beta: float) -> tuple[float, float]:
-        """Return the variance, and its derivative."""
-        first, last = self.target.start_sd**2, self.target.sd**2
-        distance = (self.target.mean - self.target.start_mean) ** 2
-        variance = first + beta * (last - first) + beta * (1.0 - beta) * distance
-        return variance, last - first + (1.0 - 2.0 * beta) * distance
-
-    def sd_at(self, beta: float) -> float:
-        """Return the standard deviation at an inverse temperature."""
-        return float(self._variance(beta)[0] ** 0.5)
-
-    def slopes(self, beta: float) -> tuple[float, float]:
-        """Return the derivatives of mean and standard deviation by beta."""
-        variance, slope = self._variance(beta)
-        return self.target.mean - self.target.start_mean, 0.5 * slope * variance**-0.5
+    def moments(self, beta: float) -> tuple[float, float, float, float]:
+        """Return mean and standard deviation at an inverse temperature, and their derivatives."""
+        ends = self.target
+        first, last, shift = ends.start_sd**2, ends.sd**2, ends.mean - ends.start_mean
+        variance = first + beta * (last - first) + beta * (1.0 - beta) * shift**2
+        slope = last - first + (1.0 - 2.0 * beta) * shift**2
+        return ends.mean_at(beta), float(variance**0.5), shift, 0.5 * slope * variance**-0.5
 
 
 @dataclass(frozen=True)
-class Autoregression:
+class Autoregression(NativeKernel):
     """``x -> mean + tau (x - mean) + sqrt(1 - tau**2) sd noise``, which satisfies detailed balance.
 
     Habeck (2017), section 4. The path defines mean and standard deviation, the target ``tau``.
@@ -147,18 +122,10 @@ class Autoregression:
         self, path: Any, state: Points, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Points, MoveInfo]:
         """Move every member once; see ``contracts.Kernel``."""
-        tau, mean = path.target.tau_at(beta), path.mean_at(beta)
+        tau, (mean, sd) = path.target.tau_at(beta), path.moments(beta)[:2]
         noise = normals(streams, 1)
-        x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * path.sd_at(beta) * noise
+        x = mean + tau * (state.x - mean) + np.sqrt(1.0 - tau**2) * sd * noise
         return Points(x), MoveInfo(1.0, len(state))
-
-    def reversed(self) -> Self:
-        """Return the kernel itself: it is reversible."""
-        return self
-
-    def settings(self) -> dict[str, float]:
-        """Return no settings: ``tau`` is a parameter of the target."""
-        return {}
 
 
 _PATHS = {"geometric": GeometricGaussian, "moment_average": MomentAveragedGaussian}
@@ -252,19 +219,12 @@ class Gaussian(NativeTarget):
         ValueError
             If another kernel is requested.
         """
-        known = isinstance(kernel, Autoregression) or (isinstance(kernel, str) and kernel == "auto")
-        if not known:
-            raise ValueError(
-                f"kernel must be 'auto' for a Gaussian, got {described(kernel)}; set its tau."
-            )
-        return AnnealingSetup(MovingGaussian(self), Autoregression())
+        chosen = chosen_kernel(kernel, {"autoregression": Autoregression}, "a Gaussian")
+        return AnnealingSetup(MovingGaussian(self), chosen)
 
     def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
         """Return the setup along a path: ``"auto"``, ``"geometric"`` or ``"moment_average"``."""
-        if isinstance(path, str):
-            check_choice("path", path, ("auto", *_PATHS))
-            return setup if path == "auto" else replace(setup, path=_PATHS[path](self))
-        return replace(setup, path=checked_path(path, self))
+        return along(setup, path, self, _PATHS)
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return points, shape ``(n,)``, as draws, shape ``(n, 1)``."""

@@ -1,9 +1,9 @@
-"""Moves of latent values: elliptical slices, Hamiltonian and Riemannian Monte Carlo."""
+"""Moves of latent values: Hamiltonian and Riemannian Monte Carlo."""
 
 from dataclasses import dataclass
-from functools import cached_property
-from math import cos, log, pi, sin
-from typing import Any, NamedTuple, Self
+from functools import cached_property, partial
+from math import cos, log, sin
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.vectors import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, normals, uniform, uniforms
+from pm_evidence.families.common import NativeKernel
 from pm_evidence.families.gp_classification.arithmetic import (
     BLOCK,
     hazards,
@@ -23,161 +24,25 @@ from pm_evidence.families.gp_classification.arithmetic import (
     width_of,
 )
 from pm_evidence.families.gp_classification.latent import LatentValues
-from pm_evidence.families.gp_classification.propagation import Gaussian
 from pm_evidence.kernels.random_walk import acceptance_probability
 
 Floats = NDArray[np.float64]
 _MOST_LEAPFROGS = 100_000
-
-
-_MOST_MOVES = 1_000_000
-_SMALLEST = 1e-14  # interval of angles
-
-
-@dataclass(frozen=True)
-class EllipticalSlice:
-    """Moves all latent values along an ellipse through them and a draw from a Gaussian; reversible.
-
-    Murray, Adams and MacKay (2010), with the Gaussian of Nishihara, Murray and Adams (2014): the
-    prior times Gaussian factors found by expectation propagation. The slices are those of the ratio
-    to this Gaussian, which is nearly constant, so that one ellipse leads to a nearly independent
-    state. There is nothing to tune. That the Gaussian is an approximation has no influence on the
-    distribution that the moves leave invariant.
-    """
-
-    n_moves: int = 1  # number of ellipses at every inverse temperature
-
-    def __post_init__(self) -> None:
-        check_count("n_moves", self.n_moves, 1, _MOST_MOVES)
-
-    def advance(
-        self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[LatentValues, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        near, (n, k) = path.gaussian(beta), state.x.shape
-        factors = residual(path, beta, near)
-        moved = LatentValues(state.x.copy(), state.log_likelihood.copy(), state.log_factors.copy())
-        width = width_of(n)
-        room = (
-            aligned((k, width), np.float64),
-            aligned((k, width), np.float64),
-            aligned((BLOCK, width), np.float64),
-            np.empty((2, k)),
-        )
-        evaluations = np.zeros(n, np.int64)
-        for _ in range(self.n_moves):
-            _ellipses(
-                moved.x,
-                (moved.log_likelihood, moved.log_factors),
-                path.target.signs.astype(np.float64),
-                factors,
-                (near.mean, near.root),
-                beta,
-                streams,
-                room,
-                evaluations,
-            )
-        return moved, MoveInfo(1.0, int(evaluations.sum()))
-
-    def reversed(self) -> Self:
-        """Return the kernel itself: it is reversible."""
-        return self
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of moves."""
-        return {"n_moves": float(self.n_moves)}
-
-
-def residual(path: Any, beta: float, near: Gaussian) -> NDArray[np.float64]:
-    """Return what the density at ``beta`` is made of beside a Gaussian near it, shape ``(4, k)``.
-
-    Rows are precisions and shifts of expectation propagation's factors, and those of the factors
-    that the density has besides the Gaussian and the likelihood to the power beta.
-    """
-    last, rest = path.target.gaussians[1.0], path.rest(beta)
-    return np.array(
-        [
-            last.precisions,
-            last.shifts,
-            rest * last.precisions - near.precisions,
-            rest * last.shifts - near.shifts,
-        ]
-    )
-
-
-@njit
-def _ellipses(x, logs, signs, factors, gaussian, beta, streams, room, evaluations):
-    """Move every row of ``x`` once, in place."""
-    coordinates, directions, products, rows = room
-    centre, root = gaussian
-    width = coordinates.shape[1]
-    direction, proposal = rows[0], rows[1]
-    for first in range(0, x.shape[0], width):
-        here = min(width, x.shape[0] - first)
-        for c in range(here):
-            fill_normal(streams[first + c], direction)
-            coordinates[:, c] = direction
-        times(root, coordinates, directions, products)
-        for c in range(here):
-            m = first + c
-            direction[:] = directions[:, c]
-            logs[0][m], logs[1][m], count = _move(
-                x[m], (centre, direction, proposal), signs, factors, beta, streams[m]
-            )
-            evaluations[m] += count
-
-
-@njit
-def _move(x, rows, signs, factors, beta, stream):
-    """Move one state along an ellipse in place."""
-    centre, direction, proposal = rows
-    likelihood, approximate, rest = _logs(x, signs, factors)
-    least = beta * likelihood + rest + log(uniform(stream))
-    angle = 2.0 * pi * uniform(stream)
-    low, high, count = angle - 2.0 * pi, angle, 0
-    # an interval that has shrunk to the state itself ends the search, also where densities are NaN
-    while high - low > _SMALLEST:
-        a, b = cos(angle), sin(angle)
-        for i in range(x.size):
-            proposal[i] = centre[i] + a * (x[i] - centre[i]) + b * direction[i]
-        found = _logs(proposal, signs, factors)
-        count += 1
-        if beta * found[0] + found[2] > least:
-            x[:] = proposal
-            return found[0], found[1], count
-        if angle < 0.0:
-            low = angle
-        else:
-            high = angle
-        angle = low + (high - low) * uniform(stream)
-    return likelihood, approximate, count
-
-
-@njit
-def _logs(x, signs, factors):
-    """Return log likelihood, log factors of the reference, and the rest of the log density."""
-    likelihood, approximate, rest = 0.0, 0.0, 0.0
-    for i in range(x.size):
-        likelihood += log_ndtr_and_slope(signs[i] * x[i])[0]
-        approximate += x[i] * (factors[1, i] - 0.5 * factors[0, i] * x[i])
-        rest += x[i] * (factors[3, i] - 0.5 * factors[2, i] * x[i])
-    return likelihood, approximate, rest
-
-
-METRICS = ("gaussian", "prior", "identity")
+METRICS = ("gaussian", "identity")
+# Iterations of the implicit steps end when momenta and positions move by less than this, relatively
+# to the largest. A trajectory on which they do not is rejected.
+_TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
 
 
 @dataclass(frozen=True)
-class LatentHMC:
+class LatentHMC(NativeKernel):
     """Hamiltonian trajectories of all latent values, with fresh momenta; reversible.
 
-    With the first two metrics, trajectories of the Gaussian are exact rotations, and momenta are
+    With the metric "gaussian", trajectories of the Gaussian are exact rotations, and momenta are
     changed by the force of the rest of the density between them (Shahbaba, Lan, Johnson and Neal
     2014). That the Gaussian is an approximation has no influence on the distribution that the
     moves leave invariant. Four rotations by 0.4 make a quarter of a turn, after which
-    positions would be independent of their start if the density were the Gaussian. Energies change
-    more in one trajectory than on many ellipses of ``EllipticalSlice``, on which they move by
-    about one nat.
+    positions would be independent of their start if the density were the Gaussian.
     """
 
     # Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
@@ -185,9 +50,9 @@ class LatentHMC:
     step_size: float = 0.4
     n_leapfrogs: int = 4  # number of steps of a trajectory
     # In which coordinates momenta are standard normal: those in which a Gaussian near the density
-    # is, those in which the prior is, or the latent values themselves. The last is plain HMC with
-    # leapfrog steps, the baseline of Fraccaro, Paquet and Winther (2016), which mixes slowly where
-    # latent values are highly correlated; they used steps of 0.02, 200 for a trajectory.
+    # is, or the latent values themselves. The latter is plain HMC with leapfrog steps, the baseline
+    # of Fraccaro, Paquet and Winther (2016), which mixes slowly where latent values are highly
+    # correlated; they used steps of 0.02, 200 for a trajectory.
     metric: str = "gaussian"
 
     def __post_init__(self) -> None:
@@ -219,14 +84,6 @@ class LatentHMC:
             )
         return moved, MoveInfo(float(acceptance.mean()), n * (self.n_leapfrogs + 1))
 
-    def reversed(self) -> Self:
-        """Return the kernel itself: fresh momenta make it reversible."""
-        return self
-
-    def settings(self) -> dict[str, float]:
-        """Return step size and number of steps."""
-        return {"step_size": self.step_size, "n_leapfrogs": float(self.n_leapfrogs)}
-
 
 class _Density(NamedTuple):
     """The log density at ``beta`` as compiled code reads it.
@@ -242,14 +99,19 @@ class _Density(NamedTuple):
     inverse: Floats  # shape (k, k): from latent values to positions
     centre: Floats  # shape (k,)
     signs: Floats  # shape (k,)
-    factors: Floats  # shape (4, k): see ``elliptical.residual``
+    # shape (4, k): precisions and shifts of expectation propagation's factors, and those of the
+    # factors that the density has besides the Gaussian and the likelihood to the power beta
+    factors: Floats
     beta: float
 
 
 def _density(path: Any, beta: float, metric: str) -> _Density:
     """Return the density at an inverse temperature in the coordinates of a metric."""
     near = path.gaussian(beta) if metric == "gaussian" else path.target.gaussians[0.0]
-    rest = near.mean, path.target.signs.astype(np.float64), residual(path, beta, near), float(beta)
+    last, power = path.target.gaussians[1.0], path.rest(beta)
+    beside = power * last.precisions - near.precisions, power * last.shifts - near.shifts
+    factors = np.array([last.precisions, last.shifts, *beside])
+    rest = near.mean, path.target.signs.astype(np.float64), factors, float(beta)
     if metric == "identity":
         precision = np.ascontiguousarray(near.inverse.T @ near.inverse)
         return _Density(False, precision, precision, precision, *rest)
@@ -355,26 +217,18 @@ def _evaluate(density, position, latent, force, sums, products):
     if density.maps:
         times(density.transposed, slopes, force, products)
     else:
-        force[:] = slopes
-    if not density.maps:
-        force -= gaussian
-
-
-# Iterations of the implicit steps end when momenta and positions move by less than this, relatively
-# to the largest. A trajectory on which they do not is rejected.
-_TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
+        force[:] = slopes - gaussian
 
 
 @dataclass(frozen=True)
-class RiemannianHMC:
+class RiemannianHMC(NativeKernel):
     """Generalised leapfrog trajectories in a metric that depends on the state; reversible.
 
     Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
     (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
     of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
-    reference). Each step factorises a matrix of all data points about ten times, which is a
-    thousand times the cost of an elliptical slice for 767 data points: this kernel is for
-    comparisons.
+    reference). Each step factorises a matrix of all data points about ten times: this kernel is
+    for comparisons.
     """
 
     step_size: float = 0.1  # leapfrog step
@@ -388,8 +242,7 @@ class RiemannianHMC:
         self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[LatentValues, MoveInfo]:
         """Move every member along one trajectory; see ``contracts.Kernel``."""
-        density = _curved_density(path, beta)
-        n, k = state.x.shape
+        density, (n, k) = _curved_density(path, beta), state.x.shape
         noise, threshold = normals(streams, 2 * k), np.log(uniforms(streams, 1)[:, 0])
         x, acceptance = state.x.copy(), np.zeros(n)
         for m in range(n):
@@ -417,33 +270,28 @@ class RiemannianHMC:
         log_ratio = start - here.hamiltonian(momentum)
         return here.x, log_ratio if np.isfinite(log_ratio) else -np.inf
 
-    def reversed(self) -> Self:
-        """Return the kernel itself: fresh momenta make it reversible."""
-        return self
-
-    def settings(self) -> dict[str, float]:
-        """Return step size and number of steps."""
-        return {"step_size": self.step_size, "n_leapfrogs": float(self.n_leapfrogs)}
-
 
 class _CurvedDensity(NamedTuple):
-    """The density at ``beta``: prior, likelihood and factors to the powers beta and rest."""
+    """Prior times likelihood to the power beta and Gaussian factors to the power rest."""
 
     covariance: Floats  # shape (k, k): of the prior
     factor: Floats  # shape (k, k): its lower Cholesky factor
     signs: Floats  # shape (k,)
-    precisions: Floats  # shape (k,)
-    shifts: Floats  # shape (k,)
+    precisions: Floats  # shape (k,): of the Gaussian factors, and their shifts
+    shifts: Floats
     beta: float
     rest: float
 
 
 def _curved_density(path: Any, beta: float) -> _CurvedDensity:
     target, parts = path.target, path.target.gaussians[1.0]
-    signs, rest = target.signs.astype(np.float64), path.rest(beta)
+    signs, factors = target.signs.astype(np.float64), (parts.precisions, parts.shifts)
     return _CurvedDensity(
-        target.prior_covariance, target.factor, signs, parts.precisions, parts.shifts, beta, rest
+        target.prior_covariance, target.factor, signs, *factors, beta, path.rest(beta)
     )
+
+
+_solve = partial(solve_triangular, lower=True, check_finite=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,8 +308,8 @@ class _Point:
         """Return ``inv(M)`` times a momentum."""
         covariance, root = self.density.covariance, np.sqrt(self.d)
         product = covariance @ momentum
-        inner = solve_triangular(self.lower, root * product, lower=True, check_finite=False)
-        outer = solve_triangular(self.lower, inner, lower=True, trans=1, check_finite=False)
+        inner = _solve(self.lower, root * product)
+        outer = _solve(self.lower, inner, trans=1)
         velocity: Floats = product - covariance @ (root * outer)
         return velocity
 
@@ -469,13 +317,13 @@ class _Point:
         """Return a draw from ``N(0, M)`` made of twice as many standard normal draws."""
         first, second = np.split(noise, 2)
         factor = self.density.factor
-        draw: Floats = solve_triangular(factor, first, lower=True, trans=1, check_finite=False)
+        draw: Floats = _solve(factor, first, trans=1)
         return draw + np.sqrt(self.d) * second
 
     def hamiltonian(self, momentum: Floats) -> float:
         """Return minus the log density of state and momentum, up to a constant, in nats."""
         density, x = self.density, self.x
-        white = solve_triangular(density.factor, x, lower=True, check_finite=False)
+        white = _solve(density.factor, x)
         factors = x * (density.shifts - 0.5 * density.precisions * x)
         log_density = density.beta * log_ndtr(density.signs * x).sum() - 0.5 * white @ white
         log_density += density.rest * factors.sum()
@@ -486,15 +334,13 @@ class _Point:
     def _steady(self) -> tuple[Floats, Floats]:
         """The part of the slope that does not depend on momenta, and the diagonal of ``inv(M)``."""
         density, x = self.density, self.x
-        white = solve_triangular(density.factor, x, lower=True, check_finite=False)
-        prior = solve_triangular(density.factor, white, lower=True, trans=1, check_finite=False)
+        white = _solve(density.factor, x)
+        prior = _solve(density.factor, white, trans=1)
         likelihood = density.beta * density.signs * hazards(density.signs * x)
         rest = density.rest * (density.shifts - density.precisions * x)
-        reduced = solve_triangular(
+        reduced = _solve(
             self.lower,
             np.sqrt(self.d)[:, None] * density.covariance,
-            lower=True,
-            check_finite=False,
         )
         diagonal = density.covariance.diagonal() - np.einsum("ij,ij->j", reduced, reduced)
         return prior - likelihood - rest + 0.5 * self.derivative * diagonal, diagonal
@@ -522,8 +368,6 @@ def _half_kicked(here: _Point, momentum: Floats, step: float) -> Floats | None:
         before, half = half, momentum - 0.5 * step * here.slope(half)
         if _close(half - before, half):
             return half
-        if not np.isfinite(half).all():
-            break
     return None
 
 

@@ -1,20 +1,20 @@
 """Populations of latent values, and paths from a Gaussian to their posterior."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from pm_evidence.families.common import Rows
 from pm_evidence.families.gp_classification.propagation import Gaussian, nearest
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class LatentValues:
+class LatentValues(Rows):
     """Latent values ``x``, with what weights need."""
 
     x: Floats  # shape (n, n_points): the values in the order of the data
@@ -22,22 +22,10 @@ class LatentValues:
     # shape (n,): log of the product of the Gaussian factors that approximate the likelihood, in
     # nats
     log_factors: Floats
+    rows = ("x", "log_likelihood", "log_factors")
 
     def __len__(self) -> int:
         return len(self.x)
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        return type(self)(self.x[index], self.log_likelihood[index], self.log_factors[index])
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        return type(self)(
-            np.concatenate([part.x for part in parts]),
-            np.concatenate([part.log_likelihood for part in parts]),
-            np.concatenate([part.log_factors for part in parts]),
-        )
 
     def to_draws(self) -> NDArray[Any]:
         """Return the values, shape ``(n, n_points)``."""

@@ -1,19 +1,19 @@
 """Noisy latent values, to which data points are added one by one: path, population, Gibbs moves."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pm_evidence.core.checks import check_choice, check_count, check_flag
+from pm_evidence.core.checks import check_count
 from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.codegen.vectors import aligned, fast_log
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.numerics import dot, fused
+from pm_evidence.families.common import MOST_SWEEPS, OrderedKernel, Rows
 from pm_evidence.families.gp_classification.arithmetic import BLOCK, add, excess, multiply, width_of
 from pm_evidence.paths.growing import GrowingPath
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyValues:
+class NoisyValues(Rows):
     """Latent values with noise, ``z`` of Fraccaro et al. (2016, Eq. 10), of the first points."""
 
     # shape (n, step): the values in the order in which data points are added; their signs are the
@@ -32,6 +32,7 @@ class NoisyValues:
     precision: Floats
     # shape (n_points,): the data points in the order in which they are added
     order: NDArray[np.int64]
+    rows = ("z",)
 
     @property
     def step(self) -> int:
@@ -40,14 +41,6 @@ class NoisyValues:
 
     def __len__(self) -> int:
         return len(self.z)
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        return replace(self, z=self.z[index])
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``, which are at the same step."""
-        return replace(self, z=np.concatenate([self.z, *(other.z for other in others)]))
 
     def to_draws(self) -> NDArray[Any]:
         """Return the values in the order of the data, shape ``(n, n_points)``.
@@ -151,36 +144,28 @@ def _grown(precision, row):
     return out
 
 
-SCANS = ("random", "forward")
-_MOST_SWEEPS = 1_000_000
 _TWO_POW_MINUS_52 = 2.0**-52
 
 
 @dataclass(frozen=True)
-class SliceGibbs:
+class SliceGibbs(OrderedKernel):
     """Visits all values, and draws each given the others by a slice sampler.
 
     The update of a value satisfies detailed balance with respect to its distribution given the
     others, so that the sweep in the opposite order is the time reversal. The means of a block of
     values given the values outside are computed by one product of matrices; within the block they
-    are updated after every draw.
+    are updated after every draw. Blocks of 32 values that were added one after the other are
+    visited in an order that is drawn anew for every number of data points, and does not depend on
+    the state or the seed of a run.
     """
 
-    n_sweeps: int = 1  # number of visits to every value in one move
     # Number of slices at every visit. Slices after the first cost little, because the mean given
     # the other values is known.
     n_slices: int = 1
-    # ``"random"``: blocks of 32 values that were added one after the other are visited in an order
-    # that is drawn anew for every number of data points, and does not depend on the state or the
-    # seed of a run; ``"forward"``: in the order in which they were added
-    scan: str = "random"
-    backwards: bool = False  # whether all are visited in the opposite order
 
     def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        check_count("n_slices", self.n_slices, 1, _MOST_SWEEPS)
-        check_choice("scan", self.scan, SCANS)
-        check_flag("backwards", self.backwards)
+        super().__post_init__()
+        check_count("n_slices", self.n_slices, 1, MOST_SWEEPS)
 
     def advance(
         self, path: Any, state: NoisyValues, beta: float, streams: NDArray[np.uint64]
@@ -188,7 +173,6 @@ class SliceGibbs:
         """Move every member; see ``contracts.Kernel``."""
         z = state.z.copy()
         n, k = z.shape
-        starts = self.blocks(k)
         width = width_of(n)
         room = (
             aligned((k, width), np.float64),
@@ -197,29 +181,12 @@ class SliceGibbs:
             aligned((4, width), np.uint64),
         )
         signs = path.target.signs[state.order[:k]].astype(np.float64)
-        backwards = 1 if self.backwards else 0
-        _sweep(z, state.precision, signs, starts, backwards, self.counts, streams, room)
+        starts = np.random.default_rng(k).permutation(np.arange(0, k, BLOCK))
+        if self.backwards:
+            starts = starts[::-1].copy()
+        counts = self.n_sweeps, self.n_slices
+        _sweep(z, state.precision, signs, starts, self.backwards, counts, streams, room)
         return replace(state, z=z), MoveInfo(1.0, n * self.n_sweeps)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Sweeps of a move, and slices of a visit."""
-        return self.n_sweeps, self.n_slices
-
-    def blocks(self, n_values: int) -> NDArray[np.int64]:
-        """Return the first value of each block, in the order of visits."""
-        starts = np.arange(0, n_values, BLOCK)
-        if self.scan == "random":
-            starts = np.random.default_rng(n_values).permutation(starts)
-        return starts[::-1].copy() if self.backwards else starts
-
-    def reversed(self) -> Self:
-        """Return the kernel that visits values in the opposite order."""
-        return replace(self, backwards=not self.backwards)
-
-    def settings(self) -> dict[str, float]:
-        """Return the numbers of sweeps and slices."""
-        return {"n_sweeps": float(self.n_sweeps), "n_slices": float(self.n_slices)}
 
 
 @njit

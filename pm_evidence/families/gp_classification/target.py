@@ -16,11 +16,11 @@ from pm_evidence.core.checks import (
     described,
     float_array,
     plain_array,
-    whole_array,
 )
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.families.gp_classification.kernels import EllipticalSlice, LatentHMC, RiemannianHMC
+from pm_evidence.families.common import checked_order, chosen_kernel
+from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
 from pm_evidence.families.gp_classification.latent import LatentPath
 from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs
 from pm_evidence.families.gp_classification.propagation import (
@@ -132,13 +132,16 @@ def _checked_inputs(inputs: Any, n: int) -> Floats:
             f"inputs must have one row for each of the {n} labels, got shape {points.shape}; pass "
             "an array of shape (n, n_features)."
         )
-    if not np.isfinite(points).all():
-        row, column = (int(k) for k in np.argwhere(~np.isfinite(points))[0])
-        raise ValueError(
-            f"inputs must be finite, got inputs[{row}, {column}]={points[row, column]}; leave this "
-            "data point out, or fill it."
-        )
+    _check_entries("inputs", points, "leave this data point out, or fill it")
     return points
+
+
+def _check_entries(name: str, values: Floats, remedy: str) -> None:
+    if not np.isfinite(values).all():
+        row, column = (int(k) for k in np.argwhere(~np.isfinite(values))[0])
+        raise ValueError(
+            f"{name} must be finite, got {name}[{row}, {column}]={values[row, column]}; {remedy}."
+        )
 
 
 def _checked_matrix(covariance: Any, n: int) -> Floats:
@@ -148,12 +151,7 @@ def _checked_matrix(covariance: Any, n: int) -> Floats:
             f"covariance must have one row and column for each of the {n} labels, got shape "
             f"{matrix.shape}; pass a matrix of shape ({n}, {n})."
         )
-    if not np.isfinite(matrix).all():
-        row, column = (int(k) for k in np.argwhere(~np.isfinite(matrix))[0])
-        raise ValueError(
-            f"covariance must be finite, got covariance[{row}, {column}]={matrix[row, column]}; "
-            "look for inputs that are missing or far too large."
-        )
+    _check_entries("covariance", matrix, "look for inputs that are missing or far too large")
     if np.abs(matrix).max() > _LARGEST:
         raise ValueError(
             f"covariance must have entries of at most {_LARGEST:g} in size, got "
@@ -168,27 +166,6 @@ def _checked_matrix(covariance: Any, n: int) -> Floats:
     return 0.5 * (matrix + matrix.T)
 
 
-def checked_jitter(jitter: Any) -> float:
-    """Return the number that is added to the diagonal of the covariance."""
-    number = check_finite("jitter", jitter, 0.0)
-    if number < 0.0:
-        raise ValueError(f"jitter must not be negative, got {number:g}; leave it out.")
-    return number
-
-
-def checked_order(order: Any, n: int) -> str | NDArray[np.int64]:
-    """Return the order in which data points are added: a name, or the points themselves."""
-    if isinstance(order, str):
-        return check_choice("order", order, ORDERS)
-    given = whole_array("order", order)
-    if given.shape != (n,) or not np.array_equal(np.sort(given), np.arange(n)):
-        raise ValueError(
-            f"order must name each of the {n} data points once, by numbers from 0 to {n - 1}, got "
-            f"{described(given)}; pass a permutation, or 'random'."
-        )
-    return given
-
-
 def factor_of(matrix: Floats, what: str, remedy: str) -> Floats:
     """Return the lower Cholesky factor of a covariance matrix."""
     try:
@@ -199,16 +176,6 @@ def factor_of(matrix: Floats, what: str, remedy: str) -> Floats:
             f"{what} must be positive definite, got a matrix with the eigenvalue {least:.3g}; "
             f"{remedy}."
         ) from error
-
-
-def order_of(order: str | NDArray[np.int64], seed: int, covariance: Floats) -> NDArray[np.int64]:
-    """Return the data points in the order in which they are added, shape ``(n,)``."""
-    if not isinstance(order, str):
-        return order
-    n = len(covariance)
-    if order == "random":
-        return np.random.default_rng(seed).permutation(n)
-    return np.arange(n) if order == "given" else greedy_order(covariance)
 
 
 def greedy_order(covariance: Floats) -> NDArray[np.int64]:
@@ -235,72 +202,8 @@ def greedy_order(covariance: Floats) -> NDArray[np.int64]:
     return chosen
 
 
-def whitening_of(covariance: Floats, order: NDArray[np.int64]) -> Floats:
-    """Return the inverse of the lower Cholesky factor of a covariance in an order of its points.
-
-    Its leading ``k`` rows and columns are those of the first ``k`` points alone, so that all
-    conditional distributions of later points given earlier ones can be read from its rows.
-    """
-    factor = factor_of(
-        covariance[np.ix_(order, order)],
-        "covariance with 1 added to its diagonal",
-        "pass a covariance without negative eigenvalues, or name a jitter",
-    )
-    return np.tril(np.linalg.solve(factor, np.eye(len(factor))))
-
-
-_LATENT: Mapping[str, type[Any]] = {
-    "elliptical_slice": EllipticalSlice,
-    "hmc": LatentHMC,
-    "riemannian_hmc": RiemannianHMC,
-}
+_KERNELS: Mapping[str, type[Any]] = {"hmc": LatentHMC, "riemannian_hmc": RiemannianHMC}
 _PILOT, _PATHS = 128, 64
-
-
-def gp_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
-    """Return path, kernel and number of stages."""
-    if target.representation == "sequence":
-        return _sequence(target, kernel)
-    return _latent(target, kernel)
-
-
-def _sequence(target: Any, kernel: str | Kernel) -> AnnealingSetup:
-    if isinstance(kernel, str):
-        check_choice("kernel", kernel, ("auto", "slice_gibbs"))
-        moves = SliceGibbs()
-    elif isinstance(kernel, SliceGibbs):
-        moves = kernel
-    elif isinstance(kernel, Grows) and isinstance(kernel.moves, SliceGibbs):
-        moves = kernel.moves
-    else:
-        raise ValueError(
-            "kernel must be 'auto', 'slice_gibbs' or a SliceGibbs for "
-            f"representation='sequence', got {described(kernel)}; leave it out."
-        )
-    growing: Any = Grows(moves)  # its reversal is of another class
-    return AnnealingSetup(DataPointPath(target), growing, n_stages=target.n_dim, stepwise=True)
-
-
-def _latent(target: Any, kernel: str | Kernel) -> AnnealingSetup:
-    if isinstance(kernel, str):
-        check_choice("kernel", kernel, ("auto", *_LATENT))
-        chosen: Any = _LATENT.get(kernel, LatentHMC)()
-    elif isinstance(kernel, tuple(_LATENT.values())):
-        chosen = kernel
-    else:
-        named = ", ".join(map(repr, _LATENT))
-        raise ValueError(
-            f"kernel must be 'auto', {named}, or one of these kernels for representation='latent', "
-            f"got {described(kernel)}; leave it out."
-        )
-    _ = target.gaussians  # before several threads ask for it
-    # a pilot finds the schedule: from the prior, the first steps are millions of times smaller than
-    # the last ones
-    return AnnealingSetup(
-        LatentPath(target), chosen, n_pilot=_PILOT, n_paths=_PATHS, starts=target.near_posterior
-    )
-
-
 REPRESENTATIONS = {"sequence": "arm", "latent": "ais"}
 REFERENCES = ("prior", "ep")
 
@@ -386,13 +289,13 @@ class GPClassification(NativeTarget):
         matrix = checked_covariance(
             self.inputs, self.covariance, self.length_scale, self.amplitude, len(signs)
         )
-        matrix[np.diag_indices(len(signs))] += checked_jitter(self.jitter)
-        made = {
-            "signs": signs,
-            "classes": classes,
-            "prior_covariance": matrix,
-            "order": checked_order(self.order, len(signs)),
-        }
+        if check_finite("jitter", self.jitter, 0.0) < 0.0:
+            raise ValueError(
+                f"jitter must not be negative, got {self.jitter}; leave it out, or name one."
+            )
+        matrix[np.diag_indices(len(signs))] += self.jitter
+        order = checked_order("order", self.order, len(signs), "data points", ORDERS)
+        made = {"signs": signs, "classes": classes, "prior_covariance": matrix, "order": order}
         for name, value in made.items():
             object.__setattr__(self, name, value)
         _ = self.whitening if self.representation == "sequence" else self.factor
@@ -423,12 +326,26 @@ class GPClassification(NativeTarget):
     @cached_property
     def points(self) -> NDArray[np.int64]:
         """The data points in the order in which a sequence adds them, shape ``(n,)``."""
-        return order_of(self.order, self.order_seed, self.noisy_covariance)
+        if not isinstance(self.order, str):
+            return np.asarray(self.order)
+        if self.order == "random":
+            return np.random.default_rng(self.order_seed).permutation(self.n_dim)
+        given = self.order == "given"
+        return np.arange(self.n_dim) if given else greedy_order(self.noisy_covariance)
 
     @cached_property
     def whitening(self) -> Floats:
-        """Inverse Cholesky factor of `noisy_covariance` in the order of `points`."""
-        return whitening_of(self.noisy_covariance, self.points)
+        """Inverse lower Cholesky factor of `noisy_covariance` in the order of `points`.
+
+        Its leading ``k`` rows and columns are those of the first ``k`` points alone, so that all
+        conditional distributions of later points given earlier ones can be read from its rows.
+        """
+        factor = factor_of(
+            self.noisy_covariance[np.ix_(self.points, self.points)],
+            "covariance with 1 added to its diagonal",
+            "pass a covariance without negative eigenvalues, or name a jitter",
+        )
+        return np.tril(np.linalg.solve(factor, np.eye(len(factor))))
 
     @cached_property
     def factor(self) -> Floats:
@@ -476,8 +393,25 @@ class GPClassification(NativeTarget):
         return self._propagated
 
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return how the values are annealed; see ``setup.gp_setup``."""
-        return gp_setup(self, kernel)
+        """Return path, kernel and number of stages.
+
+        Raises
+        ------
+        ValueError
+            If the kernel does not suit the representation.
+        """
+        what = f"representation={self.representation!r}"
+        if self.representation == "sequence":
+            moves = chosen_kernel(kernel, {"slice_gibbs": SliceGibbs}, what)
+            grows: Any = Grows(moves)  # its reversal is of another class
+            return AnnealingSetup(DataPointPath(self), grows, n_stages=self.n_dim, stepwise=True)
+        chosen = chosen_kernel(kernel, _KERNELS, what)
+        _ = self.gaussians  # before several threads ask for it
+        # a pilot finds the schedule: from the prior, the first steps are millions of times smaller
+        # than the last ones
+        return AnnealingSetup(
+            LatentPath(self), chosen, n_pilot=_PILOT, n_paths=_PATHS, starts=self.near_posterior
+        )
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> Floats:
         """Return values, shape ``(n, n_points)``, after checking them.

@@ -1,6 +1,6 @@
 """Moves of whole clusters of like sites, for Ising and Potts lattices without a field."""
 
-from dataclasses import dataclass
+from abc import abstractmethod
 from math import expm1
 from typing import Any
 
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.families.lattice.lattice import SweepKernel
+from pm_evidence.families.lattice.lattice import LatticeKernel
 
 
-@dataclass(frozen=True)
-class _ClusterKernel(SweepKernel):
+class _ClusterKernel(LatticeKernel):
     """The base of both cluster kernels."""
 
     def check(self, target: Any) -> NDArray[np.int64]:
@@ -28,16 +27,23 @@ class _ClusterKernel(SweepKernel):
         _check_no_field(target.field)
         return moved
 
-    def _start(self, path: Any, state: Any, beta: float) -> tuple[NDArray[np.uint8], float]:
-        """Return the colours, one chain per row, and the probability that a like bond is kept."""
+    def advance(
+        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
         target = path.target
         self.check(target)
         _check_no_field(path.field(beta))
-        probability = -expm1(-beta * target.coupling * target.gap)
-        return target.to_colours(state), probability
+        kept = -expm1(-beta * target.coupling * target.gap)  # probability that a like bond is kept
+        rows = state.to_colours()
+        n_moved = self._move(rows, target, kept, streams)
+        return target.states.of_colours(rows, target), MoveInfo(1.0, n_moved)
+
+    @abstractmethod
+    def _move(self, rows: Any, target: Any, kept: float, streams: Any) -> int:
+        """Move the colours of all chains in place, and return how many were drawn."""
 
 
-@dataclass(frozen=True)
 class SwendsenWang(_ClusterKernel):
     """Divides the lattice into clusters of like sites and gives each a random colour.
 
@@ -47,19 +53,12 @@ class SwendsenWang(_ClusterKernel):
     clusters get stuck like all other moves.
     """
 
-    def advance(
-        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Any, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        rows, probability = self._start(path, state, beta)
-        target = path.target
-        n_evaluations = len(rows) * target.n_dim * self.n_sweeps
+    def _move(self, rows: Any, target: Any, kept: float, streams: Any) -> int:
         forward = target.geometry.forward
-        _swendsen_wang(rows, forward, probability, target.n_colours, self.n_sweeps, streams)
-        return target.from_colours(rows), MoveInfo(1.0, n_evaluations)
+        _swendsen_wang(rows, forward, kept, target.n_colours, self.n_sweeps, streams)
+        return len(rows) * target.n_dim * self.n_sweeps
 
 
-@dataclass(frozen=True)
 class Wolff(_ClusterKernel):
     """Grows one cluster of like sites from a random site and gives it another colour.
 
@@ -67,17 +66,9 @@ class Wolff(_ClusterKernel):
     small, so that one cluster is much less than a sweep.
     """
 
-    def advance(
-        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Any, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        rows, probability = self._start(path, state, beta)
-        target = path.target
-        bonds = target.geometry
-        moved = _wolff(
-            rows, bonds.neighbours, probability, target.n_colours, self.n_sweeps, streams
-        )
-        return target.from_colours(rows), MoveInfo(1.0, int(moved))
+    def _move(self, rows: Any, target: Any, kept: float, streams: Any) -> int:
+        neighbours = target.geometry.neighbours
+        return int(_wolff(rows, neighbours, kept, target.n_colours, self.n_sweeps, streams))
 
 
 def _check_no_field(field: float) -> None:

@@ -11,9 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen import vectors
-from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
-from pm_evidence.core.codegen.vectors import INDEX, WIDTH, WORD, Vector, fast_exp, next_lanes
-from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.vectors import (
+    INDEX,
+    WIDTH,
+    WORD,
+    Vector,
+    fast_exp,
+    fast_log,
+    next_lanes,
+)
+from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import fill_uniform, next_word
 from pm_evidence.families.lattice.lattice import Lattice, VisitKernel
 
@@ -28,6 +36,11 @@ GROUP = 64 * WIDTH  # chains that are moved together
 _LOW, _OFTEN, _HIGH = 8, 12, 32
 _NUMBER = 16  # planes that are read at once
 _RUN = (0,) * 8  # sites that are added at once; only the length is used
+_DIGITS = 52
+_ROUNDS = 12  # digits that are always compared; at one in eight sites some of 512 chains need more
+_ONES = 2**64 - 1
+_CERTAIN = 40.0  # log odds that a uniform number of 52 bits cannot distinguish from infinity
+_NEGLIGIBLE = 40.0  # a term that is so many nats smaller than another changes no digit of the sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +48,7 @@ class SpinCounts:
     """The counts that the energies of Ising lattices need."""
 
     unlike: Counts  # shape (..., n): number of bonds between unlike spins, for every chain
-    # shape (..., n): number of spins that are 1; None if they were not counted
-    up: Counts | None = None
+    up: Counts | None  # shape (..., n): number of spins that are 1; None if they were not counted
 
     def n_up(self) -> Counts:
         """Return the number of spins that are 1, shape ``(..., n)``."""
@@ -52,24 +64,48 @@ class SpinCounts:
             energy -= target.field * (2 * self.n_up() - target.n_dim)
         return energy
 
-    def counts(self, target: Lattice) -> Counts:
-        """Return the numbers of spins -1 and 1, shape ``(2, ..., n)``."""
-        up = self.n_up()
-        return np.stack([target.n_dim - up, up])
+    def favour(
+        self, target: Lattice, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
+    ) -> None:
+        """Add what fields in favour of either spin contribute; see ``path.DetouredPath``."""
+        _add_fields(target.n_dim, self.n_up().reshape(energy.shape), fields, slope, energy, ratio)
 
 
 @dataclass(frozen=True, slots=True)
-class Spins:
+class Spins(SpinCounts):
     """A population of Ising lattices, with the counts that their energies need."""
 
     # shape (n_groups, n_sites + 1, 8): bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group
-    # of 512; a set bit is spin 1. The last row is scratch space of the kernels. The last group may
-    # hold chains beyond the last member, which are never read.
+    # of 512; a set bit is spin 1. The last row is scratch space of the kernels, and 0 otherwise.
+    # The last group may hold chains beyond the last member, which are never read.
     planes: Planes
-    unlike: Counts  # shape (n,): number of bonds between unlike spins, for every chain
     sizes: tuple[int, ...]  # number of sites along each axis
-    # shape (n,): number of spins that are 1; None if they were not counted
-    up: Counts | None = None
+
+    @classmethod
+    def draw(cls, target: Lattice, n: int, seed: np.random.SeedSequence) -> Self:
+        """Return ``n`` states of independent spins, where 1 and -1 have equal probability."""
+        planes = _empty(n, target.n_dim)
+        shape = len(planes), target.n_dim, WIDTH
+        planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
+        return cls._counted(planes, n, target)
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
+        """Return the population of states of -1 and 1, shape ``(n, n_sites)``."""
+        return cls._counted(pack(rows), len(rows), target)
+
+    @classmethod
+    def of_colours(cls, rows: NDArray[np.uint8], target: Lattice) -> Self:
+        """Return the population whose ``to_colours`` is ``rows``."""
+        return cls.of(2 * rows.astype(np.int8) - 1, target)
+
+    @classmethod
+    def _counted(cls, planes: Planes, n: int, target: Lattice) -> Self:
+        unlike, forward = np.empty(n, np.int32), target.geometry.forward
+        for group, first in enumerate(range(0, n, GROUP)):
+            part = slice(first, first + GROUP)
+            count_unlike(planes[group], forward, (0,) * forward.shape[1], unlike[part])
+        return cls(unlike, None, planes, target.sizes)
 
     def __len__(self) -> int:
         return len(self.unlike)
@@ -77,15 +113,15 @@ class Spins:
     def take(self, index: NDArray[np.int64]) -> Self:
         """Return the members at ``index`` as a new population."""
         index = np.arange(len(self))[index]
-        planes = empty_planes(len(index), self.planes.shape[1] - 1)
+        planes = _empty(len(index), self.planes.shape[1] - 1)
         _gather(self.planes, index, planes, 0)
         up = None if self.up is None else self.up[index]
-        return type(self)(planes, self.unlike[index], self.sizes, up)
+        return type(self)(self.unlike[index], up, planes, self.sizes)
 
     def join(self, others: Sequence[Self]) -> Self:
         """Return this population followed by ``others``."""
         parts = [self, *others]
-        planes = empty_planes(sum(map(len, parts)), self.planes.shape[1] - 1)
+        planes = _empty(sum(map(len, parts)), self.planes.shape[1] - 1)
         first = 0
         for part in parts:
             _gather(part.planes, np.arange(len(part)), planes, first)
@@ -93,19 +129,19 @@ class Spins:
         unlike = np.concatenate([part.unlike for part in parts])
         ups = [part.up for part in parts if part.up is not None]
         up = np.concatenate(ups) if len(ups) == len(parts) else None
-        return type(self)(planes, unlike, self.sizes, up)
+        return type(self)(unlike, up, planes, self.sizes)
+
+    def copy(self) -> Self:
+        """Return a population that can be moved in place."""
+        return replace(self, planes=self.planes.copy())
 
     def to_draws(self) -> NDArray[np.int8]:
         """Return spins of -1 and 1, shape ``(n, *sizes)``."""
         return unpack(self.planes, len(self)).reshape(len(self), *self.sizes)
 
-    def energy(self, target: Lattice) -> Floats:
-        """Return the energies in nats at beta 1, shape ``(n,)``."""
-        return SpinCounts(self.unlike, self.n_up() if target.field else None).energy(target)
-
-    def counts(self, target: Lattice) -> Counts:
-        """Return the numbers of spins -1 and 1, shape ``(2, n)``."""
-        return SpinCounts(self.unlike, self.n_up()).counts(target)
+    def to_colours(self) -> NDArray[np.uint8]:
+        """Return 0 for spins -1 and 1 for spins 1, shape ``(n, n_sites)``."""
+        return (unpack(self.planes, len(self)) > 0).astype(np.uint8)
 
     def n_up(self) -> Counts:
         """Return the number of spins that are 1, shape ``(n,)``."""
@@ -117,31 +153,14 @@ class Spins:
         return up
 
 
-def empty_planes(n: int, n_sites: int) -> Planes:
+def _empty(n: int, n_sites: int) -> Planes:
     """Return planes of ``n`` chains, all spins -1."""
     return np.zeros((-(-n // GROUP), n_sites + 1, WIDTH), np.uint64)
 
 
-def spins_of(planes: Planes, n: int, target: Lattice) -> Spins:
-    """Return the population of the first ``n`` chains, with its counts."""
-    unlike, forward = np.empty(n, np.int32), target.geometry.forward
-    for group, first in enumerate(range(0, n, GROUP)):
-        part = slice(first, first + GROUP)
-        count_unlike(planes[group], forward, (0,) * forward.shape[1], unlike[part])
-    return Spins(planes, unlike, target.sizes)
-
-
-def draw_spins(target: Lattice, n: int, seed: np.random.SeedSequence) -> Spins:
-    """Return ``n`` states of independent spins, where 1 and -1 have equal probability."""
-    planes = empty_planes(n, target.n_dim)
-    shape = len(planes), target.n_dim, WIDTH
-    planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
-    return spins_of(planes, n, target)
-
-
 def pack(draws: NDArray[Any]) -> Planes:
     """Return the planes of spins of -1 and 1, shape ``(n, n_sites)``."""
-    planes = empty_planes(len(draws), draws.shape[1])
+    planes = _empty(len(draws), draws.shape[1])
     _pack(np.ascontiguousarray(draws, np.int8), planes)
     return planes
 
@@ -151,6 +170,28 @@ def unpack(planes: Planes, n: int) -> NDArray[np.int8]:
     draws = np.empty((n, planes.shape[1] - 1), np.int8)
     _unpack(planes, draws)
     return draws
+
+
+@njit
+def _add_fields(n_sites, up, fields, slope, energy, ratio):
+    """Add the contributions of fields in favour of either spin to energies and log ratios."""
+    for k in range(up.shape[0]):
+        own, before, after, least = up[k], fields[0, k], fields[1, k], n_sites
+        for c in range(own.size):
+            gap = abs(2 * own[c] - n_sites)
+            least = min(least, gap)
+            larger = 0.5 * (n_sites + gap)
+            energy[k, c] -= slope[k] * larger
+            ratio[k, c] += (after - before) * larger
+        if min(before, after) * least > _NEGLIGIBLE:
+            continue
+        for c in range(own.size):
+            gap = abs(2 * own[c] - n_sites)
+            # the smaller of the two terms, over the larger
+            first, second = fast_exp(-before * gap), fast_exp(-after * gap)
+            share = 1.0 / (1.0 + first)
+            energy[k, c] += slope[k] * gap * first * share
+            ratio[k, c] += fast_log((1.0 + second) * share)
 
 
 @njit
@@ -205,22 +246,6 @@ def _add_unlike(
                 other = builder.load(builder.gep(others, [builder.add(start, WORD(axis))]))
                 unlike.append(own ^ vectors.load(builder, spins, other))
         _add_bits(builder, counts, unlike)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def _add_up(typingctx: Any, planes: Any, first: Any, low: Any, run: Any) -> Any:
-    """Add the spins of a run of sites to the low planes."""
-    signature = types.void(planes, first, low, run)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        spins, counts = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
-        )
-        rows = [builder.add(args[1], WORD(k)) for k in range(len(sig.args[3]))]
-        _add_bits(builder, counts, [vectors.load(builder, spins, row) for row in rows])
         return context.get_dummy_value()
 
     return signature, codegen
@@ -334,18 +359,9 @@ def count_unlike(planes, forward, axes, out):
 
 @njit
 def count_up(planes, out):
-    """Count the spins 1 of the chains of a group; see ``count_unlike``."""
-    low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)
-    n_sites, room = planes.shape[0] - 1, (2**_LOW - 1) // len(_RUN) * len(_RUN)
-    for start in range(0, n_sites, room):
-        stop = min(start + room, n_sites)
-        whole = start + (stop - start) // len(_RUN) * len(_RUN)
-        for site in range(start, whole, len(_RUN)):
-            _add_up(planes, site, low, _RUN)
-        for site in range(whole, stop):
-            _add_up(planes, site, low, (0,))
-        _carry(low, high)
-    _read(high, _n_planes(n_sites), out)
+    """Count the spins 1 of the chains of a group: bonds with the last row, which is 0."""
+    n_sites = planes.shape[0] - 1
+    count_unlike(planes, np.full((n_sites, 1), n_sites), (0,), out)
 
 
 @njit
@@ -357,11 +373,6 @@ def _n_planes(largest):
     return digits
 
 
-_DIGITS = 52
-_ROUNDS = 12  # digits that are always compared; at one in eight sites some of 512 chains need more
-_ONES = 2**64 - 1
-
-
 class Form(NamedTuple):
     """The form of the code to generate, as lengths of tuples, which numba knows on compiling."""
 
@@ -370,30 +381,15 @@ class Form(NamedTuple):
     two: tuple[int, ...]  # whether there are two kinds of references, with different probabilities
     # Whether the probability with ``k`` unlike neighbours is 1 minus that with all but ``k``
     folded: tuple[int, ...]
-    # These classes are the first ones. The others have probability 0 or 1.
-    undecided: tuple[int, ...]
 
 
 @lru_cache(maxsize=32)
 def form_of(target: Lattice, heat_bath: bool, biased: bool) -> Form:
     """Return the form of the code that a lattice needs, with a bias or without."""
     n_sides = target.geometry.neighbours.shape[1]
-    two_kinds = int(biased and not heat_bath)
-    folded = int(not biased and heat_bath and target.periodic)
-    n_undecided = (n_sides + 1) * (1 + two_kinds)
-    if folded:
-        n_undecided = n_sides // 2 + 1
-    elif not biased and not heat_bath and target.coupling >= 0.0:
-        n_undecided = n_sides // 2  # the other flips do not cost energy
-    lengths = n_sides, n_sides // 2, two_kinds, folded, n_undecided
+    folded = not biased and heat_bath and target.periodic
+    lengths = n_sides, n_sides // 2, int(biased and not heat_bath), int(folded)
     return Form(*((0,) * length for length in lengths))
-
-
-@njit
-def empty_table(form):
-    """Return a table for ``fill_table``."""
-    n_classes = len(form.sides) + 1
-    return np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + len(form.two))), np.uint64)
 
 
 @njit
@@ -458,8 +454,7 @@ def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> A
     spins, others, words, digits = (
         context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 4, 5, 6)
     )
-    site, n_sides = args[1], len(form[0])
-    two, folded, n_undecided = (len(part) for part in form[2:])
+    site, n_sides, two = args[1], len(form[0]), len(form[2])
     reference = vectors.load(builder, spins, args[2])
     start = builder.mul(site, WORD(n_sides))
     unlike = []
@@ -468,7 +463,7 @@ def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> A
         unlike.append(reference ^ vectors.load(builder, spins, other))
     classes, turned = _classes(builder, unlike), vectors.constant(builder, 0)
     n_columns = len(classes) * (1 + two)
-    if folded:
+    if form[3]:
         classes, turned = _folded(classes)
     if two:
         own = reference ^ vectors.load(builder, spins, args[3])
@@ -476,17 +471,16 @@ def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> A
     size = WORD((_DIGITS + 1) * n_columns)
     digits = builder.gep(digits, [builder.mul(args[7], size)])
 
-    def digit(row: Any, wanted: int = n_undecided) -> Vector:
-        """Return one digit of every chain's probability, of the first classes only."""
+    def digit(row: Any) -> Vector:
+        """Return one digit of every chain's probability."""
         found = vectors.constant(builder, 0)
         first = builder.mul(row, WORD(n_columns))
-        for k, of_class in enumerate(classes[:wanted]):
+        for k, of_class in enumerate(classes):
             word = builder.load(builder.gep(digits, [builder.add(first, WORD(k))]))
             found = found | (of_class & vectors.spread(builder, word))
         return found
 
-    certain = digit(WORD(0), len(classes))
-    opposite, generator = _below(builder, certain, digit, words)
+    opposite, generator = _below(builder, digit, words)
     opposite = opposite ^ turned
     vectors.store(reference ^ opposite, spins, site)
     for k in range(4):
@@ -504,7 +498,7 @@ def _folded(classes: list[Vector]) -> tuple[list[Vector], Vector]:
     return classes[: n_sides // 2 + 1], turned
 
 
-def _below(builder: Any, certain: Vector, digit: Callable, words: Any) -> tuple[Vector, list]:
+def _below(builder: Any, digit: Callable, words: Any) -> tuple[Vector, list[Vector]]:
     """Return which chains draw a number below their probability, and the generator after it.
 
     No number is drawn for chains whose probability is 1.
@@ -518,10 +512,20 @@ def _below(builder: Any, certain: Vector, digit: Callable, words: Any) -> tuple[
         opposite = opposite | (undecided & ~random & wanted)
         return [opposite, undecided & ~(random ^ wanted), *generator]
 
+    certain = digit(WORD(0))
     state = [certain, ~certain, *(vectors.load(builder, words, WORD(k)) for k in range(4))]
     for k in range(_ROUNDS):
         state = compare(WORD(k + 1), state)
-    opposite, _, *generator = _while_undecided(builder, compare, state)
+    # until all chains are decided or digits run out
+    places = [cgutils.alloca_once_value(builder, part.value) for part in state]
+    rest = {"count": WORD(_DIGITS + 1), "start": WORD(_ROUNDS + 1)}
+    with builder.if_then(state[1].any()), cgutils.for_range(builder, **rest) as loop:
+        after = compare(loop.index, [Vector(builder, builder.load(place)) for place in places])
+        for place, part in zip(places, after, strict=True):
+            builder.store(part.value, place)
+        with builder.if_then(builder.not_(after[1].any())):
+            loop.do_break()
+    opposite, _, *generator = (Vector(builder, builder.load(place)) for place in places)
     return opposite, generator
 
 
@@ -536,36 +540,6 @@ def _classes(builder: Any, bits: list[Vector]) -> list[Vector]:
     return classes
 
 
-def _while_undecided(builder: Any, compare: Any, state: list[Vector]) -> list[Vector]:
-    """Compare further digits until all chains are decided or digits run out."""
-    before = builder.block
-    tail = builder.append_basic_block("further_digits")
-    done = builder.append_basic_block("decided")
-    builder.cbranch(state[1].any(), tail, done)
-    builder.position_at_end(tail)
-    row = builder.phi(WORD)
-    inside = [lane.phi() for lane in state]
-    after = compare(row, inside)
-    next_row = builder.add(row, WORD(1))
-    more = builder.and_(after[1].any(), builder.icmp_unsigned("<", next_row, WORD(_DIGITS + 1)))
-    end = builder.block
-    row.add_incoming(WORD(_ROUNDS + 1), before)
-    row.add_incoming(next_row, end)
-    for at_start, first, again in zip(inside, state, after, strict=True):
-        at_start.value.add_incoming(first.value, before)
-        at_start.value.add_incoming(again.value, end)
-    builder.cbranch(more, tail, done)
-    builder.position_at_end(done)
-    found = [lane.phi() for lane in state]
-    for at_end, first, again in zip(found, state, after, strict=True):
-        at_end.value.add_incoming(first.value, before)
-        at_end.value.add_incoming(again.value, end)
-    return found
-
-
-_CERTAIN = 40.0  # log odds that a uniform number of 52 bits cannot distinguish from infinity
-
-
 @dataclass(frozen=True)
 class _SpinKernel(VisitKernel):
     """The base of heat bath and Metropolis kernels."""
@@ -575,14 +549,6 @@ class _SpinKernel(VisitKernel):
     n_together = GROUP
 
     heat_bath: ClassVar[bool]
-
-    def advance(
-        self, path: Any, state: Spins, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Spins, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        state = replace(state, planes=state.planes.copy())
-        batch = self.advance_many(path, state, np.array([beta]), streams)
-        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
 
     def advance_many(
         self, path: Any, state: Spins, beta: Floats, streams: NDArray[np.uint64]
@@ -619,7 +585,8 @@ class _SpinKernel(VisitKernel):
             SpinCounts(unlike[rows], up[rows] if path.needs_counts else None)
             for rows in (slice(-1), slice(1, None))
         )
-        moved = replace(state, unlike=unlike[-1], up=up[-1] if path.needs_counts else None)
+        last = up[-1] if path.needs_counts else None
+        moved = Spins(unlike[-1], last, state.planes, state.sizes)
         return StageBatch(moved, before, after, acceptance, n_moves * n_stages)
 
 
@@ -657,7 +624,8 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
     changed[:] = 0.0
     n_sites = planes.shape[1] - 1
     visits = sites.copy() if sites.size else np.empty(n_sites, np.int64)
-    table = empty_table(form)
+    n_classes = len(form.sides) + 1
+    table = np.zeros((n_classes, _DIGITS + 1, n_classes * (1 + len(form.two))), np.uint64)
     degrees = bonds.degree.min(), bonds.degree.max()
     for group in range(planes.shape[0]):
         spins, first = planes[group], group * GROUP
@@ -669,6 +637,7 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
             n_opposite = _sweep(spins, moves, form, visits, sites.size == 0, bonds, table, own)
             # chains beyond the last member are taken out in proportion
             changed[k] += n_opposite * ((last - first) / GROUP)
+            spins[-1] = 0
             count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
             if up.size:
                 count_up(spins, up[k + 1, first:last])

@@ -1,9 +1,10 @@
 """The base of Ising and Potts lattices, and of the kernels that visit their sites in order."""
 
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
 from math import log, prod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from pm_evidence.core.checks import (
     described,
     plain_array,
 )
+from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.families.common import SweepKernel
 from pm_evidence.families.native import NativeTarget
 
 Floats = NDArray[np.float64]
@@ -81,6 +84,9 @@ class Lattice(NativeTarget):
     ----------
     values : str
         Kind of values of a site: ``"spins"`` or ``"colours"``.
+    states : type
+        The class of populations: ``draw`` returns uniform states, ``of`` and ``of_colours`` those
+        of the given values, or of colours from 0 on.
     field : float
         Strength of an external field in nats per site; only spins may have one.
     gap : float
@@ -89,16 +95,14 @@ class Lattice(NativeTarget):
     """
 
     values: ClassVar[str]
+    states: ClassVar[Any]
     gap: ClassVar[float]
     field: float = 0.0
     shape: int | tuple[int, ...]
     coupling: float
     periodic: bool
-
-    @property
-    def n_colours(self) -> int:
-        """Number of values that a site can take."""
-        raise NotImplementedError
+    n_colours: int  # number of values that a site can take
+    site_values: NDArray[Any]  # these values
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -141,46 +145,8 @@ class Lattice(NativeTarget):
         """
         return self._energy(self.check(draws))
 
-    def _energy(self, draws: NDArray[Any]) -> Floats:
-        raise NotImplementedError
-
-    def draw_uniform(self, n: int, seed: np.random.SeedSequence) -> Any:
-        """Return ``n`` independent states in which all sites are uniform and independent."""
-        raise NotImplementedError
-
-    def population(self, rows: NDArray[Any]) -> Any:
-        """Return the population of some states, shape ``(n, n_sites)``."""
-        raise NotImplementedError
-
-    def to_colours(self, state: Any) -> NDArray[np.uint8]:
-        """Return the states of a population as colours from 0 on, shape ``(n, n_sites)``."""
-        raise NotImplementedError
-
-    def from_colours(self, rows: NDArray[np.uint8]) -> Any:
-        """Return the population whose ``to_colours`` is ``rows``."""
-        raise NotImplementedError
-
-    def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Return ``n`` states of lowest energy, shape ``(n, *sizes)``, drawn by their weights.
-
-        Reverse paths relax from these states. If the neighbours of a Potts lattice repel each
-        other, colours are drawn uniformly instead.
-        """
-        raise NotImplementedError
-
-    def favour(
-        self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
-    ) -> None:
-        """Add the contributions of fields in favour of every value to energies and log ratios.
-
-        Parameters
-        ----------
-        visited : State
-            The populations of ``m`` stages.
-        fields, slope, energy, ratio : ndarray
-            See ``detour.favour_spins``.
-        """
-        raise NotImplementedError
+    @abstractmethod
+    def _energy(self, draws: NDArray[Any]) -> Floats: ...
 
     def sample_stats(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the energy of each draw."""
@@ -211,14 +177,15 @@ class Lattice(NativeTarget):
         check_strength("coupling", self.coupling, 1.0)
         check_flag("periodic", self.periodic)
 
-    def check_draws(self, draws: NDArray[Any], values: NDArray[np.int8], name: str) -> NDArray[Any]:
+    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
         """Return states as an array, shape ``(n, *sizes)``.
 
         Raises
         ------
         ValueError
-            If there are none, or if they have a wrong shape or values that are not in ``values``.
+            If there are none, or if they have a wrong shape or values that a site cannot take.
         """
+        values = self.site_values
         draws = plain_array(name, draws)
         if draws.shape[1:] != self.sizes or not len(draws):
             raise ValueError(
@@ -239,16 +206,6 @@ class Lattice(NativeTarget):
         return draws
 
 
-def like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
-    """Return the number of bonds between like neighbours."""
-    own = np.arange(x.shape[1])
-    like = np.zeros(len(x))
-    for other in forward.T:
-        there = other != own
-        like += (x[:, there] == x[:, other[there]]).sum(axis=1)
-    return like
-
-
 def check_strength(name: str, value: Any, usual: float) -> None:
     """Check that a strength is a finite number of nats, and not so large that nothing moves."""
     if abs(check_finite(name, value, usual)) > _LARGEST_STRENGTH:
@@ -258,19 +215,14 @@ def check_strength(name: str, value: Any, usual: float) -> None:
         )
 
 
-_MOST_SWEEPS = 1_000_000
 _NAMES = {"spins": "pe.Ising", "colours": "pe.Potts"}
 
 
 @dataclass(frozen=True)
-class SweepKernel:
-    """A kernel that repeats a move ``n_sweeps`` times, and satisfies detailed balance."""
+class LatticeKernel(SweepKernel):
+    """The base of kernels that move lattices."""
 
-    n_sweeps: int = 1
     values: ClassVar[tuple[str, ...]] = tuple(_NAMES)
-
-    def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
 
     def check(self, target: Any) -> NDArray[np.int64]:
         """Return the sites that it moves: all."""
@@ -283,17 +235,9 @@ class SweepKernel:
             )
         return np.arange(n_sites)
 
-    def reversed(self) -> Self:
-        """Return the kernel itself."""
-        return self
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of sweeps."""
-        return {"n_sweeps": float(self.n_sweeps)}
-
 
 @dataclass(frozen=True)
-class VisitKernel(SweepKernel):
+class VisitKernel(LatticeKernel):
     """A kernel that visits sites one after the other, and is reversed by the opposite order."""
 
     order: str = "checkerboard"
@@ -303,17 +247,25 @@ class VisitKernel(SweepKernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("order", self.order, self.orders)
-        check_flag("backwards", self.backwards)
 
     def check(self, target: Any) -> NDArray[np.int64]:
-        """Return the sites that it moves: all; see ``SweepKernel`` and ``sites``."""
+        """Return the sites that it moves: all; see ``sites``."""
         moved = super().check(target)
         self.sites(target)
         return moved
 
-    def reversed(self) -> Self:
-        """Return the kernel that visits sites in the opposite order."""
-        return replace(self, backwards=not self.backwards)
+    def advance(
+        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        batch = self.advance_many(path, state.copy(), np.array([beta]), streams)
+        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
+
+    @abstractmethod
+    def advance_many(
+        self, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
+    ) -> StageBatch:
+        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
 
     def sites(self, target: Any) -> NDArray[np.int64]:
         """Return the sites in the order of visits; none if they are drawn at random."""

@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_kind, check_positive
-from pm_evidence.core.codegen.numba import njit
-from pm_evidence.core.codegen.vectors import fast_exp, fast_log
 from pm_evidence.families.lattice.lattice import Lattice
 
 Floats = NDArray[np.float64]
@@ -41,12 +39,13 @@ class LatticePath:
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Any:
         """Return ``n`` independent states in which all sites are uniform and independent."""
-        return self.target.draw_uniform(n, seed)
+        return self.target.states.draw(self.target, n, seed)
 
     def at(self, draws: NDArray[Any]) -> Any:
         """Return the population of some states, shape ``(n, *sizes)``."""
         draws = self.target.check(draws)
-        return self.target.population(draws.reshape(len(draws), self.target.n_dim))
+        rows = draws.reshape(len(draws), self.target.n_dim)
+        return self.target.states.of(rows, self.target)
 
     def log_ratio(self, state: Any, start: Betas, stop: Betas) -> Floats:
         """Return the change of the log density between two inverse temperatures.
@@ -138,61 +137,5 @@ class DetouredPath(LatticePath):
         fields = self.field(np.array([np.ravel(start), np.ravel(stop)]))
         slope = self.height * pi * np.cos(pi * np.ravel(start))
         rows = energy.reshape(len(slope), -1), ratio.reshape(len(slope), -1)
-        self.target.favour(visited, fields, slope, *rows)
+        visited.favour(self.target, fields, slope, *rows)
         return energy, ratio
-
-
-_NEGLIGIBLE = 40.0  # a term that is so many nats smaller than another changes no digit of the sum
-
-
-@njit
-def favour_spins(n_sites, up, fields, slope, energy, ratio):
-    """Add the contributions of fields in favour of either spin to energies and log ratios."""
-    for k in range(up.shape[0]):
-        own, before, after, least = up[k], fields[0, k], fields[1, k], n_sites
-        for c in range(own.size):
-            gap = abs(2 * own[c] - n_sites)
-            least = min(least, gap)
-            larger = 0.5 * (n_sites + gap)
-            energy[k, c] -= slope[k] * larger
-            ratio[k, c] += (after - before) * larger
-        if min(before, after) * least > _NEGLIGIBLE:
-            continue
-        for c in range(own.size):
-            gap = abs(2 * own[c] - n_sites)
-            # the smaller of the two terms, over the larger
-            first, second = fast_exp(-before * gap), fast_exp(-after * gap)
-            share = 1.0 / (1.0 + first)
-            energy[k, c] += slope[k] * gap * first * share
-            ratio[k, c] += fast_log((1.0 + second) * share)
-
-
-@njit
-def favour_colours(counts, fields, slope, energy, ratio):
-    """Add the contributions of fields in favour of every colour; see ``favour_spins``.
-
-    ``counts`` has shape (m, q, n), so that sums over colours are sums of whole rows.
-    """
-    n = counts.shape[2]
-    most, first, second, weighted = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for k in range(len(counts)):
-        before, after = fields[0, k], fields[1, k]
-        most[:] = 0.0
-        for colour in range(counts.shape[1]):
-            own = counts[k, colour]
-            for c in range(n):
-                most[c] = max(most[c], own[c])
-        first[:] = 0.0
-        second[:] = 0.0
-        weighted[:] = 0.0
-        for colour in range(counts.shape[1]):
-            own = counts[k, colour]
-            for c in range(n):
-                gap = own[c] - most[c]
-                weight = fast_exp(before * gap)
-                first[c] += weight
-                weighted[c] += weight * gap
-                second[c] += fast_exp(after * gap)
-        for c in range(n):
-            energy[k, c] -= slope[k] * (most[c] + weighted[c] / first[c])
-            ratio[k, c] += (after - before) * most[c] + fast_log(second[c] / first[c])

@@ -10,8 +10,8 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
-from pm_evidence.core.codegen.vectors import INDEX, Vector, fast_exp
-from pm_evidence.core.contracts import MoveInfo, StageBatch
+from pm_evidence.core.codegen.vectors import INDEX, Vector, fast_exp, fast_log
+from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import next_word, uniform
 from pm_evidence.families.lattice.lattice import Lattice, VisitKernel
 
@@ -24,7 +24,6 @@ SIDE = 64  # chains side by side
 NOBODY = 255  # the colour of what lies beyond a free edge
 _HALF = SIDE // 2  # longer vectors are compared more slowly
 _LARGEST_BYTE = 255
-_RUN = (0,) * 8  # sites that are counted at once; only the length is used
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class ColourCounts:
 
     like: Counts  # shape (..., n): number of bonds between like colours, for every chain
     # shape (..., q, n): number of sites of each colour; None if they were not counted
-    tally: Counts | None = None
+    tally: Counts | None
 
     def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(..., n)``."""
@@ -42,51 +41,81 @@ class ColourCounts:
         return energy
 
     def counts(self, target: Lattice) -> Counts:
-        """Return the number of sites of each colour, shape ``(q, ..., n)``."""
+        """Return the number of sites of each colour, shape ``(..., q, n)``."""
         assert self.tally is not None  # they are counted if the path needs them
-        return np.moveaxis(self.tally, -2, 0)
+        return self.tally
+
+    def favour(
+        self, target: Lattice, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
+    ) -> None:
+        """Add what fields in favour of every colour contribute; see ``path.DetouredPath``."""
+        counts = np.ascontiguousarray(self.counts(target))
+        _add_fields(counts.reshape(len(slope), target.n_colours, -1), fields, slope, energy, ratio)
 
 
 @dataclass(frozen=True, slots=True)
-class Colours:
+class Colours(ColourCounts):
     """A population of Potts lattices, with the counts that their energies need."""
 
     # shape (n_groups, n_sites + 1, 64): colours; the last axis holds chains. The last row lies
     # beyond free edges. The last group may hold chains beyond the last member, which are never
     # read.
     sites: Bytes
-    like: Counts  # shape (n,): number of bonds between like colours, for every chain
     sizes: tuple[int, ...]  # number of sites along each axis
-    # shape (q, n): number of sites of each colour; None if they were not counted
-    tally: Counts | None = None
+
+    @classmethod
+    def draw(cls, target: Lattice, n: int, seed: np.random.SeedSequence) -> Self:
+        """Return ``n`` states of independent sites, where all colours have equal probability."""
+        shape = -(-n // SIDE), target.n_dim + 1, SIDE
+        sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
+        sites[:, -1] = NOBODY
+        return cls._counted(sites, n, target)
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
+        """Return the population of states, shape ``(n, n_sites)``."""
+        return cls._counted(pack(rows), len(rows), target)
+
+    of_colours = of
+
+    @classmethod
+    def _counted(cls, sites: Bytes, n: int, target: Lattice) -> Self:
+        like, geometry, axes = np.empty(n, np.int32), target.geometry, (0,) * len(target.sizes)
+        for group, first in enumerate(range(0, n, SIDE)):
+            count_like(sites[group], geometry.ghosted, axes, like[first : first + SIDE])
+        return cls(like, None, sites, target.sizes)
 
     def __len__(self) -> int:
         return len(self.like)
 
     def take(self, index: NDArray[np.int64]) -> Self:
         """Return the members at ``index`` as a new population."""
-        index = np.arange(len(self))[index]
         tally = None if self.tally is None else self.tally[:, index]
-        return type(self)(pack_colours(self.rows()[index]), self.like[index], self.sizes, tally)
+        return type(self)(self.like[index], tally, pack(self.to_colours()[index]), self.sizes)
 
     def join(self, others: Sequence[Self]) -> Self:
         """Return this population followed by ``others``."""
         parts = [self, *others]
         tallies = [part.tally for part in parts if part.tally is not None]
         return type(self)(
-            pack_colours(np.concatenate([part.rows() for part in parts])),
             np.concatenate([part.like for part in parts]),
-            self.sizes,
             np.concatenate(tallies, axis=1) if len(tallies) == len(parts) else None,
+            pack(np.concatenate([part.to_colours() for part in parts])),
+            self.sizes,
         )
+
+    def copy(self) -> Self:
+        """Return a population that can be moved in place."""
+        return replace(self, sites=self.sites.copy())
 
     def to_draws(self) -> Bytes:
         """Return colours from 0 on, shape ``(n, *sizes)``."""
-        return np.ascontiguousarray(self.rows()).reshape(len(self), *self.sizes)
+        return self.to_colours().reshape(len(self), *self.sizes)
 
-    def energy(self, target: Lattice) -> Floats:
-        """Return the energies in nats at beta 1, shape ``(n,)``."""
-        return ColourCounts(self.like).energy(target)
+    def to_colours(self) -> Bytes:
+        """Return a copy of the colours, one chain per row, shape ``(n, n_sites)``."""
+        chains = self.sites[:, :-1].transpose(0, 2, 1)
+        return np.array(chains.reshape(-1, chains.shape[2])[: len(self)], order="C")
 
     def counts(self, target: Lattice) -> Counts:
         """Return the number of sites of each colour, shape ``(q, n)``."""
@@ -97,13 +126,8 @@ class Colours:
             count_colours(self.sites[group], tally[:, first : first + SIDE])
         return tally
 
-    def rows(self) -> Bytes:
-        """Return the colours, one chain per row, shape ``(n, n_sites)``."""
-        chains = self.sites[:, :-1].transpose(0, 2, 1)
-        return chains.reshape(-1, chains.shape[2])[: len(self)]
 
-
-def pack_colours(rows: NDArray[Any]) -> Bytes:
+def pack(rows: NDArray[Any]) -> Bytes:
     """Return the sites of states, shape ``(n, n_sites)``; see ``Colours``."""
     n, n_sites = rows.shape
     full = np.zeros((-(-n // SIDE) * SIDE, n_sites), np.uint8)
@@ -114,135 +138,65 @@ def pack_colours(rows: NDArray[Any]) -> Bytes:
     return sites
 
 
-def colours_of(rows: NDArray[Any], target: Lattice) -> Colours:
-    """Return the population of states, shape ``(n, n_sites)``, with its counts."""
-    return _counted(pack_colours(rows), len(rows), target)
-
-
-def draw_colours(target: Lattice, n: int, seed: np.random.SeedSequence) -> Colours:
-    """Return ``n`` states of independent sites, where all colours have equal probability."""
-    shape = -(-n // SIDE), target.n_dim + 1, SIDE
-    sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
-    sites[:, -1] = NOBODY
-    return _counted(sites, n, target)
-
-
-def _counted(sites: Bytes, n: int, target: Lattice) -> Colours:
-    like, ghosted = np.empty(n, np.int32), target.geometry.ghosted
-    axes = (0,) * len(target.sizes)
-    for group, first in enumerate(range(0, n, SIDE)):
-        count_like(sites[group], ghosted, axes, like[first : first + SIDE])
-    return Colours(sites, like, target.sizes)
-
-
 @njit
 def count_like(sites, ghosted, axes, out):
-    """Count the like bonds of the chains of a group."""
-    total, few = np.zeros((1, SIDE), np.int32), np.zeros((1, SIDE), np.uint8)
-    n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes) // len(_RUN) * len(_RUN)
+    """Count the like bonds of the chains of a group, each with its next neighbours."""
+    total, few = np.zeros(SIDE, np.int32), np.zeros(SIDE, np.uint8)
+    n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes)
     for start in range(0, n_sites, room):
-        stop = min(start + room, n_sites)
-        whole = start + (stop - start) // len(_RUN) * len(_RUN)
-        for site in range(start, whole, len(_RUN)):
-            _add_like(sites, site, ghosted, few, axes, _RUN)
-        for site in range(whole, stop):
-            _add_like(sites, site, ghosted, few, axes, (0,))
-        _spill(few, total)
-    out[:] = total[0, : out.size]
+        for i in range(start, min(start + room, n_sites)):
+            own, right, below = sites[i], sites[ghosted[i, 0]], sites[ghosted[i, 2]]
+            for c in range(SIDE):
+                few[c] += (own[c] == right[c]) + (own[c] == below[c])
+            if len(axes) == 3:
+                behind = sites[ghosted[i, 4]]
+                for c in range(SIDE):
+                    few[c] += own[c] == behind[c]
+        for c in range(SIDE):
+            total[c] += few[c]
+            few[c] = 0
+    out[:] = total[: out.size]
 
 
 @njit
 def count_colours(sites, out):
-    """Count the sites of each colour; ``out`` has shape (q, n). See ``count_like``."""
-    n_sites, q = sites.shape[0] - 1, out.shape[0]
-    total, few = np.zeros((q, SIDE), np.int32), np.zeros((q, SIDE), np.uint8)
-    total[-1] = n_sites  # the last colour has all sites that the others do not have
-    room = _LARGEST_BYTE // len(_RUN) * len(_RUN)
-    for start in range(0, n_sites, room):
-        stop = min(start + room, n_sites)
-        whole = start + (stop - start) // len(_RUN) * len(_RUN)
-        for colour in range(q - 1):
-            for site in range(start, whole, len(_RUN)):
-                _add_colour(sites, site, colour, few, _RUN)
-            for site in range(whole, stop):
-                _add_colour(sites, site, colour, few, (0,))
-        _spill(few, total)
-    for colour in range(q - 1):
-        total[-1] -= total[colour]
+    """Count the sites of each colour; ``out`` has shape (q, n)."""
+    total = np.zeros((out.shape[0], SIDE), np.int32)
+    for i in range(sites.shape[0] - 1):
+        for c in range(SIDE):
+            total[sites[i, c], c] += 1
     out[:] = total[:, : out.shape[1]]
 
 
-@intrinsic
-def _add_like(
-    typingctx: Any, sites: Any, first: Any, ghosted: Any, few: Any, axes: Any, run: Any
-) -> Any:
-    """Add the like bonds of a run of sites with their next neighbours to the row of ``few``."""
-    signature = types.void(sites, first, ghosted, few, axes, run)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        colours, others, sums = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3)
-        )
-        pairs = []
-        for k in range(len(sig.args[5])):
-            site = builder.add(args[1], INDEX(k))
-            start = builder.mul(site, INDEX(2 * len(sig.args[4])))
-            for axis in range(len(sig.args[4])):
-                place = builder.add(start, INDEX(2 * axis))
-                pairs.append((site, builder.load(builder.gep(others, [place]))))
-        for first in (0, _HALF):
-            like = [
-                _load(builder, colours, site, first).equals(_load(builder, colours, other, first))
-                for site, other in pairs
-            ]
-            _add_ones(builder, sums, INDEX(0), first, like)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def _add_colour(typingctx: Any, sites: Any, first: Any, colour: Any, few: Any, run: Any) -> Any:
-    """Add the number of sites of a run that have a colour to the row of that colour in ``few``."""
-    signature = types.void(sites, first, colour, few, run)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        colours, sums = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 3)
-        )
-        wanted = Vector.spread(builder, args[2], 8, _HALF)
-        sites = [builder.add(args[1], INDEX(k)) for k in range(len(sig.args[4]))]
-        for first in (0, _HALF):
-            like = [_load(builder, colours, site, first).equals(wanted) for site in sites]
-            _add_ones(builder, sums, args[2], first, like)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-def _load(builder: Any, array: Any, row: Any, first: int) -> Vector:
-    """Return half of a row, from ``first`` on."""
-    return Vector.load(builder, array, _place(builder, row, first), 8, _HALF)
-
-
-def _place(builder: Any, row: Any, first: int) -> Any:
-    return builder.add(builder.mul(row, INDEX(SIDE)), INDEX(first))
-
-
-def _add_ones(builder: Any, few: Any, row: Any, first: int, masks: list[Vector]) -> None:
-    """Add 1 to half of a row of ``few`` where a mask is set, for all masks."""
-    total = _load(builder, few, row, first)
-    for mask in masks:
-        total = total + mask.resized(8)
-    total.store(few, _place(builder, row, first))
-
-
 @njit
-def _spill(few, total):
-    for k in range(few.shape[0]):
-        for c in range(SIDE):
-            total[k, c] += nb.int32(few[k, c])
-            few[k, c] = 0
+def _add_fields(counts, fields, slope, energy, ratio):
+    """Add the contributions of fields in favour of every colour.
+
+    ``counts`` has shape (m, q, n), so that sums over colours are sums of whole rows.
+    """
+    n = counts.shape[2]
+    most, first, second, weighted = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for k in range(len(counts)):
+        before, after = fields[0, k], fields[1, k]
+        most[:] = 0.0
+        for colour in range(counts.shape[1]):
+            own = counts[k, colour]
+            for c in range(n):
+                most[c] = max(most[c], own[c])
+        first[:] = 0.0
+        second[:] = 0.0
+        weighted[:] = 0.0
+        for colour in range(counts.shape[1]):
+            own = counts[k, colour]
+            for c in range(n):
+                gap = own[c] - most[c]
+                weight = fast_exp(before * gap)
+                first[c] += weight
+                weighted[c] += weight * gap
+                second[c] += fast_exp(after * gap)
+        for c in range(n):
+            energy[k, c] -= slope[k] * (most[c] + weighted[c] / first[c])
+            ratio[k, c] += (after - before) * most[c] + fast_log(second[c] / first[c])
 
 
 ROUNDS = 8  # random numbers drawn at a time, so that states are read and written less often
@@ -530,14 +484,6 @@ class ColourHeatBath(VisitKernel):
 
     values = ("colours",)
 
-    def advance(
-        self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Colours, MoveInfo]:
-        """Move every member; see ``contracts.Kernel``."""
-        state = replace(state, sites=state.sites.copy())
-        batch = self.advance_many(path, state, np.array([beta]), streams)
-        return batch.state, MoveInfo(1.0, batch.n_evaluations)
-
     def advance_many(
         self, path: Any, state: Colours, beta: Floats, streams: NDArray[np.uint64]
     ) -> StageBatch:
@@ -553,51 +499,50 @@ class ColourHeatBath(VisitKernel):
             tally[0] = state.counts(target)
         wide = len(target.sizes) == 2 and target.coupling >= 0.0
         wide = wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT
-        go = _pass_wide if wide else _pass_one_by_one
         orders = self.sites(target), self.n_sweeps, (0,) * len(target.sizes)
-        go(
-            state.sites,
-            target.geometry,
-            orders,
-            target.n_colours,
-            (coupling, field),
-            streams,
-            (like, tally),
-        )
+        stages, counts = (coupling, field), (like, tally)
+        q, wide = target.n_colours, bool(wide)
+        _pass(state.sites, target.geometry, orders, q, wide, stages, streams, counts)
         before, after = (
             ColourCounts(like[rows], tally[rows] if path.needs_counts else None)
             for rows in (slice(-1), slice(1, None))
         )
-        moved = replace(state, like=like[-1], tally=tally[-1] if path.needs_counts else None)
+        last = tally[-1] if path.needs_counts else None
+        moved = Colours(like[-1], last, state.sites, state.sizes)
         n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
         return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
 
 
 @njit
-def _pass_wide(sites, bonds, orders, q, stages, streams, counts):
-    """Move all chains of a square lattice in place through some stages, and count after each."""
+def _pass(sites, bonds, orders, q, wide, stages, streams, counts):
+    """Move all chains in place through some stages, and count after each."""
     coupling, field = stages
     like, tally = counts
+    near = bonds.ghosted
     words, favoured = np.empty((WORDS + ROUNDS, SIDE), np.uint32), np.zeros(SIDE, np.uint8)
-    tables = [tabulate(q, coupling[k], field[k]) for k in range(coupling.size)]
+    tables = [tabulate(q, coupling[k] if wide else 0.0, field[k]) for k in range(coupling.size)]
     for group in range(sites.shape[0]):
         x, first = sites[group], group * SIDE
         last = min(first + SIDE, streams.shape[0])
         own = streams[first:last]
         for k in range(coupling.size):
             _favour(favoured, field[k], tally[k, :, first:last], own)
-            seed(own, words)
-            table, shares = tables[k]
-            _sweep_wide(x, bonds.ghosted, orders, q, field[k], favoured, words, table, shares, own)
-            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
+            if wide:
+                seed(own, words)
+                _sweep_wide(x, near, orders, q, field[k], favoured, words, tables[k], own)
+            else:
+                for c in range(last - first):
+                    log_weights = coupling[k], field[k]
+                    _sweep_one(x[:, c], near, orders, q, log_weights, favoured[c], own[c])
+            count_like(x, near, orders[2], like[k + 1, first:last])
             if tally.size:
                 count_colours(x, tally[k + 1, :, first:last])
 
 
 @njit
-def _sweep_wide(x, neighbours, orders, q, field, favoured, words, table, shares, streams):
-    """Move 64 chains in place, all at a time."""
-    order, n_sweeps, _ = orders
+def _sweep_wide(x, neighbours, orders, q, field, favoured, words, tables, streams):
+    """Move 64 chains of a square lattice in place, all at a time."""
+    (order, n_sweeps, _), (table, shares) = orders, tables
     extra, n_sites, n_left = expm1(field), len(neighbours), 0
     for _ in range(n_sweeps):
         for i in order:
@@ -631,30 +576,9 @@ def _around(neighbours, i, n_sites):
 
 
 @njit
-def _pass_one_by_one(sites, bonds, orders, q, stages, streams, counts):
-    """Move all chains of any lattice in place, at any coupling; see ``_pass_wide``."""
-    coupling, field = stages
-    like, tally = counts
-    favoured = np.zeros(SIDE, np.uint8)
-    for group in range(sites.shape[0]):
-        x, first = sites[group], group * SIDE
-        last = min(first + SIDE, streams.shape[0])
-        own = streams[first:last]
-        for k in range(coupling.size):
-            _favour(favoured, field[k], tally[k, :, first:last], own)
-            for c in range(last - first):
-                _sweep_one(
-                    x[:, c], bonds.ghosted, orders, q, coupling[k], field[k], favoured[c], own[c]
-                )
-            count_like(x, bonds.ghosted, orders[2], like[k + 1, first:last])
-            if tally.size:
-                count_colours(x, tally[k + 1, :, first:last])
-
-
-@njit
-def _sweep_one(x, neighbours, orders, q, coupling, field, favoured, stream):
-    """Move one chain in place."""
-    order, n_sweeps, _ = orders
+def _sweep_one(x, neighbours, orders, q, log_weights, favoured, stream):
+    """Move one chain of any lattice in place, at any coupling."""
+    (order, n_sweeps, _), (coupling, field) = orders, log_weights
     weight, n_sides = np.empty(q), neighbours.shape[1]
     most = max(coupling * n_sides, 0.0)
     powers = np.array([exp(coupling * k - most) for k in range(n_sides + 1)])

@@ -1,33 +1,23 @@
 """Ising and Potts lattices, of any size, in two and three dimensions."""
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, described
+from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
+from pm_evidence.families.common import chosen_kernel
 from pm_evidence.families.lattice.cluster_kernels import SwendsenWang, Wolff
-from pm_evidence.families.lattice.ising import (
-    SpinHeatBath,
-    SpinMetropolis,
-    Spins,
-    draw_spins,
-    pack,
-    spins_of,
-    unpack,
-)
-from pm_evidence.families.lattice.lattice import Lattice, VisitKernel, check_strength, like_bonds
-from pm_evidence.families.lattice.path import (
-    DetouredPath,
-    LatticePath,
-    favour_colours,
-    favour_spins,
-)
-from pm_evidence.families.lattice.potts import ColourHeatBath, Colours, colours_of, draw_colours
-from pm_evidence.families.native import checked_path
+from pm_evidence.families.lattice.ising import SpinHeatBath, SpinMetropolis, Spins
+from pm_evidence.families.lattice.lattice import Lattice, VisitKernel, check_strength
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.potts import ColourHeatBath, Colours
+from pm_evidence.families.native import along
 from pm_evidence.kernels.suitability import check_moves
 
 Floats = NDArray[np.float64]
@@ -47,69 +37,78 @@ class Detour:
     most_moves: int  # largest default of the number of stages times that of sites
 
 
-def lattice_setup(
-    target: Lattice,
-    kernel: str | Kernel,
-    kernels: Mapping[str, Callable[..., Any]],
-    detour: Detour,
-) -> AnnealingSetup:
-    """Return path, kernel and number of stages of a lattice."""
-    if isinstance(kernel, str):
-        check_choice("kernel", kernel, ("auto", *kernels))
-        chosen = kernels["heat_bath" if kernel == "auto" else kernel]()
+class _AnnealedLattice(Lattice):
+    """The base of both lattices: how they are annealed."""
+
+    kernels: ClassVar[Mapping[str, Any]]
+    detour: ClassVar[Detour]
+
+    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
+        """Return path, kernel and number of stages; with the heat bath by default.
+
+        Raises
+        ------
+        ValueError
+            If the kernel does not suit the lattice.
+        """
+        chosen = chosen_kernel(kernel, self.kernels, "a lattice")
         # a periodic checkerboard of odd size has neighbours of the same colour at its seam
-        odd = target.periodic and any(size % 2 for size in target.sizes)
-        if isinstance(chosen, VisitKernel) and odd:
+        odd = self.periodic and any(size % 2 for size in self.sizes)
+        if isinstance(kernel, str) and isinstance(chosen, VisitKernel) and odd:
             chosen = replace(chosen, order="sequential")
-    elif type(kernel) in kernels.values():
-        chosen = kernel
-    else:
-        raise ValueError(
-            f"kernel must be one of auto, {', '.join(kernels)} or such a kernel object, got "
-            f"{described(kernel)}."
+        check_moves(chosen, self)
+        # only attractive lattices without a field have a transition, and cluster moves need none
+        straight = self.field or self.coupling <= 0.0 or not isinstance(chosen, VisitKernel)
+        affordable = self.detour.most_moves // self.n_dim
+        return AnnealingSetup(
+            LatticePath(self) if straight else DetouredPath(self, self.detour.height),
+            chosen,
+            n_stages=max(min(self.detour.stages_per_site * self.n_dim, affordable), _LEAST_STAGES),
+            starts=self.ground_states,
+            n_paths=_PATHS,
         )
-    check_moves(chosen, target)
-    # only attractive lattices without a field have a transition, and cluster moves need no field
-    straight = target.field or target.coupling <= 0.0 or not isinstance(chosen, VisitKernel)
-    affordable = detour.most_moves // target.n_dim
-    return AnnealingSetup(
-        LatticePath(target) if straight else DetouredPath(target, detour.height),
-        chosen,
-        n_stages=max(min(detour.stages_per_site * target.n_dim, affordable), _LEAST_STAGES),
-        starts=target.ground_states,
-        n_paths=_PATHS,
-    )
+
+    @abstractmethod
+    def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return ``n`` states of lowest energy, from which reverse paths relax."""
+
+    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
+        """Return the setup along a path: ``"auto"``, ``"geometric"``, ``"detour"``, or an object.
+
+        Raises
+        ------
+        ValueError
+            If the lattice has no such path, or the kernel has no moves along it.
+        """
+
+        def detoured(target: Any) -> Path:
+            return DetouredPath(target, self.detour.height)
+
+        found = along(setup, path, self, {"geometric": LatticePath, "detour": detoured})
+        if isinstance(found.path, DetouredPath) and not isinstance(setup.kernel, VisitKernel):
+            raise ValueError(
+                f"path must be 'geometric' for the kernel {type(setup.kernel).__name__}, which has "
+                "no moves in a field, got a detour; use the heat bath."
+            )
+        return found
 
 
-def lattice_along(
-    target: Lattice, setup: AnnealingSetup, path: str | Path, detour: Detour
-) -> AnnealingSetup:
-    """Return the setup along another path."""
-    found = path
-    if isinstance(path, str):
-        check_choice("path", path, ("auto", "geometric", "detour"))
-        if path == "auto":
-            return setup
-        bent = path == "detour"
-        found = DetouredPath(target, detour.height) if bent else LatticePath(target)
-    if isinstance(found, DetouredPath) and not isinstance(setup.kernel, VisitKernel):
-        raise ValueError(
-            f"path must be 'geometric' for the kernel {type(setup.kernel).__name__}, which has no "
-            "moves in a field, got a detour; use the heat bath."
-        )
-    return replace(setup, path=checked_path(found, target))
+def _like_bonds(x: NDArray[Any], forward: NDArray[np.int64]) -> Floats:
+    """Return the number of bonds between like neighbours."""
+    own = np.arange(x.shape[1])
+    like = np.zeros(len(x))
+    for other in forward.T:
+        there = other != own
+        like += (x[:, there] == x[:, other[there]]).sum(axis=1)
+    return like
 
 
 _LARGEST_Q = 250  # colours are bytes, and some bytes mean "no neighbour"
 _CLUSTERS = {"swendsen_wang": SwendsenWang, "wolff": Wolff}
-_SPIN_KERNELS = {"heat_bath": SpinHeatBath, "metropolis": SpinMetropolis, **_CLUSTERS}
-_COLOUR_KERNELS = {"heat_bath": ColourHeatBath, **_CLUSTERS}
-_SPIN_DETOUR = Detour(height=0.5, stages_per_site=64, most_moves=67_000_000)
-_COLOUR_DETOUR = Detour(height=0.8, stages_per_site=3, most_moves=12_000_000)
 
 
 @dataclass(frozen=True)
-class Ising(Lattice):
+class Ising(_AnnealedLattice):
     """Spins of -1 and 1 with ``E = -coupling sum_bonds x_i x_j - field sum_i x_i``.
 
     Annealed from the uniform distribution (beta 0) to ``exp(-E)`` (beta 1).
@@ -137,6 +136,13 @@ class Ising(Lattice):
     """
 
     values = "spins"
+    states = Spins
+    n_colours = 2
+    site_values = np.array([-1, 1], np.int8)
+    kernels = MappingProxyType(
+        {"heat_bath": SpinHeatBath, "metropolis": SpinMetropolis, **_CLUSTERS}
+    )
+    detour = Detour(height=0.5, stages_per_site=64, most_moves=67_000_000)
     gap = 2.0  # a bond has the energies -coupling and coupling
     shape: int | tuple[int, ...] = 32
     coupling: float = 1.0
@@ -147,21 +153,12 @@ class Ising(Lattice):
         self._check_lattice()
         check_strength("field", self.field, 0.0)
 
-    @property
-    def n_colours(self) -> int:
-        """Number of values that a site can take: 2."""
-        return 2
-
     def _energy(self, draws: NDArray[Any]) -> Floats:
         x = np.asarray(draws).reshape(len(draws), self.n_dim).astype(np.int8)
-        bonds = like_bonds(x, self.geometry.forward)
+        bonds = _like_bonds(x, self.geometry.forward)
         aligned = 2.0 * bonds - self.n_bonds
         up = x.sum(axis=1, dtype=np.int64)
         return -self.coupling * aligned - self.field * up
-
-    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
-        """Return states as an array; see ``check_draws``."""
-        return self.check_draws(draws, np.array([-1, 1], np.int8), name)
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return coupling and field, and the log of the number of states."""
@@ -170,22 +167,6 @@ class Ising(Lattice):
             "field": np.array(self.field),
             "log_n_states": np.array(self.log_n_states),
         }
-
-    def draw_uniform(self, n: int, seed: np.random.SeedSequence) -> Spins:
-        """Return ``n`` independent states in which all spins are uniform and independent."""
-        return draw_spins(self, n, seed)
-
-    def population(self, rows: NDArray[Any]) -> Spins:
-        """Return the population of states of -1 and 1, shape ``(n, n_sites)``."""
-        return spins_of(pack(rows), len(rows), self)
-
-    def to_colours(self, state: Spins) -> NDArray[np.uint8]:
-        """Return 0 for spins -1 and 1 for spins 1, shape ``(n, n_sites)``."""
-        return (unpack(state.planes, len(state)) > 0).astype(np.uint8)
-
-    def from_colours(self, rows: NDArray[np.uint8]) -> Spins:
-        """Return the population whose ``to_colours`` is ``rows``."""
-        return self.population(2 * rows.astype(np.int8) - 1)
 
     def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[np.int8]:
         """Return ``n`` ordered states: all spins alike, or alternating if neighbours repel."""
@@ -196,24 +177,9 @@ class Ising(Lattice):
         pattern = np.ones(self.sizes, np.int8) if self.coupling >= 0.0 else 1 - 2 * parity
         return (sign.reshape(n, *(1 for _ in self.sizes)) * pattern).astype(np.int8)
 
-    def favour(
-        self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
-    ) -> None:
-        """Add the contributions of fields in favour of either spin; see ``detour.favour_spins``."""
-        up = visited.n_up().reshape(energy.shape)
-        favour_spins(self.n_dim, up, fields, slope, energy, ratio)
-
-    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return how spins are annealed: with the bit-sliced heat bath by default."""
-        return lattice_setup(self, kernel, _SPIN_KERNELS, _SPIN_DETOUR)
-
-    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
-        """Return the setup along the path that the user asks for; see ``lattice_along``."""
-        return lattice_along(self, setup, path, _SPIN_DETOUR)
-
 
 @dataclass(frozen=True)
-class Potts(Lattice):
+class Potts(_AnnealedLattice):
     """Colours from 0 to ``q - 1`` with ``E = -coupling sum_bonds delta(x_i, x_j)``.
 
     Annealed from the uniform distribution (beta 0) to ``exp(-E)`` (beta 1). The defaults are
@@ -241,6 +207,9 @@ class Potts(Lattice):
     """
 
     values = "colours"
+    states = Colours
+    kernels = MappingProxyType({"heat_bath": ColourHeatBath, **_CLUSTERS})
+    detour = Detour(height=0.8, stages_per_site=3, most_moves=12_000_000)
     gap = 1.0
     shape: int | tuple[int, ...] = 32
     q: int = 10
@@ -256,18 +225,19 @@ class Potts(Lattice):
             )
 
     @property
-    def n_colours(self) -> int:
+    def n_colours(self) -> int:  # type: ignore[override]
         """Number of values that a site can take: q."""
         return self.q
 
+    @property
+    def site_values(self) -> NDArray[np.uint8]:  # type: ignore[override]
+        """The colours, from 0 to q - 1."""
+        return np.arange(self.q).astype(np.uint8)
+
     def _energy(self, draws: NDArray[Any]) -> Floats:
         x = np.asarray(draws).reshape(len(draws), self.n_dim)
-        like = like_bonds(x, self.geometry.forward)
+        like = _like_bonds(x, self.geometry.forward)
         return -self.coupling * like
-
-    def check(self, draws: NDArray[Any], name: str = "draws") -> NDArray[Any]:
-        """Return states as an array; see ``check_draws``."""
-        return self.check_draws(draws, np.arange(self.q).astype(np.uint8), name)
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return the coupling, and the log of the number of states."""
@@ -276,40 +246,8 @@ class Potts(Lattice):
             "log_n_states": np.array(self.log_n_states),
         }
 
-    def draw_uniform(self, n: int, seed: np.random.SeedSequence) -> Colours:
-        """Return ``n`` independent states in which all colours are uniform and independent."""
-        return draw_colours(self, n, seed)
-
-    def population(self, rows: NDArray[Any]) -> Colours:
-        """Return the population of states of colours, shape ``(n, n_sites)``."""
-        return colours_of(rows, self)
-
-    def to_colours(self, state: Colours) -> NDArray[np.uint8]:
-        """Return a copy of the colours, shape ``(n, n_sites)``."""
-        return np.array(state.rows(), order="C")
-
-    def from_colours(self, rows: NDArray[np.uint8]) -> Colours:
-        """Return the population whose ``to_colours`` is ``rows``."""
-        return self.population(rows)
-
     def ground_states(self, n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
         """Return ``n`` states of one colour each, or of uniform colours if neighbours repel."""
         size = (n, *self.sizes) if self.coupling < 0.0 else (n, *(1 for _ in self.sizes))
         colours = rng.integers(self.q, size=size, dtype=np.uint8)
         return np.broadcast_to(colours, (n, *self.sizes)).copy()
-
-    def favour(
-        self, visited: Any, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
-    ) -> None:
-        """Add the contributions of fields in favour of every colour; see ``favour_colours``."""
-        counts = np.moveaxis(visited.counts(self), 0, -2)
-        counts = np.ascontiguousarray(counts).reshape(len(slope), self.q, -1)
-        favour_colours(counts, fields, slope, energy, ratio)
-
-    def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return how colours are annealed: with the heat bath by default."""
-        return lattice_setup(self, kernel, _COLOUR_KERNELS, _COLOUR_DETOUR)
-
-    def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
-        """Return the setup along the path that the user asks for; see ``lattice_along``."""
-        return lattice_along(self, setup, path, _COLOUR_DETOUR)

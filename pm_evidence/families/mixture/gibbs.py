@@ -1,9 +1,8 @@
 """Gibbs sampling of a mixture: its populations, and draws of parameters and components."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, log, sqrt
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
-from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.common import OrderedKernel, Rows
 
 Floats = NDArray[np.float64]
 
@@ -76,8 +75,8 @@ def draw_component(y, mean, variance, room, stream):
         deviation = y - mean[j]
         own = variance[min(j, variance.size - 1)]
         room[_LOG_TERM, j] = room[_CONSTANT, j] - 0.5 * deviation * deviation / own
-    log_density = _add_up(room, k)
-    return pick(room, k, stream), log_density
+    _add_up(room, k)
+    return pick(room, k, stream)
 
 
 @njit
@@ -87,13 +86,9 @@ def predict(new, y, component, prior, variance, k, room):
     Means and weights are integrated out: those of each component given its points are normal and
     Dirichlet. ``pick`` then draws the component of the new point.
     """
-    room[_COUNT, :k] = 0.0
-    room[_SUM, :k] = 0.0
     n = _count(y, component, room)
     for j in range(k):
-        own = variance[min(j, variance.size - 1)]
-        precision = prior.precision + room[_COUNT, j] / own
-        centre = (prior.precision * prior.mean + room[_SUM, j] / own) / precision
+        own, precision, centre = _given_points(j, prior, variance, room)
         spread = own + 1.0 / precision
         share = (room[_COUNT, j] + prior.concentration) / (n + k * prior.concentration)
         deviation = new - centre
@@ -106,6 +101,8 @@ def predict(new, y, component, prior, variance, k, room):
 @njit
 def _count(y, component, room):
     """Add up points and their number for every component; return the number of all of them."""
+    room[_COUNT] = 0.0
+    room[_SUM] = 0.0
     n = 0
     for i in range(y.size):
         if component[i] >= 0:
@@ -113,6 +110,14 @@ def _count(y, component, room):
             room[_SUM, component[i]] += y[i]
             n += 1
     return n
+
+
+@njit
+def _given_points(j, prior, variance, room):
+    """Return the variance of a component, and precision and mean of its mean given its points."""
+    own = variance[min(j, variance.size - 1)]
+    precision = prior.precision + room[_COUNT, j] / own
+    return own, precision, (prior.precision * prior.mean + room[_SUM, j] / own) / precision
 
 
 @njit
@@ -165,14 +170,9 @@ def draw_means(y, component, prior, mean, variance, room, stream):
 
     ``y`` and ``component`` are in the same order.
     """
-    k = mean.size
-    room[_COUNT, :k] = 0.0
-    room[_SUM, :k] = 0.0
     _count(y, component, room)
-    for j in range(k):
-        own = variance[min(j, variance.size - 1)]
-        precision = prior.precision + room[_COUNT, j] / own
-        centre = (prior.precision * prior.mean + room[_SUM, j] / own) / precision
+    for j in range(mean.size):
+        _, precision, centre = _given_points(j, prior, variance, room)
         fill_normal(stream, room[_NORMAL, :1])
         mean[j] = centre + room[_NORMAL, 0] / sqrt(precision)
 
@@ -199,7 +199,7 @@ ABSENT = -1  # in place of the component of a point that has not been added yet
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureStates:
+class MixtureStates(Rows):
     """A population of parameters and assignments."""
 
     step: int  # number of points that have been added
@@ -211,39 +211,19 @@ class MixtureStates:
     # shape (n, n_points): component of each point, in the order of the data; ``ABSENT`` if it is
     # not there yet
     component: NDArray[np.int8]
+    rows = ("mean", "variance", "weight", "component")
 
     def __len__(self) -> int:
         return len(self.mean)
 
     @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name, in the order of the coordinates of a draw."""
-        return {
-            "mean": self.mean,
-            "variance": self.variance,
-            "weight": self.weight,
-            "component": self.component,
-        }
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        return self.with_arrays({name: rows[index] for name, rows in self.arrays.items()})
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self.arrays, *(other.arrays for other in others)]
-        return self.with_arrays(
-            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        )
-
-    def with_arrays(self, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return a population with other arrays; see ``arrays``."""
-        found: Self = replace(self, **arrays)  # type: ignore[arg-type]
-        return found
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The arrays in the order of the coordinates of a draw."""
+        return self.mean, self.variance, self.weight, self.component
 
     def to_draws(self) -> Floats:
         """Return means, variances, weights and components, shape ``(n, n_dim)``."""
-        return np.hstack([rows.astype(np.float64) for rows in self.arrays.values()])
+        return np.hstack([rows.astype(np.float64) for rows in self.arrays])
 
 
 def states_of(draws: Floats, n_components: int, n_variances: int) -> MixtureStates:
@@ -257,11 +237,11 @@ def states_of(draws: Floats, n_components: int, n_variances: int) -> MixtureStat
 
 
 @dataclass(frozen=True)
-class MixtureGibbs(SweepSettings):
+class MixtureGibbs(OrderedKernel):
     """Draws means and weights, then the components of all points, and then the variances.
 
-    Where means and weights are integrated out of the densities of the path, they do not belong to
-    the state: each sweep draws them first and leaves them behind. Its reversal draws them first as
+    Means and weights are integrated out of the densities of the path. So they do not belong to the
+    state: each sweep draws them first and leaves them behind. Its reversal draws them first as
     well, and then the variances and the components.
     """
 
@@ -269,34 +249,27 @@ class MixtureGibbs(SweepSettings):
         self, path: Any, state: MixtureStates, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[MixtureStates, MoveInfo]:
         """Move every member, with the points that it has; see ``contracts.Kernel``."""
-        target = path.target
-        moved = state.with_arrays({name: rows.copy() for name, rows in state.arrays.items()})
-        order = (path.collapsed, self.backwards)
-        _sweep(target.y, target.prior, self.n_sweeps, order, *moved.arrays.values(), streams)
-        return moved, MoveInfo(1.0, len(state) * self.n_sweeps)
+        target, moved = path.target, [rows.copy() for rows in state.arrays]
+        _sweep(target.y, target.prior, self.n_sweeps, self.backwards, *moved, streams)
+        return MixtureStates(state.step, *moved), MoveInfo(1.0, len(state) * self.n_sweeps)
 
 
 @njit
-def _sweep(y, prior, n_sweeps, order, mean, variance, weight, component, streams):
-    collapsed, backwards = order
+def _sweep(y, prior, n_sweeps, backwards, mean, variance, weight, component, streams):
     room = np.empty((ROOM, mean.shape[1]))
     for m in range(len(mean)):
         stream, z = streams[m], component[m]
         for _ in range(n_sweeps):
-            if collapsed or not backwards:
-                draw_means(y, z, prior, mean[m], variance[m], room, stream)
-                draw_weights(z, prior, weight[m], room, stream)
+            draw_means(y, z, prior, mean[m], variance[m], room, stream)
+            draw_weights(z, prior, weight[m], room, stream)
             if backwards:
                 draw_variances(y, z, prior, mean[m], variance[m], room, stream)
             log_terms(variance[m], weight[m], room)
             for i in range(y.size):
                 if z[i] >= 0:
-                    z[i], _ = draw_component(y[i], mean[m], variance[m], room, stream)
+                    z[i] = draw_component(y[i], mean[m], variance[m], room, stream)
             if not backwards:
                 draw_variances(y, z, prior, mean[m], variance[m], room, stream)
-            elif not collapsed:
-                draw_weights(z, prior, weight[m], room, stream)
-                draw_means(y, z, prior, mean[m], variance[m], room, stream)
 
 
 @njit

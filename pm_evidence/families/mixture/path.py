@@ -12,9 +12,7 @@ from pm_evidence.families.mixture.gibbs import (
     ABSENT,
     ROOM,
     MixtureStates,
-    draw_component,
     fill_parameters,
-    log_terms,
     pick,
     predict,
     states_of,
@@ -32,14 +30,12 @@ class DataAnnealingPath(GrowingPath):
     points and of these points, from which means and weights are integrated out. The weight of a new
     point is its density given variances and components, and its component is then drawn.
 
-    Habeck (2017), section 6.4; Chopin (2002), "A sequential particle filter method for static
+    Habeck (2017), section 6.4, where means and weights belong to the state, and the work has a
+    larger variance; Chopin (2002), "A sequential particle filter method for static
     models".
     """
 
     target: Any  # data, prior, and the order of the points
-    # If False, means and weights belong to the state, and the weight of a new point is the density
-    # of the mixture given all parameters, as in the paper. The work then has a larger variance.
-    collapsed: bool = True
 
     @property
     def n_steps(self) -> int:
@@ -81,24 +77,19 @@ class DataAnnealingPath(GrowingPath):
     ) -> Floats:
         """Return log densities of the next point; draw its components if there is room for them."""
         target, log_density = self.target, np.empty(len(state))
-        place = int(target.point_order[state.step]), self.collapsed
+        point = int(target.point_order[state.step])
         _next_point(
-            target.y, place, target.prior, *state.arrays.values(), out, streams, log_density
-        )
+            point, target.y, target.prior, state.variance, state.component,
+            target.n_components, out, streams, log_density,
+        )  # fmt: skip
         return log_density
 
 
 @njit
-def _next_point(y, place, prior, mean, variance, weight, component, out, streams, log_density):
+def _next_point(point, y, prior, variance, component, k, out, streams, log_density):
     """Compute the log density of a point for every member, and draw its component into ``out``."""
-    point, collapsed = place
-    k = mean.shape[1]
-    room, nothing = np.empty((ROOM, k)), np.ones(4, np.uint64)
-    for m in range(len(mean)):
-        if collapsed:
-            log_density[m] = predict(y[point], y, component[m], prior, variance[m], k, room)
-        else:
-            log_terms(variance[m], weight[m], room)
-            log_density[m] = draw_component(y[point], mean[m], variance[m], room, nothing)[1]
+    room = np.empty((ROOM, k))
+    for m in range(log_density.size):
+        log_density[m] = predict(y[point], y, component[m], prior, variance[m], k, room)
         if len(out):
             out[m, point] = pick(room, k, streams[m])

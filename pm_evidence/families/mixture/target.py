@@ -1,6 +1,6 @@
 """Mixtures of normal distributions with conjugate priors, and checks of what users pass."""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,13 @@ from pm_evidence.core.checks import (
     check_count,
     check_finite,
     check_positive,
-    described,
     float_array,
-    whole_array,
 )
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
+from pm_evidence.families.common import checked_order, chosen_kernel
 from pm_evidence.families.mixture.gibbs import MixtureGibbs, Prior
 from pm_evidence.families.mixture.path import DataAnnealingPath
-from pm_evidence.families.native import NativeTarget, checked_path
+from pm_evidence.families.native import NativeTarget, along
 from pm_evidence.kernels.growing import Grows
 
 Floats = NDArray[np.float64]
@@ -48,45 +47,6 @@ def checked_data(y: Any) -> Floats:
     return found
 
 
-def checked_prior(
-    mean_mu: Any, mean_sigma: Any, variance_alpha: Any, variance_beta: Any, weights_a: Any
-) -> tuple[float, ...]:
-    """Return the parameters of the prior as floats, in the order of the arguments."""
-    found = [check_finite("mean_mu", mean_mu, 0.0)]
-    for name, value, least, most in (
-        ("mean_sigma", mean_sigma, 1.0 / _LARGEST, _LARGEST),
-        ("variance_alpha", variance_alpha, _LEAST_ALPHA, _LARGEST_SHAPE),
-        ("variance_beta", variance_beta, 1.0 / _LARGEST, _LARGEST),
-        ("weights_a", weights_a, _LEAST_CONCENTRATION, _LARGEST_SHAPE),
-    ):
-        number = check_positive(name, value)
-        if not least <= number <= most:
-            raise ValueError(
-                f"{name} must be from {least:g} to {most:g}, got {number:g}; choose another prior, "
-                "or other units."
-            )
-        found.append(number)
-    if abs(found[0]) > _LARGEST:
-        raise ValueError(
-            f"mean_mu must be at most {_LARGEST:g} in size, got {found[0]:g}; choose other units."
-        )
-    return tuple(found)
-
-
-def checked_order(order: Any, n_points: int) -> str | NDArray[np.int64]:
-    """Return the name of an order of the points, or the order."""
-    if isinstance(order, str):
-        return check_choice("order", order, ("random", "given"))
-    found = whole_array("order", order)
-    if found.shape != (n_points,) or not np.array_equal(np.sort(found), np.arange(n_points)):
-        raise ValueError(
-            f"order must name each of the {n_points} points once, by indices from 0 to "
-            f"{n_points - 1}, got {described(order)}; pass 'random', 'given', or numpy.argsort of "
-            "something."
-        )
-    return found
-
-
 def checked_draws(
     name: str, draws: Any, n_components: int, n_variances: int, n_points: int
 ) -> Floats:
@@ -101,16 +61,13 @@ def checked_draws(
         )
     ends = np.cumsum([n_components, n_variances, n_components])
     mean, variance, weight, component = np.split(found, ends, axis=1)
-    for rule, good in (
-        ("finite means", np.isfinite(mean)),
-        ("finite variances above 0", (variance > 0.0) & np.isfinite(variance)),
-        ("weights of at least 0", weight >= 0.0),
-        ("weights that sum to 1", np.abs(weight.sum(axis=1, keepdims=True) - 1.0) < _UNIT_SUM),
-        (
-            f"components from 0 to {n_components - 1}",
-            np.isin(component, np.arange(n_components)),
-        ),
-    ):
+    for rule, good in {
+        "finite means": np.isfinite(mean),
+        "finite variances above 0": (variance > 0.0) & np.isfinite(variance),
+        "weights of at least 0": weight >= 0.0,
+        "weights that sum to 1": np.abs(weight.sum(axis=1, keepdims=True) - 1.0) < _UNIT_SUM,
+        f"components from 0 to {n_components - 1}": np.isin(component, np.arange(n_components)),
+    }.items():
         if not good.all():
             row = int(np.argmin(good.all(axis=1)))
             raise ValueError(
@@ -120,6 +77,13 @@ def checked_draws(
     return found
 
 
+# Bounds of the parameters of the prior.
+_BOUNDS = {
+    "mean_sigma": (1.0 / _LARGEST, _LARGEST),
+    "variance_alpha": (_LEAST_ALPHA, _LARGEST_SHAPE),
+    "variance_beta": (1.0 / _LARGEST, _LARGEST),
+    "weights_a": (_LEAST_CONCENTRATION, _LARGEST_SHAPE),
+}
 _MOST_COMPONENTS = 100  # their numbers are bytes
 _MOST_SEED = 2**63
 _PATHS = 256
@@ -199,12 +163,23 @@ class GaussianMixture(NativeTarget):
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", checked_data(self.y))
         check_count("n_components", self.n_components, 1, _MOST_COMPONENTS)
-        names = ("mean_mu", "mean_sigma", "variance_alpha", "variance_beta", "weights_a")
-        values = checked_prior(*(getattr(self, name) for name in names))
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "mean_mu", check_finite("mean_mu", self.mean_mu, 0.0))
+        if abs(self.mean_mu) > _LARGEST:
+            raise ValueError(
+                f"mean_mu must be at most {_LARGEST:g} in size, got {self.mean_mu:g}; choose other "
+                "units."
+            )
+        for name, (least, most) in _BOUNDS.items():
+            number = check_positive(name, getattr(self, name))
+            if not least <= number <= most:
+                raise ValueError(
+                    f"{name} must be from {least:g} to {most:g}, got {number:g}; choose another "
+                    "prior, or other units."
+                )
+            object.__setattr__(self, name, number)
         check_choice("variances", self.variances, ("unequal", "equal"))
-        object.__setattr__(self, "order", checked_order(self.order, self.n_points))
+        order = checked_order("order", self.order, self.n_points, "points", ("random", "given"))
+        object.__setattr__(self, "order", order)
         check_count("order_seed", self.order_seed, 0, _MOST_SEED)
 
     def __repr__(self) -> str:
@@ -253,26 +228,15 @@ class GaussianMixture(NativeTarget):
         ValueError
             If another kernel is requested.
         """
-        if isinstance(kernel, str):
-            check_choice("kernel", kernel, ("auto", "gibbs"))
-            moves = MixtureGibbs()
-        elif isinstance(kernel, MixtureGibbs):
-            moves = kernel
-        else:
-            raise ValueError(
-                "kernel must be 'auto', 'gibbs' or a MixtureGibbs for a mixture, got "
-                f"{described(kernel)}."
-            )
-        path = DataAnnealingPath(self)
+        moves = chosen_kernel(kernel, {"gibbs": MixtureGibbs}, "a mixture")
         grows: Any = Grows(moves)  # its reversal is of another class
-        return AnnealingSetup(path, grows, n_stages=self.n_points, n_paths=_PATHS, stepwise=True)
+        return AnnealingSetup(
+            DataAnnealingPath(self), grows, n_stages=self.n_points, n_paths=_PATHS, stepwise=True
+        )
 
     def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
         """Return the setup along a path: ``"auto"`` or ``"data"``, or a path object."""
-        if isinstance(path, str):
-            check_choice("path", path, ("auto", "data"))
-            return setup
-        return replace(setup, path=checked_path(path, self))
+        return along(setup, path, self, {"data": None})
 
     def check(self, draws: NDArray[Any], name: str = "draws") -> Floats:
         """Return draws, shape ``(n, n_dim)``; see ``checks.checked_draws``."""
@@ -294,8 +258,7 @@ class GaussianMixture(NativeTarget):
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return the parameters of the prior."""
-        names = ("mean_mu", "mean_sigma", "variance_alpha", "variance_beta", "weights_a")
-        return {name: np.array(getattr(self, name)) for name in names}
+        return {name: np.array(getattr(self, name)) for name in ("mean_mu", *_BOUNDS)}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the numbers of the components and of the points, and names of dimensions."""

@@ -13,7 +13,7 @@ from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
 from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, aligned
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import uniform
-from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.common import OrderedKernel
 from pm_evidence.families.rbm.state import (
     COLUMNS,
     ENTRIES,
@@ -35,7 +35,7 @@ Singles32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Sweeps(SweepSettings):
+class Sweeps(OrderedKernel):
     """The base of kernels that move through many stages in compiled code.
 
     Their compiled loops read inverse temperatures in one form, shape ``(n_stages, 1)`` if members
@@ -59,7 +59,13 @@ class Sweeps(SweepSettings):
             )
         return self._once(path, state, np.asarray(beta)[None], streams)
 
-    @abstractmethod
+    def _once(
+        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
+    ) -> tuple[Units, MoveInfo]:
+        state = replace(state, layers=tuple(layer.copy() for layer in state.layers))
+        batch = self.advance_many(path, state, beta, streams)
+        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
+
     def advance_many(
         self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
     ) -> StageBatch:
@@ -68,25 +74,26 @@ class Sweeps(SweepSettings):
         ``beta`` has the shape ``(n_stages,)``, or ``(n_stages, n)`` with one column for each
         member.
         """
-
-    def _once(
-        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
-    ) -> tuple[Units, MoveInfo]:
-        """Move through one stage, and leave the population that is given as it is."""
-        state = replace(state, layers=tuple(words.copy() for words in state.layers))
-        batch = self.advance_many(path, state, beta, streams)
-        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
-
-    @staticmethod
-    def _columns(beta: Floats, n: int) -> Floats:
-        """Return inverse temperatures of ``n`` members as compiled code reads them."""
-        columns = np.array(beta, np.float64, order="C").reshape(len(beta), -1)
+        n, n_stages = len(state), len(beta)
+        columns = np.array(beta, np.float64, order="C").reshape(n_stages, -1)
         if columns.shape[1] not in (1, n):
             raise ValueError(
                 f"beta must have one column for each of the {n} members, or the shape (n_stages,), "
                 f"got {np.shape(beta)}; pass one of these."
             )
-        return columns
+        # log densities before the first stage and after each
+        found = np.empty((n_stages + 1, 2, n))
+        found[0] = state.log_density
+        acceptance, n_evaluations = self._move(path.target, state, columns, streams, found[1:])
+        before, after = (LogDensities(rows[:, 0], rows[:, 1]) for rows in (found[:-1], found[1:]))
+        moved = replace(state, log_density=LogDensities(*found[-1]))
+        return StageBatch(moved, before, after, acceptance, n_evaluations)
+
+    @abstractmethod
+    def _move(
+        self, target: Any, state: Units, beta: Floats, streams: NDArray[np.uint64], found: Floats
+    ) -> tuple[Floats, int]:
+        """Move in place, and fill in log densities; return acceptances and evaluations."""
 
 
 @dataclass(frozen=True)
@@ -99,28 +106,18 @@ class BlockGibbs(Sweeps):
 
     draws_reference = True  # the units of the reference are independent of each other
 
-    def advance_many(
-        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
-    ) -> StageBatch:
-        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
-        target, n, n_stages = path.target, len(state), len(beta)
-        columns = self._columns(beta, n)
-        # log densities before the first stage and after each
-        found = np.empty((n_stages + 1, 2, n))
-        found[0] = state.log_density.target, state.log_density.base
-        draw_layers(target.layers, state.layers, columns, self, streams, found[1:])
-        before = LogDensities(found[:-1, 0], found[:-1, 1])
-        after = LogDensities(found[1:, 0], found[1:, 1])
-        moved = replace(state, log_density=LogDensities(found[-1, 0], found[-1, 1]))
-        n_evaluations = 2 * n * self.n_sweeps * n_stages
-        return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
+    def _move(
+        self, target: Any, state: Units, beta: Floats, streams: NDArray[np.uint64], found: Floats
+    ) -> tuple[Floats, int]:
+        draw_layers(target.layers, state.layers, beta, self, streams, found)
+        return np.ones(len(beta)), 2 * len(state) * self.n_sweeps * len(beta)
 
 
 def draw_layers(
     layers: tuple[Layer, Layer],
     units: tuple[NDArray[np.uint64], ...],
     beta: Floats,
-    kernel: SweepSettings,
+    kernel: OrderedKernel,
     streams: NDArray[np.uint64],
     found: Floats,
 ) -> None:
@@ -345,41 +342,20 @@ class UnitMetropolis(Sweeps):
     every sweep, so that rounding errors of single precision do not accumulate.
     """
 
-    def advance_many(
-        self, path: Any, state: Units, beta: Floats, streams: NDArray[np.uint64]
-    ) -> StageBatch:
-        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
-        target, n, n_stages = path.target, len(state), len(beta)
-        # log densities before the first stage and after each
-        found = np.empty((n_stages + 1, 2, n))
-        found[0] = state.log_density.target, state.log_density.base
-        biases = np.stack([target.kept_bias, target.base_bias])
+    def _move(
+        self, target: Any, state: Units, beta: Floats, streams: NDArray[np.uint64], found: Floats
+    ) -> tuple[Floats, int]:
+        biases, n = np.stack([target.kept_bias, target.base_bias]), len(state)
         order = np.arange(biases.shape[1])[:: -1 if self.backwards else 1]
-        size = target.summed_layer.bias.size
-        room = (
-            aligned((TABLES, ENTRIES, COLUMNS)),
-            aligned((n, size)),
-            aligned((n, size)),
-        )
-        accepted = np.zeros(n_stages)
+        size, accepted = target.summed_layer.bias.size, np.zeros(len(beta))
+        room = aligned((TABLES, ENTRIES, COLUMNS)), aligned((n, size)), aligned((n, size))
+        summed, words = tuple(target.summed_layer)[:2], state.layers[0]
         _go_flip(
-            tuple(target.summed_layer)[:2],
-            target.gains,
-            biases,
-            order,
-            state.layers[0],
-            self._columns(beta, n),
-            self.n_sweeps,
-            streams,
-            room,
-            found[1:],
+            summed, target.gains, biases, order, words, beta, self.n_sweeps, streams, room, found,
             accepted,
-        )
-        before = LogDensities(found[:-1, 0], found[:-1, 1])
-        after = LogDensities(found[1:, 0], found[1:, 1])
-        moved = replace(state, log_density=LogDensities(found[-1, 0], found[-1, 1]))
+        )  # fmt: skip
         attempts = n * len(order) * self.n_sweeps
-        return StageBatch(moved, before, after, accepted / attempts, attempts * n_stages)
+        return accepted / attempts, attempts * len(beta)
 
 
 @njit

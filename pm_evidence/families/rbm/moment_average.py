@@ -1,11 +1,10 @@
 """The moment-averaged path of restricted Boltzmann machines, and the kernel that moves along it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from math import floor
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.digest import kept
 from pm_evidence.core.random import streams
-from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.common import OrderedKernel
 from pm_evidence.families.rbm.gibbs import BlockGibbs, draw_layers, log_densities
 from pm_evidence.families.rbm.state import (
     BaseRatePath,
@@ -43,17 +42,25 @@ _RATE = 0.2
 class Machine:
     """The parameters of a machine on a path."""
 
-    W: Floats  # shape (n_visible, n_hidden)
-    visible_bias: Floats  # shape (n_visible,)
-    hidden_bias: Floats
+    W: NDArray[Any]  # shape (n_visible, n_hidden)
+    visible_bias: NDArray[Any]  # shape (n_visible,)
+    hidden_bias: NDArray[Any]
+
+    @classmethod
+    def of(cls, machine: Any, dtype: Any = np.float64) -> Self:
+        """Return the parameters of a machine."""
+        parameters = machine.W, machine.visible_bias, machine.hidden_bias
+        return cls(*(x.astype(dtype) for x in parameters))
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Weights, visible and hidden biases."""
+        return self.W, self.visible_bias, self.hidden_bias
 
     def plus(self, other: "Machine", factor: float = 1.0) -> "Machine":
         """Return the machine whose parameters are sums with ``factor`` times those of another."""
-        return Machine(
-            self.W + factor * other.W,
-            self.visible_bias + factor * other.visible_bias,
-            self.hidden_bias + factor * other.hidden_bias,
-        )
+        pairs = zip(self.arrays, other.arrays, strict=True)
+        return Machine(*(own + factor * more for own, more in pairs))
 
     def between(self, other: "Machine", share: float) -> "Machine":
         """Return the machine at a share of the geometric path to another one."""
@@ -89,7 +96,7 @@ def averaged_machines(target: Any, n_knots: int, n_updates: int) -> tuple[Machin
     """
     rates, split = target.base_rates, target.n_visible
     first = Machine(np.zeros_like(target.W), *np.split(target.base_bias, [split]))
-    last = Machine(target.W, target.visible_bias, target.hidden_bias)
+    last = Machine.of(target)
     states = _states_of(target)
     start = Machine(np.outer(rates[:split], rates[split:]), rates[:split], rates[split:])
     end = _moments(states, split)
@@ -133,10 +140,11 @@ def _fitted(
     """Return a machine with the moments that are wanted, from one nearby, and its chains."""
     split, n_units = len(machine.visible_bias), sum(machine.W.shape)
     units, found = (pack(states[:, :split]), pack(states[:, split:])), np.empty((1, 2, len(states)))
-    for rate in _rates(n_updates):
+    for k in range(n_updates):
         draw_layers(machine.layers(), units, np.ones((1, 1)), BlockGibbs(), chains, found)
         states = np.hstack([unpack(units[0], split), unpack(units[1], n_units - split)])
         missing = wanted.plus(_moments(states, split), -1.0)
+        rate = _RATE * min(1.0, 2.0 * (1.0 - k / n_updates))
         machine = machine.plus(_centred(missing, wanted), rate)
     return machine, states
 
@@ -150,12 +158,6 @@ def _centred(gradient: Machine, means: Machine) -> Machine:
     v, h = means.visible_bias, means.hidden_bias
     W = gradient.W - np.outer(gradient.visible_bias, h) - np.outer(v, gradient.hidden_bias)
     return Machine(W, gradient.visible_bias - W @ h, gradient.hidden_bias - v @ W)
-
-
-def _rates(n_updates: int) -> Iterator[float]:
-    """Yield the learning rates of the updates."""
-    for k in range(n_updates):
-        yield _RATE * min(1.0, 2.0 * (1.0 - k / n_updates))
 
 
 _MOST_KNOTS, _MOST_UPDATES = 1000, 1_000_000
@@ -280,7 +282,7 @@ class MomentAveragedPath:
 
 
 @dataclass(frozen=True)
-class SegmentGibbs(SweepSettings):
+class SegmentGibbs(OrderedKernel):
     """Block Gibbs sampling along a path with knots; see ``BlockGibbs``.
 
     Weights differ from stage to stage, so that stages are moved through one at a time.

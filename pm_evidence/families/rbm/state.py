@@ -1,8 +1,7 @@
 """Populations of restricted Boltzmann machines, one bit per unit, and compiled draws."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
 from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, Vector, aligned
 from pm_evidence.core.random import next_word
+from pm_evidence.families.common import Rows
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -20,8 +20,7 @@ Words = NDArray[np.uint64]
 WORD = 64  # units of a word
 
 
-@dataclass(frozen=True, slots=True)
-class LogDensities:
+class LogDensities(NamedTuple):
     """The two numbers that weights on the geometric path need."""
 
     # shape (..., n): log of the unnormalised densities of target and reference at every state, in
@@ -29,44 +28,19 @@ class LogDensities:
     target: Floats
     base: Floats
 
-    def take(self, index: NDArray[np.int64]) -> "LogDensities":
-        """Return those of the members at ``index``."""
-        return LogDensities(self.target[..., index], self.base[..., index])
-
-    @staticmethod
-    def joined(parts: Sequence["LogDensities"]) -> "LogDensities":
-        """Return those of several populations, one after the other."""
-        return LogDensities(
-            np.concatenate([part.target for part in parts]),
-            np.concatenate([part.base for part in parts]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class Units(Rows):
     """A population of states of one layer or of both, with their log densities."""
 
     # shape (n, n_words): units of each layer, 64 in a word; bits beyond the last unit are 0
     layers: tuple[Words, ...]
     sizes: tuple[int, ...]  # number of units of each layer
     log_density: LogDensities  # with arrays of shape (n,)
+    rows = ("layers", "log_density")
 
     def __len__(self) -> int:
         return len(self.layers[0])
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        layers = tuple(layer[index] for layer in self.layers)
-        return replace(self, layers=layers, log_density=self.log_density.take(index))
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        layers = tuple(
-            np.concatenate(words) for words in zip(*(part.layers for part in parts), strict=True)
-        )
-        log_density = LogDensities.joined([part.log_density for part in parts])
-        return replace(self, layers=layers, log_density=log_density)
 
     def to_draws(self) -> Bits:
         """Return the units of all layers in their order, shape ``(n, n_units)``."""
@@ -282,10 +256,6 @@ def _next(state: list[Vector]) -> tuple[Vector, list[Vector]]:
 COLUMNS = 32  # of the matrix that are multiplied at a time
 _ROWS = 32  # of the matrix whose tables fit into the fastest cache
 TABLES, ENTRIES = _ROWS // 4, 16  # of four rows each, and sums in a table
-_VECTOR, _BYTES = 16, 4  # numbers of single precision, and bytes of each
-
-_SINGLES = ir.VectorType(ir.FloatType(), _VECTOR)
-_INDEX = ir.IntType(64)
 
 
 @njit
@@ -312,20 +282,20 @@ def _tabulate(typingctx: Any, weights: Any, row: Any, first: Any, tables: Any) -
         matrix, entries = (
             context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3)
         )
-        # numbers from the start of one row to the next
-        apart = builder.sdiv(builder.extract_value(matrix.strides, 0), _INDEX(_BYTES))
+        # numbers from the start of one row to the next: there may be more than columns
+        apart = builder.sdiv(builder.extract_value(matrix.strides, 0), INDEX(4))
         for table in range(TABLES):
-            rows = [builder.add(args[1], _INDEX(4 * table + k)) for k in range(4)]
-            places = [builder.add(builder.mul(row, apart), args[2]) for row in rows]
-            pointers = [builder.gep(matrix.data, [place]) for place in places]
-            for offset in range(0, COLUMNS, _VECTOR):
-                sums = [ir.Constant(_SINGLES, [0.0] * _VECTOR)]
-                for pointer in pointers:
-                    row = _load(builder, pointer, offset)
-                    sums += [row] + [builder.fadd(each, row) for each in sums[1:]]
+            rows = [builder.add(args[1], INDEX(4 * table + k)) for k in range(4)]
+            starts = [builder.add(builder.mul(row, apart), args[2]) for row in rows]
+            for offset in range(0, COLUMNS, SINGLES):
+                sums = [Singles.constant(builder, 0.0)]
+                for start in starts:
+                    place = builder.add(start, INDEX(offset))
+                    row = Singles.load(builder, builder.gep(matrix.data, [place]))
+                    sums += [row] + [each + row for each in sums[1:]]
                 for entry, each in enumerate(sums):
-                    place = (table * ENTRIES + entry) * COLUMNS + offset
-                    builder.store(each, _at(builder, entries.data, place)).align = 4
+                    place = INDEX((table * ENTRIES + entry) * COLUMNS + offset)
+                    each.store(builder.gep(entries.data, [place]))
         return context.get_dummy_value()
 
     return signature, codegen
@@ -339,32 +309,20 @@ def _add(typingctx: Any, out: Any, m: Any, first: Any, tables: Any, bits: Any) -
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         sums, entries = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3))
         n_columns = builder.extract_value(sums.shape, 1)
-        place = builder.add(builder.mul(args[1], n_columns), args[2])
-        bits = args[4]
-        rows = []
+        place, rows = builder.add(builder.mul(args[1], n_columns), args[2]), []
         for table in range(TABLES):
-            entry = builder.and_(builder.lshr(bits, _INDEX(4 * table)), _INDEX(ENTRIES - 1))
-            row = builder.add(entry, _INDEX(table * ENTRIES))
-            rows.append(builder.gep(entries.data, [builder.mul(row, _INDEX(COLUMNS))]))
-        target = builder.gep(sums.data, [place])
-        for offset in range(0, COLUMNS, _VECTOR):
-            terms = [_load(builder, pointer, offset) for pointer in (*rows, target)]
+            entry = builder.and_(builder.lshr(args[4], INDEX(4 * table)), INDEX(ENTRIES - 1))
+            row = builder.add(entry, INDEX(table * ENTRIES))
+            rows.append(builder.gep(entries.data, [builder.mul(row, INDEX(COLUMNS))]))
+        rows.append(builder.gep(sums.data, [place]))
+        for offset in range(0, COLUMNS, SINGLES):
+            places = [builder.gep(row, [INDEX(offset)]) for row in rows]
+            terms = [Singles.load(builder, each) for each in places]
             while len(terms) > 1:
                 pairs = zip(terms[::2], terms[1::2], strict=False)
                 rest = terms[len(terms) & ~1 :]
-                terms = [builder.fadd(a, b) for a, b in pairs] + rest
-            builder.store(terms[0], _at(builder, target, offset)).align = 4
+                terms = [a + b for a, b in pairs] + rest
+            terms[0].store(places[-1])
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-def _at(builder: Any, pointer: Any, offset: int) -> Any:
-    place = builder.gep(pointer, [_INDEX(offset)])
-    return builder.bitcast(place, _SINGLES.as_pointer())
-
-
-def _load(builder: Any, pointer: Any, offset: int) -> Any:
-    value = builder.load(_at(builder, pointer, offset))
-    value.align = 4
-    return value

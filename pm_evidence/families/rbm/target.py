@@ -14,7 +14,8 @@ from pm_evidence.core.digest import kept
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.families.native import NativeTarget, checked_path
+from pm_evidence.families.common import chosen_kernel
+from pm_evidence.families.native import NativeTarget, along
 from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis, gains_of
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
 from pm_evidence.families.rbm.state import BaseRatePath, Bits, Layer, layer_of
@@ -28,6 +29,10 @@ Floats = NDArray[np.float64]
 
 _BASES = ("auto", "data", "learnt", "uniform")
 _MOST_UNITS = 1_000_000
+# How states are made binary, by the range of their values.
+_SPINS = "{0} > 0"
+_SHARES = "{0} > 0.5, or rng.random({0}.shape) < {0}"
+_BYTES = "{0} > 127, or rng.random({0}.shape) < {0} / 255"
 LARGEST = 1e4  # nats; single precision holds the inputs of units to a thousandth
 
 
@@ -35,36 +40,28 @@ def checked_parameters(
     weights: Any, visible_bias: Any, hidden_bias: Any
 ) -> tuple[Floats, Floats, Floats]:
     """Return weights and biases as float64."""
-    found = [
-        float_array(name, values)
-        for name, values in (
-            ("W", weights),
-            ("visible_bias", visible_bias),
-            ("hidden_bias", hidden_bias),
-        )
-    ]
-    shape = found[0].shape
+    given = {"W": weights, "visible_bias": visible_bias, "hidden_bias": hidden_bias}
+    found = {name: float_array(name, values) for name, values in given.items()}
+    shape = found["W"].shape
     if len(shape) != 2 or not all(shape) or max(shape) > _MOST_UNITS:
         raise ValueError(
             "W must have the shape (n_visible, n_hidden) with at least one unit in each layer, got "
             f"{shape}; pass a matrix of weights."
         )
-    for name, values, n in zip(("visible_bias", "hidden_bias"), found[1:], shape, strict=True):
-        if values.shape != (n,):
-            layer = name.removesuffix("_bias")
+    for layer, n in zip(("visible", "hidden"), shape, strict=True):
+        if found[f"{layer}_bias"].shape != (n,):
             raise ValueError(
-                f"{name} must have one number for each of the {n} {layer} units of W, shape "
-                f"({n},), got {values.shape}; transpose W, or pass zeros."
+                f"{layer}_bias must have one number for each of the {n} {layer} units of W, shape "
+                f"({n},), got {found[f'{layer}_bias'].shape}; transpose W, or pass zeros."
             )
-    for name, values in zip(("W", "visible_bias", "hidden_bias"), found, strict=True):
+    for name, values in found.items():
         if not (np.abs(values) <= LARGEST).all():
             wrong = values[~(np.abs(values) <= LARGEST)][0]
             raise ValueError(
                 f"{name} must hold finite numbers of at most {LARGEST:g} nats in size, got "
                 f"{wrong}; look for NaN, and for a training run that diverged."
             )
-    weights, visible_bias, hidden_bias = found
-    return weights, visible_bias, hidden_bias
+    return found["W"], found["visible_bias"], found["hidden_bias"]
 
 
 def checked_base(base: Any, n_units: int, has_data: bool) -> Any:
@@ -93,25 +90,29 @@ def checked_base(base: Any, n_units: int, has_data: bool) -> Any:
     return rates
 
 
-def checked_states(name: str, states: Any, n_units: int) -> Bits:
-    """Return states of 0 and 1, shape ``(n, n_units)``, as bytes."""
+def checked_states(name: str, states: Any, n_units: int | None = None) -> Bits:
+    """Return states of 0 and 1 as bytes, shape ``(n, n_units)``, or of any number of units."""
     found = plain_array(name, states)
-    if found.ndim != 2 or found.shape[1] != n_units or not len(found):
-        raise ValueError(
-            f"{name} must have the shape (n, {n_units}), one row for each state, got "
-            f"{found.shape}; reshape images to rows."
-        )
     if found.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name} must hold 0 and 1, got {described(found)}; convert them to whole numbers."
+            f"{name} must hold 0 and 1, got {described(states)}; convert it with .astype(float), "
+            "or look for entries that are not numbers."
         )
-    binary = (found == 0) | (found == 1)
-    if not binary.all():
+    if found.ndim != 2 or not found.size or n_units not in (None, found.shape[1]):
         raise ValueError(
-            f"{name} must hold 0 and 1 only, got {found[~binary][0]}; binarise them, by x > 127 "
-            "for bytes, or by rng.random(x.shape) < x for probabilities."
+            f"{name} must have the shape (n, {n_units or 'n_units'}), one row for each state, got "
+            f"{found.shape}; images, for example, need {name}.reshape(len({name}), -1)."
         )
-    return found.astype(np.uint8)
+    if not ((found == 0) | (found == 1)).all():
+        low, high = found.min(), found.max()
+        rule = _SPINS if low < 0 else _SHARES if high <= 1 else _BYTES
+        remedy = f"binarise them, {rule.format(name)}"
+        if not np.isfinite([low, high]).all():
+            remedy = "leave out or fill the entries that are not finite"
+        raise ValueError(
+            f"{name} must hold 0 and 1 only, got values from {low:g} to {high:g}; {remedy}."
+        )
+    return np.ascontiguousarray(found, np.uint8)
 
 
 # The kernel of what is annealed.
@@ -121,6 +122,7 @@ KERNELS: Mapping[str, tuple[str, type[BlockGibbs] | type[UnitMetropolis]]] = {
     "visible": ("metropolis", UnitMetropolis),
 }
 _PATHS_BY_NAME: Mapping[str, Any] = {
+    "geometric": None,
     "moment_average": MomentAveragedPath,
     "units": UnitByUnitPath,
 }
@@ -176,58 +178,6 @@ def trial_of(target: Any) -> Trial:
     rates = 0.5 * draws.mean(axis=0) + 0.5 * (weight @ draws)
     error = max(float(weight @ weight) - 1.0 / len(weight), 0.0) ** 0.5
     return Trial(smoothed(rates), log_mean_exp(log_weight), error)
-
-
-def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
-    """Return path, kernel and number of stages of a machine."""
-    name, kind = KERNELS[target.latent]
-    if isinstance(kernel, str):
-        check_choice("kernel", kernel, ("auto", name))
-        chosen = kind()
-    elif isinstance(kernel, kind):
-        chosen = kernel
-    else:
-        raise ValueError(
-            f"kernel must be 'auto', {name!r} or a {kind.__name__} for latent={target.latent!r}, "
-            f"got {described(kernel)}."
-        )
-    _ = target.base_rates, target.layers  # before several threads ask for them
-    per_unit, least, most = _STAGES[kind]
-    return AnnealingSetup(
-        BaseRatePath(target),
-        chosen,
-        n_stages=int(np.clip(per_unit * (target.n_visible + target.n_hidden), least, most)),
-        starts=None if target.data is None else target.states_from_data,
-        n_paths=_PATHS,
-        even_share=_EVEN_SHARE,
-        most_draws=_MOST_DRAWS,
-        facts=_of_trial(target),
-    )
-
-
-def _of_trial(target: Any) -> dict[str, float]:
-    """Return what the trial found; nothing for a run from the trial's own reference."""
-    if isinstance(target.base, str) and target.base == "uniform":
-        return {}
-    return {"trial_log_z": target.trial.log_z, "trial_mcse": target.trial.mcse}
-
-
-def rbm_along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
-    """Return the setup along another path."""
-    if isinstance(path, str):
-        check_choice("path", path, ("auto", "geometric", *_PATHS_BY_NAME))
-        if path not in _PATHS_BY_NAME:
-            return setup
-        path = _PATHS_BY_NAME[path](target)
-    found = checked_path(path, target)
-    if not isinstance(found, MomentAveragedPath | UnitByUnitPath):
-        return replace(setup, path=found)
-    found.learn()
-    if isinstance(found, UnitByUnitPath):
-        grows: Any = Grows(PartialGibbs(found.n_sweeps))  # its reversal is of another class
-        return replace(setup, path=found, kernel=grows, n_stages=found.n_steps, stepwise=True)
-    n_sweeps = int(setup.kernel.settings()["n_sweeps"])
-    return replace(setup, path=found, kernel=SegmentGibbs(n_sweeps))
 
 
 _HIGH = "forward annealing makes log Z too low on average, and the likelihood too high."
@@ -511,12 +461,50 @@ class RBM(NativeTarget):
         return checked_states(name, draws, self.n_dim)
 
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
-        """Return how the units are annealed."""
-        return rbm_setup(self, kernel)
+        """Return path, kernel and number of stages.
+
+        Raises
+        ------
+        ValueError
+            If the kernel does not suit what is annealed.
+        """
+        name, kind = KERNELS[self.latent]
+        chosen = chosen_kernel(kernel, {name: kind}, f"latent={self.latent!r}")
+        _ = self.base_rates, self.layers  # before several threads ask for them
+        per_unit, least, most = _STAGES[kind]
+        facts = {}  # a run from the trial's own reference is not checked by it
+        if not isinstance(self.base, str) or self.base != "uniform":
+            facts = {"trial_log_z": self.trial.log_z, "trial_mcse": self.trial.mcse}
+        return AnnealingSetup(
+            BaseRatePath(self),
+            chosen,
+            n_stages=int(np.clip(per_unit * (self.n_visible + self.n_hidden), least, most)),
+            starts=None if self.data is None else self.states_from_data,
+            n_paths=_PATHS,
+            even_share=_EVEN_SHARE,
+            most_draws=_MOST_DRAWS,
+            facts=facts,
+        )
 
     def with_path(self, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
-        """Return the setup along the path that the user asks for; see ``rbm_along``."""
-        return rbm_along(self, setup, path)
+        """Return the setup along another path, with the kernel that moves along it.
+
+        Raises
+        ------
+        ValueError
+            If the machine has no such path.
+        """
+        setup = along(setup, path, self, _PATHS_BY_NAME)
+        found = setup.path
+        if isinstance(found, UnitByUnitPath):
+            found.learn()
+            grows: Any = Grows(PartialGibbs(found.n_sweeps))  # its reversal is of another class
+            return replace(setup, kernel=grows, n_stages=found.n_steps, stepwise=True)
+        if isinstance(found, MomentAveragedPath):
+            found.learn()
+            n_sweeps = int(setup.kernel.settings()["n_sweeps"])
+            return replace(setup, kernel=SegmentGibbs(n_sweeps))
+        return setup
 
     @property
     def variables(self) -> tuple[str, ...]:  # type: ignore[override]

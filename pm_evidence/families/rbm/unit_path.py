@@ -1,19 +1,24 @@
 """The path along which a machine receives its visible units one by one."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, described, whole_array
+from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.vectors import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import streams, uniforms
-from pm_evidence.families.native import SweepSettings
+from pm_evidence.families.common import (
+    MOST_SWEEPS,
+    OrderedKernel,
+    Rows,
+    SweepKernel,
+    checked_order,
+)
 from pm_evidence.families.rbm.gibbs import draw_layers, factor_of_flip, gains_of, log_sum
 from pm_evidence.families.rbm.state import (
     COLUMNS,
@@ -32,11 +37,10 @@ from pm_evidence.paths.growing import GrowingPath
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]
-_MOST_SWEEPS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartialUnits:
+class PartialUnits(Rows):
     """A population of states of the first visible units, with the hidden ones summed out."""
 
     step: int  # number of visible units that the machine has
@@ -51,25 +55,10 @@ class PartialUnits:
     n_hidden: int  # number of hidden units of a draw, 0 if draws consist of visible units only
     # shape (n,): log odds that the next unit is on, in nats; None if they have not been computed
     log_odds: Floats | None = None
+    rows = ("visible", "hidden", "log_odds")
 
     def __len__(self) -> int:
         return len(self.visible)
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        odds = None if self.log_odds is None else self.log_odds[index]
-        return replace(self, visible=self.visible[index], hidden=self.hidden[index], log_odds=odds)
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        known = [part.log_odds for part in parts if part.log_odds is not None]
-        return replace(
-            self,
-            visible=np.concatenate([part.visible for part in parts]),
-            hidden=np.concatenate([part.hidden for part in parts]),
-            log_odds=np.concatenate(known) if len(known) == len(parts) else None,
-        )
 
     def to_draws(self) -> Bits:
         """Return the units in the order of the machine, shape ``(n, n_units)``."""
@@ -82,7 +71,7 @@ _TOGETHER = 256  # members whose inputs stay in the cache
 
 
 @dataclass(frozen=True)
-class PartialGibbs:
+class PartialGibbs(SweepKernel):
     """Draws all hidden units given the visible ones, and then the visible units so far.
 
     The hidden units do not belong to the state: they are drawn first and left behind. As a move of
@@ -90,9 +79,6 @@ class PartialGibbs:
     """
 
     n_sweeps: int = 10  # number of times that both layers are drawn
-
-    def __post_init__(self) -> None:
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
 
     def advance(
         self, path: Any, state: PartialUnits, beta: float, streams: NDArray[np.uint64]
@@ -102,7 +88,7 @@ class PartialGibbs:
         n_words = layers[0].there.size
         visible, hidden = np.zeros_like(state.visible), state.hidden.copy()
         some = state.visible[:, :n_words].copy()
-        settings, beta_of_all = SweepSettings(self.n_sweeps), np.ones((1, 1))
+        settings, beta_of_all = OrderedKernel(self.n_sweeps), np.ones((1, 1))
         for first in range(0, n, _TOGETHER):
             part = slice(first, first + _TOGETHER)
             found = np.empty((1, 2, len(some[part])))
@@ -111,14 +97,6 @@ class PartialGibbs:
         visible[:, :n_words] = some
         moved = replace(state, visible=visible, hidden=hidden, log_odds=None)
         return path.with_odds(moved), MoveInfo(1.0, 2 * n * self.n_sweeps)
-
-    def reversed(self) -> Self:
-        """Return the kernel itself: it is reversible."""
-        return self
-
-    def settings(self) -> dict[str, float]:
-        """Return the number of sweeps."""
-        return {"n_sweeps": float(self.n_sweeps)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,17 +153,9 @@ class UnitByUnitPath(GrowingPath):
                 f"got {described(self.target)} with latent={getattr(self.target, 'latent', None)!r}"
                 "; leave latent out."
             )
-        check_count("n_sweeps", self.n_sweeps, 1, _MOST_SWEEPS)
-        units = self.unit_order
-        if isinstance(units, str):
-            check_choice("unit_order", units, ("variable", "given"))
-            return
-        found, n = whole_array("unit_order", units), self.target.n_visible
-        if found.shape != (n,) or not np.array_equal(np.sort(found), np.arange(n)):
-            raise ValueError(
-                f"unit_order must name each of the {n} visible units once, by indices from 0 to "
-                f"{n - 1}, got {described(units)}; pass 'variable' or 'given'."
-            )
+        check_count("n_sweeps", self.n_sweeps, 1, MOST_SWEEPS)
+        names = ("variable", "given")
+        checked_order("unit_order", self.unit_order, self.target.n_visible, "visible units", names)
 
     def __repr__(self) -> str:
         return f"UnitByUnitPath({self.target!r}, n_sweeps={self.n_sweeps})"

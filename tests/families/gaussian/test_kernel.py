@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import norm
 
 import pm_evidence as pe
-from pm_evidence.core.contracts import Tunable
 from pm_evidence.core.random import streams
 from pm_evidence.families.gaussian.target import Autoregression, MovingGaussian
 from pm_evidence.testing import check_invariance, check_reversal
@@ -46,13 +45,6 @@ def check(tau, beta, n):
 def test_it_leaves_the_density_as_it_is_and_reverses_itself(tau):
     """A kernel that distorts its density biases every evidence."""
     check(tau, 0.3, N)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
-@every_tau
-def test_the_same_at_other_temperatures(tau, beta):
-    check(tau, beta, 4 * N)
 
 
 class TooMuchNoise(Autoregression):
@@ -95,29 +87,3 @@ def test_the_mean_of_a_move_lies_between_state_and_mean():
     noise_sd = np.sqrt(1.0 - 0.75**2) * 10.0
     assert abs(moved.x.mean() - 35.0) < 4.9 * noise_sd / np.sqrt(N)
     assert moved.x.std() == pytest.approx(noise_sd, rel=4.9 / np.sqrt(2 * N))
-
-
-def test_member_depends_on_its_own_stream_only():
-    """Otherwise results would depend on how a population is cut into blocks."""
-    path, population = exact(0.5, 0.5, n=60)
-    chains, part_chains = fresh_streams(60), fresh_streams(60)[20:41].copy()
-    whole, _ = Autoregression().advance(path, population, 0.5, chains)
-    again = np.random.default_rng(1).normal(
-        path.target.mean_at(0.5), path.target.sd_at(0.5), (60, 1)
-    )
-    assert np.array_equal(population.x, again)  # the start is left alone
-    part = population.take(np.arange(20, 41))
-    moved, _ = Autoregression().advance(path, part, 0.5, part_chains)
-    assert np.array_equal(moved.x, whole.x[20:41])
-    assert np.array_equal(part_chains, chains[20:41])
-    assert (chains != fresh_streams(60)).any(axis=1).all()
-
-
-def test_there_is_nothing_to_tune():
-    path, population = exact(0.5, 0.5, n=50)
-    kernel = Autoregression()
-    _, info = kernel.advance(path, population, 0.5, fresh_streams(50))
-    assert (info.acceptance, info.n_evaluations, info.n_nan) == (1.0, 50, 0)
-    assert kernel.settings() == {}
-    assert not isinstance(kernel, Tunable)
-    assert kernel.reversed() == kernel

@@ -11,23 +11,16 @@ from pm_evidence.families.gp_classification.arithmetic import (
     BLOCK,
     add,
     excess,
-    hazards,
     log_ndtr_and_slope,
     multiply,
-    width_of,
 )
-from pm_evidence.families.gp_classification.latent import LatentValues
-from pm_evidence.families.gp_classification.noisy import NoisyValues
 from pm_evidence.families.gp_classification.propagation import (
     gaussian_of,
     nearest,
-    tempered_gaussians,
 )
 from pm_evidence.families.gp_classification.target import (
     greedy_order,
-    order_of,
     squared_exponential,
-    whitening_of,
 )
 from tests.families.gp_classification.latent import exact, problem
 from tests.families.gp_classification.problems import curve
@@ -67,18 +60,16 @@ def test_duplicated_points_come_last():
 
 
 def test_orders_by_name():
-    covariance = np.eye(6)
-    assert np.array_equal(order_of("given", 0, covariance), np.arange(6))
-    one, again, other = (order_of("random", seed, covariance) for seed in (0, 0, 1))
+    assert np.array_equal(curve(6, order="given").points, np.arange(6))
+    one, again, other = (curve(6, order="random", order_seed=seed).points for seed in (0, 0, 1))
     assert np.array_equal(one, again) and not np.array_equal(one, other)
-    mine = np.array([5, 4, 3, 2, 1, 0])
-    assert order_of(mine, 0, covariance) is mine
 
 
 def test_leading_rows_of_the_whitening_are_those_of_the_first_points():
-    target = curve(9)
-    covariance, order = target.noisy_covariance, np.array([8, 0, 3, 1, 2, 4, 5, 6, 7])
-    whole = whitening_of(covariance, order)
+    order = np.array([8, 0, 3, 1, 2, 4, 5, 6, 7])
+    target = curve(9, order=order)
+    covariance, whole = target.noisy_covariance, target.whitening
+    assert np.array_equal(target.points, order)
     for k in (1, 4, 9):
         part = covariance[np.ix_(order[:k], order[:k])]
         np.testing.assert_allclose(whole[:k, :k].T @ whole[:k, :k], np.linalg.inv(part), atol=1e-12)
@@ -122,11 +113,6 @@ def test_value_and_slope_of_the_log_of_the_normal_distribution_function():
         assert slope >= max(-t, 0.0)
 
 
-def test_many_hazards_are_those_of_each():
-    t = np.array([-1e6, -3.0, 0.0, 40.0])
-    np.testing.assert_array_equal(hazards(t), [log_ndtr_and_slope(v)[1] for v in t])
-
-
 @pytest.mark.parametrize(("k", "width"), [(1, 8), (7, 24), (8, 64), (21, 8), (21, 64)])
 def test_products_agree_with_numpy(k, width):
     """All remainders of eight rows."""
@@ -137,10 +123,6 @@ def test_products_agree_with_numpy(k, width):
     np.testing.assert_allclose(out[:25], (matrix @ values)[5:30], atol=1e-13)
     add(out[0], 2.0, values[0])
     np.testing.assert_allclose(out[0], (matrix @ values)[5] + 2.0 * values[0], atol=1e-13)
-
-
-def test_width_is_in_whole_vectors():
-    assert [width_of(n) for n in (1, 8, 9, 64, 100, 1000)] == [8, 8, 16, 64, 56, 64]
 
 
 # --- Gaussians that approximate the densities of latent values ---
@@ -158,19 +140,6 @@ def test_a_gaussian_of_factors_has_the_moments_of_the_product():
     x = np.arange(10.0).reshape(2, 5)
     expected = [(v * shifts - 0.5 * precisions * v * v).sum() for v in x]
     np.testing.assert_allclose(made.log_factors(x), expected)
-
-
-def test_the_first_is_the_approximation_of_the_posterior_and_the_last_the_prior():
-    target = curve(6, representation="latent", jitter=0.01)
-    found, made = target.expectation_propagation(), target.gaussians
-    np.testing.assert_allclose(made[1.0].mean, found.mean, atol=1e-8)
-    np.testing.assert_allclose(made[1.0].root @ made[1.0].root.T, found.covariance, atol=1e-8)
-    np.testing.assert_allclose(
-        made[0.0].root @ made[0.0].root.T, target.prior_covariance, atol=1e-10
-    )
-    parts = target.prior_covariance, target.factor, target.signs, found
-    assert tempered_gaussians(*parts, True).keys() == made.keys()
-    assert tempered_gaussians(*parts, False).keys() == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("power", [0.5, 0.125])
@@ -191,26 +160,3 @@ def test_the_nearest_power_is_taken():
 
 
 # --- populations ---
-
-
-def test_latent_values_are_taken_and_joined():
-    state = LatentValues(np.arange(6.0).reshape(3, 2), np.arange(3.0), -np.arange(3.0))
-    both = state.take(np.array([2, 2])).join([state])
-    assert len(both) == 5
-    np.testing.assert_array_equal(both.to_draws()[:, 0], [4.0, 4.0, 0.0, 2.0, 4.0])
-    np.testing.assert_array_equal(both.log_likelihood, [2.0, 2.0, 0.0, 1.0, 2.0])
-    np.testing.assert_array_equal(both.log_factors, [-2.0, -2.0, 0.0, -1.0, -2.0])
-
-
-def test_noisy_values_are_taken_and_joined():
-    order, precision = np.array([2, 0, 1]), np.eye(2)
-    state = NoisyValues(np.arange(6.0).reshape(3, 2), precision, order)
-    assert len(state) == 3 and state.step == 2
-    both = state.take(np.array([2, 2])).join([state])
-    np.testing.assert_array_equal(both.z[:, 0], [4.0, 4.0, 0.0, 2.0, 4.0])
-    assert both.precision is precision
-
-
-def test_points_that_have_not_been_added_are_zero():
-    state = NoisyValues(np.array([[5.0, 7.0]]), np.eye(2), np.array([2, 0, 1]))
-    np.testing.assert_array_equal(state.to_draws(), [[7.0, 0.0, 5.0]])

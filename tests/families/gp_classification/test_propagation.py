@@ -23,11 +23,6 @@ def test_one_point_is_exact():
     assert found.covariance[0, 0] == pytest.approx(variance, abs=1e-8)
 
 
-def test_independent_points_are_exact():
-    found = expectation_propagation(np.diag([1.0, 2.0, 9.0]), np.array([1, -1, 1], np.int8))
-    assert found.log_evidence == pytest.approx(3.0 * np.log(0.5), abs=1e-12)
-
-
 @pytest.mark.parametrize("problem", [pair(1.5), one_factor(12)])
 def test_it_is_close_to_the_exact_evidence(problem):
     """It is not exact, but the error is known to be small for the probit."""

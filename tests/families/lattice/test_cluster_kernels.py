@@ -38,14 +38,6 @@ def test_invariance_and_reversal(kind, path):
     assert reversal_p_value(kind(2), path, 0.7, MANY) > FALSE_ALARM
 
 
-@pytest.mark.slow
-@every_path
-@every_kernel
-def test_invariance_of_many_draws(kind, path):
-    for beta, n_sweeps in ((0.0, 1), (0.5, 2), (1.0, 1)):
-        assert invariance_p_value(kind(n_sweeps), path, beta, MANY) > FALSE_ALARM
-
-
 @every_kernel
 @pytest.mark.parametrize(
     ("factor", "n"), [(1.2, N), pytest.param(1.05, 10 * MANY, marks=pytest.mark.slow)]

@@ -66,14 +66,6 @@ def test_invariance(kernel, path):
     assert invariance_p_value(kernel, path, 0.7, N) > FALSE_ALARM
 
 
-@pytest.mark.slow
-@every_path
-@every_kernel
-def test_invariance_of_many_draws(path, kernel):
-    for beta in (0.4, 1.0):
-        assert invariance_p_value(kernel, path, beta, MANY) > FALSE_ALARM
-
-
 IN_ORDER = [name for name in KERNELS if "random" not in name]
 
 
@@ -150,25 +142,6 @@ def test_counts_of_large_lattices():
         assert np.array_equal(state.n_up(), (draws > 0).reshape(70, -1).sum(axis=1))
 
 
-def test_same_streams_same_bits():
-    """A block gives the same numbers wherever it runs; groups do not touch each other's."""
-    path = LatticePath(Ising(6, 0.4))
-    kernel = SpinMetropolis(3, "random")
-    seed = np.random.SeedSequence(1)
-    runs = []
-    for _ in range(2):
-        chains = fresh_streams(1000)
-        moved, _ = kernel.advance(path, path.draw(1000, seed), 0.8, chains)
-        moved, _ = kernel.advance(path, moved, 0.9, chains)
-        runs.append(moved.to_draws())
-    assert np.array_equal(*runs)
-    chains = fresh_streams(1000)[:512]
-    first = path.draw(1000, seed).take(np.arange(512))
-    moved, _ = kernel.advance(path, first, 0.8, chains)
-    moved, _ = kernel.advance(path, moved, 0.9, chains)
-    assert np.array_equal(moved.to_draws(), runs[0][:512])
-
-
 REPEATS, CHAINS = 300, 512
 
 
@@ -204,18 +177,6 @@ def test_shared_words_are_caught(monkeypatch):
         monkeypatch.setattr(ising_kernels, name, anew)
     ratio, error = dependence(log_weights_of_repeats())
     assert ratio > 1.0 + 20.0 * error
-
-
-def test_odd_sizes_need_another_order():
-    path = LatticePath(Ising((3, 4)))
-    state = path.draw(5, np.random.SeedSequence(1))
-    with pytest.raises(ValueError, match=r"sizes \(3, 4\).*order='sequential'"):
-        SpinHeatBath().advance(path, state, 0.5, fresh_streams(5))
-    SpinHeatBath(order="sequential").advance(path, state, 0.5, fresh_streams(5))
-    with pytest.raises(ValueError, match="order must be one of 'checkerboard'"):
-        SpinHeatBath(order="chess")
-    with pytest.raises(ValueError, match="n_sweeps must be a whole number of at least 1"):
-        SpinMetropolis(0)
 
 
 def test_certain_flips_and_strong_couplings():

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pm_evidence.families.lattice.ising import SpinHeatBath
-from pm_evidence.families.lattice.path import (
-    DetouredPath,
-    LatticePath,
-    favour_colours,
-    favour_spins,
-)
-from pm_evidence.families.lattice.potts import ColourHeatBath
-from pm_evidence.families.lattice.target import Detour, Ising, Potts, lattice_setup
+from pm_evidence.families.lattice.ising import SpinCounts, SpinHeatBath
+from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.potts import ColourCounts, ColourHeatBath
+from pm_evidence.families.lattice.target import Ising, Potts
 
 
 def density(path, draws, beta):
@@ -68,7 +63,8 @@ def test_colours(seed, q):
     counts = np.moveaxis(rng.multinomial(n_sites, rng.dirichlet(np.full(q, 0.3)), (m, n)), 2, 1)
     fields, slope = some_fields(rng, m), rng.normal(size=m)
     energy, ratio = np.zeros((m, n)), np.zeros((m, n))
-    favour_colours(np.ascontiguousarray(counts, np.int32), fields, slope, energy, ratio)
+    state = ColourCounts(counts[:, 0], np.ascontiguousarray(counts, np.int32))
+    state.favour(Potts((6, 10), q), fields, slope, energy, ratio)
     for found, exact in zip((energy, ratio), expected_of(counts, fields, slope), strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10)
 
@@ -82,7 +78,7 @@ def test_spins(seed):
     fields, slope = some_fields(rng, m), rng.normal(size=m)
     start = rng.normal(size=(2, m, n))
     energy, ratio = start.copy()
-    favour_spins(n_sites, up, fields, slope, energy, ratio)
+    SpinCounts(up, up).favour(Ising((6, 10)), fields, slope, energy, ratio)
     exact = expected_of(np.stack([n_sites - up, up], axis=1), fields, slope)
     np.testing.assert_allclose(energy - start[0], exact[0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(ratio - start[1], exact[1], rtol=1e-9, atol=1e-9)
@@ -91,60 +87,35 @@ def test_spins(seed):
 # --- the setup ---
 
 
-NAMED = {"heat_bath": SpinHeatBath}
-DETOUR = Detour(height=0.25, stages_per_site=10, most_moves=10**6)
+def test_only_attraction_without_a_field_has_a_transition_to_go_round():
+    assert Ising(4).annealing_setup("auto").path == DetouredPath(Ising(4), 0.5)
+    assert Potts(4).annealing_setup("auto").path == DetouredPath(Potts(4), 0.8)
+    for target in (Ising(4, field=0.1), Ising(4, coupling=-1.0), Ising(4, coupling=0.0)):
+        assert target.annealing_setup("auto").path == LatticePath(target)
+    assert type(Ising(4).annealing_setup("wolff").path) is LatticePath
 
 
-@pytest.mark.parametrize(
-    ("target", "path"),
-    [
-        (Ising(4), DetouredPath),
-        (Ising(4, field=0.1), LatticePath),
-        (Ising(4, coupling=-1.0), LatticePath),
-        (Ising(4, coupling=0.0), LatticePath),
-    ],
-)
-def test_only_attraction_without_a_field_has_a_transition_to_go_round(target, path):
-    setup = lattice_setup(target, "auto", NAMED, DETOUR)
-    assert type(setup.path) is path and setup.path.target == target
-    if path is DetouredPath:
-        assert setup.path == DetouredPath(target, 0.25)
-
-
-@pytest.mark.parametrize(
-    ("size", "n_stages"),
-    [
-        (4, 1000),  # 160 stages at ten a site, and a thousand at the least
-        (16, 2560),
-        (32, 976 + 24),  # 1,024 sites: a million moves allow for 976 stages
-        (20, 2500),  # of 4,000 wanted
-    ],
-)
-def test_stages_grow_with_the_sites_as_far_as_they_are_affordable(size, n_stages):
-    assert lattice_setup(Ising(size), "auto", NAMED, DETOUR).n_stages == n_stages
+def test_stages_grow_with_the_sites_as_far_as_they_are_affordable():
+    """64 for each site, a thousand at the least, and 67 million moves of sites at the most."""
+    found = [Ising(size).annealing_setup("auto").n_stages for size in (2, 4, 16, 64)]
+    assert found == [1000, 1024, 16_384, 16_357]
 
 
 def test_odd_periodic_lattices_are_swept_site_after_site():
     """A checkerboard has two neighbours of one colour at their seam."""
-    orders = {
-        target: lattice_setup(target, "auto", NAMED, DETOUR).kernel.order
-        for target in (Ising((4, 6)), Ising((5, 6)), Ising((5, 6), periodic=False))
-    }
-    assert list(orders.values()) == ["checkerboard", "sequential", "checkerboard"]
+    targets = Ising((4, 6)), Ising((5, 6)), Ising((5, 6), periodic=False)
+    orders = [target.annealing_setup("auto").kernel.order for target in targets]
+    assert orders == ["checkerboard", "sequential", "checkerboard"]
 
 
 def test_kernels_of_the_user():
     kernel = SpinHeatBath(n_sweeps=3)
-    assert lattice_setup(Ising(4), kernel, NAMED, DETOUR).kernel is kernel
+    assert Ising(4).annealing_setup(kernel).kernel is kernel
+    assert isinstance(Potts(4, 3).annealing_setup("auto").kernel, ColourHeatBath)
     for wrong, message in (
-        ("wolf", "kernel must be one of 'auto', 'heat_bath', got 'wolf'"),
-        (ColourHeatBath(), "kernel must be one of auto, heat_bath or such a kernel object, got"),
+        ("wolf", "kernel must be one of 'auto', 'heat_bath'"),
+        (ColourHeatBath(), "kernel must be one of auto, heat_bath, .* or such a kernel object"),
         (SpinHeatBath(), "order must not be 'checkerboard'"),
     ):
         with pytest.raises(ValueError, match=message):
-            lattice_setup(Ising(5), wrong, NAMED, DETOUR)
-
-
-def test_targets_name_their_own_kernels():
-    assert isinstance(Ising(4).annealing_setup("auto").kernel, SpinHeatBath)
-    assert isinstance(Potts(4, 3).annealing_setup("auto").kernel, ColourHeatBath)
+            Ising(5).annealing_setup(wrong)

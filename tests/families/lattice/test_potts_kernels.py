@@ -49,21 +49,6 @@ def test_invariance_and_reversal(path):
     assert reversal_p_value(usual(path), path, 0.7, MANY) > FALSE_ALARM
 
 
-@pytest.mark.slow
-@every_path
-def test_invariance_of_many_draws(path):
-    for beta in (0.4, 1.0):
-        assert invariance_p_value(usual(path), path, beta, MANY) > FALSE_ALARM
-    assert invariance_p_value(usual(path, 3), path, 0.7, MANY) > FALSE_ALARM
-
-
-@pytest.mark.slow
-def test_many_sweeps_of_many_chains():
-    """The same with many more draws, against errors of rounding."""
-    path = PATHS["many colours"]
-    assert invariance_p_value(usual(path, 2), path, 0.8, 20 * MANY) > FALSE_ALARM
-
-
 def test_reversal_would_be_missed():
     """The check has power: a sweep in one order is not its own reversal."""
 

@@ -52,25 +52,6 @@ def test_defaults_are_right():
     assert abs(z_score(target, exact)) < 4.0
 
 
-@pytest.mark.parametrize(
-    "kernel", ["metropolis", "swendsen_wang", "wolff", SpinHeatBath(n_sweeps=2)]
-)
-def test_kernels_by_name_and_as_objects(kernel):
-    target = pe.Ising(6, coupling=0.5)
-    z = z_score(target, relative(target), kernel=kernel, method=pe.AIS(n_stages=200))
-    assert abs(z) < 4.0
-
-
-def test_what_comes_back():
-    dt = sample(pe.Ising((4, 6)), method=pe.AIS(n_stages=50))
-    assert dt["work"]["forward"].shape == dt["work"]["reverse"].shape == (512,)
-    spins = dt["posterior"]["x"]
-    assert spins.dims == ("chain", "draw", "row", "column") and spins.shape[2:] == (4, 6)
-    assert set(np.unique(spins)) <= {-1, 1}
-    assert dt["log_evidence"].attrs["reverse_start"] == "relaxed"
-    assert float(dt["constant_data"]["coupling"]) == 1.0
-
-
 def test_same_numbers_on_any_number_of_threads():
     one, two = (
         sample(pe.Potts(4), method=pe.AIS(n_stages=30), cores=cores, draws=700) for cores in (1, 2)

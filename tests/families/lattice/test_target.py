@@ -1,14 +1,11 @@
 """Lattices: bonds, states of lowest energy, the order of visits, and what they refuse."""
 
-from dataclasses import FrozenInstanceError
-
 import numpy as np
 import pytest
 
-from pm_evidence.core.contracts import Tunable
 from pm_evidence.families.gaussian.target import Gaussian
 from pm_evidence.families.lattice.ising import SpinHeatBath
-from pm_evidence.families.lattice.lattice import SweepKernel, VisitKernel, geometry
+from pm_evidence.families.lattice.lattice import LatticeKernel, VisitKernel, geometry
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.testing.lattices import enumeration
 
@@ -24,13 +21,6 @@ def test_every_bond_is_there_once():
             both = sorted([*ends, *((j, i) for i, j in ends)])
             listed = [(i, j) for i in range(n_sites) for j in bonds.ghosted[i] if j < n_sites]
             assert both == sorted(listed)
-
-
-def test_checkerboard_lists_each_site_once_and_no_neighbours_within_a_half():
-    bonds = geometry((4, 6), True)
-    assert sorted(bonds.checkerboard) == list(range(24))
-    first = set(bonds.checkerboard[:12])
-    assert not any(j in first for i in first for j in bonds.neighbours[i])
 
 
 def test_what_is_wrong_is_named():
@@ -50,16 +40,6 @@ def test_what_is_wrong_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             build()
-
-
-def test_what_goes_into_the_record():
-    target = Ising((2, 2, 3), 0.5, 0.25)
-    draws = np.ones((2, 2, 2, 3), np.int8)
-    assert target.sample_stats(draws)["energy"] == pytest.approx([-0.5 * 36 - 3.0] * 2)
-    assert target.posterior(draws)["x"].shape == (2, 2, 2, 3)
-    coords, dims = target.coords_and_dims()
-    assert [len(coords[name]) for name in dims["x"]] == [2, 2, 3]
-    assert Ising(3) == Ising((3, 3))
 
 
 # --- states of lowest energy, against all states of small lattices ---
@@ -112,14 +92,6 @@ def test_colours_that_repel_each_other_are_drawn_evenly():
 # --- what kernels share: the order of visits, and the lattices that they refuse ---
 
 
-def test_there_is_nothing_to_learn():
-    kernel = SweepKernel(3)
-    assert not isinstance(kernel, Tunable) and kernel.reversed() is kernel
-    assert kernel.settings() == {"n_sweeps": 3.0}
-    with pytest.raises(FrozenInstanceError):
-        kernel.n_sweeps = 1
-
-
 @pytest.mark.parametrize("order", ["checkerboard", "sequential"])
 def test_the_reversal_visits_sites_in_the_opposite_order(order):
     """A forward path with the same order in reverse would be biased."""
@@ -130,12 +102,6 @@ def test_the_reversal_visits_sites_in_the_opposite_order(order):
     assert not there.flags.writeable
     if order == "sequential":
         np.testing.assert_array_equal(there, np.arange(24))
-
-
-def test_the_checkerboard_visits_one_colour_after_the_other():
-    parity = np.indices((4, 6)).sum(axis=0).ravel() % 2
-    visited = parity[VisitKernel().sites(Potts((4, 6)))]
-    np.testing.assert_array_equal(visited, np.repeat([0, 1], 12))
 
 
 def test_an_odd_periodic_lattice_has_no_checkerboard():
@@ -149,12 +115,12 @@ def test_an_odd_periodic_lattice_has_no_checkerboard():
 
 def test_what_kernels_refuse():
     for build, message in (
-        (lambda: SweepKernel(0), "n_sweeps must be a whole number of at least 1, got 0"),
-        (lambda: SweepKernel(10**7), "n_sweeps must be at most"),
+        (lambda: LatticeKernel(0), "n_sweeps must be a whole number of at least 1, got 0"),
+        (lambda: LatticeKernel(10**7), "n_sweeps must be at most"),
         (lambda: VisitKernel(1, "spiral"), "order must be one of 'checkerboard', 'sequential'"),
         (lambda: VisitKernel(1, "sequential", 1), "backwards must be True or False, got 1"),
         (lambda: SpinHeatBath().check(Potts(4)), "SpinHeatBath must move a pe.Ising, got .* Potts"),
-        (lambda: SweepKernel().check(Gaussian(2)), "must move a pe.Ising or pe.Potts, got"),
+        (lambda: LatticeKernel().check(Gaussian(2)), "must move a pe.Ising or pe.Potts, got"),
     ):
         with pytest.raises(ValueError, match=message):
             build()

@@ -97,9 +97,7 @@ def test_components_given_parameters():
         draw_component(0.6, MEAN, VARIANCE, room, stream)
         for stream in streams(np.random.SeedSequence(4), N)
     ]
-    assert found[0][1] == pytest.approx(np.log(terms.sum()), rel=1e-12)
-    ones = sum(component for component, _ in found)
-    assert stats.binomtest(ones, N, terms[1] / terms.sum()).pvalue > ALARM
+    assert stats.binomtest(sum(found), N, terms[1] / terms.sum()).pvalue > ALARM
 
 
 def test_components_without_weight_are_never_drawn():
@@ -108,9 +106,7 @@ def test_components_without_weight_are_never_drawn():
     log_terms(VARIANCE, np.array([0.0, 1.0]), room)
     stream = streams(np.random.SeedSequence(4), 1)[0]
     for y in (0.0, 1e20, -1e40):
-        component, log_density = draw_component(y, MEAN, VARIANCE, room, stream)
-        assert component == 1
-        assert np.isfinite(log_density)
+        assert draw_component(y, MEAN, VARIANCE, room, stream) == 1
 
 
 def test_prediction_integrates_means_and_weights_out():

@@ -13,7 +13,6 @@ from pm_evidence.families.mixture.gibbs import (
     states_of,
 )
 from pm_evidence.families.mixture.path import DataAnnealingPath
-from pm_evidence.kernels.growing import Grows
 from tests.families.mixture.mixtures import PRIOR, Y, log_evidence, mixture
 
 
@@ -22,10 +21,9 @@ def start(n=5, **options):
     return path, path.draw(n, np.random.SeedSequence(1)), streams(np.random.SeedSequence(2), n)
 
 
-@pytest.mark.parametrize("collapsed", [True, False])
-def test_a_step_is_undone(collapsed):
+def test_a_step_is_undone():
     """Reverse paths would remove another point than the one that was added."""
-    path = DataAnnealingPath(mixture(), collapsed=collapsed)
+    path = DataAnnealingPath(mixture())
     state, chains = path.draw(5, np.random.SeedSequence(1)), streams(np.random.SeedSequence(2), 5)
     for step in range(path.n_steps):
         more = path.extended(state, chains)
@@ -39,11 +37,10 @@ def test_a_step_is_undone(collapsed):
     np.testing.assert_array_equal(path.at(state.to_draws()).component, state.component)
 
 
-@pytest.mark.parametrize("collapsed", [True, False])
-def test_the_first_weight_has_the_mean_that_it_should_have(collapsed):
+def test_the_first_weight_has_the_mean_that_it_should_have():
     """Exact: with one point, the mean weight of draws from the prior is the evidence."""
     target = mixture(2, y=Y[:1])
-    path, n = DataAnnealingPath(target, collapsed=collapsed), 100_000
+    path, n = DataAnnealingPath(target), 100_000
     state = path.draw(n, np.random.SeedSequence(4))
     weight = np.exp(path.smoothed(state))
     error = weight.std() / n**0.5
@@ -70,16 +67,6 @@ def test_weights_of_the_wrong_point_are_found():
     )
     found = pe.log_evidence(dt)
     assert found.status != "ok" or abs(found.value - log_evidence(target)) > 6.0 * found.mcse
-
-
-def test_members_do_not_depend_on_each_other():
-    path, state, chains = start()
-    path_again, _, chains_again = start()
-    whole = path.extended(state, chains)
-    index = np.array([3, 1])
-    part = path_again.extended(state.take(index), chains_again[index])
-    np.testing.assert_array_equal(part.to_draws(), whole.to_draws()[index])
-    np.testing.assert_allclose(path.smoothed(state)[index], path.smoothed(state.take(index)))
 
 
 # --- populations ---
@@ -136,16 +123,15 @@ def test_parameters_without_points_are_draws_from_the_prior():
         assert (np.abs(z) < 5.0).all()
 
 
-@pytest.mark.parametrize("collapsed", [True, False])
 @pytest.mark.parametrize("backwards", [False, True])
-def test_moves_leave_the_density_of_the_first_points_invariant(collapsed, backwards):
+def test_moves_leave_the_density_of_the_first_points_invariant(backwards):
     """Exact draws for four points by weighting draws from the prior, moved five times.
 
     The means of functions of all parts of the state, within 5 errors. ``f_4`` is reached by
     draws from the prior whose points are weighted exactly, and resampled.
     """
     target = mixture(2)
-    path = DataAnnealingPath(target, collapsed=collapsed)
+    path = DataAnnealingPath(target)
     n = 60_000
     state, chains = path.draw(n, np.random.SeedSequence(1)), streams(np.random.SeedSequence(2), n)
     log_weight = np.zeros(n)
@@ -181,37 +167,3 @@ def functions(state):
             (z[:, 0] == z[:, 2]) * np.tanh(state.variance[:, 0]),
         ]
     )
-
-
-class NotReversed(MixtureGibbs):
-    """A planted error: the reversal moves in the same order."""
-
-    def reversed(self):
-        return self
-
-
-def test_a_wrong_reversal_is_found():
-    """With means and weights in the state, the order of a sweep has to be reversed.
-
-    The evidence of reverse paths is then wrong, and the right reversal gives the right one.
-    """
-    target = mixture(2, weights_a=0.5)
-    exact, path = log_evidence(target), DataAnnealingPath(target, collapsed=False)
-    z = {}
-    for kernel in (MixtureGibbs(), NotReversed()):
-        setup = target.annealing_setup(kernel)
-        assert setup.kernel == Grows(kernel)
-        dt = pe.sample_evidence(
-            target,
-            method="ais",
-            kernel=kernel,
-            path=path,
-            draws=20_000 if type(kernel) is MixtureGibbs else 80_000,
-            target_mcse=None,
-            random_seed=2,
-            progressbar=False,
-        )
-        found = pe.estimate(dt, ["bar"])["bar"]
-        z[type(kernel)] = abs(found.value - exact) / found.mcse
-    assert z[MixtureGibbs] < 4.0
-    assert z[NotReversed] > 5.0

@@ -168,13 +168,6 @@ def test_jackknife_of_two_paths_is_a_quarter_of_their_squared_difference():
     assert found.dof == pytest.approx(1.0, abs=1e-5)
 
 
-def test_one_example_and_one_path_have_no_error():
-    found = raise_likelihood(strong(), VISIBLE[:1], np.zeros((1, 1)))
-    assert np.isnan(found.average.mcse) and np.isnan(found.examples_mcse)
-    same = raise_likelihood(strong(), VISIBLE[:1], np.zeros((1, 3)))
-    assert same.average.mcse == 0.0
-
-
 def test_paths_start_at_the_examples(monkeypatch):
     """Visible units are the examples, and hidden ones are drawn given them, by the block's seed."""
     machine, rows = strong(), VISIBLE[[3, 3, 9]]
@@ -190,10 +183,3 @@ def test_paths_start_at_the_examples(monkeypatch):
     expected = machine.states_given(rows, generator(6, Phase.START, 4))
     np.testing.assert_array_equal(start, expected)
     assert block == 4
-
-
-def test_texts():
-    found = estimated(sine(base="uniform"), bits(50, 16), 1, np.linspace(0.0, 1.0, 51))
-    assert "RaiseLikelihood(average=LogEvidence(" in repr(found) and "n_examples=50" in repr(found)
-    assert str(found) == str(found.average) and "[bound]" in str(found)
-    assert "nats for each example" in found._repr_html_() and "50" in found._repr_html_()

@@ -1,6 +1,6 @@
 """Block Gibbs and Metropolis leave the path invariant, and their reversals reverse them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -8,9 +8,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import chisquare
 
-from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.gibbs import BlockGibbs, Sweeps, UnitMetropolis
+from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
 from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.testing import check_kernel
 from tests.families.rbm.machines import bits, sine
@@ -155,40 +154,4 @@ def test_a_population_that_is_given_stays_as_it_is():
     np.testing.assert_array_equal(state.to_draws(), draws)
 
 
-@pytest.mark.parametrize("kind", [BlockGibbs, UnitMetropolis])
-def test_settings(kind):
-    kernel = kind(n_sweeps=3)
-    assert kernel.settings() == {"n_sweeps": 3.0}
-    assert kernel.reversed() == replace(kernel, backwards=True)
-    assert kernel.reversed().reversed() == kernel
-    for wrong in ({"n_sweeps": 0}, {"n_sweeps": 1.5}, {"backwards": 1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            kind(**wrong)
-
-
 # --- what kernels that move through many stages share ---
-
-
-@dataclass(frozen=True)
-class Overwrites(Sweeps):
-    """A kernel that does to its population what compiled loops do, and nothing else."""
-
-    def advance_many(self, path, state, beta, chains):
-        for words in state.layers:
-            words[:] = 0
-        n = len(state)
-        return StageBatch(state, None, None, np.full(len(beta), 0.25), self._columns(beta, n).size)
-
-
-def test_a_single_stage_leaves_its_population_as_it_is():
-    """Compiled loops overwrite units; samplers keep the population that they hand over."""
-    path = BaseRatePath(sine(base="uniform"))
-    state, chains = path.draw(6, np.random.SeedSequence(1)), streams(np.random.SeedSequence(2), 6)
-    before = state.to_draws()
-    for moved, info in (
-        Overwrites().advance(path, state, 0.5, chains),
-        Overwrites().advance_each(path, state, np.full(6, 0.5), chains),
-    ):
-        assert not moved.to_draws().any()
-        assert info.acceptance == 0.25
-        np.testing.assert_array_equal(state.to_draws(), before)

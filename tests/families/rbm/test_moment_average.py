@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.native import SweepSettings
 from pm_evidence.families.rbm.moment_average import (
     MomentAveragedPath,
     SegmentGibbs,
     averaged_machines,
 )
-from pm_evidence.families.rbm.state import blended, layer_of
 from pm_evidence.testing import check_kernel, check_path, exact_moments, sine_rbm
 from tests.families.rbm.machines import bits, log_z, sine
 
@@ -72,18 +70,6 @@ def test_a_run_along_it_finds_log_z(n_updates):
     assert abs(found.value - log_z()) < 4 * found.mcse
 
 
-def test_layers_between_two_layers():
-    rng = np.random.default_rng(1)
-    parameters = [(rng.normal(size=(5, 3)), rng.normal(size=3)) for _ in range(2)]
-    first, last = (layer_of(w, b, np.zeros(3)) for w, b in parameters)
-    found = blended(first, last, 0.25)
-    for name, k in (("weights", 0), ("bias", 1)):
-        expected = 0.75 * parameters[0][k] + 0.25 * parameters[1][k]
-        own = getattr(found, name)
-        np.testing.assert_allclose(own[tuple(map(slice, expected.shape))], expected, atol=1e-6)
-    assert (found.there == first.there).all()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -94,9 +80,3 @@ def test_layers_between_two_layers():
 def test_options_that_cannot_be_used(options, message):
     with pytest.raises(ValueError, match=message):
         MomentAveragedPath(sine(), **options)
-
-
-def test_a_layer_that_is_summed_out_has_no_such_path():
-    with pytest.raises(ValueError, match=r"target must be a pe\.RBM with latent='full'"):
-        MomentAveragedPath(sine(latent="marginal"))
-    assert isinstance(SegmentGibbs(), SweepSettings)

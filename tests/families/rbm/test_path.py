@@ -9,7 +9,7 @@ from scipy import stats
 import pm_evidence as pe
 from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
 from pm_evidence.families.rbm.state import BaseRatePath, LogDensities, Units, pack, unpack
-from pm_evidence.families.rbm.target import rbm_setup, smoothed, trial_of
+from pm_evidence.families.rbm.target import trial_of
 from pm_evidence.testing import check_path
 from pm_evidence.testing.boltzmann import exact_log_z, exact_moments, sine_rbm
 from tests.families.rbm.machines import bits, sine
@@ -80,19 +80,13 @@ def test_kernel_by_what_is_annealed():
         ("visible", "metropolis", UnitMetropolis),
     ):
         machine = sine(latent=latent, base="uniform")
-        assert isinstance(rbm_setup(machine, "auto").kernel, kind)
-        assert rbm_setup(machine, name).kernel == kind()
-        assert rbm_setup(machine, kind(n_sweeps=4)).kernel == kind(n_sweeps=4)
-    with pytest.raises(ValueError, match="kernel must be 'auto', 'block_gibbs' or a BlockGibbs"):
-        rbm_setup(sine(base="uniform"), UnitMetropolis())
+        assert isinstance(machine.annealing_setup("auto").kernel, kind)
+        assert machine.annealing_setup(name).kernel == kind()
+        assert machine.annealing_setup(kind(n_sweeps=4)).kernel == kind(n_sweeps=4)
+    with pytest.raises(ValueError, match="kernel must be one of auto, block_gibbs, or such"):
+        sine(base="uniform").annealing_setup(UnitMetropolis())
     with pytest.raises(ValueError, match="kernel must be one of"):
-        rbm_setup(sine(base="uniform"), "hmc")
-
-
-def test_reverse_paths_start_from_data_where_there_are_some():
-    assert rbm_setup(sine(base="uniform"), "auto").starts is None
-    starts = rbm_setup(sine(data=bits(30, 16)), "auto").starts
-    assert starts(5, np.random.default_rng(1)).shape == (5, 28)
+        sine(base="uniform").annealing_setup("hmc")
 
 
 def test_trial_is_near_the_machine():
@@ -118,11 +112,6 @@ def test_a_mode_that_the_reference_excludes_is_noticed():
     assert found.value < exact - 3.0
     assert "short annealing from independent units of rate 1/2" in found.message
     assert pe.estimate(dt)[found.estimator] == found
-
-
-def test_rates_are_never_certain():
-    rates = smoothed(np.array([0.0, 0.5, 1.0]))
-    assert 0.0 < rates[0] < 0.05 and rates[1] == 0.5 and rates[2] == pytest.approx(1 - rates[0])
 
 
 def test_a_default_run_ends_at_a_number_of_paths(monkeypatch):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.rbm.target import RBM
 from tests.families.rbm.machines import bits, log_z, sine
 
 
@@ -111,8 +110,3 @@ def test_machines_pickle_without_what_can_be_computed():
     learnt.annealing_setup("auto")
     again = pickle.loads(pickle.dumps(learnt))
     np.testing.assert_array_equal(again.__dict__["base_rates"], learnt.base_rates)
-
-
-def test_latent_is_a_name():
-    with pytest.raises(ValueError, match="latent must be one of"):
-        RBM(np.zeros((2, 2)), np.zeros(2), np.zeros(2), latent="hidden")

@@ -131,13 +131,6 @@ def test_new_states_follow_the_density_of_their_step():
     np.testing.assert_allclose(state.log_odds, path.with_odds(state).log_odds)
 
 
-def test_new_states_need_data():
-    machine = sine(base="uniform")
-    assert not UnitByUnitPath(machine).can_reseed
-    with pytest.raises(ValueError, match="generate='reseed' needs a target that can make"):
-        sample(machine, pe.ARM(generate="reseed"), draws=320)
-
-
 def test_populations():
     """Resampling with units of other members, or log odds of others, would go unseen."""
     path = shuffled(sine(70, 10, base="uniform"))
@@ -249,21 +242,3 @@ def test_members_draw_from_their_own_streams(step):
     np.testing.assert_array_equal(part.to_draws(), whole.to_draws()[index])
     np.testing.assert_array_equal(state.to_draws(), before)
     assert not whole.to_draws()[:, path.units[step:]].any()
-
-
-def test_large_populations_are_moved_in_parts():
-    """Members beyond the first part would stay where they are."""
-    path, state, chains = started(20, n=600)
-    copy = chains[400:].copy()
-    whole, _ = PartialGibbs(1).advance(path, state, 20 / 70, chains)
-    part, _ = PartialGibbs(1).advance(path, state.take(np.arange(400, 600)), 20 / 70, copy)
-    np.testing.assert_array_equal(whole.to_draws()[400:], part.to_draws())
-    np.testing.assert_array_equal(whole.log_odds[400:], part.log_odds)
-
-
-def test_settings_of_the_moves():
-    kernel = PartialGibbs(4)
-    assert kernel.settings() == {"n_sweeps": 4.0}
-    assert kernel.reversed() is kernel
-    with pytest.raises(ValueError, match="n_sweeps must be a whole number"):
-        PartialGibbs(0)

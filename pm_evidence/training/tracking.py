@@ -18,7 +18,8 @@ from pm_evidence.core.exceptions import warn
 from pm_evidence.families.rbm.moment_average import Machine
 from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM, smoothed
-from pm_evidence.families.rbm.tempered import Ladder, Parameters, TemperedChains
+from pm_evidence.training.parameters import Parameters
+from pm_evidence.training.tempered import Ladder, TemperedChains
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -350,8 +351,9 @@ class Tracker:
         """Predict how log Z changes with the parameters, move the chains, and correct it."""
         alpha = self._settings.alpha
         if self._settings.predict:
-            own = chains.own_part(Parameters.of(before), rate) if rate else 0.0
-            change, influence = chains.change(_machine(machine).plus(_machine(before), -1.0), own)
+            own = chains.own_part(Parameters.of(before, np.float32), rate) if rate else 0.0
+            step = Machine.of(machine).plus(Machine.of(before), -1.0)
+            change, influence = chains.change(step, own)
             self._log_z = self._log_z + change
             error.predicted(influence)
         path, n_sweeps = BaseRatePath(machine), self._settings.n_sweeps
@@ -386,7 +388,3 @@ class Tracker:
         parts = np.array_split(rows, max(1, len(rows) // 1000))
         free_energy = np.concatenate([machine.free_energy(part) for part in parts])
         return -float(free_energy.mean()) - self.log_z
-
-
-def _machine(rbm: RBM) -> Machine:
-    return Machine(rbm.W, rbm.visible_bias, rbm.hidden_bias)

@@ -7,14 +7,13 @@ import pytest
 from scipy.optimize import minimize
 
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.families.rbm.tracking import TrackLogZ
-from pm_evidence.families.rbm.training import (
-    REPORT_EVERY,
+from pm_evidence.families.rbm.target import checked_states
+from pm_evidence.testing import exact_log_z, log_marginal
+from pm_evidence.training.tracking import TrackLogZ
+from pm_evidence.training.train import (
     Training,
-    binary_rows,
     train,
 )
-from pm_evidence.testing import exact_log_z, exact_moments, log_marginal
 
 STATES = np.array(list(product((0, 1), repeat=4)), np.uint8)
 
@@ -32,9 +31,8 @@ def quiet(done):
 
 
 def trained(data, n_hidden, seed=1, **options):
-    return train(
-        binary_rows(data), n_hidden, Training(**options), np.random.SeedSequence(seed), quiet
-    )
+    rows = checked_states("data", data)
+    return train(rows, n_hidden, Training(**options), np.random.SeedSequence(seed), quiet)
 
 
 # --- the maximum of the likelihood ---
@@ -88,17 +86,6 @@ def test_many_steps_reach_the_maximum_of_the_likelihood(tiny_data, algorithm):
     assert best - 0.001 < reached <= best + 1e-6
 
 
-def test_weight_decay_shrinks_the_weights(tiny_data):
-    """The penalty has no effect on biases; a strong one leaves independent units."""
-    options = {"n_updates": 1000, "learning_rate": 0.1, "steps": 5}
-    free = trained(tiny_data, 2, **options)
-    decayed = trained(tiny_data, 2, weight_decay=1.0, **options)
-    assert np.abs(free.W).max() > 0.5
-    assert np.abs(decayed.W).max() < 0.1
-    p = tiny_data.mean(axis=0)
-    np.testing.assert_allclose(exact_moments(*parameters(decayed)).visible, p, atol=0.05)
-
-
 # --- the loop ---
 
 
@@ -124,19 +111,6 @@ def test_the_seed_decides(algorithm):
         assert (x != z).any()
 
 
-def test_progress_is_reported_and_ends_with_the_last_update():
-    reports = []
-    training = Training(n_updates=2 * REPORT_EVERY + 7)
-    train(STATES, 2, training, np.random.SeedSequence(1), reports.append)
-    assert reports == [REPORT_EVERY, 2 * REPORT_EVERY, 2 * REPORT_EVERY + 7]
-
-
-def test_the_step_size_falls_linearly():
-    fixed, falling = Training(n_updates=4), Training(n_updates=4, linear_decay=True)
-    assert [fixed.rate(k) for k in range(4)] == 4 * [0.05]
-    assert [falling.rate(k) for k in range(4)] == pytest.approx([0.05, 0.0375, 0.025, 0.0125])
-
-
 def test_a_learning_rate_that_is_too_large_is_an_error():
     """Parameters that are not numbers would make every later log Z NaN."""
     data = np.random.default_rng(1).integers(0, 2, size=(50, 9))
@@ -149,14 +123,6 @@ def test_a_learning_rate_that_is_too_large_is_an_error():
 # --- arguments ---
 
 
-def test_binary_data_of_any_type():
-    for dtype in (bool, np.uint8, np.int64, np.float32, np.float64):
-        rows = binary_rows(STATES.astype(dtype))
-        assert rows.dtype == np.uint8
-        np.testing.assert_array_equal(rows, STATES)
-    assert binary_rows([[0, 1], [1, 1]]).shape == (2, 2)
-
-
 def test_other_data_are_refused():
     """Grey values would be taken for ones without a word."""
     for data, message in (
@@ -164,15 +130,15 @@ def test_other_data_are_refused():
         ([[0.0, 0.3]], r"0 to 0\.3; binarise them, data > 0\.5, or rng\.random.*< data\."),
         ([[-1, 1]], r"from -1 to 1; binarise them, data > 0\."),
         ([[0.0, np.nan]], "to nan; leave out or fill the entries that are not finite"),
-        ([["0", "1"]], "data must hold numbers 0 and 1, got"),
-        (np.zeros((2, 3, 3)), r"shape \(2, 3, 3\); images, .* data\.reshape"),
-        (np.zeros(3), r"one row for each observation, got an array of shape \(3,\)"),
-        (np.zeros((0, 3)), r"got an array of shape \(0, 3\)"),
+        ([["0", "1"]], "data must hold 0 and 1, got"),
+        (np.zeros((2, 3, 3)), r"got \(2, 3, 3\); images, .* data\.reshape"),
+        (np.zeros(3), r"one row for each state, got \(3,\)"),
+        (np.zeros((0, 3)), r"got \(0, 3\)"),
         ([[0, 1], [1]], "data must be an array"),
         (np.ma.masked_equal([[0, 1]], 1), "data must have no missing entries"),
     ):
         with pytest.raises(ValueError, match=message):
-            binary_rows(data)
+            checked_states("data", data)
 
 
 def test_wrong_settings_are_named():
@@ -197,13 +163,3 @@ def test_wrong_settings_are_named():
             Training(**options)
     with pytest.raises(TypeError, match="track must be of type TrackLogZ, got True; pass"):
         Training(track=True)  # a flag would fail in the middle of the loop
-
-
-def test_batches_are_no_larger_than_the_data():
-    assert Training().rows(1000) == 100
-    assert Training().rows(7) == 7
-    assert Training(batch_size=7).rows(7) == 7
-    with pytest.raises(
-        ValueError, match=r"batch_size must be at most the number of rows.*7, got 8"
-    ):
-        Training(batch_size=8).rows(7)

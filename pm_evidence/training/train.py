@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,10 @@ from pm_evidence.core.checks import (
     check_flag,
     check_kind,
     check_positive,
-    described,
-    plain_array,
 )
 from pm_evidence.families.rbm.target import RBM
-from pm_evidence.families.rbm.tempered import Parameters
-from pm_evidence.families.rbm.tracking import Tracker, TrackLogZ
+from pm_evidence.training.parameters import Parameters
+from pm_evidence.training.tracking import Tracker, TrackLogZ
 
 Singles = NDArray[np.float32]
 
@@ -28,10 +25,6 @@ _ALGORITHMS = ("cd", "pcd", "tempering")
 _BATCH = 100
 # Larger numbers are mistakes: the training would not end, or not fit in memory.
 _MOST_STEPS, _MOST_ROWS = 10**9, 10**6
-# How data are made binary, by the range of their values.
-_SPINS = "{0} > 0"
-_SHARES = "{0} > 0.5, or rng.random({0}.shape) < {0}"
-_BYTES = "{0} > 127, or rng.random({0}.shape) < {0} / 255"
 
 
 @dataclass(frozen=True)
@@ -71,9 +64,6 @@ class Training:
                 "contrastive divergence runs one chain from each row of a batch, and pe.TrackLogZ "
                 "has the number of tempered chains."
             )
-        self._check_track()
-
-    def _check_track(self) -> None:
         track, tempered = self.track, self.algorithm == "tempering"
         if track is None and tempered:
             raise ValueError(
@@ -102,32 +92,6 @@ class Training:
         return size
 
 
-def binary_rows(data: Any, name: str = "data") -> NDArray[np.uint8]:
-    """Return binary data as uint8, shape ``(n_rows, n_visible)``."""
-    array = plain_array(name, data)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name} must hold numbers 0 and 1, got {described(data)}; convert it with "
-            ".astype(float), or look for entries that are not numbers."
-        )
-    if array.ndim != 2 or array.size == 0:
-        raise ValueError(
-            f"{name} must have one row for each observation, got an array of shape {array.shape}; "
-            f"images, for example, need {name}.reshape(len({name}), -1)."
-        )
-    if not ((array == 0) | (array == 1)).all():
-        low, high = array.min(), array.max()
-        if not np.isfinite([low, high]).all():
-            remedy = "leave out or fill the entries that are not finite"
-        else:
-            rule = _SPINS if low < 0 else _SHARES if high <= 1 else _BYTES
-            remedy = f"binarise them, {rule.format(name)}"
-        raise ValueError(
-            f"{name} must hold 0 and 1 only, got values from {low:g} to {high:g}; {remedy}."
-        )
-    return np.ascontiguousarray(array, np.uint8)
-
-
 def train(
     data: NDArray[np.uint8],
     n_hidden: int,
@@ -150,7 +114,10 @@ def train(
     odds of the data (Hinton 2010, section 8).
     """
     size, rng = training.rows(len(data)), np.random.default_rng(seed)
-    rbm = Parameters.first(data, n_hidden, rng) if start is None else Parameters.of(start)
+    if start is None:
+        rbm = Parameters.first(data, n_hidden, rng)
+    else:
+        rbm = Parameters.of(start, np.float32)
     tracker = None
     if training.track is not None:
         tracker = Tracker(training.track, data, validation, seed.spawn(1)[0])

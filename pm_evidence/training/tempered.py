@@ -1,136 +1,20 @@
-"""Machines whose parameters change: gradients in training, and simulated tempering with log Z."""
+"""Simulated tempering of a machine whose parameters change."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.contracts import Path
-from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.random import streams, uniforms
 from pm_evidence.families.rbm.gibbs import BlockGibbs, log_densities
 from pm_evidence.families.rbm.moment_average import Machine
 from pm_evidence.families.rbm.state import Units, unpack
-from pm_evidence.families.rbm.target import LARGEST, RBM
+from pm_evidence.training.parameters import Parameters
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-
-
-# Standard deviation of the first weights (Hinton 2010, section 8).
-_FIRST_SD = 0.01
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Parameters in single precision, which an update overwrites."""
-
-    weights: Singles  # shape (n_visible, n_hidden)
-    visible: Singles  # shape (n_visible,)
-    hidden: Singles  # shape (n_hidden,)
-
-    @classmethod
-    def first(cls, data: NDArray[np.uint8], n_hidden: int, rng: np.random.Generator) -> Self:
-        """Return the parameters before the first update."""
-        n_rows, n_visible = data.shape
-        ones = data.sum(axis=0, dtype=np.int64) + 0.5  # finite log odds of units that never change
-        return cls(
-            rng.normal(0.0, _FIRST_SD, size=(n_visible, n_hidden)).astype(np.float32),
-            np.log(ones / (n_rows + 1.0 - ones)).astype(np.float32),
-            np.zeros(n_hidden, np.float32),
-        )
-
-    @classmethod
-    def of(cls, machine: RBM) -> Self:
-        """Return the parameters of a machine."""
-        parameters = machine.W, machine.visible_bias, machine.hidden_bias
-        return cls(*(x.astype(np.float32) for x in parameters))
-
-    def machine(self, **options: Any) -> RBM:
-        """Return a machine with these parameters, in double precision."""
-        W, a, b = (x.astype(np.float64) for x in self.arrays)
-        return RBM(W, a, b, **options)
-
-    @property
-    def arrays(self) -> tuple[Singles, Singles, Singles]:
-        """Weights, visible and hidden biases."""
-        return self.weights, self.visible, self.hidden
-
-    def hidden_probability(self, v: Singles) -> Singles:
-        """Return the probabilities of hidden units, shape ``(n, n_hidden)``."""
-        probability: Singles = 1.0 / _inverse_probability(v @ self.weights + self.hidden)
-        return probability
-
-    def gibbs(self, v: Singles, steps: int, rng: np.random.Generator) -> Singles:
-        """Return visible units after steps that draw all hidden and then all visible units."""
-        for _ in range(steps):
-            h = bernoulli(v @ self.weights + self.hidden, rng)
-            v = bernoulli(h @ self.weights.T + self.visible, rng)
-        return v
-
-    def moments(self, v: Singles, weights: Singles | None = None) -> "Parameters":
-        """Return means of ``v h'``, ``v`` and ``h``, in the place of the parameters they belong to.
-
-        Hidden units enter with their probabilities.
-        """
-        h = self.hidden_probability(v)
-        if weights is None:
-            products: Singles = v.T @ h
-            products /= np.float32(len(v))
-            return Parameters(products, v.mean(axis=0), h.mean(axis=0))
-        weighted: Singles = weights[:, None] * v
-        return Parameters(weighted.T @ h, weights @ v, weights @ h)
-
-    def gradient(
-        self, batch: Singles, drawn: Singles, weights: Singles | None = None
-    ) -> "Parameters":
-        """Return the estimated gradient of the mean log likelihood, in nats."""
-        data, model = self.moments(batch), self.moments(drawn, weights)
-        return Parameters(
-            data.weights - model.weights, data.visible - model.visible, data.hidden - model.hidden
-        )
-
-    def climb(self, gradient: "Parameters", rate: float, weight_decay: float) -> None:
-        """Add a gradient times a step size, and shrink the weights."""
-        weights, step = self.weights, np.float32(rate)
-        if weight_decay:
-            weights *= np.float32(1.0 - rate * weight_decay)
-        for own, change in zip(self.arrays, gradient.arrays, strict=True):
-            own += step * change
-
-    def check(self, done: int, learning_rate: float) -> None:
-        """Raise NumericalError if a parameter is not finite, or too large for a machine."""
-        if not all((np.abs(x) <= LARGEST).all() for x in self.arrays):
-            raise NumericalError(
-                f"learning_rate must be small enough to keep the weights below {LARGEST:g} nats, "
-                f"got {learning_rate:g}, with which they are not after {done} updates; pass a "
-                "smaller one."
-            )
-
-
-def _inverse_probability(field: Singles) -> Singles:
-    """Return ``1 + exp(-field)``, in place; infinite where a probability underflows."""
-    np.negative(field, out=field)
-    with np.errstate(over="ignore"):
-        np.exp(field, out=field)
-    field += np.float32(1.0)
-    return field
-
-
-def bernoulli(field: Singles, rng: np.random.Generator) -> Singles:
-    """Return units that are 1 with the probabilities ``1 / (1 + exp(-field))``, in place."""
-    n = field.size
-    # two uniform numbers from 64 bits: four times as fast as random(dtype=float32); their offset
-    # keeps an infinite inverse probability from being multiplied by zero
-    words = rng.integers(0, 2**64, size=(n + 1) // 2, dtype=np.uint64).view(np.uint32)[:n]
-    uniform = words.reshape(field.shape).astype(np.float32)
-    uniform += np.float32(0.5)
-    uniform *= np.float32(2.0**-32)
-    uniform *= _inverse_probability(field)
-    np.less(uniform, np.float32(1.0), out=field)
-    return field
 
 
 _KERNEL = BlockGibbs()
@@ -266,9 +150,7 @@ class TemperedChains:
         n_on = visible.sum(axis=1)
         of_own = n_on + both + n_on * both
         mean = parameters.moments(visible, weight.astype(np.float32))
-        of_mean = log_densities(
-            Machine(*(x.astype(np.float64) for x in mean.arrays)).layers(), self.state.layers
-        )
+        of_mean = log_densities(mean.layers(), self.state.layers)
         share = np.minimum(weight, _MOST_WEIGHT)
         found: Floats = rate * share / (1.0 - share) * (of_mean - of_own)
         return found

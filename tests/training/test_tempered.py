@@ -11,8 +11,9 @@ from pm_evidence.core.random import streams
 from pm_evidence.families.rbm.moment_average import Machine
 from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM
-from pm_evidence.families.rbm.tempered import Ladder, Parameters, TemperedChains, Visits, _drawn
 from pm_evidence.testing import exact_log_z
+from pm_evidence.training.parameters import Parameters
+from pm_evidence.training.tempered import Ladder, TemperedChains, _drawn
 from tests.families.rbm.machines import sine
 
 RATES = np.linspace(0.2, 0.8, 16)
@@ -51,14 +52,6 @@ def chains_at_every_state(machine, ladder):
     return TemperedChains(
         ladder, state, np.zeros(n, int), streams(np.random.SeedSequence(1), n), probability
     )
-
-
-def test_prior_rises_with_its_slope():
-    ladder = Ladder.even(5, 2.0)
-    np.testing.assert_allclose(ladder.beta, [0.0, 0.25, 0.5, 0.75, 1.0])
-    assert np.exp(ladder.log_prior).sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(np.diff(ladder.log_prior), 0.5)
-    np.testing.assert_allclose(Ladder.even(4, 0.0).log_prior, -np.log(4.0))
 
 
 def test_probabilities_of_temperatures_are_bayes_rule():
@@ -126,29 +119,6 @@ def test_error_is_that_of_repeated_runs():
     assert 0.6 < np.mean(stated) / np.var(found, ddof=1) < 1.6
 
 
-def test_the_first_sweeps_are_left_out():
-    """The same streams: 3 sweeps after 2 that are ignored are the last 3 of 5."""
-    machine, ladder = sine(base=RATES), Ladder.even(8, 0.0)
-    path, log_z = BaseRatePath(machine), np.zeros(8)
-
-    def start():
-        return TemperedChains.start(path, ladder, 30, np.random.SeedSequence(1))
-
-    chains, late = start().moved(path, log_z, 3, 2)
-    other, every = start().moved(path, log_z, 5)
-    _, early = start().moved(path, log_z, 2)
-    np.testing.assert_array_equal(chains.rung, other.rung)
-    np.testing.assert_allclose(5 * every.share, 3 * late.share + 2 * early.share)
-    np.testing.assert_allclose(5 * every.ends, 3 * late.ends + 2 * early.ends)
-
-
-def test_temperatures_that_were_never_likely_leave_finite_estimates():
-    """The first iterations from log Z of 0 have probabilities that underflow."""
-    visits = Visits(np.array([0.0, 1.0]), np.array([[0.0, 1.0], [0.0, 1.0]]))
-    assert np.isfinite(visits.log_ratio(Ladder.even(2, 0.0))).all()
-    assert np.isfinite(visits.influence()).all()
-
-
 def test_change_of_log_z_is_exact_for_exact_weights():
     """All states of 4 x 3 units with their probabilities; products are of single precision."""
     ladder, before = Ladder.even(7, 2.0), tiny()
@@ -185,7 +155,7 @@ def test_own_part_is_the_difference_of_leaving_a_state_out():
     """Parameters after an update with all states, and with all but one, by the gradient's code."""
     ladder, machine, rate = Ladder.even(3, 0.0), tiny(), 0.1
     chains = chains_at_every_state(machine, ladder)
-    parameters, batch = Parameters.of(machine), np.zeros((1, 4), np.float32)
+    parameters, batch = Parameters.of(machine, np.float32), np.zeros((1, 4), np.float32)
     visible, weights = EVERY[:, :4].astype(np.float32), chains.weights().astype(np.float32)
     own = chains.own_part(parameters, rate)
     whole = parameters.gradient(batch, visible, weights)
@@ -205,5 +175,5 @@ def test_one_chain_with_all_weight_has_a_finite_part():
     one = np.zeros_like(chains.probability)
     one[5] = 1.0
     found = replace(chains, probability=one)
-    assert np.isfinite(found.own_part(Parameters.of(tiny()), 0.1)).all()
+    assert np.isfinite(found.own_part(Parameters.of(tiny(), np.float32), 0.1)).all()
     assert all(np.isfinite(x).all() for x in found.change(Machine(*map(np.ones, ((4, 3), 4, 3)))))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import EvidenceWarning
-from pm_evidence.families.rbm.tempered import Parameters, TemperedChains
-from pm_evidence.families.rbm.tracking import Tracker, TrackingError, TrackLogZ
-from pm_evidence.families.rbm.training import Training, train
 from pm_evidence.testing import exact_log_z
+from pm_evidence.training.parameters import Parameters
+from pm_evidence.training.tempered import TemperedChains
+from pm_evidence.training.tracking import Tracker, TrackingError, TrackLogZ
+from pm_evidence.training.train import Training, train
 from tests.families.rbm.machines import sine
 
 FEW = {"n_temperatures": 10, "n_chains": 100, "n_sweeps": 2}
@@ -79,7 +80,7 @@ def slow_deviations(n_seeds=10):
 
     The machine does not change. Its log Z is 45, and a chain makes one sweep between updates.
     """
-    machine = Parameters.of(trained(algorithm="pcd", n_updates=2000, learning_rate=0.1))
+    machine = Parameters.of(trained(algorithm="pcd", n_updates=2000, learning_rate=0.1), np.float32)
     for each in machine.arrays:
         each *= np.float32(2.0)
     exact_value, found = exact(machine.machine()), []
@@ -196,31 +197,6 @@ def test_patience_ends_the_training():
     assert unseen.history.update[-1] == 100  # without validation data there is nothing to wait for
 
 
-def test_points_are_those_that_were_asked_for():
-    """And the last one, so that the returned machine is among them."""
-    track = TrackLogZ(every=20, keep=(20, 40), **FEW)
-    machine = trained(n_updates=50, track=track)
-    history = machine.history
-    np.testing.assert_array_equal(history.update, [0, 20, 40, 50])
-    assert list(history.machines) == [20, 40] and history.best == 50
-    assert np.isnan(history.validation).all()
-    assert ((history.ess > 1.0) & (history.ess <= 100.0)).all()
-    rows = float(-machine.free_energy(images()).mean()) - history.log_z[-1]
-    assert history.train[-1] == pytest.approx(rows)
-    assert "best=50" in repr(history) and "machines" not in repr(history)
-
-
-def test_tracking_does_not_change_a_training():
-    """The chains have random numbers of their own, and the seed decides theirs too."""
-    plain = trained(n_updates=60)
-    one, again = (trained(n_updates=60, track=TrackLogZ(**FEW)) for _ in range(2))
-    np.testing.assert_array_equal(one.W, plain.W)
-    np.testing.assert_array_equal(one.history.log_z, again.history.log_z)
-    other = trained(n_updates=60, track=TrackLogZ(**FEW), seed=2)
-    assert (other.history.log_z != one.history.log_z).all()
-    assert plain.history is None
-
-
 def test_a_training_continues_from_a_machine():
     start = trained(n_updates=200)
     same = trained(n_updates=1, learning_rate=1e-12, start=start)
@@ -229,11 +205,11 @@ def test_a_training_continues_from_a_machine():
 
 def test_first_estimates_that_do_not_settle_give_a_warning(monkeypatch):
     """One iteration of two chains from log Z of 0 is far from the prior of 100 temperatures."""
-    monkeypatch.setattr("pm_evidence.families.rbm.tracking._MOST_ITERATIONS", 1)
+    monkeypatch.setattr("pm_evidence.training.tracking._MOST_ITERATIONS", 1)
     data = np.random.default_rng(1).integers(2, size=(50, 16), dtype=np.uint8)
     tracker = Tracker(TrackLogZ(n_chains=2), data, None, np.random.SeedSequence(1))
     with pytest.warns(EvidenceWarning, match="the first estimates of log Z did not settle"):
-        tracker.visit(Parameters.of(sine()), 0)
+        tracker.visit(Parameters.of(sine(), np.float32), 0)
 
 
 def test_the_first_estimate_is_exact_within_its_error():
@@ -241,7 +217,7 @@ def test_the_first_estimate_is_exact_within_its_error():
     data = (np.random.default_rng(1).random((200, 16)) < 0.5).astype(np.uint8)
     settings = TrackLogZ(n_temperatures=20, n_chains=1000)
     tracker = Tracker(settings, data, None, np.random.SeedSequence(1))
-    assert tracker.visit(Parameters.of(sine()), 0)
+    assert tracker.visit(Parameters.of(sine(), np.float32), 0)
     assert abs(tracker.log_z - exact(sine())) < 4.0 * tracker.mcse < 0.2
 
 

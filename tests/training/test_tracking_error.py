@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pm_evidence.families.rbm.tempered import Ladder
-from pm_evidence.families.rbm.tracking import _LONGEST, TrackingError, slowest_mode
+from pm_evidence.training.tempered import Ladder
+from pm_evidence.training.tracking import _LONGEST, TrackingError, slowest_mode
 
 N_CHAINS, ALPHA = 200, 0.2
 
@@ -64,26 +64,12 @@ def test_the_response_is_that_of_the_autocorrelation():
     assert found.sum() == pytest.approx(1.0, abs=0.01) and (found >= 0.0).all()
 
 
-def test_chains_that_change_places_at_once():
-    """With independent states every update corrects the share ``alpha`` of the error."""
-    tracked = TrackingError(np.array([1.0, -1.0]), np.array([1.0, -1.0]))
-    before = tracked.mcse
-    tracked.corrected(0.25, np.zeros(2), np.array([-1.0, 1.0]))
-    assert before == pytest.approx(1.0) and tracked.mcse == pytest.approx(0.75)
-
-
 def test_chains_that_do_not_move_correct_nothing():
     for mode in (np.array([1.0, -1.0]), np.ones(2)):
         tracked = TrackingError(np.array([1.0, -1.0]), mode)
         for _ in range(5):
             tracked.corrected(0.25, np.zeros(2), mode)
         assert tracked.mcse == pytest.approx(1.0)
-
-
-def test_predictions_add_to_the_error():
-    tracked = TrackingError(np.array([1.0, -1.0]), np.array([1.0, -1.0]))
-    tracked.predicted(np.array([0.5, -0.5]))
-    assert tracked.mcse == pytest.approx(1.5)
 
 
 def test_the_slowest_mode_of_a_ladder():

@@ -1,0 +1,1 @@
+"""Training of restricted Boltzmann machines, and log Z while they are trained."""
