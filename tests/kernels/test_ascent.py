@@ -7,7 +7,7 @@ import pytest
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.ascent import KnownPeaks, climb, reached
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.systems.exact import deceptive_systems, exact_systems
 
 
 @pytest.fixture(scope="module")

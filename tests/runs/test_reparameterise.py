@@ -16,8 +16,8 @@ from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-from pm_evidence.testing import exact_systems
 from tests.models import shared
+from tests.systems.exact import exact_systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 

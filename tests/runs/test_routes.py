@@ -24,9 +24,9 @@ from pm_evidence.runs.coarse import anneal_coarsely
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.routes import has_routes
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import deceptive_systems, exact_systems
-from pm_evidence.testing.deceptive import build_infinite
 from tests.models import shared
+from tests.systems.deceptive import build_infinite
+from tests.systems.exact import deceptive_systems, exact_systems
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 

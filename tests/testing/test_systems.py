@@ -5,7 +5,6 @@ If one of these fails, every accuracy claim that rests on the exact systems is v
 
 import math
 import pickle
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,16 +19,11 @@ from pytensor.graph.replace import vectorize_graph
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
+from pm_evidence import testing
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.testing import (
-    TAGS,
-    ExactSystem,
-    deceptive,
-    deceptive_systems,
-    exact_systems,
-    gaussian,
-)
+from pm_evidence.testing import ExactSystem, gaussian
 from pm_evidence.testing.quadrature import log_integral
+from tests.systems.exact import exact_systems
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -204,11 +198,6 @@ def integrate(density: Density, plan: Plan) -> float:
 
 def _observed(model: pm.Model) -> np.ndarray:
     return model.rvs_to_values[model["y"]].data
-
-
-def _families() -> list:
-    names = [key for key in sys.modules if key.startswith("pm_evidence.testing.")]
-    return [sys.modules[key] for key in names if hasattr(sys.modules[key], "systems")]
 
 
 def check(system: ExactSystem, numerical: float) -> None:
@@ -446,58 +435,30 @@ def test_gaussian_integral_refuses_what_is_not_gaussian():
 # --- the registry ---
 
 
-def test_registry():
-    assert len(SYSTEMS) >= 25
-    families = [family for family in _families() if family is not deceptive]
-    listed = [one for family in families for one in family.systems()]
-    assert len(listed) == len(SYSTEMS)  # equal names would have overwritten each other
-    assert all(name == system.name for name, system in SYSTEMS.items())
-    # The same numbers when they are computed again.
-    assert all(SYSTEMS[one.name].log_evidence == one.log_evidence for one in listed)
-    assert {tag for system in SYSTEMS.values() for tag in system.tags} == TAGS.keys()
-    assert not SYSTEMS.keys() & deceptive_systems().keys()
+def test_the_package_has_a_handful_of_them():
+    found = testing.exact_systems()
+    assert len(found) >= 10 and found.items() <= SYSTEMS.items()
+    found.clear()  # a copy: callers cannot spoil the registry
+    assert testing.exact_systems()
     # Numbers must not cost an import of PyMC.
-    assert not any("pm" in vars(family) for family in families)
+    assert "pm" not in vars(testing.systems)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else []) for n in SYSTEMS]
 )
-def test_model_is_what_the_tags_say(name):
-    """Kernels are chosen by these tags; a sampler that starts where PyMC would must be able to."""
-    system, model, density = SYSTEMS[name], model_of(name), density_of(name)
-    assert isinstance(model, pm.Model)
-    n_continuous, n_discrete = density.n_continuous, density.n_discrete
-    assert ("continuous" in system.tags) == (n_continuous > 0 and n_discrete == 0)
-    assert ("discrete" in system.tags) == (n_discrete > 0 and n_continuous == 0)
-    assert ("mixed" in system.tags) == (n_discrete > 0 and n_continuous > 0)
-    assert ("high-dimensional" in system.tags) == (n_continuous + n_discrete >= 10)
-    assert ("potential" in system.tags) == bool(model.potentials)
-    assert ("imputed" in system.tags) == any("unobserved" in rv.name for rv in model.free_RVs)
-    transformed = any(model.rvs_to_transforms[rv] is not None for rv in model.free_RVs)
-    assert ("constrained" in system.tags) == transformed
-    assert system.smooth == (n_discrete == 0 and "discontinuous" not in system.tags)
-    assert system.note
+def test_models_can_be_sent_and_started(name):
+    """A sampler that starts where PyMC would must be able to; process pools send builders."""
+    model, density = model_of(name), density_of(name)
     values = [np.asarray(value)[None] for value in model.initial_point().values()]
     assert np.isfinite(density.compiled(*values)).all()
-    assert callable(pickle.loads(pickle.dumps(system.build)))  # process pools send builders
-
-
-def test_tags_select():
-    both = exact_systems("multimodal", "potential")
-    assert both.keys() == {"bimodal", "bimodal_10", "gaussian_shells", "phase_transition"}
-    assert exact_systems("discrete", "continuous") == {}
-    both.clear()  # a copy: callers cannot spoil the registry
-    assert exact_systems("multimodal", "potential")
+    assert not SYSTEMS[name].smooth or density.n_discrete == 0
+    assert callable(pickle.loads(pickle.dumps(SYSTEMS[name].build)))
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="multi-modal"):
-        exact_systems("multi-modal")
     with pytest.raises(ValueError, match="log_evidence of 'normal_mean' must be finite, got nan"):
         replace(SYSTEMS["normal_mean"], log_evidence=math.nan)
-    with pytest.raises(ValueError, match=r"tags of 'normal_mean' must be among .*wide"):
-        replace(SYSTEMS["normal_mean"], tags=frozenset({"wide"}))
     with pytest.raises(ValueError, match="n_dims"):
         gaussian(0)
     with pytest.raises(ValueError, match="noise"):

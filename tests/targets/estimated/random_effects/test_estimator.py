@@ -14,7 +14,7 @@ from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.random_effects.importance import DRAWS, compile_groups
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing.random_effects import (
+from tests.systems.random_effects import (
     build_poisson_glmm,
     build_poisson_glmm_explicit,
     poisson_glmm,

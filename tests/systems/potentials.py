@@ -1,15 +1,10 @@
 """Densities that enter as pm.Potential, alone or beside observed data."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pymc as pm
 
 from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 _TERM_MEAN, _TERM_SD = np.array([0.8, -1.5]), np.array([0.4, 1.1])
 
@@ -17,20 +12,16 @@ _DATA_Y, _DATA_PRIOR_SD = np.array([1.1, 1.8, 0.6]), np.float64(1.5)
 _TILT_AT, _TILT_SD = 2.0, 0.7
 
 
-def build_potential_only() -> "pm.Model":
+def build_potential_only() -> pm.Model:
     """A normal term as the whole likelihood; nothing is observed."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=2)
         pm.Potential("term", pm.logp(pm.Normal.dist(_TERM_MEAN, _TERM_SD), x))
     return model
 
 
-def build_potential_and_data() -> "pm.Model":
+def build_potential_and_data() -> pm.Model:
     """An unnormalised quadratic tilt beside observed data."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, _DATA_PRIOR_SD)
         pm.Normal("y", mu, 1, observed=_DATA_Y)
@@ -48,17 +39,8 @@ def _log_potential_and_data() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with potentials (more are among the multimodal ones)."""
-    tags = tagged("continuous", "potential", "conjugate")
     overlap = float(log_normal(_TERM_MEAN, 0.0, np.hypot(1.0, _TERM_SD)).sum())
     return (
-        ExactSystem(
-            "potential_only", build_potential_only, overlap, tags, "overlaps of two normals"
-        ),
-        ExactSystem(
-            "potential_and_data",
-            build_potential_and_data,
-            _log_potential_and_data(),
-            tags,
-            "normal marginal with the tilt as one more datum, less its normalisation",
-        ),
+        ExactSystem("potential_only", build_potential_only, overlap),
+        ExactSystem("potential_and_data", build_potential_and_data, _log_potential_and_data()),
     )

@@ -1,19 +1,16 @@
 """Discrete free variables only: the evidence is a sum."""
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -21,9 +18,6 @@ _RAIN = 0.2
 _SPRINKLER = np.array([0.4, 0.01])
 _WET = np.array([[0.0, 0.8], [0.9, 0.99]])
 
-_CATEGORY_P = np.array([0.6, 0.3, 0.1])
-_CATEGORY_MEANS = np.array([-1.0, 0.5, 3.0])
-_CATEGORY_Y = np.array([2.1, 1.6])
 
 _TANK_LOWER, _TANK_UPPER = 5, 60
 _TANK_Y = np.array([19, 4, 14])
@@ -42,10 +36,8 @@ _POISSON_MEAN, _CAPTURE_P, _CAPTURES = 6.0, 0.4, np.array([4, 2, 3])
 _GEOMETRIC_P, _PER_TRY, _GEOMETRIC_Y = 0.15, np.float64(1.5), np.array([9, 6])
 
 
-def build_sprinkler() -> "pm.Model":
+def build_sprinkler() -> pm.Model:
     """Wet grass, explained by rain, by the sprinkler or by both; impossible without either."""
-    import pymc as pm
-
     with pm.Model() as model:
         # initval: with neither rain nor sprinkler, where PyMC would start, the density is zero.
         rain = pm.Bernoulli("rain", p=_RAIN, initval=1)
@@ -56,31 +48,16 @@ def build_sprinkler() -> "pm.Model":
     return model
 
 
-def build_category() -> "pm.Model":
-    """One categorical variable and normal data about its mean."""
-    import pymc as pm
-    import pytensor.tensor as pt
-
-    with pm.Model() as model:
-        category = pm.Categorical("category", p=_CATEGORY_P)
-        pm.Normal("y", pt.as_tensor(_CATEGORY_MEANS)[category], 1, observed=_CATEGORY_Y)
-    return model
-
-
-def build_tanks() -> "pm.Model":
+def build_tanks() -> pm.Model:
     """The German tank problem: serial numbers up to an unknown total."""
-    import pymc as pm
-
     with pm.Model() as model:
         total = pm.DiscreteUniform("total", lower=_TANK_LOWER, upper=_TANK_UPPER)
         pm.DiscreteUniform("y", lower=1, upper=total, observed=_TANK_Y)
     return model
 
 
-def build_ising_chain() -> "pm.Model":
+def build_ising_chain() -> pm.Model:
     """An open chain of ten Ising spins in a field, relative to independent fair spins."""
-    import pymc as pm
-
     with pm.Model() as model:
         up = pm.Bernoulli("up", p=0.5, shape=_SPINS)
         spin = 2 * up - 1
@@ -89,11 +66,8 @@ def build_ising_chain() -> "pm.Model":
     return model
 
 
-def build_hidden_markov() -> "pm.Model":
+def build_hidden_markov() -> pm.Model:
     """Six explicit states of a hidden Markov chain."""
-    import pymc as pm
-    import pytensor.tensor as pt
-
     with pm.Model() as model:
         state = pm.Categorical("state_0", p=_START)
         states = [state]
@@ -105,30 +79,24 @@ def build_hidden_markov() -> "pm.Model":
     return model
 
 
-def build_latent_binomial() -> "pm.Model":
+def build_latent_binomial() -> pm.Model:
     """A binomial count observed with normal noise."""
-    import pymc as pm
-
     with pm.Model() as model:
         count = pm.Binomial("count", n=_LATENT_N, p=_LATENT_P)
         pm.Normal("y", count, 1, observed=_LATENT_Y)
     return model
 
 
-def build_poisson_captures() -> "pm.Model":
+def build_poisson_captures() -> pm.Model:
     """Unknown population size with repeated captures: no upper end, zero below the largest."""
-    import pymc as pm
-
     with pm.Model() as model:
         size = pm.Poisson("size", _POISSON_MEAN)
         pm.Binomial("y", n=size, p=_CAPTURE_P, observed=_CAPTURES)
     return model
 
 
-def build_geometric_tries() -> "pm.Model":
+def build_geometric_tries() -> pm.Model:
     """Unknown number of tries with a geometric prior, which has the longest tail here."""
-    import pymc as pm
-
     with pm.Model() as model:
         tries = pm.Geometric("tries", p=_GEOMETRIC_P)
         pm.Poisson("y", _PER_TRY * tries, observed=_GEOMETRIC_Y)
@@ -142,11 +110,6 @@ def _log_sprinkler() -> float:
         p_sprinkler = _SPRINKLER[rain] if sprinkler else 1 - _SPRINKLER[rain]
         total += p_rain * p_sprinkler * _WET[rain, sprinkler]
     return float(np.log(total))
-
-
-def _log_category() -> float:
-    log_likelihood = log_normal(_CATEGORY_Y[:, None], _CATEGORY_MEANS, 1.0).sum(axis=0)
-    return float(logsumexp(np.log(_CATEGORY_P) + log_likelihood))
 
 
 def _log_tanks() -> float:
@@ -192,25 +155,16 @@ def _log_geometric_tries() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with discrete variables only."""
-    tags = tagged("discrete")
-    zero = tags | tagged("discontinuous")
-    potential = tags | tagged("potential", "high-dimensional")
 
-    def system(name: str, build, value: float, these: frozenset[str], note: str) -> ExactSystem:
-        return ExactSystem(name, build, value, these, note, smooth=False)
+    def system(name: str, build, value: float) -> ExactSystem:
+        return ExactSystem(name, build, value, smooth=False)
 
-    unbounded = "sum until the terms vanish"
     return (
-        system("sprinkler", build_sprinkler, _log_sprinkler(), zero, "sum of four terms"),
-        system("category", build_category, _log_category(), tags, "sum of three terms"),
-        system("tanks", build_tanks, _log_tanks(), zero, "sum over the totals that are possible"),
-        system("ising_chain", build_ising_chain, _log_ising_chain(), potential, "transfer matrix"),
-        system(
-            "hidden_markov", build_hidden_markov, _log_hidden_markov(), tags, "forward recursion"
-        ),
-        system("latent_binomial", build_latent_binomial, _log_latent_binomial(), tags, "13 terms"),
-        system(
-            "poisson_captures", build_poisson_captures, _log_poisson_captures(), zero, unbounded
-        ),
-        system("geometric_tries", build_geometric_tries, _log_geometric_tries(), tags, unbounded),
+        system("sprinkler", build_sprinkler, _log_sprinkler()),
+        system("tanks", build_tanks, _log_tanks()),
+        system("ising_chain", build_ising_chain, _log_ising_chain()),
+        system("hidden_markov", build_hidden_markov, _log_hidden_markov()),
+        system("latent_binomial", build_latent_binomial, _log_latent_binomial()),
+        system("poisson_captures", build_poisson_captures, _log_poisson_captures()),
+        system("geometric_tries", build_geometric_tries, _log_geometric_tries()),
     )
