@@ -131,10 +131,9 @@ def divergences_from_variance(knots: Floats, beta: Floats, variance: Floats) -> 
     """Return the divergences of intervals from the variance of the energy along the path.
 
     On a path whose log density is linear in beta, the derivative of the mean energy is minus its
-    variance, so that this is minus the change of
-    the mean energy times the length of the interval. It is never negative, also for noisy
-    variances, and on other paths it still is what an interval of equal steps adds to the variance
-    of the work, times the number of steps.
+    variance, so that this is minus the change of the mean energy times the length of the interval.
+    It is never negative, also for noisy variances, and on other paths it still is what an interval
+    of equal steps adds to the variance of the work, times the number of steps.
     """
     integral = np.append(0.0, np.cumsum(np.diff(beta) * np.maximum(variance, 0.0)))
     return np.diff(knots) * np.diff(np.interp(knots, beta, integral))

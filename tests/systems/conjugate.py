@@ -7,15 +7,12 @@ from scipy.special import gammaln
 from pm_evidence.testing.closed_forms import (
     log_bernoulli_beta,
     log_mvnormal,
-    log_normal_group,
     log_normal_inverse_gamma,
 )
 from pm_evidence.testing.systems import ExactSystem
 
 # Scales are np.float64, not literals: PyTensor takes the log of a literal such as 2.0 in single
-# precision. The system "float32_literal" is the one that is meant to show this.
-_NORMAL_Y = np.array([1.2, 0.4, 2.1, 1.7, 0.9])
-_DIFFUSE_PRIOR_SD = np.float64(1e4)
+# precision.
 
 _TRIALS = np.array([10, 12, 8, 15])
 _SUCCESSES = np.array([7, 5, 6, 11])
@@ -47,21 +44,6 @@ _VECTOR_Y = np.array([[0.3, 0.8, -1.5], [1.9, -0.4, -0.2], [1.1, 0.9, -0.9], [0.
 
 _WALK_LENGTH = 20
 _WALK_START, _WALK_STEP, _WALK_NOISE = np.float64(2.0), np.float64(0.3), np.float64(0.7)
-
-_MANY_N = 7000
-_MANY_MEAN, _MANY_PRIOR_SD = 0.7, np.float64(3.0)
-
-
-def _many_y() -> np.ndarray:
-    return _MANY_MEAN + np.random.default_rng(7000).standard_normal(_MANY_N)
-
-
-def build_diffuse_prior() -> pm.Model:
-    """Normal mean whose prior is some 20,000 times as wide as its posterior."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, _DIFFUSE_PRIOR_SD)
-        pm.Normal("y", mu, 1, observed=_NORMAL_Y)
-    return model
 
 
 def build_beta_binomial() -> pm.Model:
@@ -108,14 +90,6 @@ def build_mvnormal_mean() -> pm.Model:
     with pm.Model() as model:
         mu = pm.MvNormal("mu", _VECTOR_PRIOR_MEAN, cov=_VECTOR_PRIOR_COV)
         pm.MvNormal("y", mu, cov=_VECTOR_NOISE_COV, observed=_VECTOR_Y)
-    return model
-
-
-def build_many_data() -> pm.Model:
-    """Normal mean with 7,000 observations: log evidence near -10,000."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, _MANY_PRIOR_SD)
-        pm.Normal("y", mu, 1, observed=_many_y())
     return model
 
 
@@ -180,11 +154,8 @@ def _log_random_walk() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the conjugate systems."""
-    diffuse = float(log_normal_group(_NORMAL_Y, 1.0, _DIFFUSE_PRIOR_SD))
-    many = float(log_normal_group(_many_y(), 1.0, _MANY_PRIOR_SD))
     regression = _log_regression()
     return (
-        ExactSystem("diffuse_prior", build_diffuse_prior, diffuse),
         ExactSystem("beta_binomial", build_beta_binomial, _log_beta_binomial()),
         ExactSystem(
             "dirichlet_multinomial", build_dirichlet_multinomial, _log_dirichlet_multinomial()
@@ -192,6 +163,5 @@ def systems() -> tuple[ExactSystem, ...]:
         ExactSystem("normal_inverse_gamma", build_normal_inverse_gamma, regression),
         ExactSystem("radiata_pine_like", build_radiata_pine_like, _log_pine()),
         ExactSystem("mvnormal_mean", build_mvnormal_mean, _log_mvnormal_mean()),
-        ExactSystem("many_data", build_many_data, many),
         ExactSystem("random_walk", build_random_walk, _log_random_walk()),
     )

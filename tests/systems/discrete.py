@@ -19,9 +19,6 @@ _SPRINKLER = np.array([0.4, 0.01])
 _WET = np.array([[0.0, 0.8], [0.9, 0.99]])
 
 
-_TANK_LOWER, _TANK_UPPER = 5, 60
-_TANK_Y = np.array([19, 4, 14])
-
 _SPINS, _COUPLING, _FIELD = 10, np.float64(0.8), np.float64(0.15)
 
 _START = np.array([0.5, 0.3, 0.2])
@@ -29,11 +26,8 @@ _STEP = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6]])
 _STATE_MEANS = np.array([-2.0, 0.0, 2.5])
 _STATE_Y = np.array([-1.7, -0.4, 0.6, 2.9, 1.8, -0.1])
 
-_LATENT_N, _LATENT_P, _LATENT_Y = 12, 0.4, np.array([6.2, 5.1])
 
 _POISSON_MEAN, _CAPTURE_P, _CAPTURES = 6.0, 0.4, np.array([4, 2, 3])
-
-_GEOMETRIC_P, _PER_TRY, _GEOMETRIC_Y = 0.15, np.float64(1.5), np.array([9, 6])
 
 
 def build_sprinkler() -> pm.Model:
@@ -45,14 +39,6 @@ def build_sprinkler() -> pm.Model:
         dry_ground = pm.math.switch(sprinkler, _WET[0, 1], _WET[0, 0])
         wet_ground = pm.math.switch(sprinkler, _WET[1, 1], _WET[1, 0])
         pm.Bernoulli("wet", p=pm.math.switch(rain, wet_ground, dry_ground), observed=1)
-    return model
-
-
-def build_tanks() -> pm.Model:
-    """The German tank problem: serial numbers up to an unknown total."""
-    with pm.Model() as model:
-        total = pm.DiscreteUniform("total", lower=_TANK_LOWER, upper=_TANK_UPPER)
-        pm.DiscreteUniform("y", lower=1, upper=total, observed=_TANK_Y)
     return model
 
 
@@ -79,27 +65,11 @@ def build_hidden_markov() -> pm.Model:
     return model
 
 
-def build_latent_binomial() -> pm.Model:
-    """A binomial count observed with normal noise."""
-    with pm.Model() as model:
-        count = pm.Binomial("count", n=_LATENT_N, p=_LATENT_P)
-        pm.Normal("y", count, 1, observed=_LATENT_Y)
-    return model
-
-
 def build_poisson_captures() -> pm.Model:
     """Unknown population size with repeated captures: no upper end, zero below the largest."""
     with pm.Model() as model:
         size = pm.Poisson("size", _POISSON_MEAN)
         pm.Binomial("y", n=size, p=_CAPTURE_P, observed=_CAPTURES)
-    return model
-
-
-def build_geometric_tries() -> pm.Model:
-    """Unknown number of tries with a geometric prior, which has the longest tail here."""
-    with pm.Model() as model:
-        tries = pm.Geometric("tries", p=_GEOMETRIC_P)
-        pm.Poisson("y", _PER_TRY * tries, observed=_GEOMETRIC_Y)
     return model
 
 
@@ -110,12 +80,6 @@ def _log_sprinkler() -> float:
         p_sprinkler = _SPRINKLER[rain] if sprinkler else 1 - _SPRINKLER[rain]
         total += p_rain * p_sprinkler * _WET[rain, sprinkler]
     return float(np.log(total))
-
-
-def _log_tanks() -> float:
-    totals = np.arange(_TANK_Y.max(), _TANK_UPPER + 1.0)
-    n_prior = _TANK_UPPER - _TANK_LOWER + 1
-    return float(np.log((totals**-_TANK_Y.size).sum() / n_prior))
 
 
 def _log_ising_chain() -> float:
@@ -135,22 +99,10 @@ def _log_hidden_markov() -> float:
     return float(np.log(forward.sum()))
 
 
-def _log_latent_binomial() -> float:
-    count = np.arange(_LATENT_N + 1)
-    log_likelihood = log_normal(_LATENT_Y[:, None], count, 1.0).sum(axis=0)
-    return float(logsumexp(stats.binom.logpmf(count, _LATENT_N, _LATENT_P) + log_likelihood))
-
-
 def _log_poisson_captures() -> float:
     size = np.arange(_CAPTURES.max(), 120)  # Poisson(6) beyond 120 weighs less than 1e-100
     log_likelihood = stats.binom.logpmf(_CAPTURES[:, None], size, _CAPTURE_P).sum(axis=0)
     return float(logsumexp(stats.poisson.logpmf(size, _POISSON_MEAN) + log_likelihood))
-
-
-def _log_geometric_tries() -> float:
-    tries = np.arange(1, 200)  # the likelihood falls as exp(-3 tries)
-    log_likelihood = stats.poisson.logpmf(_GEOMETRIC_Y[:, None], _PER_TRY * tries).sum(axis=0)
-    return float(logsumexp(stats.geom.logpmf(tries, _GEOMETRIC_P) + log_likelihood))
 
 
 def systems() -> tuple[ExactSystem, ...]:
@@ -161,10 +113,7 @@ def systems() -> tuple[ExactSystem, ...]:
 
     return (
         system("sprinkler", build_sprinkler, _log_sprinkler()),
-        system("tanks", build_tanks, _log_tanks()),
         system("ising_chain", build_ising_chain, _log_ising_chain()),
         system("hidden_markov", build_hidden_markov, _log_hidden_markov()),
-        system("latent_binomial", build_latent_binomial, _log_latent_binomial()),
         system("poisson_captures", build_poisson_captures, _log_poisson_captures()),
-        system("geometric_tries", build_geometric_tries, _log_geometric_tries()),
     )

@@ -18,15 +18,10 @@ _CHILD_Y = np.array([1.6, 1.9])
 _INITVAL = 30.0
 _INITVAL_Y = np.array([0.3, -0.4, 0.8, 0.1])
 
-_LITERAL_N, _LITERAL_PRIOR_SD = 10_000, 5.0
 
 _LINE_X = np.array([-1.5, -0.7, 0.0, 0.4, 1.1, 1.9])
 _LINE_Y = np.array([-1.9, -1.1, 0.4, 0.3, 1.8, 2.2])
 _LINE_PRIOR_SD, _LINE_NOISE = np.array([2.0, 3.0]), np.float64(0.5)
-
-
-def _literal_y() -> Floats:
-    return 3.0 + 10.0 * np.random.default_rng(10).standard_normal(_LITERAL_N)
 
 
 def build_no_free_variable() -> pm.Model:
@@ -50,14 +45,6 @@ def build_initval() -> pm.Model:
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1, initval=_INITVAL)
         pm.Normal("y", mu, 1, observed=_INITVAL_Y)
-    return model
-
-
-def build_float32_literal() -> pm.Model:
-    """A literal scale and 10,000 rows: its logarithm in single precision adds up."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, _LITERAL_PRIOR_SD)
-        pm.Normal("y", mu, 10, observed=_literal_y())
     return model
 
 
@@ -87,11 +74,9 @@ def systems() -> tuple[ExactSystem, ...]:
     """Return the systems about features of PyMC."""
     fixed = float(log_normal(_FIXED_Y, 0.0, 1.0).sum())
     initval = float(log_normal_group(_INITVAL_Y, 1.0, 1.0))
-    literal = float(log_normal_group(_literal_y(), 100.0, _LITERAL_PRIOR_SD))
     return (
         ExactSystem("no_free_variable", build_no_free_variable, fixed),
         ExactSystem("observed_parent", build_observed_parent, _log_observed_parent()),
         ExactSystem("initval", build_initval, initval),
-        ExactSystem("float32_literal", build_float32_literal, literal),
         ExactSystem("data_container", build_data_container, _log_data_container()),
     )

@@ -12,7 +12,6 @@ import numpy as np
 import pymc as pm
 
 from pm_evidence.testing.closed_forms import (
-    log_bernoulli_beta,
     log_normal_group,
     log_poisson_gamma,
 )
@@ -25,8 +24,6 @@ _NORMAL_PRIOR_SD = np.float64(2.0)
 
 _COUNTS = np.ma.masked_array([4, 0, 2, 5, 0], mask=np.array([0, 1, 0, 0, 1], dtype=bool))
 _COUNTS_SHAPE, _COUNTS_RATE = 2.0, np.float64(0.5)
-
-_BINARY = np.ma.masked_array([1, 0, 1, 0, 1, 1], mask=np.array([0, 0, 0, 1, 0, 1], dtype=bool))
 
 
 @contextmanager
@@ -53,22 +50,11 @@ def build_missing_poisson() -> pm.Model:
     return model
 
 
-def build_missing_bernoulli() -> pm.Model:
-    """Two binary outcomes of six are missing."""
-    with _imputation_expected(), pm.Model() as model:
-        p = pm.Beta("p", alpha=2.0, beta=2.0)
-        pm.Bernoulli("y", p, observed=_BINARY)
-    return model
-
-
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with missing observations."""
-    seen = _BINARY.compressed()
     normal = float(log_normal_group(_NORMAL_Y.compressed(), 1.0, _NORMAL_PRIOR_SD))
     counts = log_poisson_gamma(_COUNTS.compressed(), _COUNTS_SHAPE, float(_COUNTS_RATE))
-    binary = float(log_bernoulli_beta(seen.sum(), seen.size - seen.sum(), 2.0, 2.0))
     return (
         ExactSystem("missing_normal", build_missing_normal, normal),
         ExactSystem("missing_poisson", build_missing_poisson, counts, smooth=False),
-        ExactSystem("missing_bernoulli", build_missing_bernoulli, binary, smooth=False),
     )

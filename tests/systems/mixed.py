@@ -10,12 +10,9 @@ from scipy.special import gammaln, logsumexp
 
 from pm_evidence.testing.closed_forms import log_mvnormal, log_normal, log_poisson_gamma
 from pm_evidence.testing.systems import ExactSystem
-from tests.systems.ordered import PRIOR_SD, log_mixture_terms
 
 Floats = NDArray[np.float64]
 
-_MIXTURE_Y = np.array([-2.2, -1.4, 0.2, 1.9, 2.4, 3.1])
-_MIXTURE_WEIGHTS = np.array([0.6, 0.4])
 
 _SLAB_X = np.array(
     [
@@ -38,15 +35,6 @@ _CHANGE_SHAPE, _CHANGE_RATE = 2.0, np.float64(0.5)
 _DIRICHLET_Y = np.array([-1.7, 0.2, 2.6])
 _DIRICHLET_MEANS = np.array([-2.0, 0.0, 2.0])
 _DIRICHLET_PRIOR = np.array([1.0, 2.0, 1.5])
-
-
-def build_mixture_assignments() -> pm.Model:
-    """A mixture of two normals with the assignment of every datum explicit."""
-    with pm.Model() as model:
-        means = pm.Normal("means", 0, PRIOR_SD, shape=2)
-        label = pm.Categorical("label", p=_MIXTURE_WEIGHTS, shape=_MIXTURE_Y.size)
-        pm.Normal("y", means[label], 1, observed=_MIXTURE_Y)
-    return model
 
 
 def build_spike_and_slab() -> pm.Model:
@@ -77,10 +65,6 @@ def build_dirichlet_mixture() -> pm.Model:
         label = pm.Categorical("label", p=weights, shape=_DIRICHLET_Y.size)
         pm.Normal("y", pt.as_tensor(_DIRICHLET_MEANS)[label], 1, observed=_DIRICHLET_Y)
     return model
-
-
-def _log_mixture_assignments() -> float:
-    return float(logsumexp(log_mixture_terms(_MIXTURE_Y, _MIXTURE_WEIGHTS)[0]))
 
 
 def _log_spike_and_slab() -> float:
@@ -118,12 +102,6 @@ def _log_dirichlet_mixture() -> float:
 def systems() -> tuple[ExactSystem, ...]:
     """Return the mixed systems."""
     return (
-        ExactSystem(
-            "mixture_assignments",
-            build_mixture_assignments,
-            _log_mixture_assignments(),
-            smooth=False,
-        ),
         ExactSystem("spike_and_slab", build_spike_and_slab, _log_spike_and_slab(), smooth=False),
         ExactSystem("change_point", build_change_point, _log_change_point(), smooth=False),
         ExactSystem(

@@ -3,21 +3,11 @@
 import numpy as np
 import pymc as pm
 
-from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
+from pm_evidence.testing.closed_forms import LOG_2PI, log_normal_group
 from pm_evidence.testing.systems import ExactSystem
-
-_TERM_MEAN, _TERM_SD = np.array([0.8, -1.5]), np.array([0.4, 1.1])
 
 _DATA_Y, _DATA_PRIOR_SD = np.array([1.1, 1.8, 0.6]), np.float64(1.5)
 _TILT_AT, _TILT_SD = 2.0, 0.7
-
-
-def build_potential_only() -> pm.Model:
-    """A normal term as the whole likelihood; nothing is observed."""
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1, shape=2)
-        pm.Potential("term", pm.logp(pm.Normal.dist(_TERM_MEAN, _TERM_SD), x))
-    return model
 
 
 def build_potential_and_data() -> pm.Model:
@@ -39,8 +29,4 @@ def _log_potential_and_data() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with potentials (more are among the multimodal ones)."""
-    overlap = float(log_normal(_TERM_MEAN, 0.0, np.hypot(1.0, _TERM_SD)).sum())
-    return (
-        ExactSystem("potential_only", build_potential_only, overlap),
-        ExactSystem("potential_and_data", build_potential_and_data, _log_potential_and_data()),
-    )
+    return (ExactSystem("potential_and_data", build_potential_and_data, _log_potential_and_data()),)
