@@ -261,7 +261,14 @@ PLANS = {
     "initval": Plan({0: (-8, 8)}),
     "data_container": Plan(),
 }
-LONG = {"dirichlet_multinomial", "lkj_correlation", "ordered_three", "dirichlet_mixture"}
+LONG = {
+    "dirichlet_mixture",
+    "dirichlet_multinomial",
+    "lkj_correlation",
+    "lkj_covariance",
+    "ordered_three",
+    "ordered_unequal",
+}
 OWN_TEST = {
     "eight_schools_half_cauchy_centred",
     "eight_schools_half_normal_centred",
