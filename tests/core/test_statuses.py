@@ -27,11 +27,6 @@ def test_the_table_has_every_status_with_cause_meaning_and_remedy():
         assert len(cells) == 3 and all(cells), status
 
 
-def test_a_member_is_its_text():
-    assert f"{Status.OK} {Status.OK!r} {str(Status.OK)!r}" == "ok 'ok' 'ok'"
-    assert Status.OK == "ok" and Status("no_error") is Status.NO_ERROR
-
-
 def test_every_message_leads_to_the_table():
     """A sound estimate needs no pointer."""
     page = (ROOT / PAGE).read_text(encoding="utf-8")
