@@ -7,7 +7,6 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.families.gaussian.target import MovingGaussian
-from pm_evidence.samplers import simulated_tempering as initial_iterations
 from pm_evidence.samplers.simulated_tempering import InitialIterations
 from pm_evidence.testing import exact_log_z, sine_rbm
 from tests.samplers.ladders import BETA, log_z, tempering_plan
@@ -15,7 +14,7 @@ from tests.samplers.table import LOG_LIKELIHOOD, TablePath
 
 PRIOR = np.array([0.4, 0.1, 0.2, 0.3])
 WEIGHTS = sine_rbm(8, 6)
-STARTS = ["annealing", "equal", "wang_landau"]
+STARTS = ["annealing", "equal"]
 
 
 def learnt(path=None, plan=None, n_chains=100, start="equal", sweeps=50, rounds=20, seed=1):
@@ -84,13 +83,6 @@ def test_states_without_likelihood(start):
     path = TablePath(log_likelihood=np.where(np.arange(6) < 3, LOG_LIKELIHOOD, -np.inf))
     found = learnt(path, start=start)
     np.testing.assert_allclose(found.log_z, log_z(path) - log_z(path)[0], atol=0.2)
-
-
-def test_wang_landau_ends_also_if_a_temperature_is_never_visited(monkeypatch):
-    """Two temperatures so far apart that no chain passes in the sweeps there are."""
-    monkeypatch.setattr(initial_iterations, "_MOST_SWEEPS", 20)
-    path = TablePath(log_likelihood=1e6 * LOG_LIKELIHOOD)
-    assert np.isfinite(learnt(path, start="wang_landau", rounds=2).log_z).all()
 
 
 @pytest.mark.parametrize("start", STARTS)
