@@ -173,7 +173,7 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
         return replace(found, evidence=richer)
 
     monkeypatch.setattr(module, "anneal_coarsely", rich)
-    dt = sampled(heavy_tailed, target_mcse=0.1)
+    dt = sampled(heavy_tailed, target_mcse=0.2)
     best = pe.log_evidence(dt)
     assert best.status == "missed_mass" and "coarse" not in best.message
     assert "a short annealing from the prior gives" in best.message
@@ -189,7 +189,7 @@ def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
         return target, record.updated(Role.FORWARD, tuple(blocks)), found
 
     monkeypatch.setattr(module, "anneal_moved", poor)
-    dt = sampled(heavy_tailed, target_mcse=0.1)
+    dt = sampled(heavy_tailed, target_mcse=0.2)
     facts, routes = facts_of(dt)
     best = pe.log_evidence(dt)
     assert list(routes)[-1] != "importance" and facts["route"] == "importance"
@@ -205,7 +205,7 @@ def test_what_a_failed_route_has_cost_is_counted(heavy_tailed, monkeypatch):
         raise error
 
     monkeypatch.setattr(module, "anneal_coarsely", failing)
-    dt = sampled(heavy_tailed, target_mcse=0.1)
+    dt = sampled(heavy_tailed, target_mcse=0.2)
     facts, routes = facts_of(dt)
     assert list(routes) == ["annealing"]
     assert facts["n_evaluations"] == n_evaluations(routes, dt) + 1234
