@@ -22,7 +22,7 @@ import pm_evidence as pe
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.runs.references import rows_and_variables
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 SCRIPT = Path(__file__).with_suffix(".R")
 CHAINS, DRAWS = 4, 1000

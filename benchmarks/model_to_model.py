@@ -13,7 +13,7 @@ import numpy as np
 from common import start
 
 import pm_evidence as pe
-from pm_evidence.testing.pairs import ModelPair, model_pairs
+from tests.systems.pairs import ModelPair, model_pairs
 
 QUIET = {"progressbar": False, "cores": 1}
 HEADER = (

@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 from common import logistic_regression, start
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 TARGET_ERROR = 0.01
 # In all, over the islands of a run.

@@ -20,7 +20,7 @@ from common import logistic_regression, start
 
 import pm_evidence as pe
 from pm_evidence.core.numerics import ess_share, log_mean_exp
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 PATHS = 512
 NAMES = (

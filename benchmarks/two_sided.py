@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 SYSTEMS = [
     "bimodal",

@@ -21,8 +21,8 @@ from common import start
 from practitioner_models import CASES
 
 import pm_evidence as pe
-from pm_evidence.testing import deceptive_systems, exact_systems
 from pm_evidence.testing.lattices import transfer_matrix
+from tests.systems.exact import deceptive_systems, exact_systems
 
 TARGET_ERROR = 0.01
 METHODS = ("auto", "smc", "ais", "parallel_tempering", "simulated_tempering")

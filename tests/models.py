@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from scipy import integrate, stats
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 
 @dataclass(frozen=True, eq=False)

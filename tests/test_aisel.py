@@ -16,13 +16,13 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.testing.quadrature import log_integral
-from pm_evidence.testing.random_effects import (
+from tests.execution.test_parity import assert_same_bits
+from tests.models import GROUPS, shared
+from tests.systems.random_effects import (
     build_poisson_glmm,
     build_poisson_glmm_explicit,
     poisson_glmm,
 )
-from tests.execution.test_parity import assert_same_bits
-from tests.models import GROUPS, shared
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -13,9 +13,9 @@ All takes about 20 minutes of one core.
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.posteriors import chains_of, sampled
 from tests.repeated_runs import HEADER, repeat
+from tests.systems.exact import deceptive_systems, exact_systems
 from tests.test_coverage_routes import (
     DISTANT,
     HIGHEST,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.testing.pairs import model_pairs
+from tests.systems.pairs import model_pairs
 
 pytestmark = pytest.mark.slow
 N_SEEDS, LEAST_OK, FAR = 60, 0.9, 5.0

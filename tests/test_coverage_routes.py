@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.repeated_runs import HEADER, Repeated, repeat_model
+from tests.systems.exact import deceptive_systems, exact_systems
 
 N_SEEDS = 100
 LOWEST, HIGHEST, LEAST_SPREAD = 0.90, 0.99, 0.7

@@ -13,10 +13,6 @@ def test_every_name_is_there_and_documented():
         assert getattr(extending, name).__doc__ or name == "Report", name
 
 
-def test_native_targets_are_at_the_top_too():
-    assert pe.NativeTarget is extending.NativeTarget
-
-
 def test_the_version_is_that_of_the_distribution():
     assert version.VERSION == metadata.version("pm-evidence") == pe.__version__
 

@@ -65,7 +65,7 @@ def check(tmp_path, seed, number, n_pairs):
 
 def test_a_part_of_the_calls(tmp_path):
     """One call in a hundred, drawn anew by each seed; all are made by the slow test."""
-    check(tmp_path, seed=20260, number=400, n_pairs=80)
+    check(tmp_path, seed=20260, number=200, n_pairs=40)
 
 
 @pytest.mark.slow

@@ -137,9 +137,8 @@ def test_a_small_run_needs_no_numba(small_run):
 
 def test_a_small_run_is_the_same_in_every_process(small_run):
     """The order of sets, and of dictionaries by id, is another one in each process."""
-    for seed in ("0", "17"):
-        again = in_a_new_process(BLOCKED + RUN, PYTHONHASHSEED=seed)
-        assert again["value"] == small_run["value"]
+    again = in_a_new_process(BLOCKED + RUN, PYTHONHASHSEED="17")
+    assert again["value"] == small_run["value"]
 
 
 # --- compiled functions that wait for numba ---

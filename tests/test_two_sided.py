@@ -11,10 +11,10 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
 from tests.api.refusals import check_refusals
 from tests.models import shared
 from tests.posteriors import posterior_tree
+from tests.systems.exact import exact_systems
 
 NORMAL = shared("normal")
 LOG_Z = NORMAL.log_evidence

@@ -13,7 +13,7 @@ from scipy.special import betaln, gammaln, log_expit, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
 from pm_evidence.testing.quadrature import log_integral
-from pm_evidence.testing.random_effects import build_poisson_glmm_explicit, poisson_glmm
+from tests.systems.random_effects import build_poisson_glmm_explicit, poisson_glmm
 
 from .case import Case, Reference
 from .importance import evidence_at_mode

@@ -6,9 +6,9 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pm_evidence.testing import deceptive_systems, exact_systems
 from pm_evidence.testing.closed_forms import LOG_2PI, log_normal
 from pm_evidence.testing.quadrature import log_integral
+from tests.systems.exact import deceptive_systems, exact_systems
 
 from . import data
 from .case import Case, Nuts, Reference
@@ -77,7 +77,7 @@ def log_radon() -> Reference:
 
 def build_means_centred() -> pm.Model:
     """The centred form of the system ``many_means``."""
-    from pm_evidence.testing.deceptive import means_data
+    from tests.systems.deceptive import means_data
 
     y = means_data()
     with pm.Model() as model:

@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _VISUALS = ("point", "interval", "diagonal", "title", "xlabel", "ylabel")
-_BINS = 10
-_PAIR = 2  # of two models, one tells all
 
 
 @usual_floats()
 def plot_calibration(
     calibration: Calibration,
     *,
-    bins: int = _BINS,
+    bins: int = 10,
     backend: str | None = None,
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
@@ -74,63 +72,32 @@ def plot_calibration(
     The intervals are those of Clopper and Pearson (1934), which cover at least 95 %. The p value in
     the title is that of the test of all probabilities, which needs no bins.
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
+    figure = layout.Figure(visuals, _VISUALS, backend)
     check_kind("calibration", calibration, Calibration, "pass what calibrate returned")
     check_count("bins", bins, 1)
-    backend = layout.backend_name(backend)
     runs = calibration.runs
     names = [str(name) for name in runs["model"].values]
-    names = names[:1] if len(names) == _PAIR else names
-    pc_kwargs.setdefault("cols", ["__variable__"])
-    pc_kwargs.setdefault("col_wrap", 3)
+    names = names[:1] if len(names) == 2 else names  # of two models, one tells all
+    pc_kwargs = {"cols": ["__variable__"], "col_wrap": 3, **pc_kwargs}
     n_cols = min(len(names), pc_kwargs["col_wrap"])
     n_rows = -(-len(names) // n_cols)
-    collection = layout.new_collection(
-        xr.Dataset(dict.fromkeys(names, 0.0)),
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 2 * n_rows, n_cols),
-        **pc_kwargs,
-    )
+    panels = xr.Dataset(dict.fromkeys(names, 0.0))
+    figure.open(panels, figure_kwargs, pc_kwargs, rows=2 * n_rows, cols=n_cols)
     for name in names:
-        probability = runs["prob"].sel(model=name).values
         hit = (runs["drawn_from"] == name).values
-        _draw_model(collection, name, reliability(probability, hit, bins), visuals)
-        _draw_frame(collection, name, calibration, visuals)
-    return collection
-
-
-def _draw_model(
-    collection: Any, name: str, found: dict[str, Floats], visuals: layout.Visuals
-) -> None:
-    draw = layout.draw()
-    diagonal = layout.visual_arguments(visuals, "diagonal", color="B3", linestyle="C1")
-    if diagonal is not None:
-        ends = layout.curve(name, [0.0, 1.0], [0.0, 1.0])
-        collection.map(draw.line_xy, "diagonal", data=ends, **diagonal)
-    interval = layout.visual_arguments(visuals, "interval", color="C0")
-    if interval is not None:
+        found = reliability(runs["prob"].sel(model=name).values, hit, bins)
+        diagonal = layout.curve(name, [0.0, 1.0], [0.0, 1.0])
+        figure.draw("diagonal", "line_xy", diagonal, color="B3", linestyle="C1")
         for j, x in enumerate(found["probability"]):
             bar = layout.curve(name, [x, x], [found["lower"][j], found["upper"][j]])
-            collection.map(draw.line_xy, f"interval_{j}", data=bar, **interval)
-    point = layout.visual_arguments(visuals, "point", color="C0")
-    if point is not None:
+            figure.draw("interval", "line_xy", bar, name=f"interval_{j}", color="C0")
         points = layout.curve(name, found["probability"], found["frequency"])
-        collection.map(draw.scatter_xy, "point", data=points, **point)
-
-
-def _draw_frame(
-    collection: Any, name: str, calibration: Calibration, visuals: layout.Visuals
-) -> None:
-    n = calibration.runs.sizes["data_set"]
-    layout.draw_labels(
-        collection,
-        name,
-        visuals,
-        title=f"{n} data sets, p = {calibration.p_value:.2g}",
-        xlabel=f"probability of {name}",
-        ylabel=f"share of data from {name}",
-    )
-    limits = (-0.03, 1.03)
-    frame = layout.frame_of(name)
-    collection.map(layout.draw().set_xlim, "xlim", limits=limits, **frame)
-    collection.map(layout.draw().set_ylim, "ylim", limits=limits, **frame)
+        figure.draw("point", "scatter_xy", points, color="C0")
+        figure.labels(
+            name,
+            title=f"{runs.sizes['data_set']} data sets, p = {calibration.p_value:.2g}",
+            xlabel=f"probability of {name}",
+            ylabel=f"share of data from {name}",
+        )
+        figure.limits(name, (-0.03, 1.03), (-0.03, 1.03))
+    return figure.collection

@@ -1,6 +1,6 @@
 """Log evidences, or posterior probabilities, of several models, best on top."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,143 +92,77 @@ def plot_compare(
     ``pe.bayes_factor``; a table without ``attrs["dof"]`` gets intervals of a normal distribution. A
     model whose evidence is not finite has a label, but no point.
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
+    figure = layout.Figure(visuals, _VISUALS, backend)
     check_choice("quantity", quantity, _TITLES)
-    columns = _COLUMNS[quantity]
-    given = models if isinstance(models, pd.DataFrame) else compare(models)
-    table = _checked(given, columns)
-    table.attrs["quantity"] = quantity
-    backend = layout.backend_name(backend)
-    n_models = len(table)
-    height = np.arange(n_models, 0, -1, dtype=np.float64)
-    pc_kwargs["aes"] = {"y": ["model"], **pc_kwargs.get("aes", {})}
-    pc_kwargs.setdefault("y", height)
-    collection = layout.new_collection(
-        _drawn(table)[["log_evidence"]],
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, (n_models + 5) // 3, 1),
-        **pc_kwargs,
-    )
-    _draw_points(collection, table, visuals)
-    _draw_differences(collection, table, visuals)
-    _draw_frame(collection, table, visuals, height)
-    _draw_legend(collection, table, visuals)
-    return collection
-
-
-def _checked(table: pd.DataFrame, needed: Sequence[str]) -> pd.DataFrame:
-    missing = [name for name in needed if name not in table.columns]
+    table = models if isinstance(models, pd.DataFrame) else compare(models)
+    missing = [name for name in _COLUMNS[quantity] if name not in table.columns]
     if missing or not len(table):
         raise ValueError(
             f"models must be a table from compare with one row or more, got {len(table)} rows and "
             f"no column {missing}; pass the table as compare returned it."
         )
-    return table.sort_values("log_evidence", ascending=False, kind="stable", na_position="last")
+    table = table.sort_values("log_evidence", ascending=False, kind="stable", na_position="last")
+    data = _drawn(table, quantity)
+    height = np.arange(len(table), 0, -1, dtype=np.float64)
+    pc_kwargs.setdefault("y", height)
+    rows = (len(table) + 5) // 3
+    figure.open(data[["log_evidence"]], figure_kwargs, pc_kwargs, rows=rows, aes={"y": ["model"]})
+    kinds = layout.kinds_of(table["status"])
+    figure.intervals(data, kinds, layout.LOOKS)
+    _draw_numbers(figure, table, data, quantity)
+    figure.reference(data[["log_evidence"]].isel(model=0, drop=True))  # the best model
+    title, xlabel = _TITLES[quantity]
+    title = f"{title} with 95 % interval\n(in parentheses: error of the last digits)"
+    figure.labels("log_evidence", title=title, xlabel=xlabel)
+    labels = [_label(str(name), row) for name, row in table.iterrows()]
+    figure.rows("log_evidence", labels, height, (0.5, len(table) + 0.7))
+    if (kinds == layout.DOUBTFUL).any():
+        figure.legend(layout.of_statuses())
+    return figure.collection
 
 
-def _drawn(table: pd.DataFrame) -> xr.Dataset:
-    """Return point and interval of each model, NaN where there is nothing to draw."""
-    probable = table.attrs["quantity"] == "probability"
+def _drawn(table: pd.DataFrame, quantity: str) -> xr.Dataset:
+    """Return point and interval of each model."""
+    probable = quantity == "probability"
     column, error = ("prob", "prob_mcse") if probable else ("log_evidence", "mcse")
-    value = table[column].to_numpy(dtype=np.float64, copy=True)
-    value[~np.isfinite(value)] = np.nan
     known = {} if probable else table.attrs.get("dof", {})
     half = layout.half_widths(table[error], [known.get(name, np.inf) for name in table.index])
-    half[~np.isfinite(half)] = np.nan
-    interval = np.stack([value - half, value + half], axis=1)
+    names = [str(name) for name in table.index]
+    data = layout.intervals_of("log_evidence", names, table[column].to_numpy(float), half)
     if probable:
-        interval = np.clip(interval, 0.0, 1.0)
-    return xr.Dataset(
-        {"log_evidence": ("model", value), "interval": (("model", "ci_bound"), interval)},
-        coords={"model": _names(table), "ci_bound": ["lower", "upper"]},
-    )
+        data["interval"] = data["interval"].clip(0.0, 1.0)
+    return data
 
 
-def _names(table: pd.DataFrame) -> NDArray[np.str_]:
-    return np.array([str(name) for name in table.index], dtype=np.str_)
-
-
-def _draw_points(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
-    sound = (table["status"] == Status.OK).to_numpy()
-    layout.draw_intervals(collection, _drawn(table), sound, visuals)
-
-
-def _draw_differences(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
+def _draw_numbers(
+    figure: layout.Figure, table: pd.DataFrame, data: xr.Dataset, quantity: str
+) -> None:
     """Write the log evidence and its difference to the best model above each point."""
-    arguments = layout.visual_arguments(visuals, "difference", color="B1")
-    if arguments is None:
-        return
-    data = _drawn(table)
     ends = data["interval"].fillna(data["log_evidence"])
     left, width = float(ends.min()), float(ends.max() - ends.min())
-    for row, name in enumerate(data["model"].values):
-        point = data[["log_evidence"]].sel(model=[name])
+    for number, (_, row) in enumerate(table.iterrows()):
+        point, best = data[["log_evidence"]].isel(model=[number]), number == 0
+        if quantity == "probability":
+            text = layout.with_error(float(row["prob"]), float(row["prob_mcse"]))
+        else:
+            text = layout.with_error(float(row["log_evidence"]), float(row["mcse"]))
+            below = layout.with_error(-float(row["log_bf"]), float(row["log_bf_mcse"]))
+            text += ", best" if best else f", {below} below"
+        # inside the axes, and off the line
         place = (float(point["log_evidence"].item()) - left) / width if width > 0 else 0.5
-        align, shift = _alignment(place, best=row == 0)
-        collection.map(
+        align, shift = ("left", 0.0) if place < 0.25 else ("center", 0.0)
+        if best or place > 0.75:
+            align, shift = "right", -0.01
+        figure.draw(
+            "difference",
             layout.text_above,
-            f"difference_{row}",
-            data=point + shift * width,
+            point + shift * width,
+            name=f"difference_{number}",
+            color="B1",
             store_artist=False,
-            text=_text(table, row),
+            text=text,
             horizontal_align=align,
-            **arguments,
         )
-
-
-def _alignment(place: float, *, best: bool) -> tuple[str, float]:
-    """Return alignment and shift of a text, so that it stays inside the axes and off the line.
-
-    ``place`` is 0 at the left end of what is drawn and 1 at the right end, and the shift is in the
-    same units.
-    """
-    if best or place > 0.75:
-        return "right", -0.01
-    return ("left", 0.0) if place < 0.25 else ("center", 0.0)
-
-
-def _text(table: pd.DataFrame, row: int) -> str:
-    if table.attrs["quantity"] == "evidence":
-        return _difference(table.iloc[row], best=row == 0)
-    value, error = (float(table.iloc[row][name]) for name in ("prob", "prob_mcse"))
-    return layout.with_error(value, error)
-
-
-def _difference(row: "pd.Series[Any]", *, best: bool) -> str:
-    value = layout.with_error(float(row["log_evidence"]), float(row["mcse"]))
-    if best:
-        return f"{value}, best"
-    return f"{value}, {layout.with_error(-float(row['log_bf']), float(row['log_bf_mcse']))} below"
-
-
-def _draw_frame(
-    collection: Any, table: pd.DataFrame, visuals: layout.Visuals, height: Floats
-) -> None:
-    draw = layout.draw()
-
-    data = _drawn(table)
-    best = data[["log_evidence"]].isel(model=0, drop=True)
-    line = layout.visual_arguments(visuals, "ref_line", color="B3", linestyle="--")
-    if line is not None:
-        linestyles = layout.plot_backend(collection.backend).get_default_aes("linestyle", 2, {})
-        line["linestyle"] = linestyles[1] if line["linestyle"] == "--" else line["linestyle"]
-        collection.map(draw.vline, "ref_line", data=best, ignore_aes="all", **line)
-    frame = layout.frame_of("log_evidence")
-    title, xlabel = _TITLES[table.attrs["quantity"]]
-    layout.draw_labels(
-        collection,
-        "log_evidence",
-        visuals,
-        title=f"{title} with 95 % interval\n(in parentheses: error of the last digits)",
-        xlabel=xlabel,
-    )
-    ticks = layout.visual_arguments(visuals, "ticklabels")
-    if ticks is not None:
-        labels = [_label(str(name), row) for name, row in table.iterrows()]
-        collection.map(layout.set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
-    collection.map(draw.set_ylim, "ylim", limits=(0.5, len(table) + 0.7), **frame)
-    if collection.backend == "matplotlib":
-        collection.map(layout.write_out_numbers, "numbers", **frame)
 
 
 def _label(name: str, row: "pd.Series[Any]") -> str:
@@ -236,10 +170,3 @@ def _label(name: str, row: "pd.Series[Any]") -> str:
     if not np.isfinite(row["log_evidence"]):
         notes.append("no value to draw")
     return f"{name} ({', '.join(notes)})" if notes else name
-
-
-def _draw_legend(collection: Any, table: pd.DataFrame, visuals: layout.Visuals) -> None:
-    """Add a legend that explains open points, if there are any."""
-    legend = layout.visual_arguments(visuals, "legend")
-    if legend is not None and (table["status"] != Status.OK).any():
-        layout.add_legend(collection, layout.of_statuses(), **legend)

@@ -99,24 +99,32 @@ def plot_energy(
     half of the inverse temperatures lie below 0.1, their axis has a square-root scale. Only
     matplotlib has these scales; the other backends of arviz-plots have linear axes.
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
+    figure = layout.Figure(visuals, _VISUALS, backend)
     data = _drawn(dt)
-    scales = _Scales.of(data)
-    backend = layout.backend_name(backend)
-    scales = scales if backend in _SCALING_BACKENDS else _Scales()
+    scales = _Scales.of(data) if figure.backend in _SCALING_BACKENDS else _Scales()
     aes = {"color": [schema.DIRECTION], "linestyle": [schema.DIRECTION]}
-    pc_kwargs["aes"] = {**aes, **pc_kwargs.get("aes", {})}
-    collection = layout.new_collection(
-        data,
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 3, 1),
-        **pc_kwargs,
-    )
-    _draw_band(collection, data, visuals)
-    _draw_lines(collection, data, visuals)
-    _draw_axes(collection, data, scales, visuals)
-    _draw_frame(collection, data, scales, visuals, _gap(dt, data))
-    return collection
+    figure.open(data, figure_kwargs, pc_kwargs, rows=3, aes=aes)
+    ignored = {"linestyle"} & figure.collection.aes_set
+    banded = figure.visuals.get("band", False) is not False
+    if banded:
+        figure.draw("band", _band, data, ignore_aes=ignored, alpha=0.2)
+    figure.draw("line", "line_xy", data, width=2)
+    if data.sizes[schema.STAGE] <= _FEW_STAGES:
+        figure.draw("point", "scatter_xy", data, ignore_aes=ignored, size=16)
+    _draw_axes(figure, data, scales, banded)
+    directions = [str(name) for name in data[schema.DIRECTION].values]
+    title = "Mean energy along the path"
+    if len(directions) > 1:
+        title = f"Mean energy: a gap between the directions is hysteresis{_gap(dt, data)}"
+    figure.labels("energy", title=title, **scales.labels())
+    entries: list[tuple[str, dict[str, Any]]] = []
+    for name in directions:
+        look = figure.look(["color", "linestyle"], "energy", **{schema.DIRECTION: name})
+        entries.append((_NAMES[name], {**look, "width": 2}))
+    if banded:
+        entries.append(("± 1 standard deviation of the population", {"color": "B3", "width": 8}))
+    figure.legend(entries)
+    return figure.collection
 
 
 def _drawn(dt: xr.DataTree) -> xr.Dataset:
@@ -146,28 +154,9 @@ def _drawn(dt: xr.DataTree) -> xr.Dataset:
     )
 
 
-def _draw_band(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
-    band = layout.visual_arguments({"band": False, **visuals}, "band", alpha=0.2)
-    if band is not None:
-        ignored = {"linestyle"} & collection.aes_set
-        collection.map(_band, "band", data=data, ignore_aes=ignored, **band)
-
-
 def _band(da: xr.DataArray, target: Any, **arguments: Any) -> Any:
     x, low, high = (da.sel(plot_axis=name).values for name in ("x", "low", "high"))
     return layout.backend_of(target).fill_between_y(x, low, high, target, **arguments)
-
-
-def _draw_lines(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
-    line = layout.visual_arguments(visuals, "line", width=2)
-    if line is not None:
-        collection.map(draw.line_xy, "line", data=data, **line)
-    point = layout.visual_arguments(visuals, "point", size=16)
-    if point is not None and data.sizes[schema.STAGE] <= _FEW_STAGES:
-        ignored = {"linestyle"} & collection.aes_set
-        collection.map(draw.scatter_xy, "point", data=data, ignore_aes=ignored, **point)
 
 
 @dataclass(frozen=True)
@@ -207,29 +196,23 @@ def _usual_size(mean: Floats) -> float:
     return float(10.0 ** np.floor(np.log10(max(float(np.median(np.abs(mean))), 1.0))))
 
 
-def _draw_axes(collection: Any, data: xr.Dataset, scales: _Scales, visuals: layout.Visuals) -> None:
+def _draw_axes(figure: layout.Figure, data: xr.Dataset, scales: _Scales, banded: bool) -> None:
     """Set limits and scales of both axes."""
-    draw = layout.draw()
-
-    frame = layout.frame_of("energy")
     if scales.x != "linear":
-        collection.map(draw.set_xscale, "xscale", scale=scales.x, **frame)
+        figure.set("xscale", "set_xscale", "energy", scale=scales.x)
         labels = [f"{beta:g}" for beta in _BETA_TICKS]
-        collection.map(draw.set_xticks, "xticks", values=_BETA_TICKS, labels=labels, **frame)
+        figure.set("xticks", "set_xticks", "energy", values=_BETA_TICKS, labels=labels)
     if scales.y == "linear":
         return
-    collection.map(draw.set_yscale, "yscale", scale=scales.y, **frame)
-    if scales.y == "log" and "band" in collection.viz:
+    figure.set("yscale", "set_yscale", "energy", scale=scales.y)
+    if scales.y == "log" and banded:
         parts = data["energy"].sel(plot_axis=["y", "high"])
-        limits = (0.5 * float(parts.sel(plot_axis="y").min()), 2.0 * float(parts.max()))
-        collection.map(draw.set_ylim, "ylim", limits=limits, **frame)
+        low, high = float(parts.sel(plot_axis="y").min()), float(parts.max())
+        figure.limits("energy", y=(0.5 * low, 2.0 * high))
     if scales.y == "symlog":
-        if collection.backend == "matplotlib":
-            collection.map(_set_linear_part, "linear_scale", size=scales.size, **frame)
-        line = layout.visual_arguments(visuals, "linear_part", color="B3", linestyle="C2")
-        if line is not None:
-            ends = xr.Dataset({"energy": ("end", [-scales.size, scales.size])})
-            collection.map(_hlines, "linear_part", data=ends, ignore_aes="all", **line)
+        figure.in_matplotlib(_set_linear_part, "energy", size=scales.size)
+        ends = xr.Dataset({"energy": ("end", [-scales.size, scales.size])})
+        figure.draw("linear_part", _hlines, ends, ignore_aes="all", color="B3", linestyle="C2")
 
 
 def _set_linear_part(da: xr.DataArray, target: Any, size: float) -> None:
@@ -287,23 +270,3 @@ def _largest_variance(n: int) -> float:
         return float(np.log(n * common / min(_LEAST_COMMON_PATHS, n / 4.0)))
 
     return float(brentq(excess, 0.0, _LARGEST_VARIANCE))
-
-
-def _draw_frame(
-    collection: Any, data: xr.Dataset, scales: _Scales, visuals: layout.Visuals, gap: str
-) -> None:
-    directions = [str(name) for name in data[schema.DIRECTION].values]
-    title = "Mean energy along the path"
-    if len(directions) > 1:
-        title = f"Mean energy: a gap between the directions is hysteresis{gap}"
-    layout.draw_labels(collection, "energy", visuals, title=title, **scales.labels())
-    legend = layout.visual_arguments(visuals, "legend")
-    if legend is None:
-        return
-    entries: list[tuple[str, dict[str, Any]]] = []
-    for name in directions:
-        look = collection.get_aes_kwargs(["color", "linestyle"], "energy", {schema.DIRECTION: name})
-        entries.append((_NAMES[name], {**look, "width": 2}))
-    if "band" in collection.viz:
-        entries.append(("± 1 standard deviation of the population", {"color": "B3", "width": 8}))
-    layout.add_legend(collection, entries, **legend)

@@ -37,25 +37,29 @@ _RECOMMENDED = "recommended"
 _TRUSTED = "estimate"
 _DISTRUSTED = "cannot be trusted"
 _BOUND = "bound"
-_LOOKS: dict[str, dict[str, dict[str, Any]]] = {
+_LOOKS: dict[str, dict[str, Any]] = {
     _RECOMMENDED: {
+        "name": "_recommended",
         "error_bar": {"color": "C0", "width": 4},
         "point_estimate": {"color": "C0", "size": 80},
     },
     _TRUSTED: {
+        "name": "_estimate",
         "error_bar": {"color": "C0", "width": 2},
         "point_estimate": {"color": "C0", "size": 30},
     },
     _DISTRUSTED: {
+        "name": "_cannot_be_trusted",
         "error_bar": {"color": "B3", "width": 2},
         "point_estimate": {"color": "B3", "size": 30},
     },
     _BOUND: {
+        "name": "_bound",
         "error_bar": {"color": "B1", "width": 1, "linestyle": "C1"},
         "point_estimate": {"facecolor": "B0", "edgecolor": "B1", "size": 40},
     },
 }
-_REFERENCE_LOOK = {"color": "C1", "width": 2}
+_REFERENCE_LOOK: dict[str, Any] = {"color": "C1", "width": 2}
 _INTERVAL = ["value", "lower", "upper"]
 # The plot extends by at most this many times the range of the trusted estimates to either side, so
 # that these take up at least a fifth of it.
@@ -116,35 +120,35 @@ def plot_estimates(
     the edge as a number with an arrow and its distance from the recommended estimate. An estimate
     that is not a number has a label, but no point.
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
-    _check_reference(reference)
-    table = _table(dt)
-    limits = _limits(table, reference)
-    backend = layout.backend_name(backend)
-    height = np.arange(len(table), 0, -1, dtype=np.float64)
-    pc_kwargs["aes"] = {"y": [schema.ESTIMATOR], **pc_kwargs.get("aes", {})}
-    pc_kwargs.setdefault("y", height)
-    collection = layout.new_collection(
-        _drawn(table, limits)[["log_evidence"]],
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, (len(table) + 6) // 4, 1),
-        **pc_kwargs,
-    )
-    _draw_lines(collection, table, reference, visuals)
-    _draw_points(collection, table, limits, visuals)
-    _draw_out_of_range(collection, table, limits, visuals)
-    _draw_frame(collection, table, limits, height, visuals)
-    _draw_legend(collection, table, reference, visuals)
-    return collection
-
-
-def _check_reference(reference: float | None) -> None:
+    figure = layout.Figure(visuals, _VISUALS, backend)
     number = 0.0 if reference is None else real_number(reference)
     if number is None or not np.isfinite(number):
         raise ValueError(
             f"reference must be a finite log evidence in nats, got {described(reference)}; leave "
             "it out if there is none."
         )
+    table = _table(dt)
+    limits = _limits(table, reference)
+    height = np.arange(len(table), 0, -1, dtype=np.float64)
+    pc_kwargs.setdefault("y", height)
+    data, rows = _drawn(table, limits), (len(table) + 6) // 4
+    aes = {"y": [schema.ESTIMATOR]}
+    figure.open(data[["log_evidence"]], figure_kwargs, pc_kwargs, rows=rows, aes=aes)
+    _draw_lines(figure, table, reference)
+    figure.intervals(data, table["kind"].to_numpy(), _LOOKS)
+    _draw_out_of_range(figure, table, limits)
+    texts = {"title": "Estimates with 95 % intervals", "xlabel": "log evidence (nats)"}
+    figure.labels("log_evidence", **texts)
+    labels = [_label(str(name), row) for name, row in table.iterrows()]
+    figure.limits("log_evidence", x=limits)
+    figure.rows("log_evidence", labels, height, (0.4, len(table) + 0.6))
+    kinds = {kind: looks["error_bar"] for kind, looks in _LOOKS.items()}
+    entries = [(kind, look) for kind, look in kinds.items() if (table["kind"] == kind).any()]
+    if reference is not None:
+        text = f"{reference:.3f}".replace("-", layout.MINUS)
+        entries.append((f"reference: {text}", _REFERENCE_LOOK))
+    figure.legend(entries)
+    return figure.collection
 
 
 def _table(dt: xr.DataTree) -> pd.DataFrame:
@@ -211,53 +215,23 @@ def _drawn(table: pd.DataFrame, limits: tuple[float, float]) -> xr.Dataset:
     )
 
 
-def _draw_lines(
-    collection: Any, table: pd.DataFrame, reference: float | None, visuals: layout.Visuals
-) -> None:
+def _draw_lines(figure: layout.Figure, table: pd.DataFrame, reference: float | None) -> None:
     """Draw the recommended interval and the reference over the whole height."""
-    draw = layout.draw()
-
     row = table.loc[table["recommended"]]
     ends = row[["lower", "upper"]].to_numpy(dtype=np.float64).ravel()
     color = "C0" if (row["kind"] == _RECOMMENDED).all() else "B3"
-    band = layout.visual_arguments(visuals, "recommended", color=color, alpha=0.15)
-    if band is not None and ends.size and np.isfinite(ends).all():
+    if ends.size and np.isfinite(ends).all():
         data = xr.Dataset({"log_evidence": ("end", ends)})
-        collection.map(draw.vspan, "recommended", data=data, ignore_aes="all", **band)
-    line = layout.visual_arguments(visuals, "ref_line", **_REFERENCE_LOOK)
-    if line is not None and reference is not None:
+        figure.draw("recommended", "vspan", data, ignore_aes="all", color=color, alpha=0.15)
+    if reference is not None:
         data = xr.Dataset({"log_evidence": float(reference)})
-        collection.map(draw.vline, "ref_line", data=data, ignore_aes="all", **line)
-
-
-def _draw_points(
-    collection: Any, table: pd.DataFrame, limits: tuple[float, float], visuals: layout.Visuals
-) -> None:
-    draw = layout.draw()
-
-    data = _drawn(table, limits)
-    for kind, looks in _LOOKS.items():
-        part = data.isel({schema.ESTIMATOR: np.flatnonzero(table["kind"] == kind)})
-        if not part.sizes[schema.ESTIMATOR]:
-            continue
-        name = kind.replace(" ", "_")
-        bar = layout.visual_arguments(visuals, "error_bar", **looks["error_bar"])
-        if bar is not None:
-            interval = part[["interval"]].rename(interval="log_evidence")
-            collection.map(draw.line_x, f"error_bar_{name}", data=interval, **bar)
-        point = layout.visual_arguments(visuals, "point_estimate", **looks["point_estimate"])
-        if point is not None:
-            points = part[["log_evidence"]]
-            collection.map(draw.scatter_x, f"point_estimate_{name}", data=points, **point)
+        figure.draw("ref_line", "vline", data, ignore_aes="all", **_REFERENCE_LOOK)
 
 
 def _draw_out_of_range(
-    collection: Any, table: pd.DataFrame, limits: tuple[float, float], visuals: layout.Visuals
+    figure: layout.Figure, table: pd.DataFrame, limits: tuple[float, float]
 ) -> None:
     """Write each estimate outside the plot at the edge that is nearest to it."""
-    arguments = layout.visual_arguments(visuals, "out_of_range", color="B2")
-    if arguments is None:
-        return
     inset = 0.01 * (limits[1] - limits[0])
     best = table.loc[table["recommended"], "value"]
     for row, (name, value) in enumerate(table["value"].items()):
@@ -265,23 +239,18 @@ def _draw_out_of_range(
             continue
         left = value < limits[0]
         text = _far_out(value, best.iloc[0] if len(best) else float("nan"))
-        place = xr.Dataset(
-            {
-                "log_evidence": (
-                    schema.ESTIMATOR,
-                    [limits[0] + inset if left else limits[1] - inset],
-                )
-            },
-            coords={schema.ESTIMATOR: [name]},
-        )
-        collection.map(
-            layout.draw().annotate_xy,
-            f"out_of_range_{row}",
-            data=place,
+        edge = [limits[0] + inset if left else limits[1] - inset]
+        figure.draw(
+            "out_of_range",
+            "annotate_xy",
+            xr.Dataset(
+                {"log_evidence": (schema.ESTIMATOR, edge)}, coords={schema.ESTIMATOR: [name]}
+            ),
+            name=f"out_of_range_{row}",
+            color="B2",
             store_artist=False,
             text=f"\N{LEFTWARDS ARROW} {text}" if left else f"{text} \N{RIGHTWARDS ARROW}",
             horizontal_align="left" if left else "right",
-            **arguments,
         )
 
 
@@ -300,47 +269,8 @@ def _short(value: float, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):g}"
 
 
-def _draw_frame(
-    collection: Any,
-    table: pd.DataFrame,
-    limits: tuple[float, float],
-    height: Floats,
-    visuals: layout.Visuals,
-) -> None:
-    draw = layout.draw()
-
-    frame = layout.frame_of("log_evidence")
-    texts = {"title": "Estimates with 95 % intervals", "xlabel": "log evidence (nats)"}
-    layout.draw_labels(collection, "log_evidence", visuals, **texts)
-    ticks = layout.visual_arguments(visuals, "ticklabels")
-    if ticks is not None:
-        labels = [_label(str(name), row) for name, row in table.iterrows()]
-        collection.map(layout.set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
-    collection.map(draw.set_ylim, "ylim", limits=(0.4, len(table) + 0.6), **frame)
-    collection.map(draw.set_xlim, "xlim", limits=limits, **frame)
-    if collection.backend == "matplotlib":
-        collection.map(layout.write_out_numbers, "numbers", **frame)
-
-
 def _label(name: str, row: "pd.Series[Any]") -> str:
     notes = ["recommended"] if row["recommended"] else []
     if row["kind"] == _DISTRUSTED:
         notes.append(str(row["status"]))
     return f"{name} ({', '.join(notes)})" if notes else name
-
-
-def _draw_legend(
-    collection: Any, table: pd.DataFrame, reference: float | None, visuals: layout.Visuals
-) -> None:
-    legend = layout.visual_arguments(visuals, "legend")
-    if legend is None:
-        return
-    entries = [
-        (kind, looks["error_bar"])
-        for kind, looks in _LOOKS.items()
-        if (table["kind"] == kind).any()
-    ]
-    if reference is not None:
-        text = f"{reference:.3f}".replace("-", layout.MINUS)
-        entries.append((f"reference: {text}", _REFERENCE_LOOK))
-    layout.add_legend(collection, entries, **legend)

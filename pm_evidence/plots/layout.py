@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
+from pm_evidence.core.records import Status
 from pm_evidence.core.text import concise, decimals
 from pm_evidence.estimators.errors import Spread, half_width
 
@@ -22,15 +23,22 @@ if TYPE_CHECKING:
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
+# Where a legend stands below the plot.
+BELOW: dict[str, dict[str, Any]] = {
+    "matplotlib": {"loc": "outside lower center", "frameon": False},
+    "bokeh": {"side": "below"},
+}
 MINUS = "\N{MINUS SIGN}"
 # Labels of rows whose status is ok, and of the others, which are drawn differently.
 SOUND, DOUBTFUL = "ok", "cannot be trusted: see the status"
-LOOKS: dict[str, dict[str, dict[str, Any]]] = {
+LOOKS: dict[str, dict[str, Any]] = {
     SOUND: {
+        "name": "",
         "error_bar": {"color": "C0", "width": 2},
         "point_estimate": {"color": "C0"},
     },
     DOUBTFUL: {
+        "name": "_doubtful",
         "error_bar": {"color": "C1", "width": 2, "linestyle": "C1"},
         "point_estimate": {"facecolor": "B0", "edgecolor": "C1", "size": 40},
     },
@@ -65,16 +73,135 @@ def backend_of(target: Any) -> Any:
     return module.backend_from_object(target)
 
 
-def draw() -> Any:
-    """Return the module of visuals of arviz-plots, which work with every backend."""
-    return import_module("arviz_plots.visuals")
+class Figure:
+    """A figure of arviz-plots with one plot per variable or facet, and what was asked of its parts.
+
+    Functions that draw are given, or named if they are visuals of arviz-plots.
+    """
+
+    collection: "PlotCollection"
+
+    def __init__(
+        self, visuals: Visuals | None, parts: tuple[str, ...], backend: str | None
+    ) -> None:
+        self.visuals = checked_visuals(visuals, parts)
+        self.backend = backend_name(backend)
+
+    def open(
+        self,
+        data: xr.Dataset,
+        figure_kwargs: Mapping[str, Any] | None,
+        pc_kwargs: dict[str, Any],
+        *,
+        rows: int,
+        cols: int = 1,
+        aes: Mapping[str, list[str]] | None = None,
+    ) -> None:
+        """Make the figure, with a size for ``rows`` by ``cols`` panels."""
+        if aes is not None:
+            pc_kwargs["aes"] = {**aes, **pc_kwargs.get("aes", {})}
+        module: Any = import_module("arviz_plots")
+        arguments = figure_arguments(figure_kwargs, self.backend, rows, cols)
+        self.collection = module.PlotCollection.wrap(
+            data, backend=self.backend, figure_kwargs=arguments, **pc_kwargs
+        )
+
+    def draw(self, part: str, function: Any, data: Any, *, name: str = "", **defaults: Any) -> None:
+        """Draw a part, unless it is switched off, and store it by ``name``."""
+        arguments = visual_arguments(self.visuals, part, **defaults)
+        if arguments is not None:
+            self.collection.map(_visual(function), name or part, data=data, **arguments)
+
+    def set(self, name: str, function: Any, panel: str, **arguments: Any) -> None:
+        """Set something of a panel, such as the limits of an axis, once."""
+        self.collection.map(
+            _visual(function),
+            name,
+            data=xr.Dataset({panel: 0.0}),
+            ignore_aes="all",
+            store_artist=False,
+            **arguments,
+        )
+
+    def labels(self, panel: str, **texts: str) -> None:
+        """Write the title and the labels of the axes that are given."""
+        functions = {"title": "labelled_title", "xlabel": "labelled_x", "ylabel": "labelled_y"}
+        for label, text in texts.items():
+            arguments = visual_arguments(self.visuals, label, text=text)
+            if arguments is not None:
+                self.set(label, functions[label], panel, **arguments)
+
+    def limits(
+        self,
+        panel: str,
+        x: tuple[float, float] | None = None,
+        y: tuple[float, float] | None = None,
+    ) -> None:
+        """Set the limits of the axes for which they are given."""
+        for axis, limits in (("x", x), ("y", y)):
+            if limits is not None:
+                self.set(f"{axis}lim", f"set_{axis}lim", panel, limits=limits)
+
+    def in_matplotlib(self, function: Any, panel: str, **arguments: Any) -> None:
+        """Call a function of the axes of a panel that only matplotlib has."""
+        if self.backend == "matplotlib":
+            self.set(function.__name__, function, panel, **arguments)
+
+    def rows(self, panel: str, labels: Sequence[str], height: Any, y: tuple[float, float]) -> None:
+        """Set limits and labels of rows, and write the ticks of the other axis in full."""
+        ticks = visual_arguments(self.visuals, "ticklabels")
+        if ticks is not None:
+            self.set("yticks", set_yticks, panel, values=height, labels=labels, **ticks)
+        self.limits(panel, y=y)
+        self.in_matplotlib(write_out_numbers, panel)
+
+    def intervals(
+        self, data: xr.Dataset, kinds: NDArray[Any], looks: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Draw points of rows with their intervals, with the looks of their kinds."""
+        panel = str(next(iter(data.data_vars)))
+        (dim,) = data[panel].dims
+        for kind, look in looks.items():
+            part = data.isel({dim: np.flatnonzero(kinds == kind)})
+            if part.sizes[dim]:
+                bar = part[["interval"]].rename(interval=panel)
+                for visual, function, each in (
+                    ("error_bar", "line_x", bar),
+                    ("point_estimate", "scatter_x", part[[panel]]),
+                ):
+                    self.draw(visual, function, each, name=visual + look["name"], **look[visual])
+
+    def reference(self, data: xr.Dataset) -> None:
+        """Draw a dashed line at what rows are compared with."""
+        dashed = plot_backend(self.backend).get_default_aes("linestyle", 2, {})[1]
+        line = visual_arguments(self.visuals, "ref_line", color="B3", linestyle="--")
+        if line is not None:
+            line["linestyle"] = dashed if line["linestyle"] == "--" else line["linestyle"]
+            self.collection.map(_visual("vline"), "ref_line", data=data, ignore_aes="all", **line)
+
+    def look(self, aesthetics: list[str], panel: str, **selection: str) -> dict[str, Any]:
+        """Return colour or line style of a facet."""
+        found: dict[str, Any] = self.collection.get_aes_kwargs(aesthetics, panel, selection)
+        return found
+
+    def legend(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Add a legend below the plot, of lines with these labels and looks."""
+        arguments = visual_arguments(self.visuals, "legend", **BELOW.get(self.backend, {}))
+        if arguments is not None:
+            plot_backend(self.backend).legend(
+                self.collection,
+                [dict(look) for _, look in entries],
+                [label for label, _ in entries],
+                update_visuals=False,
+                **arguments,
+            )
 
 
-def new_collection(data: Any, **arguments: Any) -> "PlotCollection":
-    """Return a figure with one plot per facet of ``data``."""
-    module: Any = import_module("arviz_plots")
-    collection: PlotCollection = module.PlotCollection.wrap(data, **arguments)
-    return collection
+def _visual(function: Any) -> Any:
+    """Return a function that draws; a name is that of a visual of arviz-plots."""
+    if isinstance(function, str):
+        return getattr(import_module("arviz_plots.visuals"), function)
+    return function
 
 
 def checked_visuals(visuals: Visuals | None, valid: tuple[str, ...]) -> Visuals:
@@ -136,24 +263,6 @@ def curve(name: str, x: Any, y: Any) -> xr.Dataset:
     return xr.Dataset({name: (("plot_axis", "point"), values)}, coords={"plot_axis": ["x", "y"]})
 
 
-def frame_of(name: str) -> dict[str, Any]:
-    """Return the arguments of ``map`` for labels, limits and ticks, which are set once per plot."""
-    return {"data": xr.Dataset({name: 0.0}), "ignore_aes": "all", "store_artist": False}
-
-
-def draw_labels(collection: Any, name: str, visuals: Visuals, **texts: str) -> None:
-    """Write the title and the labels of the axes that are given on the plot ``name``."""
-    functions = {
-        "title": draw().labelled_title,
-        "xlabel": draw().labelled_x,
-        "ylabel": draw().labelled_y,
-    }
-    for label, text in texts.items():
-        arguments = visual_arguments(visuals, label, text=text)
-        if arguments is not None:
-            collection.map(functions[label], label, **frame_of(name), **arguments)
-
-
 def number(value: float, error: float) -> str:
     """Return ``value`` with the digits that its error leaves, and a typographic minus."""
     digits = decimals(error)
@@ -189,44 +298,25 @@ def write_out_numbers(da: Any, target: Any) -> None:
 
 def text_above(da: Any, target: Any, y: Any, **arguments: Any) -> Any:
     """Write a text above a point of a row."""
-    return draw().annotate_xy(da, target, y=np.asarray(y) + 0.28, **arguments)
+    return _visual("annotate_xy")(da, target, y=np.asarray(y) + 0.28, **arguments)
 
 
-def add_legend(
-    collection: Any, entries: Sequence[tuple[str, Mapping[str, Any]]], **arguments: Any
-) -> None:
-    """Add a legend below the plot, of lines with these labels and looks."""
-    defaults: dict[str, Any] = {}
-    if collection.backend == "matplotlib":
-        defaults = {"loc": "outside lower center", "frameon": False}
-    elif collection.backend == "bokeh":
-        defaults = {"side": "below"}
-    plot_backend(collection.backend).legend(
-        collection,
-        [dict(look) for _, look in entries],
-        [label for label, _ in entries],
-        update_visuals=False,
-        **{**defaults, **arguments},
+def intervals_of(
+    panel: str, names: Sequence[str], value: Any, half: NDArray[np.float64]
+) -> xr.Dataset:
+    """Return points and intervals of rows, NaN where there is nothing to draw."""
+    value = np.where(np.isfinite(value), value, np.nan)
+    half = np.where(np.isfinite(half), half, np.nan)
+    interval = np.stack([value - half, value + half], axis=1)
+    return xr.Dataset(
+        {panel: ("model", value), "interval": (("model", "ci_bound"), interval)},
+        coords={"model": np.array(names, dtype=np.str_), "ci_bound": ["lower", "upper"]},
     )
 
 
-def draw_intervals(
-    collection: Any, data: xr.Dataset, sound: NDArray[np.bool_], visuals: Visuals
-) -> None:
-    """Draw points with their intervals, those that are not sound with open points."""
-    name = str(next(iter(data.data_vars)))
-    for kind, rows in ((SOUND, sound), (DOUBTFUL, ~sound)):
-        part, suffix = data.isel(model=np.flatnonzero(rows)), "" if kind == SOUND else "_doubtful"
-        if not part.sizes["model"]:
-            continue
-        bar = visual_arguments(visuals, "error_bar", **LOOKS[kind]["error_bar"])
-        if bar is not None:
-            interval = part[["interval"]].rename(interval=name)
-            collection.map(draw().line_x, f"error_bar{suffix}", data=interval, **bar)
-        point = visual_arguments(visuals, "point_estimate", **LOOKS[kind]["point_estimate"])
-        if point is not None:
-            points = part[[name]]
-            collection.map(draw().scatter_x, f"point_estimate{suffix}", data=points, **point)
+def kinds_of(status: Any) -> NDArray[Any]:
+    """Return which looks the rows have."""
+    return np.where(np.asarray(status) == Status.OK, SOUND, DOUBTFUL)
 
 
 def of_statuses() -> list[tuple[str, Mapping[str, Any]]]:

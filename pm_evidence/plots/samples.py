@@ -90,36 +90,39 @@ def plot_samples(
     >>> pe.plot_samples(states, n_columns=6).backend
     'matplotlib'
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
-    _check_backend(backend)
-    values, title = _values(samples)
-    images = values.reshape(len(values), *_shape(values, shape))
-    columns = _columns(images) if n_columns is None else check_count("n_columns", n_columns, 1)
-    columns = min(columns, len(images))
-    gap = layout.visual_arguments(visuals, "gap", color=_GAP_COLOR)
-    mosaic = _mosaic(images, columns, with_gaps=gap is not None)
-    layout.check_mapping("figure_kwargs", figure_kwargs)
-    given = {"figsize": _figure_size(images, columns), **(figure_kwargs or {})}
-    collection = _figure(given, pc_kwargs)
-    low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
-    arguments = layout.visual_arguments(
-        visuals, "image", cmap="gray_r", vmin=low, vmax=high, interpolation="nearest"
-    )
-    if arguments is not None:
-        collection.map(_draw_image, "image", image=mosaic, **arguments)
-    collection.map(_draw_frame, "frame", store_artist=False, **(gap or {"color": "none"}))
-    if title:
-        layout.draw_labels(collection, _NAME, visuals, title=title)
-    return collection
-
-
-def _check_backend(backend: str | None) -> None:
-    """Raise ValueError unless the backend is left out or can draw images."""
     if backend is not None and not (isinstance(backend, str) and backend == _BACKEND):
         raise ValueError(
             f"backend must be '{_BACKEND}', got {described(backend)}: the other backends of "
             "arviz-plots cannot draw images; leave it out."
         )
+    figure = layout.Figure(visuals, _VISUALS, _BACKEND)
+    values, title = _values(samples)
+    images = values.reshape(len(values), *_shape(values, shape))
+    n, height, width = images.shape
+    if n_columns is None:
+        n_columns = ceil(sqrt(n * height / width))  # about as wide as it is high
+    columns = min(check_count("n_columns", n_columns, 1), n)
+    gap = layout.visual_arguments(figure.visuals, "gap", color=_GAP_COLOR)
+    mosaic = _mosaic(images, columns, with_gaps=gap is not None)
+    layout.check_mapping("figure_kwargs", figure_kwargs)
+    size = np.array([columns * width, ceil(n / columns) * height]) / max(height, width)
+    size = np.maximum(size * min(_IMAGE_SIZE, _LARGEST / size.max()), _SMALLEST)
+    given = {"figsize": tuple(size.tolist()), **(figure_kwargs or {})}
+    try:
+        figure.open(xr.Dataset({_NAME: 0.0}), given, pc_kwargs, rows=1)
+    except (AttributeError, TypeError) as error:
+        raise ValueError(
+            "figure_kwargs must hold arguments of a matplotlib figure, and others must be "
+            f"arguments of PlotCollection.wrap, got {sorted([*given, *pc_kwargs])} "
+            f"({error}); correct them."
+        ) from error
+    low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)
+    look: dict[str, Any] = {"cmap": "gray_r", "vmin": low, "vmax": high, "interpolation": "nearest"}
+    figure.draw("image", _draw_image, None, image=mosaic, **look)
+    figure.set("frame", _draw_frame, _NAME, **(gap or {"color": "none"}))
+    if title:
+        figure.labels(_NAME, title=title)
+    return figure.collection
 
 
 def _values(samples: Any) -> tuple[NDArray[Any], str]:
@@ -204,12 +207,6 @@ def _shape(values: NDArray[Any], shape: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def _columns(images: NDArray[Any]) -> int:
-    """Return the number of images side by side that makes the grid about square."""
-    n, rows, columns = images.shape
-    return ceil(sqrt(n * rows / columns))
-
-
 def _mosaic(images: NDArray[Any], columns: int, *, with_gaps: bool) -> Floats:
     """Return one image of all, NaN in the gaps and where images are missing."""
     n, height, width = images.shape
@@ -220,33 +217,6 @@ def _mosaic(images: NDArray[Any], columns: int, *, with_gaps: bool) -> Floats:
         top, left = (k // columns) * (height + gap) + gap, (k % columns) * (width + gap) + gap
         mosaic[top : top + height, left : left + width] = image
     return mosaic
-
-
-def _figure_size(images: NDArray[Any], columns: int) -> tuple[float, float]:
-    """Return width and height of the figure in inches."""
-    n, height, width = images.shape
-    size = np.array([columns * width, ceil(n / columns) * height]) / max(height, width)
-    size *= min(_IMAGE_SIZE, _LARGEST / size.max())
-    wide, high = np.maximum(size, _SMALLEST)
-    return float(wide), float(high)
-
-
-def _figure(figure_kwargs: Mapping[str, Any], pc_kwargs: Mapping[str, Any]) -> Any:
-    """Return a figure with one plot."""
-    arguments = layout.figure_arguments(figure_kwargs, _BACKEND, 1, 1)
-    try:
-        return layout.new_collection(
-            xr.Dataset({_NAME: 0.0}),
-            backend=layout.backend_name(_BACKEND),
-            figure_kwargs=arguments,
-            **pc_kwargs,
-        )
-    except (AttributeError, TypeError) as error:
-        raise ValueError(
-            "figure_kwargs must hold arguments of a matplotlib figure, and others must be "
-            f"arguments of PlotCollection.wrap, got {sorted([*figure_kwargs, *pc_kwargs])} "
-            f"({error}); correct them."
-        ) from error
 
 
 def _draw_image(da: Any, target: Any, *, image: Floats, **arguments: Any) -> Any:

@@ -101,24 +101,27 @@ def plot_schedule(
     two decades; the label of the axis says so. The bokeh backend of arviz-plots always has a linear
     axis. Lines of reverse paths are dashed.
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
+    figure = layout.Figure(visuals, _VISUALS, backend)
     data = _gathered(dt)
-    backend = layout.backend_name(backend)
-    pc_kwargs.setdefault("cols", ["__variable__"])
-    pc_kwargs.setdefault("col_wrap", 2)
-    pc_kwargs["aes"] = {**_aesthetics(data), **pc_kwargs.get("aes", {})}
-    collection = layout.new_collection(
-        data,
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(
-            figure_kwargs, backend, 4 if schema.PATH_ESS not in data else 6, 2
-        ),
-        **pc_kwargs,
-    )
-    _draw_references(collection, visuals)
-    _draw_lines(collection, data, visuals)
-    _draw_frames(collection, data, visuals)
-    return collection
+    pc_kwargs = {"cols": ["__variable__"], "col_wrap": 2, **pc_kwargs}
+    rows = 4 if schema.PATH_ESS not in data else 6
+    figure.open(data, figure_kwargs, pc_kwargs, rows=rows, cols=2, aes=_aesthetics(data))
+    for place, name in enumerate(("good", "bad")):
+        heights = xr.Dataset({panel: pair[place] for panel, pair in _REFERENCES.items()})
+        look: dict[str, Any] = {"color": "B3", "width": 1, "linestyle": f"C{place + 1}"}
+        figure.draw(name, "hline", heights, ignore_aes="all", **look)
+    plain = {} if "color" in figure.collection.aes_set else {"color": "C0"}
+    lines = data
+    if data.sizes[schema.DIRECTION] == 1:
+        lines = data.isel({schema.DIRECTION: 0}, drop=True)
+    figure.draw("line", "line", lines, xname=schema.STAGE, **plain)
+    if data.sizes[schema.STAGE] <= _FEW_STAGES + 1:
+        ignored = {"linestyle"} & figure.collection.aes_set
+        figure.draw(
+            "point", _points, lines, xname=schema.STAGE, ignore_aes=ignored, size=12, **plain
+        )
+    _draw_frames(figure, data)
+    return figure.collection
 
 
 def _gathered(dt: xr.DataTree | Mapping[str, xr.DataTree]) -> xr.Dataset:
@@ -197,72 +200,36 @@ def _aesthetics(data: xr.Dataset) -> dict[str, list[str]]:
     return aes
 
 
-def _draw_lines(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
-    plain = {} if "color" in collection.aes_set else {"color": "C0"}
-    if data.sizes[schema.DIRECTION] == 1:
-        data = data.isel({schema.DIRECTION: 0}, drop=True)
-    line = layout.visual_arguments(visuals, "line", **plain)
-    if line is not None:
-        collection.map(draw.line, "line", data=data, xname=schema.STAGE, **line)
-    point = layout.visual_arguments(visuals, "point", size=12, **plain)
-    if point is not None and data.sizes[schema.STAGE] <= _FEW_STAGES + 1:
-        ignored = {"linestyle"} & collection.aes_set
-        collection.map(_points, "point", data=data, xname=schema.STAGE, ignore_aes=ignored, **point)
-
-
-def _draw_references(collection: Any, visuals: layout.Visuals) -> None:
-    """Draw the values above which a stage is good, and those below which it is bad."""
-    looks = {"good": {"linestyle": "C1"}, "bad": {"linestyle": "C2"}}
-    for place, (name, look) in enumerate(looks.items()):
-        line = layout.visual_arguments(visuals, name, color="B3", width=1, **look)
-        if line is not None:
-            heights = xr.Dataset({panel: pair[place] for panel, pair in _REFERENCES.items()})
-            collection.map(layout.draw().hline, name, data=heights, ignore_aes="all", **line)
-
-
 def _points(da: xr.DataArray, target: Any, xname: str, **arguments: Any) -> Any:
     rows = da.transpose(..., xname).values
     x = np.broadcast_to(da[xname].values, rows.shape)
     return layout.backend_of(target).scatter(x.ravel(), rows.ravel(), target, **arguments)
 
 
-def _draw_frames(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
+def _draw_frames(figure: layout.Figure, data: xr.Dataset) -> None:
     n_stages = data.sizes[schema.STAGE] - 1
     margin = max(0.1, 0.03 * n_stages)
     for name, (title, text) in _PANELS.items():
         if name not in data:
             continue
-        frame = layout.frame_of(name)
         wide = name == "energy_mean" and _is_wide(data[name])
         text = "mean energy (nats, logarithmic scale)" if wide else text
-        title = f"{title}{_in_words(name)}"
-        layout.draw_labels(collection, name, visuals, title=title, xlabel="stage", ylabel=text)
-        collection.map(draw.set_xlim, "xlim", limits=(-margin, n_stages + margin), **frame)
-        if collection.backend == "matplotlib":
-            collection.map(layout.whole_ticks, "whole_ticks", **frame)
+        if name in _REFERENCES:
+            good, bad = _REFERENCES[name]
+            title = f"{title}: good above {good:g}, bad below {bad:g}"
+        figure.labels(name, title=title, xlabel="stage", ylabel=text)
+        figure.limits(name, x=(-margin, n_stages + margin))
+        figure.in_matplotlib(layout.whole_ticks, name)
         if name != "energy_mean":  # all others are shares
-            collection.map(draw.set_ylim, "ylim", limits=(-0.03, 1.03), **frame)
+            figure.limits(name, y=(-0.03, 1.03))
         elif wide:
-            collection.map(draw.set_yscale, "yscale", scale="log", **frame)
-    legend = layout.visual_arguments(visuals, "legend")
+            figure.set("yscale", "set_yscale", name, scale="log")
+    legend = layout.visual_arguments(figure.visuals, "legend")
     if legend is not None:
-        mapped = [dims[0] for dims in _aesthetics(data).values()]
-        for row, dim in enumerate(mapped):
+        for row, (dim,) in enumerate(_aesthetics(data).values()):
             # Bokeh has no legend of the whole figure, and one per plot.
-            place = {"legend_target": (row, -1)} if collection.backend == "bokeh" else {}
-            collection.add_legend(dim, **{**place, **legend})
-
-
-def _in_words(name: str) -> str:
-    """Return the part of a title that explains the reference lines."""
-    if name not in _REFERENCES:
-        return ""
-    good, bad = _REFERENCES[name]
-    return f": good above {good:g}, bad below {bad:g}"
+            place = {"legend_target": (row, -1)} if figure.backend == "bokeh" else {}
+            figure.collection.add_legend(dim, **{**place, **legend})
 
 
 def _is_wide(energy: xr.DataArray) -> bool:

@@ -31,7 +31,6 @@ _VISUALS = (
     "legend",
 )
 _GAP = 0.7  # between two variables, in rows
-_ROOM = 0.15  # beside the outermost intervals, as a share of what they span
 
 
 @usual_floats()
@@ -85,31 +84,7 @@ def plot_sensitivity(
     >>> table = pe.prior_sensitivity(model, {"mu": [0.5]}, random_seed=1, progressbar=False)
     >>> collection = pe.plot_sensitivity(table, backend="none")
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
-    table = _checked(table)
-    backend = layout.backend_name(backend)
-    height = _heights(table)
-    pc_kwargs["aes"] = {"y": ["model"], **pc_kwargs.get("aes", {})}
-    pc_kwargs.setdefault("y", height)
-    data = _drawn(table)
-    collection = layout.new_collection(
-        data[["log_bf"]],
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, (len(table) + 5) // 3, 1),
-        **pc_kwargs,
-    )
-    _draw_line(collection, visuals)
-    sound = (table["status"] == Status.OK).to_numpy()
-    layout.draw_intervals(collection, data, sound, visuals)
-    _draw_numbers(collection, table, data, visuals)
-    _draw_frame(collection, table, data, height, visuals)
-    legend = layout.visual_arguments(visuals, "legend")
-    if legend is not None and not sound.all():
-        layout.add_legend(collection, layout.of_statuses(), **legend)
-    return collection
-
-
-def _checked(table: Any) -> pd.DataFrame:
+    figure = layout.Figure(visuals, _VISUALS, backend)
     check_kind("table", table, pd.DataFrame, "pass what prior_sensitivity returned")
     missing = [name for name in _COLUMNS if name not in table.columns]
     if missing or not len(table) or table.index.nlevels != 2:
@@ -117,92 +92,41 @@ def _checked(table: Any) -> pd.DataFrame:
             f"table must be one from prior_sensitivity, got {len(table)} rows and no column "
             f"{missing}; pass the table as it was returned."
         )
-    return pd.DataFrame(table)
-
-
-def _heights(table: pd.DataFrame) -> Floats:
-    """Return the position of each row, with a gap between variables."""
     variable = table.index.get_level_values(0).to_numpy()
-    gaps = np.cumsum(np.append(False, variable[1:] != variable[:-1]))
-    depth = np.arange(len(table)) + _GAP * gaps
-    heights: Floats = depth.max() + 1.0 - depth
-    return heights
-
-
-def _drawn(table: pd.DataFrame) -> xr.Dataset:
-    """Return point and interval of each prior, NaN where there is nothing to draw."""
-    value = table["log_bf"].to_numpy(dtype=np.float64, copy=True)
-    value[~np.isfinite(value)] = np.nan
+    depth = np.arange(len(table)) + _GAP * np.cumsum(np.append(0, variable[1:] != variable[:-1]))
+    height = depth.max() + 1.0 - depth
+    names = [f"{variable}, {prior}" for variable, prior in table.index]
     half = layout.half_widths(table["log_bf_mcse"], table["log_bf_dof"])
-    half[~np.isfinite(half)] = np.nan
-    interval = np.stack([value - half, value + half], axis=1)
-    names = np.array([f"{variable}, {prior}" for variable, prior in table.index], dtype=np.str_)
-    return xr.Dataset(
-        {"log_bf": ("model", value), "interval": (("model", "ci_bound"), interval)},
-        coords={"model": names, "ci_bound": ["lower", "upper"]},
-    )
-
-
-def _draw_line(collection: Any, visuals: layout.Visuals) -> None:
-    """Draw a line at the model as it is written."""
-    line = layout.visual_arguments(visuals, "ref_line", color="B3", linestyle="--")
-    if line is not None:
-        linestyles = layout.plot_backend(collection.backend).get_default_aes("linestyle", 2, {})
-        line["linestyle"] = linestyles[1] if line["linestyle"] == "--" else line["linestyle"]
-        zero = xr.Dataset({"log_bf": 0.0})
-        collection.map(layout.draw().vline, "ref_line", data=zero, ignore_aes="all", **line)
-
-
-def _draw_numbers(
-    collection: Any, table: pd.DataFrame, data: xr.Dataset, visuals: layout.Visuals
-) -> None:
-    """Write the log Bayes factor above each point but those of the model as it is written."""
-    arguments = layout.visual_arguments(visuals, "number", color="B1")
-    if arguments is None:
-        return
+    data = layout.intervals_of("log_bf", names, table["log_bf"].to_numpy(float), half)
+    pc_kwargs.setdefault("y", height)
+    rows = (len(table) + 5) // 3
+    figure.open(data[["log_bf"]], figure_kwargs, pc_kwargs, rows=rows, aes={"y": ["model"]})
+    figure.reference(xr.Dataset({"log_bf": 0.0}))  # the model as it is written
+    kinds = layout.kinds_of(table["status"])
+    figure.intervals(data, kinds, layout.LOOKS)
     for row, (value, error) in enumerate(zip(table["log_bf"], table["log_bf_mcse"], strict=True)):
-        if not np.isfinite(value) or (value == 0.0 and error == 0.0):
-            continue
-        collection.map(
-            layout.text_above,
-            f"number_{row}",
-            data=data[["log_bf"]].isel(model=[row]),
-            store_artist=False,
-            text=layout.with_error(float(value), float(error)),
-            horizontal_align="center",
-            **arguments,
-        )
-
-
-def _draw_frame(
-    collection: Any,
-    table: pd.DataFrame,
-    data: xr.Dataset,
-    height: Floats,
-    visuals: layout.Visuals,
-) -> None:
-    layout.draw_labels(
-        collection,
-        "log_bf",
-        visuals,
-        title="Other priors against the model as written\n(95 % intervals)",
-        xlabel="log Bayes factor (nats)",
-    )
-    frame = layout.frame_of("log_bf")
-    ticks = layout.visual_arguments(visuals, "ticklabels")
-    if ticks is not None:
-        labels = [_label(str(v), str(p), s) for (v, p), s in table["status"].items()]
-        collection.map(layout.set_yticks, "yticks", values=height, labels=labels, **frame, **ticks)
-    limits = (0.5, float(height.max()) + 0.7)
-    collection.map(layout.draw().set_ylim, "ylim", limits=limits, **frame)
+        if np.isfinite(value) and (value != 0.0 or error != 0.0):
+            figure.draw(
+                "number",
+                layout.text_above,
+                data[["log_bf"]].isel(model=[row]),
+                name=f"number_{row}",
+                color="B1",
+                store_artist=False,
+                text=layout.with_error(float(value), float(error)),
+                horizontal_align="center",
+            )
+    title = "Other priors against the model as written\n(95 % intervals)"
+    figure.labels("log_bf", title=title, xlabel="log Bayes factor (nats)")
+    labels = [
+        f"{variable}: {prior}" + ("" if status == Status.OK else f" ({status})")
+        for (variable, prior), status in table["status"].items()
+    ]
+    figure.rows("log_bf", labels, height, (0.5, float(height.max()) + 0.7))
     low, high = float(data["interval"].min()), float(data["interval"].max())
     if low < high:
-        room = _ROOM * (high - low)  # for the numbers above the outermost points
-        reach = (low - room, high + room)
-        collection.map(layout.draw().set_xlim, "xlim", limits=reach, **frame)
-    if collection.backend == "matplotlib":
-        collection.map(layout.write_out_numbers, "numbers", **frame)
-
-
-def _label(variable: str, prior: str, status: str) -> str:
-    return f"{variable}: {prior}" + ("" if status == Status.OK else f" ({status})")
+        room = 0.15 * (high - low)  # for the numbers above the outermost points
+        figure.limits("log_bf", x=(low - room, high + room))
+    if (kinds == layout.DOUBTFUL).any():
+        figure.legend(layout.of_statuses())
+    return figure.collection

@@ -117,23 +117,28 @@ def plot_temperatures(
     >>> list(collection.data)
     ['occupation', 'rejection', 'barrier', 'trips', 'trace']
     """
-    visuals = layout.checked_visuals(visuals, _VISUALS)
+    figure = layout.Figure(visuals, _VISUALS, backend)
     run = _Run.of(dt)
-    chain = _checked_chain(chain, run)
-    backend = layout.backend_name(backend)
-    pc_kwargs.setdefault("cols", ["__variable__"])
-    pc_kwargs.setdefault("col_wrap", 2)
-    collection = layout.new_collection(
-        xr.Dataset(dict.fromkeys(_PANELS, 0.0)),
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 6, 2),
-        **pc_kwargs,
-    )
-    _draw_by_temperature(collection, run, visuals)
-    _draw_trips(collection, run, visuals)
-    _draw_trace(collection, run, chain, visuals)
-    _draw_frames(collection, run, chain, visuals)
-    return collection
+    chain = check_count("chain", chain, 0, sum(len(each.ladder) for each in run.chains) - 1)
+    pc_kwargs = {"cols": ["__variable__"], "col_wrap": 2, **pc_kwargs}
+    panels = xr.Dataset(dict.fromkeys(_PANELS, 0.0))
+    figure.open(panels, figure_kwargs, pc_kwargs, rows=6, cols=2)
+    _draw_by_temperature(figure, run)
+    _draw_trips(figure, run)
+    iteration, rung, _ = run.rungs(chain)
+    trace = layout.curve("trace", iteration, rung)
+    figure.draw("trace", "line_xy", trace, color="C0", width=1)
+    titles = _titles(run, chain)
+    for name, (xlabel, ylabel) in _PANELS.items():
+        ylabel = ylabel.format(group="ladders" if run.ladders else "chains")
+        figure.labels(name, title=titles[name], xlabel=xlabel, ylabel=ylabel)
+    last, highest = len(run.beta) - 1, float(max(run.occupation.max(), run.goal.max()))
+    figure.limits("occupation", y=(0.0, 1.1 * highest))
+    figure.limits("rejection", y=(-0.03, 1.03))
+    figure.limits("trace", y=(-0.03 * last, 1.03 * last))
+    for name, axes in {"occupation": "x", "rejection": "x", "trips": "xy", "trace": "y"}.items():
+        figure.in_matplotlib(layout.whole_ticks, name, axes=axes)
+    return figure.collection
 
 
 @dataclass(frozen=True)
@@ -177,11 +182,6 @@ class _Run:
             len(trips) < sum(len(each.ladder) for each in chains),
         )
 
-    @property
-    def group(self) -> str:
-        """What the round trips are counted for."""
-        return "ladder" if self.ladders else "chain"
-
     def rungs(self, chain: int) -> tuple[Floats, NDArray[np.int16], int]:
         """Return iterations and temperatures of a chain, and how many iterations there are."""
         for each in self.chains:
@@ -205,93 +205,42 @@ def _record_of(dt: Any) -> RunRecord:
     return record
 
 
-def _checked_chain(chain: Any, run: _Run) -> int:
-    """Return the number of a chain."""
-    n_chains = sum(len(each.ladder) for each in run.chains)
-    return check_count("chain", chain, 0, n_chains - 1)
-
-
 def _by_ladder(chains: TemperedChains, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the sums over the chains of each ladder of a block."""
     sums = np.bincount(chains.ladder, counts)
     return sums[np.unique(chains.ladder)].astype(np.int64)
 
 
-def _draw_by_temperature(collection: Any, run: _Run, visuals: layout.Visuals) -> None:
+def _draw_by_temperature(figure: layout.Figure, run: _Run) -> None:
     """Draw occupation, rejection rates and barrier, and what the first two should be."""
-    draw, number = layout.draw(), np.arange(len(run.beta))
-    barrier = np.append(0.0, np.cumsum(run.rates))
+    number = np.arange(len(run.beta))
     level = np.full(len(run.rates), np.nanmean(run.rates) if np.isfinite(run.rates).any() else 0.0)
-    goal = layout.visual_arguments(visuals, "goal", color="B3", linestyle="C1")
-    if goal is not None:
-        for curve in (
-            layout.curve("occupation", number, run.goal),
-            layout.curve("rejection", number[:-1], level),
-        ):
-            collection.map(draw.line_xy, "goal", data=curve, **goal)
-    curves = (
+    for goal in (
+        layout.curve("occupation", number, run.goal),
+        layout.curve("rejection", number[:-1], level),
+    ):
+        figure.draw("goal", "line_xy", goal, color="B3", linestyle="C1")
+    for curve in (
         layout.curve("occupation", number, run.occupation),
         layout.curve("rejection", number[:-1], run.rates),
-        layout.curve("barrier", run.beta, barrier),
-    )
-    line = layout.visual_arguments(visuals, "line", color="C0")
-    point = layout.visual_arguments(visuals, "point", color="C0", size=12)
-    for curve in curves:
-        if line is not None:
-            collection.map(draw.line_xy, "line", data=curve, **line)
-        if point is not None and len(run.beta) <= _FEW:
-            collection.map(draw.scatter_xy, "point", data=curve, **point)
+        layout.curve("barrier", run.beta, np.append(0.0, np.cumsum(run.rates))),
+    ):
+        figure.draw("line", "line_xy", curve, color="C0")
+        if len(run.beta) <= _FEW:
+            figure.draw("point", "scatter_xy", curve, color="C0", size=12)
 
 
-def _draw_trips(collection: Any, run: _Run, visuals: layout.Visuals) -> None:
+def _draw_trips(figure: layout.Figure, run: _Run) -> None:
     """Draw the histogram of round trips, whose bins have whole widths."""
-    bars = layout.visual_arguments(visuals, "bars", color="C0", alpha=0.5)
-    if bars is None:
-        return
     low, high = int(run.trips.min()), int(run.trips.max())
     width = -(-(high - low + 1) // _MOST_BINS)
     edges = np.arange(low, high + 1 + width, width) - 0.5
-    heights = np.histogram(run.trips, edges)[0]
-    rows = np.stack([edges[:-1], edges[1:], heights.astype(float)])
+    rows = np.stack([edges[:-1], edges[1:], np.histogram(run.trips, edges)[0].astype(float)])
     data = xr.Dataset(
         {"trips": (("plot_axis", "point"), rows)},
         coords={"plot_axis": ["left_edges", "right_edges", "histogram"]},
     )
-    collection.map(layout.draw().hist, "bars", data=data, **bars)
-
-
-def _draw_trace(collection: Any, run: _Run, chain: int, visuals: layout.Visuals) -> None:
-    line = layout.visual_arguments(visuals, "trace", color="C0", width=1)
-    if line is not None:
-        iteration, rung, _ = run.rungs(chain)
-        data = layout.curve("trace", iteration, rung)
-        collection.map(layout.draw().line_xy, "trace", data=data, **line)
-
-
-def _draw_frames(collection: Any, run: _Run, chain: int, visuals: layout.Visuals) -> None:
-    """Write titles and labels, and set the limits of the axes."""
-    draw = layout.draw()
-    last, titles = len(run.beta) - 1, _titles(run, chain)
-    for name, (xlabel, ylabel) in _PANELS.items():
-        texts = {"xlabel": xlabel, "ylabel": ylabel.format(group=f"{run.group}s")}
-        layout.draw_labels(collection, name, visuals, title=titles[name], **texts)
-    highest = 1.1 * float(max(run.occupation.max(), run.goal.max()))
-    limits = {
-        "occupation": (0.0, highest),
-        "rejection": (-0.03, 1.03),
-        "trace": (-0.03 * last, 1.03 * last),
-    }
-    for name, pair in limits.items():
-        collection.map(draw.set_ylim, "ylim", limits=pair, **layout.frame_of(name))
-    if collection.backend == "matplotlib":
-        for name, axes in {
-            "occupation": "x",
-            "rejection": "x",
-            "trips": "xy",
-            "trace": "y",
-        }.items():
-            frame = layout.frame_of(name)
-            collection.map(layout.whole_ticks, "whole_ticks", axes=axes, **frame)
+    figure.draw("bars", "hist", data, color="C0", alpha=0.5)
 
 
 def _titles(run: _Run, chain: int) -> dict[str, str]:

@@ -103,24 +103,40 @@ def plot_work(
     and that of paths of weight zero (infinite work). A mean outside the plot is given as a number.
     """
     check_choice("kind", kind, _KINDS)
-    visuals = layout.checked_visuals(visuals, _VISUALS)
+    figure = layout.Figure(visuals, _VISUALS, backend)
     work, estimate = _checked(dt), log_evidence(dt)
     limits = _limits(work, estimate)
     data = _densities(work, limits, kind)
-    backend = layout.backend_name(backend)
-    pc_kwargs["aes"] = {"color": [schema.DIRECTION], **pc_kwargs.get("aes", {})}
-    collection = layout.new_collection(
-        data,
-        backend=backend,
-        figure_kwargs=layout.figure_arguments(figure_kwargs, backend, 3, 1),
-        **pc_kwargs,
+    figure.open(data, figure_kwargs, pc_kwargs, rows=3, aes={"color": [schema.DIRECTION]})
+    _draw_estimate(figure, estimate)
+    binned = "histogram" in data["plot_axis"]
+    figure.draw("fill", "hist" if binned else _fill, data, alpha=0.25)
+    figure.draw("density", "step_hist" if binned else "line_xy", data, width=2)
+    means = np.array([work[name].mean() for name in _DIRECTIONS])
+    means[(means < limits[0]) | (means > limits[1])] = np.nan
+    directions = {schema.DIRECTION: list(_DIRECTIONS)}
+    inside = xr.Dataset({"work": (schema.DIRECTION, means)}, coords=directions)
+    figure.draw("mean", "vline", inside, linestyle="C1")
+    figure.labels(
+        "work",
+        title=f"Work of annealing: the densities cross at {layout.MINUS}log Z",
+        xlabel="work (nats)",
+        ylabel="density (per nat)",
     )
-    _draw_estimate(collection, estimate, visuals)
-    _draw_densities(collection, data, visuals)
-    _draw_means(collection, work, limits, visuals)
-    _draw_frame(collection, data, limits, visuals)
-    _draw_legend(collection, work, estimate, limits, visuals)
-    return collection
+    highest = float(data["work"].isel(plot_axis=-1).max())
+    figure.limits("work", limits, (0.0, 1.05 * highest))
+    figure.in_matplotlib(layout.write_out_numbers, "work")
+    entries: list[tuple[str, Mapping[str, Any]]] = []
+    for name, values in work.items():
+        color = figure.look(["color"], "work", **{schema.DIRECTION: name})
+        entries.append((f"{name} work{_cut_off(values, limits)}", {**color, "width": 2}))
+        entries.append((_mean_label(name, values, limits), {**color, "linestyle": "C1"}))
+    if np.isfinite(estimate.value):
+        value = layout.with_error(-estimate.value, estimate.mcse)
+        label = f"{layout.MINUS}log Z = {value} ({estimate.estimator}, with 95 % interval)"
+        entries.append((label, {"color": "B1"}))
+    figure.legend(entries)
+    return figure.collection
 
 
 def _checked(dt: xr.DataTree) -> dict[str, Floats]:
@@ -209,96 +225,19 @@ def _histograms(directions: list[Floats], window: tuple[float, float]) -> list[F
     return [np.stack([edges[:-1], edges[1:], height]) for height in heights]
 
 
-def _draw_estimate(collection: Any, estimate: LogEvidence, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
-    band = layout.visual_arguments(visuals, "interval", color="B3", alpha=0.4)
+def _draw_estimate(figure: layout.Figure, estimate: LogEvidence) -> None:
     ends = np.array(_interval(estimate))
-    if band is not None and np.isfinite(ends).all():
+    if np.isfinite(ends).all():
         data = xr.Dataset({"work": ("bound", ends)})
-        collection.map(draw.vspan, "interval", data=data, ignore_aes="all", **band)
-    line = layout.visual_arguments(visuals, "estimate", color="B1")
-    if line is not None and np.isfinite(estimate.value):
+        figure.draw("interval", "vspan", data, ignore_aes="all", color="B3", alpha=0.4)
+    if np.isfinite(estimate.value):
         data = xr.Dataset({"work": -estimate.value})
-        collection.map(draw.vline, "estimate", data=data, ignore_aes="all", **line)
-
-
-def _draw_densities(collection: Any, data: xr.Dataset, visuals: layout.Visuals) -> None:
-    draw = layout.draw()
-
-    binned = "histogram" in data["plot_axis"]
-    fill = layout.visual_arguments(visuals, "fill", alpha=0.25)
-    if fill is not None:
-        collection.map(draw.hist if binned else _fill, "fill", data=data, **fill)
-    line = layout.visual_arguments(visuals, "density", width=2)
-    if line is not None:
-        collection.map(draw.step_hist if binned else draw.line_xy, "density", data=data, **line)
+        figure.draw("estimate", "vline", data, ignore_aes="all", color="B1")
 
 
 def _fill(da: xr.DataArray, target: Any, **arguments: Any) -> Any:
     x, y = da.sel(plot_axis="x").values, da.sel(plot_axis="y").values
     return layout.backend_of(target).fill_between_y(x, np.zeros_like(y), y, target, **arguments)
-
-
-def _draw_means(
-    collection: Any,
-    work: Mapping[str, Floats],
-    limits: tuple[float, float],
-    visuals: layout.Visuals,
-) -> None:
-    """Draw the mean work of each direction if it lies inside the plot."""
-    line = layout.visual_arguments(visuals, "mean", linestyle="C1")
-    if line is None:
-        return
-    means = np.array([work[name].mean() for name in _DIRECTIONS])
-    means[(means < limits[0]) | (means > limits[1])] = np.nan
-    data = xr.Dataset(
-        {"work": (schema.DIRECTION, means)}, coords={schema.DIRECTION: list(_DIRECTIONS)}
-    )
-    collection.map(layout.draw().vline, "mean", data=data, **line)
-
-
-def _draw_frame(
-    collection: Any, data: xr.Dataset, limits: tuple[float, float], visuals: layout.Visuals
-) -> None:
-    draw = layout.draw()
-
-    frame = layout.frame_of("work")
-    layout.draw_labels(
-        collection,
-        "work",
-        visuals,
-        title=f"Work of annealing: the densities cross at {layout.MINUS}log Z",
-        xlabel="work (nats)",
-        ylabel="density (per nat)",
-    )
-    highest = float(data["work"].isel(plot_axis=-1).max())
-    collection.map(draw.set_ylim, "ylim", limits=(0.0, 1.05 * highest), **frame)
-    collection.map(draw.set_xlim, "xlim", limits=limits, **frame)
-    if collection.backend == "matplotlib":
-        collection.map(layout.write_out_numbers, "numbers", **frame)
-
-
-def _draw_legend(
-    collection: Any,
-    work: Mapping[str, Floats],
-    estimate: LogEvidence,
-    limits: tuple[float, float],
-    visuals: layout.Visuals,
-) -> None:
-    arguments = layout.visual_arguments(visuals, "legend")
-    if arguments is None:
-        return
-    entries: list[tuple[str, Mapping[str, Any]]] = []
-    for name, values in work.items():
-        color = collection.get_aes_kwargs(["color"], "work", {schema.DIRECTION: name})
-        entries.append((f"{name} work{_cut_off(values, limits)}", {**color, "width": 2}))
-        entries.append((_mean_label(name, values, limits), {**color, "linestyle": "C1"}))
-    if np.isfinite(estimate.value):
-        value = layout.with_error(-estimate.value, estimate.mcse)
-        label = f"{layout.MINUS}log Z = {value} ({estimate.estimator}, with 95 % interval)"
-        entries.append((label, {"color": "B1"}))
-    layout.add_legend(collection, entries, **arguments)
 
 
 def _cut_off(values: Floats, limits: tuple[float, float]) -> str:

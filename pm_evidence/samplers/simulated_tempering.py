@@ -116,10 +116,6 @@ def checked_weights(given: Any) -> Floats:
 # The rounds end when no temperature is visited more or less often than its prior says by more than
 # this share of 1 / K, with K temperatures (Carlson et al. 2016, section 2.4).
 _TOLERANCE = 0.1
-# Increment of the log weights in the first phase of Wang-Landau sampling, in nats, and the smallest
-# one; it is halved when all temperatures were visited.
-_INCREMENT, _LEAST_INCREMENT = 1.0, 0.01
-_MOST_SWEEPS = 20_000  # of Wang-Landau sampling
 _PARTICLES = 4  # of the population that every chain starts from
 # Least log of a share, where no state has any mass at a temperature, and least mean of rows.
 _LEAST_LOG_SHARE, _TINY = -1e6, 1e-300
@@ -154,7 +150,7 @@ class InitialIterations:
     path: Path  # what is tempered
     plan: TemperingPlan  # temperatures, kernels and prior
     n_chains: int  # number of chains
-    start: str  # ``"annealing"``, ``"equal"`` or ``"wang_landau"``; see ``pe.SimulatedTempering``
+    start: str  # ``"annealing"`` or ``"equal"``; see ``pe.SimulatedTempering``
     sweeps: int  # moves of every chain in a round, and the largest number of rounds
     rounds: int
     seed: int  # seed of the run
@@ -168,8 +164,6 @@ class InitialIterations:
         log_z = np.zeros(len(prior))
         if self.start == "annealing" and np.isfinite(annealed).all():
             log_z = annealed
-        if self.start == "wang_landau":
-            log_z = self._wang_landau(chains, rng)
         history, shares, deviations = [log_z], [], []
         for i in range(self.rounds):
             chains.rung = rng.choice(len(prior), self.n_chains, p=prior).astype(np.int16)
@@ -227,28 +221,6 @@ class InitialIterations:
             chains.rung = redraw.changed(chains.rung, energy)
         return _log_mean_exp(np.array(log_shares))
 
-    def _wang_landau(self, chains: Chains, rng: np.random.Generator) -> Floats:
-        """Return log normalising constants by Wang and Landau's (2001) algorithm.
-
-        Every visit lowers the weight of a temperature by an increment, which is halved when all
-        temperatures were visited at least half as often as their prior says.
-        """
-        beta, prior = self.plan.beta, self.plan.prior
-        log_z, increment, sweeps = np.zeros(len(beta)), _INCREMENT, 0
-        visits = np.zeros(len(beta))
-        while increment >= _LEAST_INCREMENT and sweeps < _MOST_SWEEPS:
-            chains.move()
-            rule = Redraw(beta, np.log(prior) - log_z, rng)
-            chains.rung = rule.changed(chains.rung, chains.energy)
-            counts = np.bincount(chains.rung, minlength=len(beta))
-            visits += counts
-            log_z += increment * counts / (prior * len(beta) * self.n_chains)
-            sweeps += 1
-            if (visits >= 0.5 * prior * visits.sum()).all():
-                visits[:] = 0.0
-                increment *= 0.5
-        return log_z - log_z[0]
-
 
 def _log_mean_exp(rows: Floats) -> Floats:
     """Return the log of the mean of ``exp(rows)`` over rows, shape ``(n_columns,)``."""
@@ -283,7 +255,7 @@ class SimulatedTempering(Tempering):
         more chains near the target), or weights of your own.
     start : str
         Weights that the initial iterations start from: ``"annealing"`` (from small annealed
-        populations), ``"equal"`` (the paper's), or ``"wang_landau"`` (Wang and Landau 2001).
+        populations) or ``"equal"`` (the paper's).
     sweeps : int
         Moves of each chain in a round of the initial iterations.
     rounds : int
@@ -323,7 +295,7 @@ class SimulatedTempering(Tempering):
         if self.n_temperatures is not None:
             check_count("n_temperatures", self.n_temperatures, 2, MOST_TEMPERATURES)
         check_count("chains", self.chains, 2, MOST_ISLANDS)
-        check_choice("start", self.start, ("annealing", "equal", "wang_landau"))
+        check_choice("start", self.start, ("annealing", "equal"))
         check_count("sweeps", self.sweeps, 1, MOST_MOVES)
         check_count("rounds", self.rounds, 1, MOST_MOVES)
         if isinstance(self.prior, str):

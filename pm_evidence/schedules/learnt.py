@@ -6,17 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_positive, described, float_array, real_number
-from pm_evidence.core.exceptions import NumericalError
 
 Floats = NDArray[np.float64]
 
 
 # Share of the pieces over which variances are averaged, unless the user says otherwise.
 SMOOTHING = 0.025
-# Points of the grid on which the differential equation is solved: at least this many, and at least
-# this many per stage.
-_GRID, _GRID_PER_STAGE = 4000, 8
-_MOST_ITERATIONS, _LEAST_DAMPING = 2000, 1e-3
 
 
 def varopt(
@@ -36,7 +31,6 @@ def varopt(
     stages is ``integral beta'(t)**2 V(beta(t)) dt / K`` for large K. A first integral of his Eq. 9
     is that ``beta' sqrt(V)`` is constant, so that equal steps of the length
     ``integral sqrt(V) d beta`` solve it exactly and no differential equation has to be solved.
-    `varopt_by_iteration` solves the equation itself, and agrees.
 
     Ising and Potts lattices use this function with the power 3/4 and a floor of 0.1: where their
     variance is large, relaxation is slow as well, so that steps have to be smaller still.
@@ -64,61 +58,6 @@ def smoothed(values: Floats, share: float) -> Floats:
     width = max(int(share * len(values)), 1)
     padded = np.pad(values, (width // 2, width - 1 - width // 2), mode="edge")
     return np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
-
-
-def varopt_by_iteration(
-    beta: Floats, variance: Floats, n_stages: int, *, tolerance: float = 1e-10
-) -> Floats:
-    """Return the solution of Kiwaki's differential equation, found by fixed-point iteration.
-
-    Kiwaki (2015), Eq. 9: ``beta'' = -beta'**2 V'(beta) / (2 V(beta))`` with ``beta(0) = 0`` and
-    ``beta(1) = 1``. The paper names the method (Kelley 1995) and does not print the iteration. Here
-    an iterate is put into the factor ``a(t) = -beta'(t) V'(beta(t)) / (2 V(beta(t)))``, and the
-    next one solves the linear equation ``beta'' = a(t) beta'``: its derivative is proportional to
-    the exponential of the integral of ``a``, so that every iterate rises from 0 to 1. ``V' / V`` is
-    the numerical derivative of ``log V`` between the middles of the pieces, interpolated. If a step
-    of the iteration increases the residual, it is halved.
-    """
-    _check(beta, variance, n_stages)
-    check_positive("tolerance", tolerance)
-    if not (variance > 0.0).all():
-        k = int(np.argmin(variance))
-        raise ValueError(
-            f"variance must be above 0 everywhere, got variance[{k}]={variance[k]}; smooth it, or "
-            "use varopt with a floor."
-        )
-    middle = 0.5 * (beta[1:] + beta[:-1])
-    slope = np.gradient(0.5 * np.log(variance), middle) if len(middle) > 1 else np.zeros(1)
-    n = max(_GRID, _GRID_PER_STAGE * n_stages)
-    found, change, damping = np.linspace(0.0, 1.0, n + 1), np.inf, 1.0
-    proposal = _linear_solution(found, middle, slope)
-    for _ in range(_MOST_ITERATIONS):
-        tried = found + damping * (proposal - found)
-        following = _linear_solution(tried, middle, slope)
-        residual = float(np.abs(following - tried).max())
-        if residual <= tolerance:
-            positions = np.linspace(0.0, 1.0, n_stages + 1)
-            return np.interp(positions, np.linspace(0.0, 1.0, n + 1), following)
-        if residual < change or damping < _LEAST_DAMPING:
-            found, proposal, change = tried, following, residual
-            damping = min(1.0, 1.5 * damping)
-        else:
-            damping *= 0.5
-    raise NumericalError(
-        f"the iteration for the schedule must converge, got a change of {change:.2g} after "
-        f"{_MOST_ITERATIONS} iterations: the variance of the energy changes too much along the "
-        "path. Use varopt, which needs no iteration."
-    )
-
-
-def _linear_solution(found: Floats, middle: Floats, slope: Floats) -> Floats:
-    """Return the solution of ``beta'' = a(t) beta'`` on a grid, with ``a`` from an iterate."""
-    steps = np.diff(found)
-    # the integral of a(t) dt over a cell is that of -V'/(2 V) d beta, by the midpoint rule
-    exponent = np.append(0.0, -np.cumsum(np.interp(found[1:] - 0.5 * steps, middle, slope) * steps))
-    rate = np.exp(exponent - exponent.max())
-    reached = np.append(0.0, np.cumsum(0.5 * (rate[1:] + rate[:-1])))
-    return reached / reached[-1]
 
 
 def check_smoothing(smoothing: Any) -> float:
@@ -188,18 +127,13 @@ def gms13(knots: Floats, divergence: Floats, n_stages: int) -> Floats:
     return np.interp(np.linspace(0.0, 1.0, n_stages + 1), reached / reached[-1], knots)
 
 
-def divergences_from_energies(knots: Floats, energy: Floats) -> Floats:
-    """Return the divergences of intervals of a path whose log density is linear in beta."""
-    return -np.diff(knots) * np.diff(energy)
-
-
 def divergences_from_variance(knots: Floats, beta: Floats, variance: Floats) -> Floats:
     """Return the divergences of intervals from the variance of the energy along the path.
 
     On a path whose log density is linear in beta, the derivative of the mean energy is minus its
-    variance, so that this equals `divergences_from_energies`. It is never negative, also for noisy
-    variances, and on other paths it still is what an interval of equal steps adds to the variance
-    of the work, times the number of steps.
+    variance, so that this is minus the change of the mean energy times the length of the interval.
+    It is never negative, also for noisy variances, and on other paths it still is what an interval
+    of equal steps adds to the variance of the work, times the number of steps.
     """
     integral = np.append(0.0, np.cumsum(np.diff(beta) * np.maximum(variance, 0.0)))
     return np.diff(knots) * np.diff(np.interp(knots, beta, integral))
@@ -272,17 +206,3 @@ def predicted_variance(schedule: Floats, beta: Floats, variance: Floats) -> floa
     """
     piece = np.searchsorted(beta, schedule[:-1], side="right") - 1
     return float(np.sum(np.diff(schedule) ** 2 * variance[piece]))
-
-
-def predicted_variance_of_many(schedule: Floats, beta: Floats, variance: Floats) -> float:
-    """Return the limit of `predicted_variance` for many stages, in square nats.
-
-    It is ``integral beta'(t)**2 V(beta(t)) dt / n_stages`` of the schedule that interpolates the
-    given one linearly: the sum over stages of their length times the integral of ``V`` over them.
-    Parameters are those of `predicted_variance`.
-
-    Kiwaki (2015), Theorem 1. The smallest value that any schedule of K stages has is
-    ``(integral sqrt(V) d beta)**2 / K``, which that of `varopt` reaches.
-    """
-    integral = np.append(0.0, np.cumsum(np.diff(beta) * variance))
-    return float(np.sum(np.diff(schedule) * np.diff(np.interp(schedule, beta, integral))))

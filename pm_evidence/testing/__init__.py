@@ -1,7 +1,6 @@
 """Models with known log evidence, for tests of any evidence code, and checks of kernels.
 
-``exact_systems`` are PyMC models whose log evidence is known; ``deceptive_systems`` are models on
-which a run can be wrong without any sign of it in its draws. ``exact_log_z`` and ``exact_moments``
+``exact_systems`` are PyMC models whose log evidence is known. ``exact_log_z`` and ``exact_moments``
 are references for restricted Boltzmann machines with one small layer. ``check_invariance`` and
 ``check_reversal`` test a kernel on exact draws; ``check_path``, ``check_kernel``, ``check_target``
 and ``check_sampler`` test everything that a run needs of such an object of the user's.
@@ -30,12 +29,9 @@ from pm_evidence.testing.checks import (
     check_sampler,
     check_target,
 )
-from pm_evidence.testing.gaussians import gaussian
-from pm_evidence.testing.registry import deceptive_systems, exact_systems
-from pm_evidence.testing.system import TAGS, ExactSystem
+from pm_evidence.testing.systems import ExactSystem, exact_systems, gaussian
 
 __all__ = [
-    "TAGS",
     "BoltzmannMoments",
     "ExactSystem",
     "KernelReport",
@@ -45,7 +41,6 @@ __all__ = [
     "check_reversal",
     "check_sampler",
     "check_target",
-    "deceptive_systems",
     "exact_log_z",
     "exact_moments",
     "exact_systems",

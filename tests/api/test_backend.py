@@ -12,9 +12,9 @@ from pytensor.compile.ops import wrap_py
 import pm_evidence as pe
 from pm_evidence.api import arguments as api_backend
 from pm_evidence.core import jax as core_jax
-from pm_evidence.testing import exact_systems
 from tests.models import Known, shared
 from tests.references.densities import InPython
+from tests.systems.exact import exact_systems
 
 QUIET = {"progressbar": False, "random_seed": 3}
 SHORT = {"draws": 320, "target_mcse": None}

@@ -9,10 +9,10 @@ import xarray as xr
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
 from tests.api.refusals import check_refusals
 from tests.models import shared
 from tests.posteriors import autoregressive, posterior_tree, sampled
+from tests.systems.exact import exact_systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 

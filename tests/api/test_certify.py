@@ -7,8 +7,8 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.api.certify import simulate_and_certify
-from pm_evidence.testing import exact_systems
 from tests.models import shared
+from tests.systems.exact import exact_systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 

@@ -69,7 +69,7 @@ def check_same(one, other, atol=1e-8):
         ("modes", SHORT),
         ("support", SHORT),  # a likelihood that is zero
         ("potential", {**SHORT, "potentials": "prior"}),  # two targets
-        ("several", {**SHORT, "method": "ais", "draws": 100}),
+        pytest.param("several", {**SHORT, "method": "ais", "draws": 100}, marks=pytest.mark.slow),
         ("line", {**SHORT, "reference": "fit"}),
         ("line", {**SHORT, "reference": "laplace"}),
     ],

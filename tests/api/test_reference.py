@@ -3,9 +3,9 @@
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
 from tests.models import NAMES, Known, shared
 from tests.references.densities import InPython
+from tests.systems.exact import exact_systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 SYSTEMS = exact_systems()

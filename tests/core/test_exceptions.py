@@ -6,18 +6,9 @@ import pytest
 
 from pm_evidence.core.exceptions import (
     EvidenceWarning,
-    ModelError,
-    NumericalError,
     exceptions_of_users,
     warn,
 )
-
-
-def test_kinds_can_be_caught_as_pythons_own():
-    """Code that catches ValueError for a wrong argument also catches a wrong model."""
-    assert issubclass(ModelError, ValueError)
-    assert issubclass(NumericalError, RuntimeError)
-    assert issubclass(EvidenceWarning, UserWarning)
 
 
 def test_a_warning_names_the_line_that_called():
@@ -61,13 +52,3 @@ def test_other_errors_pass_as_they_are():
         raise SystemError("of the interpreter itself")
     with pytest.raises(KeyError), exceptions_of_users():
         raise KeyError("x")
-
-
-def test_it_decorates_functions_as_well():
-    @exceptions_of_users()
-    def call(depth):
-        wrapped(OSError("disk"), depth)
-
-    for depth in (1, 2):
-        with pytest.raises(OSError, match="disk"):
-            call(depth)

@@ -94,7 +94,3 @@ def test_a_missing_package_is_named(monkeypatch):
     for use in (check_jax, load_jax, device_name):
         with pytest.raises(ImportError, match=r"pip install 'pm-evidence\[jax\]'"):
             use()
-
-
-def test_the_device_has_a_name():
-    assert device_name()

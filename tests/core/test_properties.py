@@ -14,10 +14,9 @@ from pm_evidence.core.numerics import (
     ess_share,
     log_mean_exp,
     log_sum_exp,
-    moments,
     normalised,
 )
-from pm_evidence.core.records import LogEvidence, Role
+from pm_evidence.core.records import LogEvidence
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.core.text import concise, decimals
 from tests.strategies import floats, log_terms, powers, run_records, seeds, tables, weights
@@ -33,22 +32,12 @@ def exact_log_sum(terms):
         return float(sum(Decimal(x).exp() for x in terms.tolist() if x > -INF).ln())
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(terms=log_terms())
 def test_log_sum_exp_against_sixty_digits(terms):
     exact = exact_log_sum(terms)
     assert log_sum_exp(terms) == pytest.approx(exact, rel=1e-14, abs=1e-13)
     assert log_mean_exp(terms) == pytest.approx(exact - np.log(terms.size), rel=1e-13, abs=1e-12)
-
-
-@given(terms=log_terms(), cuts=st.lists(st.integers(0, 40), max_size=4))
-def test_sums_of_parts_are_the_sum(terms, cuts):
-    """Blocks are added up by the sums of their own, of which some may be empty."""
-    parts = np.split(terms, np.sort(np.array(cuts, dtype=int)))
-    whole, top = log_sum_exp(terms), terms.max()
-    of_parts = log_sum_exp(np.array([log_sum_exp(part) for part in parts]))
-    assert of_parts == pytest.approx(whole, rel=1e-14, abs=1e-13)
-    assert top <= whole <= top + np.log(terms.size) + 1e-15 * (10.0 + abs(top))
 
 
 @given(terms=log_terms(), shift=floats(-1e3, 1e3))
@@ -78,19 +67,6 @@ def test_rows_added_up_are_the_sum_of_the_rows(rows):
     np.testing.assert_allclose(share, [ess_share(row) for row in steps], rtol=1e-12)
     sums = start + np.cumsum(steps, axis=0)
     np.testing.assert_allclose(accumulated, [ess_share(row) for row in sums], rtol=1e-10)
-
-
-@given(table=tables(3, floats(-10, 10)), shift=floats(-100, 100), scale=floats(0.1, 10))
-def test_moments_move_and_scale_with_the_values(table, shift, scale):
-    """Values of up to 200 are rounded by less than 1e-13: so are means, and variances by less.
-
-    Rounding changes a variance ``v`` by no more than ``2e-13 * sqrt(v) + 1e-26``, which is below
-    1e-8 of it where v exceeds 4e-10, and below 1e-17 where it does not.
-    """
-    mean, var = moments(table)
-    moved_mean, moved_var = moments(scale * table + shift)
-    np.testing.assert_allclose(moved_mean, scale * mean + shift, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(moved_var, scale**2 * var, rtol=1e-8, atol=1e-16)
 
 
 # --- resampling ---
@@ -229,17 +205,3 @@ def test_estimates_come_back_from_other_processes_as_they_were(value, mcse, half
     lower, upper = value - half, value + half
     found = LogEvidence(value, mcse, "bar", "no_error", lower, upper, "use more draws.", dof)
     assert_same(pickle.loads(pickle.dumps(found)), found)
-
-
-@settings(max_examples=20)
-@given(run=run_records("both"))
-def test_work_and_origins_are_those_of_the_blocks_in_their_order(run):
-    ends = np.cumsum([block.work.size for block in run.of(Role.REVERSE)])[:-1]
-    for joined, name in ((run.work(Role.REVERSE), "work"), (run.origin, "origin")):
-        if joined is None:
-            assert all(block.origin is None for block in run.of(Role.REVERSE))
-            continue
-        for part, block in zip(np.split(joined, ends), run.of(Role.REVERSE), strict=True):
-            np.testing.assert_array_equal(part, getattr(block, name))
-    assert run.work(Role.FORWARD).size == sum(block.work.size for block in run.of(Role.FORWARD))
-    assert not run.of_islands

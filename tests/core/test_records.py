@@ -34,14 +34,6 @@ def test_repr_shows_the_digits_that_the_error_leaves(mcse, shown):
     assert text == f'LogEvidence({shown}, estimator="bar", status="ok")'
 
 
-def test_defaults_claim_nothing():
-    """An interval that nobody computed must not look like one."""
-    evidence = LogEvidence(-1.0, 0.1, "bar")
-    assert evidence.status == "ok" and evidence.message == ""
-    assert np.isnan(evidence.lower) and np.isnan(evidence.upper)
-    assert np.isnan(block(0, [1.0]).relative_variance)
-
-
 def test_work_is_joined_in_the_order_of_the_blocks():
     """Estimators of both directions read it; a lost block would bias them."""
     run = RunRecord("ais", np.array([0.0, 1.0]), {Role.FORWARD: [block(0, [1, 2])]})
@@ -103,13 +95,6 @@ def test_an_estimate_that_is_none():
             LogEvidence(**{"value": -1.0, "mcse": 0.1, "estimator": "bar", **fields})
 
 
-def test_what_is_not_known_is_legal():
-    """NaN and infinities say what is not known, or is zero."""
-    unknown = LogEvidence(-np.inf, np.nan, "smc", "no_support")
-    assert np.isnan(unknown.lower)
-    assert LogEvidence(np.float32(1.0), np.inf, "smc").mcse == np.inf
-
-
 # --- schedules ---
 
 BETA = np.array([0.0, 0.3, 1.0])
@@ -121,10 +106,3 @@ def test_facts_are_read_back():
     record = RunRecord("ais", BETA, {Role.FORWARD: ()}, info=used.facts())
     assert record.schedule == used
     assert record.schedule.beta is BETA
-
-
-def test_a_record_without_facts_does_not_know():
-    found = UsedSchedule.of(BETA, {})
-    assert (found.name, found.options) == ("unknown", {})
-    assert np.isnan(found.predicted_variance)
-    assert UsedSchedule(BETA).name == "given"

@@ -31,10 +31,6 @@ def doubled(n=7):
     return into
 
 
-def test_work_is_done_at_once_without_division():
-    assert np.array_equal(doubled(), 2 * np.arange(7))
-
-
 def test_division_sees_all_rows_and_ends_with_its_context():
     halves = Halves()
     with divided_by(halves):

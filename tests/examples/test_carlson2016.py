@@ -206,14 +206,6 @@ def test_what_the_page_says_follows_from_the_tables(tables):
 # --- Figure 5 ---
 
 
-def test_settings_are_those_of_the_paper():
-    """What differs, the optimiser and its step size, is said on the page."""
-    full = script.FULL
-    assert (full.n_temperatures, full.n_chains, full.n_sweeps) == (100, 2000, 25)
-    assert (full.n_paths, full.n_stages, script.N_HIDDEN) == (100, 10_000, 500)
-    assert pe.TrackLogZ().alpha == 0.2 and pe.TrackLogZ().slope == 2.0
-
-
 def test_rows_are_divided_without_overlap(data_folder):
     train, validation, test = script.split(data_folder)
     assert (train.shape, validation.shape, test.shape) == ((1400, 180), (600, 180), (1186, 180))

@@ -12,7 +12,7 @@ from scipy.stats import gamma, norm
 
 import pm_evidence as pe
 from examples import eight_schools, radiata_pine
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 # Friel and Wyse (2012), and the closed form.
 PINE_EXACT = {"x": -310.12829, "z": -301.70460}

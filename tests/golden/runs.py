@@ -15,9 +15,10 @@ import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.results.compare import BayesFactor
-from pm_evidence.testing import exact_systems, sine_rbm
+from pm_evidence.testing import sine_rbm
 from tests.models import DESIGN, NOISE, PRIOR_SD, X, Y, shared
 from tests.posteriors import posterior_tree
+from tests.systems.exact import exact_systems
 
 QUIET = {"random_seed": 11, "progressbar": False, "cores": 1}
 ONCE = {"draws": 400, "target_mcse": None}

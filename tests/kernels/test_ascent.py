@@ -7,7 +7,7 @@ import pytest
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.ascent import KnownPeaks, climb, reached
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.systems.exact import deceptive_systems, exact_systems
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_starts_without_density_are_left():
     np.testing.assert_allclose(found.x[1], 3.0, atol=0.1)
 
 
-@pytest.mark.parametrize("most", [5, 600])
+@pytest.mark.parametrize("most", [pytest.param(5, marks=pytest.mark.slow), 600])
 def test_jax_climbs_all_at_once_to_the_same_points(most):
     """Each ascent asks for its own evaluations: what the others do must not matter."""
     system = exact_systems()["eight_schools_half_normal_noncentred"]

@@ -78,6 +78,7 @@ def test_mistakes_are_named():
             choose_kernel(target(2), wrong)
 
 
+@pytest.mark.slow
 def test_real_targets():
     """The attributes that the stand-ins above pretend to have."""
     assert kinds(choose_kernel(gaussian().path.target, "hmc")) == [HMC]

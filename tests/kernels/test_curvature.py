@@ -10,8 +10,8 @@ from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.hmc import HMC, curvature, shape_of_curvature
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import deceptive_systems
 from pm_evidence.testing.checks import check_invariance
+from tests.systems.exact import deceptive_systems
 
 D = 40
 

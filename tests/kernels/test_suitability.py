@@ -14,9 +14,7 @@ from pm_evidence.families.lattice.potts import ColourHeatBath
 from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.kernels.suitability import (
     check_moves,
-    checked_coordinates,
     checked_kernel,
-    checked_row,
 )
 from pm_evidence.runs.defaults import annealing_setup
 from tests.kernels.exact import mixed
@@ -194,16 +192,6 @@ def test_gibbs_leaves_alone_what_lies_outside_its_bounds():
 def test_extreme_paths_are_cut():
     """A path of infinitely many steps is one of the most that are allowed."""
     assert pe.HMC(step_size=1e-300, path_length=1e300)._n_leapfrogs(2).tolist() == [64, 64]
-
-
-def test_checked_arrays_are_copies_in_one_type_that_nobody_changes():
-    """A list that is changed afterwards would move positions that were never checked."""
-    given = [3, 1]
-    found = checked_coordinates(given)
-    given[0] = 9
-    assert found.tolist() == [3, 1] and found.dtype == np.int64 and not found.flags.writeable
-    row = checked_row("spread", (1, 2.5), 2)
-    assert row.tolist() == [1.0, 2.5] and row.dtype == np.float64 and not row.flags.writeable
 
 
 def test_what_is_a_kernel():

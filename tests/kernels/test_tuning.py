@@ -9,57 +9,10 @@ from pm_evidence.core.shape import learn_shape
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.discrete import IntegerWalk
 from pm_evidence.kernels.hmc import HMC
-from pm_evidence.kernels.random_walk import RandomWalk, move_towards
+from pm_evidence.kernels.random_walk import RandomWalk
 from tests.kernels.exact import SYSTEMS, gaussian
 
-
-def correlated(n, d=3, seed=0):
-    rng = np.random.default_rng(seed)
-    factor = np.tril(rng.normal(size=(d, d))) + 2 * np.eye(d)
-    return rng.normal(size=(n, d)) @ factor.T + np.arange(d), factor @ factor.T
-
-
 # --- shape ---
-
-
-def test_dense_shape_is_the_covariance():
-    x, covariance = correlated(50_000)
-    shape = learn_shape(x, dense=True)
-    assert shape.is_dense
-    np.testing.assert_allclose(shape.mean, np.arange(3), atol=0.1)
-    np.testing.assert_allclose(shape.factor @ shape.factor.T, covariance, rtol=0.05, atol=0.1)
-    assert np.array_equal(shape.factor, np.tril(shape.factor))
-
-
-def test_diagonal_shape_is_the_standard_deviations():
-    x, covariance = correlated(50_000)
-    shape = learn_shape(x, dense=False)
-    assert not shape.is_dense
-    assert shape.factor.shape == (3, 1)
-    np.testing.assert_allclose(shape.factor[:, 0] ** 2, np.diag(covariance), rtol=0.05)
-
-
-@pytest.mark.parametrize(("n", "dense"), [(49, False), (50, True)])
-def test_correlations_need_members(n, dense):
-    assert learn_shape(correlated(n, d=10)[0]).is_dense == dense
-
-
-def test_one_dimension_is_both():
-    shape = learn_shape(np.random.default_rng(1).normal(size=(100, 1)))
-    assert shape.factor.shape == (1, 1)
-    assert shape.is_dense
-
-
-@pytest.mark.parametrize("dense", [True, False])
-def test_heavy_tails_do_not_set_the_scale(dense):
-    """The standard deviation of Cauchy draws is that of the largest: nothing else would move."""
-    x = np.random.default_rng(3).standard_cauchy(size=(2000, 2))
-    assert x.std(axis=0).max() > 20
-    shape = learn_shape(x, dense=dense)
-    scale = np.sqrt((shape.factor**2).sum(axis=1))
-    assert (scale > 0.5).all()
-    assert (scale < 8).all()
-    assert np.abs(shape.mean).max() < 1
 
 
 def test_extreme_tails_do_not_overflow():
@@ -88,36 +41,7 @@ def test_singular_covariances_have_a_factor():
         assert (scale > 0.5).all()
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_copies_of_one_member_do_not_hide_the_scale(dense):
-    """After a step that is too long one member has most of the weight: quartiles coincide.
-
-    With a scale of zero nothing would ever move again.
-    """
-    x = np.random.default_rng(5).normal(size=(100, 2))
-    x[:80] = x[0]
-    shape = learn_shape(x, dense)
-    scale = np.sqrt((shape.factor**2).sum(axis=1))
-    assert (scale > 0.1).all()
-    assert (scale < 2).all()
-
-
-def test_shape_moves_along_with_units():
-    """Kernels are invariant under a change of units; no constant may hide in here."""
-    x, _ = correlated(500)
-    unit = np.array([1e-9, 1.0, 1e6])
-    plain, scaled = learn_shape(x), learn_shape(x * unit)
-    np.testing.assert_allclose(scaled.factor, plain.factor * unit[:, None], rtol=1e-8)
-    np.testing.assert_allclose(scaled.mean, plain.mean * unit, rtol=1e-8)
-
-
 # --- scales ---
-
-
-def test_move_towards_rises_and_falls():
-    assert move_towards(0.5, acceptance=0.9, target=0.8) > 0.5
-    assert move_towards(0.5, acceptance=0.7, target=0.8) < 0.5
-    assert move_towards(0.5, acceptance=0.8, target=0.8) == 0.5
 
 
 TUNED = {

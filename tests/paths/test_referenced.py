@@ -11,8 +11,9 @@ from pm_evidence.paths.geometric import ReferencedPath
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import check_kernel, exact_systems
+from pm_evidence.testing import check_kernel
 from tests.references.densities import InPython
+from tests.systems.exact import exact_systems
 
 WIDE = pe.references.StudentT([0.5, 0.5], [3.0, 3.0], dof=6)
 

@@ -76,15 +76,6 @@ def test_three_models_have_three_plots():
     assert list(collection.data) == ["narrow", "wide", "third"]
 
 
-def test_parts_can_be_left_out():
-    off = dict.fromkeys(["error_bar", "number", "ref_line", "ticklabels"], False)
-    target = plot_of(plot_sensitivity(sensitivity_table(ROWS), backend="none", visuals=off))
-    assert not drawn(target, "line") and not drawn(target, "text")
-    off = dict.fromkeys(["interval", "diagonal"], False)
-    target = plot_of(plot_calibration(found(runs(40)), backend="none", visuals=off), "narrow")
-    assert not drawn(target, "line")
-
-
 def test_what_cannot_be_drawn_is_refused():
     other = pd.DataFrame({"log_bf": [1.0]})
     cases = [

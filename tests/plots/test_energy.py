@@ -11,10 +11,8 @@ from pm_evidence.plots import plot_energy
 from pm_evidence.plots.energy import _largest_variance
 from tests.api.refusals import check_refusals
 from tests.plots.drawing import (
-    assert_readable,
     drawn,
     horizontal_lines,
-    legend_texts,
     make_run,
     only_plot,
 )
@@ -165,26 +163,6 @@ def test_an_infinite_mean_is_left_out():
     run = make_run(energy=((np.inf, 35.0, 32.0), (37.0, 33.0, 30.0)))
     forward, _ = drawn(only_plot(plot_energy(run, backend="none")), "line")
     assert np.isnan(np.asarray(forward["y"])).tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize("energy", [FALLING, CHANGING])
-def test_matplotlib_keeps_every_text_inside_and_apart(energy, tmp_path):
-    run = make_run(energy=energy, beta=(0.0, 0.001, 0.01, 1.0))
-    collection = plot_energy(run, backend="matplotlib", visuals={"band": True})
-    collection.savefig(tmp_path / "energy.png")
-    assert (tmp_path / "energy.png").stat().st_size > 5000
-    assert_readable(collection)
-    assert legend_texts(collection) == [
-        "forward (prior to posterior)",
-        "reverse (posterior to prior)",
-        "± 1 standard deviation of the population",
-    ]
-
-
-def test_parts_can_be_switched_off():
-    off = dict.fromkeys(("point", "title", "xlabel", "ylabel", "legend"), False)
-    target = only_plot(plot_energy(make_run(), backend="none", visuals=off))
-    assert {element["function"] for element in target} == {"line"}
 
 
 def test_what_cannot_be_drawn_is_refused():

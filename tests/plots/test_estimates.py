@@ -8,9 +8,7 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.plots import plot_estimates
 from tests.plots.drawing import (
     BAR,
-    assert_readable,
     drawn,
-    legend_texts,
     make_run,
     only_plot,
 )
@@ -137,32 +135,6 @@ def test_a_run_without_any_estimate_can_be_drawn():
     target = only_plot(plot_estimates(run_of(unknown), backend="none"))
     assert drawn(target, "yticks")[0]["labels"] == ["bar (recommended, no_overlap)"]
     assert not drawn(target, "scatter")
-
-
-def test_parts_can_be_switched_off():
-    off = dict.fromkeys(
-        ("error_bar", "out_of_range", "recommended", "ref_line", "title", "xlabel", "legend"), False
-    )
-    run = run_of(*ALL, FAR)
-    target = only_plot(plot_estimates(run, reference=-31.0, backend="none", visuals=off))
-    assert {element["function"] for element in target} == {"scatter", "yticks", "xlim", "ylim"}
-
-
-def test_matplotlib_keeps_every_text_inside_and_apart(tmp_path):
-    run = run_of(*ALL, FAR)
-    collection = plot_estimates(run, reference=-31.311, backend="matplotlib")
-    collection.savefig(tmp_path / "estimates.png")
-    assert (tmp_path / "estimates.png").stat().st_size > 5000
-    assert_readable(collection)
-    assert legend_texts(collection) == [
-        "recommended",
-        "estimate",
-        "cannot be trusted",
-        "bound",
-        f"reference: {MINUS}31.311",
-    ]
-    few = plot_estimates(run_of(BAR), backend="matplotlib")
-    assert legend_texts(few) == ["recommended"]
 
 
 def test_what_cannot_be_drawn_is_refused():

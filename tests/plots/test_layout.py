@@ -1,6 +1,7 @@
 """What the plots share: sizes, labels, intervals, and what is refused before anything is drawn."""
 
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -131,3 +132,19 @@ def test_every_backend_draws_every_plot(backend):
         assert plot(backend=backend).backend == backend, name
         with pytest.raises(ValueError, match=r"visuals must name some of .* got \['parts'\]"):
             plot(backend=backend, **{"visuals": {"parts": False}})
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_every_part_can_be_left_out(name):
+    """None is drawn whose name is given as False, and others are drawn as before."""
+
+    def n_drawn(visuals):
+        panels = PLOTS[name](backend="none", visuals=visuals).viz["plot"]
+        arrays = panels.data_vars.values() if hasattr(panels, "data_vars") else [panels]
+        return sum(len(panel) for array in arrays for panel in np.ravel(array.values).tolist())
+
+    parts = import_module(PLOTS[name].func.__module__)._VISUALS
+    everything = n_drawn({"band": True} if "band" in parts else {})
+    for part in set(parts) - {"legend", "out_of_range", "linear_part"}:
+        off = {"band": True, part: False} if "band" in parts else {part: False}
+        assert n_drawn(off) < everything, part

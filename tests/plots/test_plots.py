@@ -109,27 +109,12 @@ def test_compare_draws_posterior_probabilities():
         plot_compare(table.drop(columns="prob"), quantity="probability", backend="none")
 
 
-def test_compare_takes_the_table_as_well():
-    table = compare(MODELS)
-    from_table = compare_target(plot_compare(table.iloc[::-1], backend="none"))
-    from_models = compare_target(plot_compare(MODELS, backend="none"))
-    assert str(from_table) == str(from_models)
-
-
 def test_compare_shows_a_status_and_no_point_for_an_unknown_evidence():
     models = MODELS | {"broken": LogEvidence(np.nan, np.nan, "bar", "no_overlap")}
     target = compare_target(plot_compare(models, backend="none"))
     assert len(drawn(target, "scatter")) == 3
     (ticks,) = drawn(target, "yticks")
     assert ticks["labels"][-1] == "broken (no_overlap, no value to draw)"
-
-
-def test_compare_leaves_out_what_is_switched_off():
-    off = {"error_bar": False, "difference": False, "ref_line": False, "title": False}
-    target = compare_target(plot_compare(MODELS, backend="none", visuals=off))
-    assert {element["function"] for element in target} == {"scatter", "xlabel", "yticks", "ylim"}
-    on = plot_compare(MODELS, backend="none", visuals={"point_estimate": {"color": "C3"}})
-    assert {point["facecolor"] for point in drawn(compare_target(on), "scatter")} == {"C3"}
 
 
 def test_compare_refuses_what_it_cannot_draw():

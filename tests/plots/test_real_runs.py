@@ -8,9 +8,9 @@ import pytest
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.testing import exact_systems
 from tests.models import NAMES, shared
 from tests.plots.drawing import assert_readable, drawn, only_plot
+from tests.systems.exact import exact_systems
 
 HEAVY = "eight_schools_half_cauchy_noncentred"  # prior draws have enormous energies
 both = pytest.mark.parametrize("name", ["modes", pytest.param(HEAVY, marks=pytest.mark.slow)])

@@ -9,7 +9,6 @@ from pm_evidence.core.records import LogEvidence
 from pm_evidence.plots import plot_work
 from tests.plots.drawing import (
     BAR,
-    assert_readable,
     drawn,
     legend_texts,
     make_run,
@@ -144,31 +143,10 @@ def test_work_that_does_not_vary_can_be_drawn(noise):
     assert [bar["y"].max() > 0 for bar in bars] == [True, True]
 
 
-def test_parts_can_be_switched_off_and_restyled():
-    off = dict.fromkeys(
-        ("fill", "mean", "estimate", "interval", "title", "xlabel", "ylabel", "legend"), False
-    )
-    run = run_of(*normal_work())
-    target = only_plot(plot_work(run, backend="none", visuals=off))
-    assert {element["function"] for element in target} == {"line", "xlim", "ylim"}
-    restyled = plot_work(run, backend="none", visuals={"density": {"width": 7}})
-    assert {line["width"] for line in drawn(only_plot(restyled), "line")} == {7}
-
-
 def test_labels_carry_units():
     target = only_plot(plot_work(run_of(*normal_work()), backend="none"))
     assert drawn(target, "xlabel")[0]["string"] == "work (nats)"
     assert drawn(target, "ylabel")[0]["string"] == "density (per nat)"
-
-
-def test_matplotlib_keeps_every_text_inside_and_apart(tmp_path):
-    forward, reverse = normal_work()
-    evidence = (LogEvidence(-123456.789, 0.001, "bar", lower=-123456.791, upper=-123456.787),)
-    run = run_of(forward + 123425.5, reverse + 123425.5, evidence=evidence)
-    collection = plot_work(run, backend="matplotlib")
-    collection.savefig(tmp_path / "work.png")
-    assert (tmp_path / "work.png").stat().st_size > 5000
-    assert_readable(collection)
 
 
 def test_what_cannot_be_drawn_is_refused():

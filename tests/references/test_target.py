@@ -10,8 +10,8 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.references.target import ReferencedTarget, coordinates_of
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
 from tests.references.densities import InPython
+from tests.systems.exact import exact_systems
 
 SYSTEMS = exact_systems()
 

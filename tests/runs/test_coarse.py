@@ -13,9 +13,9 @@ from pm_evidence.runs.coarse import anneal_coarsely, is_good, share_of_effort
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.runs.test_coarse_start import periodic
 from tests.samplers.test_nested_laplace import one_value_for_each_group
+from tests.systems.exact import deceptive_systems, exact_systems
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 

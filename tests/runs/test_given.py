@@ -12,8 +12,8 @@ from pm_evidence.execution.display import Display
 from pm_evidence.runs.given import bridge_given, check_bridged
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
 from tests.posteriors import chains_of, posterior_tree
+from tests.systems.exact import exact_systems
 
 SYSTEMS = exact_systems()
 

@@ -14,9 +14,9 @@ from pm_evidence.runs.references import (
 )
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
 from tests.models import shared
 from tests.references.densities import InPython
+from tests.systems.exact import exact_systems
 
 SYSTEMS = exact_systems()
 NORMAL = pe.references.Normal([0.0], [1.0])

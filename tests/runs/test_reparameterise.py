@@ -16,8 +16,8 @@ from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-from pm_evidence.testing import exact_systems
 from tests.models import shared
+from tests.systems.exact import exact_systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -61,7 +61,7 @@ def distance(dt):
 
 def test_evidence_is_the_same_in_all_coordinates(model, monkeypatch):
     """Log Z would depend on the coordinates that a run happens to choose."""
-    for amount in (0.0, 0.3, 1.0):
+    for amount in (0.3, 1.0):  # 0 is that of the default run below
         forced(monkeypatch, amount)
         dt = sample(model)
         assert distance(dt) < ERRORS, amount

@@ -8,8 +8,8 @@ import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.runs.result import posterior_draws
 from pm_evidence.runs.rounds import Run
-from pm_evidence.testing import deceptive
 from tests.samplers.modes import shares_of
+from tests.systems import deceptive
 
 RUN = Run(pe.SMC(islands=4), 100, None, 1, None, 7)
 

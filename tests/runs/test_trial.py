@@ -11,8 +11,8 @@ from pm_evidence.runs.references import Trial, small_annealing
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import evidence_of
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
 from tests.models import shared
+from tests.systems.exact import exact_systems
 
 SYSTEMS = exact_systems()
 

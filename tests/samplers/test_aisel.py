@@ -132,22 +132,3 @@ def test_draws_hold_parameters_estimates_and_words():
     np.testing.assert_allclose(again.log_density[:, 1], record.draws[:, 3])
     estimated = found.target.estimated(again.x, again.seeds)
     np.testing.assert_allclose(estimated.log_density[:, 1], record.draws[:, 3], rtol=1e-12)
-
-
-@pytest.mark.parametrize("resampling", ["systematic", None])
-def test_same_seed_gives_the_same_block(resampling):
-    found, plan = planned("gaussian", "many-words", 0.2)
-    sampler = AISEL(resampling=resampling).annealer
-    one, again = (sampler.run_block(found.path, plan, 3, 60, seed=7) for _ in range(2))
-    other = sampler.run_block(found.path, plan, 2, 60, seed=7)
-    assert np.array_equal(one.work, again.work) and np.array_equal(one.draws, again.draws)
-    assert not np.array_equal(one.draws, other.draws)
-
-
-def test_what_anneals():
-    smc = AISEL(islands=8, chain_length=3, ess=0.8, resampling="ssp").annealer
-    assert smc == SMC(islands=8, chain_length=3, ess=0.8, resampling="ssp")
-    ais = AISEL(islands=8, ess=0.8, n_stages=30, resampling=None).annealer
-    assert ais == AIS(islands=8, ess=0.8, n_stages=30)
-    assert AISEL().n_seeds == 1
-    assert AISEL(renewal=0.5).n_seeds > 1

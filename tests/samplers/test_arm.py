@@ -56,7 +56,7 @@ def test_evidence_is_exact(generate):
     assert (particles[few] > 50.0).all()
 
 
-@pytest.mark.parametrize("generate", ["copy", "anticipate"])
+@pytest.mark.parametrize("generate", ["copy", pytest.param("anticipate", marks=pytest.mark.slow)])
 def test_mean_of_z_is_exact(generate):
     """The bias of particles that are added because of their own weights would remain."""
     target = chain(n=6, strength=3.0)

@@ -19,8 +19,9 @@ from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import deceptive, exact_systems
 from tests.samplers.modes import draws_of_modes
+from tests.systems import deceptive
+from tests.systems.exact import exact_systems
 
 CASE = deceptive._MODES["two_widths_4"]
 

@@ -8,8 +8,8 @@ import pm_evidence as pe
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.samplers.peaks import fit_laplace
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import exact_systems
 from tests.kernels.exact import gaussian
+from tests.systems.exact import exact_systems
 
 
 def fitted(model, positions=None):

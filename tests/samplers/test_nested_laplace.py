@@ -16,9 +16,9 @@ from pm_evidence.samplers import nested_laplace as lattice
 from pm_evidence.samplers.conditional import ConditionalFits
 from pm_evidence.samplers.nested_laplace import explore
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.testing import deceptive_systems, exact_systems
 from tests.kernels.exact import gaussian
 from tests.samplers.test_conditional import effects_of_many_groups
+from tests.systems.exact import deceptive_systems, exact_systems
 
 SYSTEMS, SLOW = exact_systems() | deceptive_systems(), pytest.mark.slow
 

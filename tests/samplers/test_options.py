@@ -54,7 +54,7 @@ REFUSED = {
         ({"n_temperatures": 32_768}, "^n_temperatures must be at most 32,767, got 32768"),
         ({"chains": 1}, f"^chains {WHOLE}2, got 1; pass chains=2"),
         ({"chains": 1.5}, f"^chains {WHOLE}"),
-        ({"start": "cold"}, "^start must be one of 'annealing', 'equal', 'wang_landau', got 'c"),
+        ({"start": "cold"}, "^start must be one of 'annealing', 'equal', got 'c"),
         ({"start": None}, "^start must be one of"),
         ({"sweeps": 0}, f"^sweeps {WHOLE}1, got 0"),
         ({"sweeps": 10**7}, "^sweeps must be at most 1,000,000"),

@@ -117,12 +117,6 @@ def test_stages_of_ais_have_about_equal_length_on_the_path_of_the_pilot(model):
     assert part.max() < 1.0 / 0.85 and np.median(part) > 0.9
 
 
-def test_a_pilot_returns_the_variance_along_its_populations(model):
-    plan, found = piloted(model, AIS(), 100, 1, silent, None)
-    assert plan.path_variance is None and plan.population is None
-    assert set(plan.beta) <= set(found.beta)
-
-
 @pytest.mark.parametrize("name", ["lattice", "model"])
 def test_an_adaptive_schedule_of_islands_comes_from_a_pilot(name, request):
     """Islands follow the pilot's plan as it is."""

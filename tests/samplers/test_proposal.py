@@ -12,8 +12,8 @@ from pm_evidence.references.mixture import StudentFit, StudentMixture
 from pm_evidence.samplers.bridge import fit_proposal
 from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.survey import survey
-from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, posterior_of
+from tests.systems import deceptive
 
 ERRORS = 4.0  # beyond these once in 16,000 draws of the seed
 CASE = deceptive._MODES["two_widths_4"]

@@ -106,7 +106,7 @@ def test_priors_of_whole_runs(prior):
     assert record.info["initial_deviation"] < 0.1 and record.info["initial_rounds"] >= 1
 
 
-@pytest.mark.parametrize("start", ["annealing", "equal", "wang_landau"])
+@pytest.mark.parametrize("start", ["annealing", "equal"])
 def test_every_start_gives_the_evidence(start):
     found = pe.log_evidence(run(pe.SimulatedTempering(n_temperatures=10, start=start), draws=2000))
     assert found.status == "ok" and found.mcse < 0.1

@@ -16,8 +16,8 @@ from pm_evidence.samplers.survey import (
     share_of_ascents,
     survey,
 )
-from pm_evidence.testing import deceptive
 from tests.samplers.modes import draws_of_modes, draws_of_slab, posterior_of
+from tests.systems import deceptive
 
 MODES = deceptive._MODES
 

@@ -12,11 +12,10 @@ import pm_evidence as pe
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.random import streams
 from pm_evidence.families.gaussian.target import (
-    GeometricGaussian,
     MomentAveragedGaussian,
     MovingGaussian,
 )
-from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.path import DetouredPath
 from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
 from pm_evidence.families.rbm.state import BaseRatePath
@@ -214,21 +213,6 @@ def test_paths_on_which_beta_is_no_power_are_refused(path):
     message = rf"^path must have .* linear in beta .*got a {type(path).__name__}; pass path='geom"
     with pytest.raises(ValueError, match=message):
         check_linear(path, state)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        TablePath(),
-        TablePath(log_likelihood=np.where(np.arange(6) == 2, 1.0, -np.inf)),
-        TablePath(log_likelihood=np.full(6, -np.inf)),
-        GeometricGaussian(pe.Gaussian()),
-        LatticePath(pe.Ising(4, 0.4, field=0.2)),
-        BaseRatePath(pe.RBM(*sine_rbm(8, 6))),
-    ],
-)
-def test_geometric_paths_are_linear(path):
-    check_linear(path, path.draw(20, np.random.SeedSequence(1)))
 
 
 # --- what is recorded ---

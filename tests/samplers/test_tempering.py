@@ -1,6 +1,5 @@
 """Blocks of tempered chains: their sizes, their records, and that they are the same anywhere."""
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -113,21 +112,6 @@ def test_rounds_add_ladders_that_are_independent(sampler):
     assert [block.block for block in blocks] == list(range(2 * n))
     energies = [block.tempered.energy[:10] for block in blocks]
     assert len({each.tobytes() for each in energies}) == 2 * n
-
-
-@both
-def test_tasks_are_all_that_a_worker_needs(sampler):
-    """They give the same numbers in another process, to which they go as they are."""
-    tasks = []
-
-    def keep(title, given, plan):
-        tasks.extend(given)
-        return tuple(task() for task in given)
-
-    made = sampler.run_round(context(keep), tempering_plan(), 20, 3, Phase.FORWARD, "title")
-    assert [block.block for block in made] == list(range(3, 3 + len(tasks)))
-    for task, block in zip(tasks, made, strict=True):
-        equal_blocks(pickle.loads(pickle.dumps(task))(), block)
 
 
 @both

@@ -1,9 +1,8 @@
 """Schedules that are known before a run."""
 
 import numpy as np
-import pytest
 
-from pm_evidence.schedules.fixed import fixed_schedule, linear, refine, sm08
+from pm_evidence.schedules.fixed import fixed_schedule, linear, sm08
 from tests.estimators.refusals import check_refused
 
 
@@ -15,17 +14,6 @@ def test_named_schedules():
     np.testing.assert_allclose(beta, expected, rtol=0, atol=1e-12)
     # and its shape is kept when there are fewer
     np.testing.assert_allclose(sm08(145), beta[::100], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("n_stages", "parts"), [(1, 1), (3, 1), (4, 2), (6, 2), (200, 67)])
-def test_refine_cuts_every_stage_alike(n_stages, parts):
-    """A stage that is refined less than the others would hold most of the error."""
-    beta = np.array([0.0, 0.01, 0.3, 1.0])
-    fine = refine(beta, n_stages)
-    assert len(fine) - 1 == 3 * parts >= n_stages
-    np.testing.assert_allclose(fine[::parts], beta, rtol=1e-15)
-    steps = np.diff(fine).reshape(3, parts)
-    np.testing.assert_allclose(steps, np.diff(beta)[:, None] / parts * np.ones(parts), rtol=1e-9)
 
 
 def test_bad_schedules():

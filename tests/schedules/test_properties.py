@@ -46,14 +46,6 @@ def test_refined_schedules_rise_and_keep_the_coarse_one(coarse, n):
     np.testing.assert_allclose(fine[::every], coarse, rtol=1e-14, atol=rounding)
 
 
-@given(beta=schedules(20), k=st.integers(0, 19), low=floats(-1, 0))
-def test_schedules_that_do_not_rise_are_refused(beta, k, low):
-    k = 1 + k % (beta.size - 1)
-    beta[k] = beta[k - 1] + low
-    with pytest.raises(ValueError, match="schedule must rise from 0 to 1"):
-        fixed_schedule(beta)
-
-
 # --- schedules learnt from a trial run ---
 
 counts = st.integers(1, 300)
@@ -101,20 +93,6 @@ def test_the_unit_of_the_energy_does_not_matter(trial, n, unit):
     beta, variance = trial
     found, scaled = even_steps(beta, variance, n), even_steps(beta, unit * variance, n)
     np.testing.assert_allclose(scaled, found, rtol=1e-9, atol=1e-12)
-
-
-@given(trial=trial_runs(100), n=counts)
-def test_twice_the_stages_keep_every_second_inverse_temperature(trial, n):
-    twice = even_steps(*trial, 2 * n)
-    np.testing.assert_allclose(twice[::2], even_steps(*trial, n), rtol=1e-9, atol=1e-14)
-
-
-@given(trial=trial_runs(39), n=counts)
-def test_the_way_back_has_the_same_steps(trial, n):
-    """Few stages, whose variances are not averaged: reversing the trial run reverses the result."""
-    beta, variance = trial
-    back = even_steps(1.0 - beta[::-1], variance[::-1], n)
-    np.testing.assert_allclose(1.0 - back[::-1], even_steps(beta, variance, n), atol=1e-9)
 
 
 @given(trial=trial_runs(19), n=counts)

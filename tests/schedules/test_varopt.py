@@ -1,18 +1,16 @@
-"""Schedules that minimise the variance of the work: quadrature and iteration, and their limits."""
+"""Schedules that minimise the variance of the work: quadrature and its limits."""
 
 import numpy as np
 import pytest
 
-from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.schedules.fixed import linear
 from pm_evidence.schedules.learnt import (
     check_smoothing,
-    predicted_variance_of_many,
     smoothed,
     varopt,
-    varopt_by_iteration,
 )
 from tests.estimators.refusals import check_refused
+from tests.schedules.test_prediction import predicted_variance_of_many
 
 TRIAL = np.linspace(0.0, 1.0, 401)
 MIDDLE = 0.5 * (TRIAL[1:] + TRIAL[:-1])
@@ -84,43 +82,6 @@ def test_smoothing():
     np.testing.assert_allclose(smoothed(np.full(30, 2.0), 0.5), 2.0)
 
 
-# --- the differential equation ---
-
-
-@pytest.mark.parametrize("name", ANALYTIC)
-def test_the_iteration_agrees_with_the_closed_form(name):
-    """Both solve Eq. 9 of Kiwaki; the differences are those of numerical derivatives."""
-    closed = varopt(TRIAL, ANALYTIC[name], 100, smoothing=0.0)
-    found = varopt_by_iteration(TRIAL, ANALYTIC[name], 100)
-    assert found[0] == 0.0 and found[-1] == 1.0 and (np.diff(found) > 0.0).all()
-    np.testing.assert_allclose(found, closed, atol=1e-4)
-
-
-def test_the_iteration_agrees_on_smoothed_noise():
-    """Variances of 256 paths have an error of 9 %; derivatives of smoothed ones are usable."""
-    rng = np.random.default_rng(5)
-    noisy = ANALYTIC["falling"] * rng.chisquare(255, 400) / 255
-    variance = smoothed(noisy, 0.05)
-    closed = varopt(TRIAL, variance, 200, smoothing=0.0)
-    np.testing.assert_allclose(varopt_by_iteration(TRIAL, variance, 200), closed, atol=1e-3)
-    exact = varopt(TRIAL, ANALYTIC["falling"], 200, smoothing=0.0)
-    np.testing.assert_allclose(closed, exact, atol=0.02)
-
-
-def test_the_solution_satisfies_the_equation():
-    """beta'' = -beta'**2 V' / (2 V), with V = exp(3 beta) and so V' / (2 V) = 3/2."""
-    beta = varopt_by_iteration(TRIAL, ANALYTIC["rising"], 1000)
-    first = (beta[2:] - beta[:-2]) * 500.0
-    second = (beta[2:] - 2.0 * beta[1:-1] + beta[:-2]) * 1000.0**2
-    np.testing.assert_allclose(second[20:-20], -1.5 * first[20:-20] ** 2, rtol=2e-2)
-
-
-def test_an_iteration_that_does_not_converge_says_so():
-    """A schedule that solves nothing must not be returned."""
-    with pytest.raises(NumericalError, match=r"must converge, got a change of .* Use varopt"):
-        varopt_by_iteration(TRIAL, (MIDDLE + 1e-3) ** -2.0, 100)
-
-
 # --- bad input ---
 
 
@@ -135,7 +96,6 @@ def test_bad_trial_runs_are_refused():
     ]
     given = [((np.array(beta), np.array(each), n), text) for beta, each, n, text in cases]
     check_refused(varopt, given)
-    check_refused(varopt_by_iteration, given)
 
 
 def test_bad_options_are_refused():
@@ -145,6 +105,4 @@ def test_bad_options_are_refused():
                 varopt(TRIAL, np.ones(400), 10, **{name: value})
     with pytest.raises(ValueError, match="power must be a finite number above 0, got 0"):
         varopt(TRIAL, np.ones(400), 10, power=0)
-    with pytest.raises(ValueError, match=r"variance must be above 0 everywhere, got variance\[3\]"):
-        varopt_by_iteration(TRIAL, np.where(np.arange(400) == 3, 0.0, 1.0), 10)
     assert check_smoothing(0) == 0.0

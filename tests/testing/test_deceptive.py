@@ -5,8 +5,9 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
-from pm_evidence.testing import deceptive, deceptive_systems, pairs
-from pm_evidence.testing.random_effects import poisson_glmm
+from tests.systems import deceptive, pairs
+from tests.systems.exact import deceptive_systems
+from tests.systems.random_effects import poisson_glmm
 
 SYSTEMS = deceptive_systems()
 

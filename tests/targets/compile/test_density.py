@@ -22,7 +22,7 @@ from pm_evidence.targets.compile.numba_density import CompiledDensity, compile_d
 from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -327,7 +327,7 @@ warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
 import numba as nb
 import numpy as np
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing import exact_systems
+from tests.systems.exact import exact_systems
 target = PyMCTarget(exact_systems()["data_container"].build())
 compiled = [target.density, target.differentiable]
 values = compiled[1].evaluate(np.linspace(-1, 1, 6).reshape(3, 2))

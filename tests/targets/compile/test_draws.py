@@ -49,6 +49,7 @@ def mixture_cdf(x):
     return 0.3 * stats.norm.cdf(x, -2.0, 0.5) + 0.7 * stats.norm.cdf(x, 1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_draws_from_our_streams():
     """A generator rebuilt from addresses draws what NumPy's own does, and the same again."""
     draw = sampler_of(distributions)

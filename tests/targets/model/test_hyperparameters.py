@@ -6,7 +6,7 @@ import pytest
 
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.concavity import find_hyperparameters
-from pm_evidence.testing import deceptive_systems, exact_systems
+from tests.systems.exact import deceptive_systems, exact_systems
 from tests.targets.model.test_concavity import CONCAVE, NOT_CONCAVE, RNG, X, Y
 from tests.targets.values import in_python
 

@@ -70,6 +70,7 @@ def test_asking_for_its_density_names_the_way_out():
             ask()
 
 
+@pytest.mark.slow
 def test_a_model_survives_copies():
     model, x = small(), np.ones((1, 1))
     found = estimators_of(model)[0].estimate(x, seeds_of(1))

@@ -14,7 +14,7 @@ from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.random_effects.importance import DRAWS, compile_groups
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing.random_effects import (
+from tests.systems.random_effects import (
     build_poisson_glmm,
     build_poisson_glmm_explicit,
     poisson_glmm,
@@ -36,7 +36,7 @@ from tests.targets.estimated.random_effects.models import (
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 
-NAMES = [pytest.param(n, marks=pytest.mark.slow if n == "bernoulli" else []) for n in MODELS]
+NAMES = [pytest.param(n, marks=pytest.mark.slow if n != "poisson" else []) for n in MODELS]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -114,6 +114,7 @@ def test_data_can_be_replaced():
     assert len(one.observed) == 4 and len(other.observed) == 6
 
 
+@pytest.mark.slow
 def test_model_survives_pickling():
     """Workers get the model as bytes, and the same machine code gives the same bits."""
     model = level(Y)

@@ -2,18 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 
 from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
 from pm_evidence.testing.quadrature import gauss_legendre, log_integral
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -40,10 +36,8 @@ class Spike:
     slab_sd: float = 0.1
     centre: float = 0.031
 
-    def build(self) -> "pm.Model":
+    def build(self) -> pm.Model:
         """Return the model: a uniform prior and a potential."""
-        import pymc as pm
-
         with pm.Model() as model:
             x = pm.Uniform("x", -0.5, 0.5, shape=self.dims)
             slab = pm.logp(pm.Normal.dist(0, self.slab_sd), x).sum()
@@ -75,10 +69,8 @@ class Modes:
     weights: tuple[float, ...]  # integral of each mode
     prior_sd: float = 5.0  # standard deviation of the prior
 
-    def build(self) -> "pm.Model":
+    def build(self) -> pm.Model:
         """Return the model."""
-        import pymc as pm
-
         with pm.Model() as model:
             x = pm.Normal("x", 0, self.prior_sd, shape=self.dims)
             parts = [
@@ -117,10 +109,8 @@ def funnel_data() -> tuple[NDArray[np.int64], Floats]:
     return group, 1.5 + 0.8 * effect[group] + 1.1 * rng.standard_normal(group.size)
 
 
-def build_one_way(centred: bool) -> "pm.Model":
+def build_one_way(centred: bool) -> pm.Model:
     """Group effects with a free scale: centred they make a funnel."""
-    import pymc as pm
-
     group, y = funnel_data()
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, _MU_SD)
@@ -161,10 +151,8 @@ def means_data() -> Floats:
     return 1.0 + rng.standard_normal(_MEANS_N) * np.hypot(0.7, _MEANS_SD)
 
 
-def build_many_means() -> "pm.Model":
+def build_many_means() -> pm.Model:
     """A thousand means with one value each, non-centred."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 5)
         tau = pm.HalfNormal("tau", 2)
@@ -185,10 +173,8 @@ def _log_many_means() -> float:
     return log_integral(log_density, (-8.0, 2.5))
 
 
-def build_banana() -> "pm.Model":
+def build_banana() -> pm.Model:
     """A posterior along a narrow parabola, of which mixtures of Student's t miss the tails."""
-    import pymc as pm
-
     with pm.Model() as model:
         a = pm.Normal("a", 0, 2)
         b = pm.Normal("b", 0, 5)
@@ -206,10 +192,8 @@ def _log_banana() -> float:
     return log_integral(log_density, (-15.0, 15.0))
 
 
-def build_separated() -> "pm.Model":
+def build_separated() -> pm.Model:
     """Coefficients of separated data: their posterior has the heavy tail of their prior."""
-    import pymc as pm
-
     with pm.Model() as model:
         b = pm.Cauchy("b", 0, _SEPARATED_SCALE, shape=3)
         pm.Bernoulli("y", logit_p=b[:, None] * _SEPARATED_X, observed=np.ones((3, 3), dtype=int))
@@ -224,10 +208,8 @@ def _log_separated() -> float:
     return 3 * log_integral(log_density, (-np.pi / 2, np.pi / 2), tolerance=1e-10)
 
 
-def build_horseshoe() -> "pm.Model":
+def build_horseshoe() -> pm.Model:
     """A centred horseshoe prior: coefficients have a narrow neck for every local scale."""
-    import pymc as pm
-
     with pm.Model() as model:
         tau = pm.HalfCauchy("tau", 1)
         local = pm.HalfCauchy("local", 1, shape=3)
@@ -246,10 +228,8 @@ def _log_horseshoe() -> float:
     return float(np.logaddexp.reduce(total))
 
 
-def build_infinite() -> "pm.Model":
+def build_infinite() -> pm.Model:
     """Six equal values of a normal with free scale: the evidence is infinite."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1)
         s = pm.HalfNormal("s", 1)
@@ -258,70 +238,25 @@ def build_infinite() -> "pm.Model":
 
 
 def _ridges_and_tails() -> tuple[ExactSystem, ...]:
-    continuous = tagged("continuous")
     return (
-        ExactSystem(
-            "banana",
-            build_banana,
-            _log_banana(),
-            continuous,
-            "normal marginal of the data along the ridge, then quadrature over the abscissa",
-        ),
-        ExactSystem(
-            "separated",
-            build_separated,
-            _log_separated(),
-            continuous | tagged("heavy-tailed"),
-            "quadrature over the angle of each coefficient",
-        ),
-        ExactSystem(
-            "horseshoe",
-            build_horseshoe,
-            _log_horseshoe(),
-            continuous | tagged("hierarchical", "heavy-tailed", "constrained"),
-            "normal marginal of the data given the scales, then quadrature over these",
-        ),
+        ExactSystem("banana", build_banana, _log_banana()),
+        ExactSystem("separated", build_separated, _log_separated()),
+        ExactSystem("horseshoe", build_horseshoe, _log_horseshoe()),
     )
 
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the deceptive systems."""
-    continuous, high = tagged("continuous"), tagged("high-dimensional")
-    modal = continuous | tagged("multimodal", "potential")
-    funnel = continuous | tagged("hierarchical", "heavy-tailed", "constrained")
     one_way = _log_one_way()
-    note = "normal marginal of the data given both scales, then quadrature over these"
     spikes = (
-        ExactSystem(
-            name,
-            spike.build,
-            spike.log_evidence(),
-            modal | tagged("constrained") | (high if spike.dims >= 10 else tagged()),
-            "sum of two integrals of normals over a cube",
-        )
-        for name, spike in _SPIKES.items()
+        ExactSystem(name, spike.build, spike.log_evidence()) for name, spike in _SPIKES.items()
     )
-    modes = (
-        ExactSystem(
-            name,
-            case.build,
-            case.log_evidence(),
-            modal | (high if case.dims >= 10 else tagged()),
-            "sum of overlaps of normals",
-        )
-        for name, case in _MODES.items()
-    )
+    modes = (ExactSystem(name, case.build, case.log_evidence()) for name, case in _MODES.items())
     return (
-        ExactSystem("one_way_centred", partial(build_one_way, True), one_way, funnel, note),
-        ExactSystem("one_way_noncentred", partial(build_one_way, False), one_way, funnel, note),
+        ExactSystem("one_way_centred", partial(build_one_way, True), one_way),
+        ExactSystem("one_way_noncentred", partial(build_one_way, False), one_way),
         *_ridges_and_tails(),
         *spikes,
         *modes,
-        ExactSystem(
-            "many_means",
-            build_many_means,
-            _log_many_means(),
-            continuous | high | tagged("hierarchical", "slow"),
-            "normal marginal of the data given tau, then quadrature over log tau",
-        ),
+        ExactSystem("many_means", build_many_means, _log_many_means()),
     )

@@ -1,30 +1,22 @@
 """Posteriors with several modes, or with a phase transition on the way to them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
-from pm_evidence.testing.ordered import PRIOR_SD, log_mixture_terms
 from pm_evidence.testing.quadrature import log_integral
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
+from tests.systems.ordered import PRIOR_SD, log_mixture_terms
 
 Floats = NDArray[np.float64]
 
 _LINE_PRIOR_SD = np.float64(5.0)
 _LINE_MEANS, _LINE_SD = np.array([-4.0, 4.0]), np.float64(0.5)
 _LINE_LOG_WEIGHTS = np.log([0.3, 0.7])
-
-# Ten dimensions: the modes are 2 * 3 * sqrt(10) / 0.3 = 63 standard deviations apart.
-_BOX_DIMS, _BOX_PRIOR_SD = 10, np.float64(3.0)
-_BOX_MEANS, _BOX_SD = np.array([-3.0, 3.0]), np.float64(0.3)
-_BOX_LOG_WEIGHTS = np.log([0.2, 0.8])
 
 # A broad and a narrow component about one centre. Annealing jumps from the broad to the narrow
 # one at some inverse temperature, as at a first-order transition (Skilling, 2006, section 6).
@@ -41,10 +33,8 @@ _SQUARE_Y = np.float64(4.0)
 _LABELS_Y = np.array([-2.6, -1.9, -1.4, -2.2, 1.7, 2.5, 2.1, 1.2])
 
 
-def build_bimodal() -> "pm.Model":
+def build_bimodal() -> pm.Model:
     """Two unequal modes on a line, as a potential."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, _LINE_PRIOR_SD)
         parts = [
@@ -55,34 +45,16 @@ def build_bimodal() -> "pm.Model":
     return model
 
 
-def build_square() -> "pm.Model":
+def build_square() -> pm.Model:
     """Only the square of the parameter is observed: two equal modes."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1)
         pm.Normal("y", x**2, 1, observed=_SQUARE_Y)
     return model
 
 
-def build_bimodal_10() -> "pm.Model":
-    """Two unequal modes in ten dimensions, 63 standard deviations apart, as a potential."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, _BOX_PRIOR_SD, shape=_BOX_DIMS)
-        parts = [
-            log_weight + pm.logp(pm.Normal.dist(mean, _BOX_SD), x).sum()
-            for log_weight, mean in zip(_BOX_LOG_WEIGHTS, _BOX_MEANS, strict=True)
-        ]
-        pm.Potential("likelihood", pm.math.logaddexp(*parts))
-    return model
-
-
-def build_gaussian_shells() -> "pm.Model":
+def build_gaussian_shells() -> pm.Model:
     """Two thin spherical shells in five dimensions that do not touch, as a potential."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Uniform("x", -_SHELL_BOX, _SHELL_BOX, shape=_SHELL_DIMS)
         first = np.eye(_SHELL_DIMS)[0]
@@ -97,10 +69,8 @@ def build_gaussian_shells() -> "pm.Model":
     return model
 
 
-def build_phase_transition() -> "pm.Model":
+def build_phase_transition() -> pm.Model:
     """A narrow phase that outweighs a broad one, about the same centre, in ten dimensions."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=_PHASE_DIMS)
         parts: list[Any] = [
@@ -111,10 +81,8 @@ def build_phase_transition() -> "pm.Model":
     return model
 
 
-def build_label_switching() -> "pm.Model":
+def build_label_switching() -> pm.Model:
     """Two component means with equal weights and no order: their labels can be swapped."""
-    import pymc as pm
-
     with pm.Model() as model:
         means = pm.Normal("means", 0, PRIOR_SD, shape=2)
         pm.NormalMixture("y", w=np.full(2, 0.5), mu=means, sigma=1.0, observed=_LABELS_Y)
@@ -150,35 +118,14 @@ def _log_square() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the multimodal systems."""
-    tags = tagged("continuous", "multimodal")
-    potential = tags | tagged("potential")
-    line_sds, box_sds = np.full(2, _LINE_SD), np.full(2, _BOX_SD)
+    line_sds = np.full(2, _LINE_SD)
     line = _log_normal_overlap(_LINE_LOG_WEIGHTS, _LINE_MEANS, line_sds, _LINE_PRIOR_SD, 1)
-    box = _log_normal_overlap(_BOX_LOG_WEIGHTS, _BOX_MEANS, box_sds, _BOX_PRIOR_SD, _BOX_DIMS)
     phase = _log_normal_overlap(_PHASE_LOG_WEIGHTS, np.zeros(2), _PHASE_SDS, 1.0, _PHASE_DIMS)
     labels = float(logsumexp(log_mixture_terms(_LABELS_Y, np.full(2, 0.5))[0]))
-    note = "sum of two overlaps of normals"
     return (
-        ExactSystem("bimodal", build_bimodal, line, potential, note),
-        ExactSystem("square", build_square, _log_square(), tags, "quadrature"),
-        ExactSystem(
-            "bimodal_10", build_bimodal_10, box, potential | tagged("high-dimensional"), note
-        ),
-        ExactSystem(
-            "phase_transition",
-            build_phase_transition,
-            phase,
-            potential | tagged("high-dimensional"),
-            note,
-        ),
-        ExactSystem(
-            "gaussian_shells",
-            build_gaussian_shells,
-            _log_shells(),
-            potential | tagged("constrained"),
-            "quadrature over the radius",
-        ),
-        ExactSystem(
-            "label_switching", build_label_switching, labels, tags, "sum over all assignments"
-        ),
+        ExactSystem("bimodal", build_bimodal, line),
+        ExactSystem("square", build_square, _log_square()),
+        ExactSystem("phase_transition", build_phase_transition, phase),
+        ExactSystem("gaussian_shells", build_gaussian_shells, _log_shells()),
+        ExactSystem("label_switching", build_label_switching, labels),
     )

@@ -1,24 +1,18 @@
 """Discrete and continuous free variables together: a sum of conjugate terms."""
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from pm_evidence.testing.closed_forms import log_mvnormal, log_normal, log_poisson_gamma
-from pm_evidence.testing.ordered import PRIOR_SD, log_mixture_terms
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
-_MIXTURE_Y = np.array([-2.2, -1.4, 0.2, 1.9, 2.4, 3.1])
-_MIXTURE_WEIGHTS = np.array([0.6, 0.4])
 
 _SLAB_X = np.array(
     [
@@ -43,21 +37,8 @@ _DIRICHLET_MEANS = np.array([-2.0, 0.0, 2.0])
 _DIRICHLET_PRIOR = np.array([1.0, 2.0, 1.5])
 
 
-def build_mixture_assignments() -> "pm.Model":
-    """A mixture of two normals with the assignment of every datum explicit."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        means = pm.Normal("means", 0, PRIOR_SD, shape=2)
-        label = pm.Categorical("label", p=_MIXTURE_WEIGHTS, shape=_MIXTURE_Y.size)
-        pm.Normal("y", means[label], 1, observed=_MIXTURE_Y)
-    return model
-
-
-def build_spike_and_slab() -> "pm.Model":
+def build_spike_and_slab() -> pm.Model:
     """Regression in which each coefficient is in or out; two columns are nearly the same."""
-    import pymc as pm
-
     with pm.Model() as model:
         included = pm.Bernoulli("included", p=_SLAB_P, shape=_SLAB_X.shape[1])
         slope = pm.Normal("slope", 0, _SLAB_SD, shape=_SLAB_X.shape[1])
@@ -65,10 +46,8 @@ def build_spike_and_slab() -> "pm.Model":
     return model
 
 
-def build_change_point() -> "pm.Model":
+def build_change_point() -> pm.Model:
     """Counts whose rate changes once, at an unknown time."""
-    import pymc as pm
-
     n = _CHANGE_COUNTS.size
     with pm.Model() as model:
         switch = pm.DiscreteUniform("switch", lower=1, upper=n - 1)
@@ -79,20 +58,13 @@ def build_change_point() -> "pm.Model":
     return model
 
 
-def build_dirichlet_mixture() -> "pm.Model":
+def build_dirichlet_mixture() -> pm.Model:
     """A mixture with unknown weights and explicit assignments to components that are known."""
-    import pymc as pm
-    import pytensor.tensor as pt
-
     with pm.Model() as model:
         weights = pm.Dirichlet("weights", a=_DIRICHLET_PRIOR)
         label = pm.Categorical("label", p=weights, shape=_DIRICHLET_Y.size)
         pm.Normal("y", pt.as_tensor(_DIRICHLET_MEANS)[label], 1, observed=_DIRICHLET_Y)
     return model
-
-
-def _log_mixture_assignments() -> float:
-    return float(logsumexp(log_mixture_terms(_MIXTURE_Y, _MIXTURE_WEIGHTS)[0]))
 
 
 def _log_spike_and_slab() -> float:
@@ -129,38 +101,10 @@ def _log_dirichlet_mixture() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the mixed systems."""
-    tags = tagged("mixed")
     return (
+        ExactSystem("spike_and_slab", build_spike_and_slab, _log_spike_and_slab(), smooth=False),
+        ExactSystem("change_point", build_change_point, _log_change_point(), smooth=False),
         ExactSystem(
-            "mixture_assignments",
-            build_mixture_assignments,
-            _log_mixture_assignments(),
-            tags | tagged("multimodal"),
-            "sum over 64 assignments of normal marginals",
-            smooth=False,
-        ),
-        ExactSystem(
-            "spike_and_slab",
-            build_spike_and_slab,
-            _log_spike_and_slab(),
-            tags | tagged("multimodal"),
-            "sum over 8 inclusions of normal marginals",
-            smooth=False,
-        ),
-        ExactSystem(
-            "change_point",
-            build_change_point,
-            _log_change_point(),
-            tags | tagged("constrained"),
-            "sum over 11 change points of negative binomials",
-            smooth=False,
-        ),
-        ExactSystem(
-            "dirichlet_mixture",
-            build_dirichlet_mixture,
-            _log_dirichlet_mixture(),
-            tags | tagged("constrained", "hierarchical"),
-            "sum over 27 assignments of Dirichlet-categorical probabilities",
-            smooth=False,
+            "dirichlet_mixture", build_dirichlet_mixture, _log_dirichlet_mixture(), smooth=False
         ),
     )

@@ -1,18 +1,14 @@
 """Component means under the ordered transform, whose prior has lost its factorial."""
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal_group, normal_posterior
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -33,9 +29,7 @@ def log_mixture_terms(y: Floats, weights: Floats) -> tuple[Floats, NDArray[np.in
     return log_weight + log_normal_group(y, 1.0, PRIOR_SD, member).sum(axis=1), member
 
 
-def _build(y: Floats, weights: Floats, start: list[float]) -> "pm.Model":
-    import pymc as pm
-
+def _build(y: Floats, weights: Floats, start: list[float]) -> pm.Model:
     with pm.Model() as model:
         # initval: PyMC would start all means at zero, where the transform is infinite.
         means = pm.Normal(
@@ -50,17 +44,17 @@ def _build(y: Floats, weights: Floats, start: list[float]) -> "pm.Model":
     return model
 
 
-def build_ordered_two() -> "pm.Model":
+def build_ordered_two() -> pm.Model:
     """Two ordered means with equal weights."""
     return _build(_TWO_Y, np.full(2, 1 / 2), [-1.0, 1.0])
 
 
-def build_ordered_three() -> "pm.Model":
+def build_ordered_three() -> pm.Model:
     """Three ordered means with equal weights."""
     return _build(_THREE_Y, np.full(3, 1 / 3), [-1.0, 0.0, 1.0])
 
 
-def build_ordered_unequal() -> "pm.Model":
+def build_ordered_unequal() -> pm.Model:
     """Two ordered means with unequal weights, where symmetry does not help."""
     return _build(_UNEQUAL_Y, _UNEQUAL_WEIGHTS, [-1.0, 1.0])
 
@@ -81,30 +75,23 @@ def _log_unequal() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the ordered systems."""
-    tags = tagged("continuous", "constrained", "trap")
     return (
         ExactSystem(
             "ordered_two",
             build_ordered_two,
             _log_symmetric(_TWO_Y, 2),
-            tags,
-            "sum over all assignments, by symmetry",
             log_prior_mass=-float(gammaln(3)),
         ),
         ExactSystem(
             "ordered_three",
             build_ordered_three,
             _log_symmetric(_THREE_Y, 3),
-            tags,
-            "sum over all assignments, by symmetry",
             log_prior_mass=-float(gammaln(4)),
         ),
         ExactSystem(
             "ordered_unequal",
             build_ordered_unequal,
             _log_unequal(),
-            tags,
-            "sum over all assignments, each times the probability that its means are in order",
             log_prior_mass=-float(gammaln(3)),
         ),
     )

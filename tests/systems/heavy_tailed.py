@@ -1,18 +1,13 @@
 """Student-t priors and likelihoods, by quadrature."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
 from pm_evidence.testing.quadrature import gauss_legendre, log_integral
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -35,30 +30,24 @@ def _log_student_t(x: Floats, nu: float, scale: float) -> Floats:
     return log_norm - (nu + 1) / 2 * np.log1p((x / scale) ** 2 / nu)
 
 
-def build_student_t_prior() -> "pm.Model":
+def build_student_t_prior() -> pm.Model:
     """A heavy-tailed prior far from the data."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.StudentT("mu", nu=_PRIOR_NU, mu=0, sigma=1)
         pm.Normal("y", mu, _PRIOR_NOISE, observed=_PRIOR_Y)
     return model
 
 
-def build_student_t_likelihood() -> "pm.Model":
+def build_student_t_likelihood() -> pm.Model:
     """Heavy-tailed noise and two groups of data: two modes."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, _MEAN_SD)
         pm.StudentT("y", nu=_LIKELIHOOD_NU, mu=mu, sigma=_LIKELIHOOD_SD, observed=_LIKELIHOOD_Y)
     return model
 
 
-def build_student_t_groups() -> "pm.Model":
+def build_student_t_groups() -> pm.Model:
     """Heavy-tailed group effects about a common mean, one of them an outlier."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, _MEAN_SD)
         effect = pm.StudentT(
@@ -102,23 +91,8 @@ def _log_groups() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the heavy-tailed systems."""
-    tags = tagged("continuous", "heavy-tailed")
     return (
-        ExactSystem(
-            "student_t_prior", build_student_t_prior, _log_prior_case(), tags, "quadrature"
-        ),
-        ExactSystem(
-            "student_t_likelihood",
-            build_student_t_likelihood,
-            _log_likelihood_case(),
-            tags | tagged("multimodal"),
-            "quadrature",
-        ),
-        ExactSystem(
-            "student_t_groups",
-            build_student_t_groups,
-            _log_groups(),
-            tags | tagged("hierarchical"),
-            "quadrature over the mean of a product of quadratures over the groups",
-        ),
+        ExactSystem("student_t_prior", build_student_t_prior, _log_prior_case()),
+        ExactSystem("student_t_likelihood", build_student_t_likelihood, _log_likelihood_case()),
+        ExactSystem("student_t_groups", build_student_t_groups, _log_groups()),
     )

@@ -1,8 +1,7 @@
 """Free variables on intervals, half lines, circles and the plane where a sum is zero."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import ive, ndtr
 
@@ -14,11 +13,7 @@ from pm_evidence.testing.closed_forms import (
     normal_posterior,
 )
 from pm_evidence.testing.quadrature import log_integral
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -39,50 +34,40 @@ _ZERO_SUM_Y = np.array([1.4, -0.3, -0.6, 0.2])
 _ZERO_SUM_SD, _ZERO_SUM_NOISE = np.float64(1.5), np.float64(0.5)
 
 
-def build_uniform_interval() -> "pm.Model":
+def build_uniform_interval() -> pm.Model:
     """A uniform mean close to the end of its interval."""
-    import pymc as pm
-
     with pm.Model() as model:
         theta = pm.Uniform("theta", 0, 1)
         pm.Normal("y", theta, _INTERVAL_SD, observed=_INTERVAL_Y)
     return model
 
 
-def build_uniform_width() -> "pm.Model":
+def build_uniform_width() -> pm.Model:
     """Unknown end of a uniform: the likelihood is zero on part of the prior."""
-    import pymc as pm
-
     with pm.Model() as model:
         theta = pm.Uniform("theta", 0, _WIDTH_LIMIT)
         pm.Uniform("y", 0, theta, observed=_WIDTH_Y)
     return model
 
 
-def build_half_cauchy_scale() -> "pm.Model":
+def build_half_cauchy_scale() -> pm.Model:
     """Unknown scale with a half-Cauchy prior."""
-    import pymc as pm
-
     with pm.Model() as model:
         scale = pm.HalfCauchy("scale", beta=1.0)
         pm.Normal("y", 0, scale, observed=_SCALE_Y)
     return model
 
 
-def build_von_mises() -> "pm.Model":
+def build_von_mises() -> pm.Model:
     """Mean direction on the circle, with data on both sides of the cut at pi."""
-    import pymc as pm
-
     with pm.Model() as model:
         direction = pm.VonMises("direction", *_CIRCLE_PRIOR)
         pm.VonMises("y", direction, _CIRCLE_KAPPA, observed=_CIRCLE_Y)
     return model
 
 
-def build_interval_cut_normal() -> "pm.Model":
+def build_interval_cut_normal() -> pm.Model:
     """A normal prior that an interval transform cuts without renormalising it."""
-    import pymc as pm
-
     with pm.Model() as model:
         # initval: PyMC would start at the prior mean, which is the edge of the interval.
         interval = pm.distributions.transforms.Interval(0, 1)
@@ -91,20 +76,16 @@ def build_interval_cut_normal() -> "pm.Model":
     return model
 
 
-def build_truncated_normal() -> "pm.Model":
+def build_truncated_normal() -> pm.Model:
     """A normal prior truncated to the positive half line, which PyMC does renormalise."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.TruncatedNormal("x", 0, 1, lower=0)
         pm.Normal("y", x, _CUT_SD, observed=_TRUNCATED_Y)
     return model
 
 
-def build_zero_sum() -> "pm.Model":
+def build_zero_sum() -> pm.Model:
     """Effects that sum to zero: one dimension fewer than entries."""
-    import pymc as pm
-
     with pm.Model() as model:
         effect = pm.ZeroSumNormal("effect", sigma=_ZERO_SUM_SD, shape=_ZERO_SUM_Y.size)
         pm.Normal("y", effect, _ZERO_SUM_NOISE, observed=_ZERO_SUM_Y)
@@ -157,49 +138,19 @@ def _log_zero_sum() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with transformed variables."""
-    tags = tagged("continuous", "constrained")
-    heavy, trap = tags | tagged("heavy-tailed"), tags | tagged("trap")
-    jump = tags | tagged("discontinuous")
     return (
-        ExactSystem(
-            "uniform_interval", build_uniform_interval, _log_uniform_interval(), tags, "normal mass"
-        ),
-        ExactSystem(
-            "uniform_width",
-            build_uniform_width,
-            _log_uniform_width(),
-            jump,
-            "integral of a power",
-            smooth=False,
-        ),
-        ExactSystem(
-            "half_cauchy_scale",
-            build_half_cauchy_scale,
-            _log_half_cauchy_scale(),
-            heavy,
-            "quadrature over the log scale",
-        ),
-        ExactSystem("von_mises", build_von_mises, _log_von_mises(), trap, "Bessel functions"),
+        ExactSystem("uniform_interval", build_uniform_interval, _log_uniform_interval()),
+        ExactSystem("uniform_width", build_uniform_width, _log_uniform_width(), smooth=False),
+        ExactSystem("half_cauchy_scale", build_half_cauchy_scale, _log_half_cauchy_scale()),
+        ExactSystem("von_mises", build_von_mises, _log_von_mises()),
         ExactSystem(
             "interval_cut_normal",
             build_interval_cut_normal,
             _log_cut_normal(_CUT_Y, 0.0, 1.0),
-            trap,
-            "normal marginal times the posterior mass over the prior mass of the interval",
             log_prior_mass=float(np.log(ndtr(1.0) - ndtr(0.0))),
         ),
         ExactSystem(
-            "truncated_normal",
-            build_truncated_normal,
-            _log_cut_normal(_TRUNCATED_Y, 0.0, np.inf),
-            tags,
-            "normal marginal times the posterior mass over the prior mass of the half line",
+            "truncated_normal", build_truncated_normal, _log_cut_normal(_TRUNCATED_Y, 0.0, np.inf)
         ),
-        ExactSystem(
-            "zero_sum",
-            build_zero_sum,
-            _log_zero_sum(),
-            tags | tagged("conjugate"),
-            "multivariate normal marginal of the data",
-        ),
+        ExactSystem("zero_sum", build_zero_sum, _log_zero_sum()),
     )

@@ -7,20 +7,15 @@ or sums, to one.
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
 
 from pm_evidence.testing.closed_forms import (
-    log_bernoulli_beta,
     log_normal_group,
     log_poisson_gamma,
 )
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 _NORMAL_Y = np.ma.masked_array(
     [1.3, 0.2, 0.0, 2.4, 0.0], mask=np.array([0, 0, 1, 0, 1], dtype=bool)
@@ -30,64 +25,36 @@ _NORMAL_PRIOR_SD = np.float64(2.0)
 _COUNTS = np.ma.masked_array([4, 0, 2, 5, 0], mask=np.array([0, 1, 0, 0, 1], dtype=bool))
 _COUNTS_SHAPE, _COUNTS_RATE = 2.0, np.float64(0.5)
 
-_BINARY = np.ma.masked_array([1, 0, 1, 0, 1, 1], mask=np.array([0, 0, 0, 1, 0, 1], dtype=bool))
-
 
 @contextmanager
 def _imputation_expected() -> Iterator[None]:
     """Silence PyMC's warning that it imputes: here that is the point."""
-    import pymc as pm
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
         yield
 
 
-def build_missing_normal() -> "pm.Model":
+def build_missing_normal() -> pm.Model:
     """Two normal observations of five are missing: two more continuous free variables."""
-    import pymc as pm
-
     with _imputation_expected(), pm.Model() as model:
         mu = pm.Normal("mu", 0, _NORMAL_PRIOR_SD)
         pm.Normal("y", mu, 1, observed=_NORMAL_Y)
     return model
 
 
-def build_missing_poisson() -> "pm.Model":
+def build_missing_poisson() -> pm.Model:
     """Two counts of five are missing: discrete free variables without upper end."""
-    import pymc as pm
-
     with _imputation_expected(), pm.Model() as model:
         rate = pm.Gamma("rate", alpha=_COUNTS_SHAPE, beta=_COUNTS_RATE)
         pm.Poisson("y", rate, observed=_COUNTS)
     return model
 
 
-def build_missing_bernoulli() -> "pm.Model":
-    """Two binary outcomes of six are missing."""
-    import pymc as pm
-
-    with _imputation_expected(), pm.Model() as model:
-        p = pm.Beta("p", alpha=2.0, beta=2.0)
-        pm.Bernoulli("y", p, observed=_BINARY)
-    return model
-
-
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with missing observations."""
-    seen = _BINARY.compressed()
     normal = float(log_normal_group(_NORMAL_Y.compressed(), 1.0, _NORMAL_PRIOR_SD))
     counts = log_poisson_gamma(_COUNTS.compressed(), _COUNTS_SHAPE, float(_COUNTS_RATE))
-    binary = float(log_bernoulli_beta(seen.sum(), seen.size - seen.sum(), 2.0, 2.0))
-    tags = tagged("imputed", "conjugate", "hierarchical")
-    mixed = tags | tagged("mixed", "constrained")
-    note = "the same model without the missing values"
     return (
-        ExactSystem(
-            "missing_normal", build_missing_normal, normal, tags | tagged("continuous"), note
-        ),
-        ExactSystem("missing_poisson", build_missing_poisson, counts, mixed, note, smooth=False),
-        ExactSystem(
-            "missing_bernoulli", build_missing_bernoulli, binary, mixed, note, smooth=False
-        ),
+        ExactSystem("missing_normal", build_missing_normal, normal),
+        ExactSystem("missing_poisson", build_missing_poisson, counts, smooth=False),
     )

@@ -1,31 +1,18 @@
 """Conjugate models: the evidence is a closed form."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pymc as pm
 from scipy.special import gammaln
 
 from pm_evidence.testing.closed_forms import (
     log_bernoulli_beta,
     log_mvnormal,
-    log_normal_group,
     log_normal_inverse_gamma,
-    log_poisson_gamma,
 )
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 # Scales are np.float64, not literals: PyTensor takes the log of a literal such as 2.0 in single
-# precision. The system "float32_literal" is the one that is meant to show this.
-_NORMAL_Y = np.array([1.2, 0.4, 2.1, 1.7, 0.9])
-_NORMAL_PRIOR_SD = np.float64(2.0)
-
-_DIFFUSE_PRIOR_SD = np.float64(1e4)
-
-_COUNTS = np.array([3, 1, 4, 2, 6, 3])
+# precision.
 
 _TRIALS = np.array([10, 12, 8, 15])
 _SUCCESSES = np.array([7, 5, 6, 11])
@@ -55,68 +42,28 @@ _VECTOR_PRIOR_COV = np.array([[2.0, 1.2, 0.3], [1.2, 1.5, 0.1], [0.3, 0.1, 0.8]]
 _VECTOR_NOISE_COV = np.array([[0.5, -0.2, 0.0], [-0.2, 0.7, 0.1], [0.0, 0.1, 0.4]])
 _VECTOR_Y = np.array([[0.3, 0.8, -1.5], [1.9, -0.4, -0.2], [1.1, 0.9, -0.9], [0.2, 0.1, -1.8]])
 
-_MANY_N = 7000
-_MANY_MEAN, _MANY_PRIOR_SD = 0.7, np.float64(3.0)
+_WALK_LENGTH = 20
+_WALK_START, _WALK_STEP, _WALK_NOISE = np.float64(2.0), np.float64(0.3), np.float64(0.7)
 
 
-def _many_y() -> np.ndarray:
-    return _MANY_MEAN + np.random.default_rng(7000).standard_normal(_MANY_N)
-
-
-def build_normal_mean() -> "pm.Model":
-    """Mean of a normal sample with known variance."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, _NORMAL_PRIOR_SD)
-        pm.Normal("y", mu, 1, observed=_NORMAL_Y)
-    return model
-
-
-def build_diffuse_prior() -> "pm.Model":
-    """Normal mean whose prior is some 20,000 times as wide as its posterior."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, _DIFFUSE_PRIOR_SD)
-        pm.Normal("y", mu, 1, observed=_NORMAL_Y)
-    return model
-
-
-def build_gamma_poisson() -> "pm.Model":
-    """Poisson counts with a gamma prior of their mean."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        rate = pm.Gamma("rate", alpha=2.0, beta=np.float64(0.5))
-        pm.Poisson("y", rate, observed=_COUNTS)
-    return model
-
-
-def build_beta_binomial() -> "pm.Model":
+def build_beta_binomial() -> pm.Model:
     """Binomial successes with a beta prior of their probability."""
-    import pymc as pm
-
     with pm.Model() as model:
         p = pm.Beta("p", alpha=2.0, beta=2.0)
         pm.Binomial("y", n=_TRIALS, p=p, observed=_SUCCESSES)
     return model
 
 
-def build_dirichlet_multinomial() -> "pm.Model":
+def build_dirichlet_multinomial() -> pm.Model:
     """Multinomial counts with a Dirichlet prior: the simplex transform."""
-    import pymc as pm
-
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=_CONCENTRATION)
         pm.Multinomial("y", n=_CATEGORY_COUNTS.sum(), p=p, observed=_CATEGORY_COUNTS)
     return model
 
 
-def build_normal_inverse_gamma() -> "pm.Model":
+def build_normal_inverse_gamma() -> pm.Model:
     """Regression on four coefficients with unknown variance."""
-    import pymc as pm
-
     with pm.Model() as model:
         variance = pm.InverseGamma("variance", alpha=3.0, beta=np.float64(2.0))
         coefficients = pm.MvNormal(
@@ -126,10 +73,8 @@ def build_normal_inverse_gamma() -> "pm.Model":
     return model
 
 
-def build_radiata_pine_like() -> "pm.Model":
+def build_radiata_pine_like() -> pm.Model:
     """Regression with a gamma precision on the scales of the radiata pine data."""
-    import pymc as pm
-
     with pm.Model(coords={"coefficient": ["intercept", "slope"]}) as model:
         precision = pm.Gamma("precision", alpha=_PINE_SHAPE, beta=_PINE_RATE)
         coefficients = pm.Normal(
@@ -140,23 +85,11 @@ def build_radiata_pine_like() -> "pm.Model":
     return model
 
 
-def build_mvnormal_mean() -> "pm.Model":
+def build_mvnormal_mean() -> pm.Model:
     """Mean vector of a multivariate normal sample: a multivariate free variable."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.MvNormal("mu", _VECTOR_PRIOR_MEAN, cov=_VECTOR_PRIOR_COV)
         pm.MvNormal("y", mu, cov=_VECTOR_NOISE_COV, observed=_VECTOR_Y)
-    return model
-
-
-def build_many_data() -> "pm.Model":
-    """Normal mean with 7,000 observations: log evidence near -10,000."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, _MANY_PRIOR_SD)
-        pm.Normal("y", mu, 1, observed=_many_y())
     return model
 
 
@@ -195,48 +128,40 @@ def _log_pine() -> float:
     )
 
 
+def _walk_y() -> np.ndarray:
+    steps = np.random.default_rng(_WALK_LENGTH).standard_normal((2, _WALK_LENGTH))
+    return 1.0 + np.cumsum(_WALK_STEP * steps[0]) + _WALK_NOISE * steps[1]
+
+
+def build_random_walk() -> pm.Model:
+    """A local level: a Gaussian random walk observed with noise."""
+    with pm.Model() as model:
+        level = pm.GaussianRandomWalk(
+            "level",
+            sigma=_WALK_STEP,
+            init_dist=pm.Normal.dist(0, _WALK_START),
+            steps=_WALK_LENGTH - 1,
+        )
+        pm.Normal("y", level, _WALK_NOISE, observed=_walk_y())
+    return model
+
+
+def _log_random_walk() -> float:
+    index = np.arange(_WALK_LENGTH)
+    cov = _WALK_START**2 + _WALK_STEP**2 * np.minimum.outer(index, index)
+    return log_mvnormal(_walk_y(), 0.0, cov + _WALK_NOISE**2 * np.eye(_WALK_LENGTH))
+
+
 def systems() -> tuple[ExactSystem, ...]:
     """Return the conjugate systems."""
-    plain = tagged("continuous", "conjugate")
-    positive = plain | tagged("constrained")
-    normal_mean = float(log_normal_group(_NORMAL_Y, 1.0, _NORMAL_PRIOR_SD))
-    diffuse = float(log_normal_group(_NORMAL_Y, 1.0, _DIFFUSE_PRIOR_SD))
-    counts = log_poisson_gamma(_COUNTS, 2.0, 0.5)
-    many = float(log_normal_group(_many_y(), 1.0, _MANY_PRIOR_SD))
     regression = _log_regression()
-    gaussian_note = "normal marginal of the data"
     return (
-        ExactSystem("normal_mean", build_normal_mean, normal_mean, plain, gaussian_note),
-        ExactSystem("diffuse_prior", build_diffuse_prior, diffuse, plain, gaussian_note),
+        ExactSystem("beta_binomial", build_beta_binomial, _log_beta_binomial()),
         ExactSystem(
-            "gamma_poisson", build_gamma_poisson, counts, positive, "negative binomial product"
+            "dirichlet_multinomial", build_dirichlet_multinomial, _log_dirichlet_multinomial()
         ),
-        ExactSystem(
-            "beta_binomial", build_beta_binomial, _log_beta_binomial(), positive, "beta functions"
-        ),
-        ExactSystem(
-            "dirichlet_multinomial",
-            build_dirichlet_multinomial,
-            _log_dirichlet_multinomial(),
-            positive,
-            "Dirichlet-multinomial probability",
-        ),
-        ExactSystem(
-            "normal_inverse_gamma",
-            build_normal_inverse_gamma,
-            regression,
-            positive | tagged("hierarchical"),
-            "multivariate t marginal of the data",
-        ),
-        ExactSystem(
-            "radiata_pine_like",
-            build_radiata_pine_like,
-            _log_pine(),
-            positive | tagged("hierarchical"),
-            "multivariate t marginal of the data",
-        ),
-        ExactSystem(
-            "mvnormal_mean", build_mvnormal_mean, _log_mvnormal_mean(), plain, gaussian_note
-        ),
-        ExactSystem("many_data", build_many_data, many, plain | tagged("slow"), gaussian_note),
+        ExactSystem("normal_inverse_gamma", build_normal_inverse_gamma, regression),
+        ExactSystem("radiata_pine_like", build_radiata_pine_like, _log_pine()),
+        ExactSystem("mvnormal_mean", build_mvnormal_mean, _log_mvnormal_mean()),
+        ExactSystem("random_walk", build_random_walk, _log_random_walk()),
     )

@@ -1,18 +1,13 @@
 """Correlation and covariance matrices under an LKJ prior, by quadrature."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import betaln
 
 from pm_evidence.testing.closed_forms import LOG_2PI, log_normal
 from pm_evidence.testing.quadrature import log_integral
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -20,10 +15,8 @@ _PAIRS = np.array([[1.2, 0.7], [-0.4, -0.9], [0.8, 1.5], [-1.6, -0.6], [0.3, -0.
 _LKJ_ETA = np.float64(2.0)
 
 
-def build_lkj_correlation() -> "pm.Model":
+def build_lkj_correlation() -> pm.Model:
     """Correlation of a standardised pair under an LKJ prior."""
-    import pymc as pm
-
     with pm.Model() as model:
         # PyMC 6 returns the Cholesky factor of the correlation matrix, not the matrix.
         factor = pm.LKJCorr("factor", n=2, eta=_LKJ_ETA)
@@ -31,10 +24,8 @@ def build_lkj_correlation() -> "pm.Model":
     return model
 
 
-def build_lkj_covariance() -> "pm.Model":
+def build_lkj_covariance() -> pm.Model:
     """Covariance of a pair through the packed Cholesky factor of the LKJ prior."""
-    import pymc as pm
-
     with pm.Model() as model:
         scales = pm.HalfNormal.dist(1, shape=2)
         factor, _, _ = pm.LKJCholeskyCov("factor", n=2, eta=_LKJ_ETA, sd_dist=scales)
@@ -72,20 +63,7 @@ def _log_lkj_covariance() -> float:
 
 def systems() -> tuple[ExactSystem, ...]:
     """Return the systems with LKJ priors."""
-    tags = tagged("continuous", "constrained")
     return (
-        ExactSystem(
-            "lkj_correlation",
-            build_lkj_correlation,
-            _log_lkj_correlation(),
-            tags,
-            "quadrature over the correlation",
-        ),
-        ExactSystem(
-            "lkj_covariance",
-            build_lkj_covariance,
-            _log_lkj_covariance(),
-            tags,
-            "quadrature over two log scales and the correlation",
-        ),
+        ExactSystem("lkj_correlation", build_lkj_correlation, _log_lkj_correlation()),
+        ExactSystem("lkj_covariance", build_lkj_covariance, _log_lkj_covariance()),
     )

@@ -5,19 +5,16 @@ estimated.
 """
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from pm_evidence.testing.closed_forms import log_normal
 from pm_evidence.testing.quadrature import gauss_legendre, log_integral
-from pm_evidence.testing.system import ExactSystem, tagged
-
-if TYPE_CHECKING:
-    import pymc as pm
-
+from pm_evidence.testing.systems import ExactSystem
 
 Floats = NDArray[np.float64]
 
@@ -30,11 +27,8 @@ _B_SD = np.float64(1.5)
 _S_SCALE = np.float64(1.0)
 
 
-def build_poisson_glmm() -> "pm.Model":
+def build_poisson_glmm() -> pm.Model:
     """Poisson counts with a random intercept of every unit, which is integrated out."""
-    import pymc as pm
-    import pytensor.tensor as pt
-
     from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 
     with pm.Model() as model:
@@ -50,10 +44,8 @@ def build_poisson_glmm() -> "pm.Model":
     return model
 
 
-def build_poisson_glmm_explicit() -> "pm.Model":
+def build_poisson_glmm_explicit() -> pm.Model:
     """The same model with the effects as variables."""
-    import pymc as pm
-
     with pm.Model() as model:
         b = pm.Normal("b", 0, _B_SD)
         s = pm.HalfNormal("s", _S_SCALE)
@@ -88,6 +80,4 @@ def poisson_glmm() -> ExactSystem:
         "poisson_glmm",
         build_poisson_glmm,
         log_integral(_log_density, (-9.0, 7.0), (-20.0, 1.9), tolerance=1e-6),
-        tagged("continuous", "hierarchical", "constrained"),
-        "quadrature over intercept and log scale, and inside it over the effect of each unit",
     )

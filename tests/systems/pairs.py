@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 
 from pm_evidence.testing.closed_forms import (
@@ -14,10 +15,6 @@ from pm_evidence.testing.closed_forms import (
     log_normal_inverse_gamma,
     log_poisson_gamma,
 )
-
-if TYPE_CHECKING:
-    import pymc as pm
-
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +25,7 @@ class ModelPair:
 
     name: str  # unique name
     # Returns two fresh models. PyMC is imported when it is called.
-    build: "Callable[[], tuple[pm.Model, pm.Model]]"
+    build: Callable[[], tuple[pm.Model, pm.Model]]
     log_bf: float  # log Bayes factor of the first model against the second, in nats
     note: str  # how they differ, and how the exact value was computed
 
@@ -55,9 +52,7 @@ _DESIGN = np.column_stack([np.ones(_N), *(np.sin(k * np.arange(_N)) for k in (1.
 _Y = _DESIGN @ [1.0, 0.8, -0.5, 0.2] + np.random.default_rng(60).standard_normal(_N)
 
 
-def _regression(p: int, prior_sd: float) -> "pm.Model":
-    import pymc as pm
-
+def _regression(p: int, prior_sd: float) -> pm.Model:
     with pm.Model() as model:
         precision = pm.Gamma("precision", 3.0, 2.0)
         sd = precision**-0.5
@@ -95,9 +90,7 @@ _TRIALS = np.random.default_rng(61).random(_N) < 1 / (1 + np.exp(-_DESIGN @ [0.3
 _NODES = 24  # of Gauss-Hermite quadrature in each coordinate
 
 
-def _logistic_model(p: int) -> "pm.Model":
-    import pymc as pm
-
+def _logistic_model(p: int) -> pm.Model:
     with pm.Model() as model:
         slope = pm.Normal("slope", 0.0, 1.5, shape=p)
         pm.Bernoulli("y", logit_p=_DESIGN[:, :p] @ slope, observed=_TRIALS.astype(int))
@@ -150,9 +143,7 @@ _RADON = (
 _MEAN_SD, _SLOPE_SD, _COVARIATE_SD, _BETWEEN, _WITHIN = 3.0, 1.0, 0.5, 0.5, 1.0
 
 
-def _grouped(covariate: bool, between: float = _BETWEEN, pooled: bool = False) -> "pm.Model":
-    import pymc as pm
-
+def _grouped(covariate: bool, between: float = _BETWEEN, pooled: bool = False) -> pm.Model:
     with pm.Model() as model:
         mean = pm.Normal("mean", 0.0, _MEAN_SD)
         slope = pm.Normal("slope", 0.0, _SLOPE_SD)
@@ -242,9 +233,7 @@ def _pooled() -> ModelPair:
 _COUNTS = np.array([3, 1, 4, 2, 6, 3, 0, 5, 2, 4])
 
 
-def _count_model(exponential: bool) -> "pm.Model":
-    import pymc as pm
-
+def _count_model(exponential: bool) -> pm.Model:
     with pm.Model() as model:
         rate = pm.Gamma("rate", 2.0, 0.5)
         if exponential:
