@@ -145,17 +145,6 @@ def decay():
     return model
 
 
-def spike():
-    """A narrow peak of a scale, which pairs of prior draws would not show."""
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1)
-        effect = pm.Normal("effect", 0, tau, shape=5)
-        pm.Normal("y", effect, 1, observed=np.zeros(5))
-        narrow = 3.0 - 0.5 * ((tau - 0.7) / 1e-3) ** 2
-        pm.Potential("peaks", pm.math.logaddexp(0.0, narrow))
-    return model
-
-
 def effects(centred):
     """Binary data of groups, with effects that are multiplied by their scale or drawn with it."""
     group = np.repeat(np.arange(10), 3)
@@ -193,9 +182,8 @@ def precisions():
         (precisions, True),
         (frequency, False),
         (decay, False),
-        (spike, False),
     ],
-    ids=["centred", "by hand", "walk", "precisions", "frequency", "decay", "spike"],
+    ids=["centred", "by hand", "walk", "precisions", "frequency", "decay"],
 )
 def test_only_scales_are_known_to_have_no_narrow_peaks(build, expected):
     target = in_python(build(), target_of, reparameterise=True)
