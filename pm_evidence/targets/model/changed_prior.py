@@ -18,7 +18,6 @@ from pymc.distributions.continuous import (
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.multivariate import MvNormalRV, ZeroSumNormalRV
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.distributions.transforms import _default_transform
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
@@ -40,9 +39,13 @@ from pytensor.tensor.random.op import RandomVariable
 
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.layout import shape_of
-from pm_evidence.targets.model.upstream import missing_constant
+from pm_evidence.targets.model.upstream import (
+    default_transform,
+    in_double_precision,
+    missing_constant,
+    name_of_distribution,
+)
 from pm_evidence.targets.model.vectorised import RowFunction, quietly
 
 Floats = NDArray[np.float64]
@@ -111,10 +114,10 @@ def scaled_prior(rv: Any, factor: float) -> Variable:
     node, shared = rv.owner, pytensor.shared(np.asarray(float(factor)), name=f"{rv.name}_factor")
     rule = _RULES.get(type(node.op))
     if rule is None:
-        kind = getattr(node.op, "_print_name", (type(node.op).__name__,))[0]
         raise ModelError(
             f"priors[{rv.name!r}] must hold distributions instead of factors, got a factor for "
-            f"{rv.name!r}, which is {kind}: it has no scale about a location. Pass for example "
+            f"{rv.name!r}, which is {name_of_distribution(rv)}: it has no scale about a "
+            "location. Pass for example "
             f"{{'wider': pm.Beta.dist(1, 1)}}; factors are for {SCALABLE}."
         )
     if isinstance(node.op, RandomVariable):
@@ -290,7 +293,7 @@ def _with_variables(
     if not _is_same_family(old, new):
         other.rvs_to_initial_values[new] = None
         if _is_usual(model, old):
-            transform = _default_transform(new.owner.op, new)
+            transform = default_transform(new.owner.op, new)
             value = new if transform is None else transform.forward(new, *new.owner.inputs)
             suffix = "" if transform is None else f"_{transform.name}__"
             other.rvs_to_transforms[new] = transform
@@ -306,5 +309,5 @@ def _is_same_family(old: Any, new: Any) -> bool:
 
 def _is_usual(model: pm.Model, rv: Any) -> bool:
     """Return whether a variable has the transform that PyMC gives to its distribution."""
-    usual = _default_transform(rv.owner.op, rv)
+    usual = default_transform(rv.owner.op, rv)
     return type(model.rvs_to_transforms[rv]) is type(usual)

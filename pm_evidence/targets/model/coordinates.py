@@ -30,7 +30,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.distributions.multivariate import ZeroSumNormalRV, _LKJCholeskyCovRV
+from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import CholeskyCovPacked, ZeroSumTransform
 from pymc.logprob.transforms import LogTransform
@@ -58,6 +58,7 @@ from pm_evidence.targets.model.log_scale import (
     log_of,
     log_scale_of,
 )
+from pm_evidence.targets.model.upstream import LKJCholeskyCovRV
 from pm_evidence.targets.model.vectorised import RowFunction, quietly
 
 Floats = NDArray[np.float64]
@@ -379,7 +380,7 @@ def covariance_factors(model: pm.Model) -> tuple[CovarianceFactor, ...]:
     found = []
     for rv in model.free_RVs:
         usual = isinstance(model.rvs_to_transforms[rv], CholeskyCovPacked)
-        if usual and isinstance(rv.owner.op, _LKJCholeskyCovRV) and rv.type.ndim == 1:
+        if usual and isinstance(rv.owner.op, LKJCholeskyCovRV) and rv.type.ndim == 1:
             (size,) = shape_of(rv)
             n = int(np.sqrt(2 * size))
             found += [CovarianceFactor(rv, n)] if n > 1 else []

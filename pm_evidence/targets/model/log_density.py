@@ -17,11 +17,15 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.coordinates import PartlyCentred
 from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
-from pm_evidence.targets.model.upstream import Guard, missing_constant, with_guarded_indices
+from pm_evidence.targets.model.upstream import (
+    Guard,
+    in_double_precision,
+    missing_constant,
+    with_guarded_indices,
+)
 from pm_evidence.targets.model.vectorised import quietly
 
 # Below and above these, the exponential in double precision is 0 and infinite.

@@ -12,7 +12,6 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import support_point
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.distributions.transforms import _default_transform
 from pymc.pytensorf import rvs_in_graph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
@@ -34,6 +33,7 @@ from pm_evidence.targets.estimated.variable import (
     register_estimated,
 )
 from pm_evidence.targets.model.checks import Measure, measure_of
+from pm_evidence.targets.model.upstream import default_transform, name_of_distribution
 
 
 @dataclass(frozen=True)
@@ -278,19 +278,19 @@ class _EffectGraphs:
         one = call_user("effects", effects)
         if not one.dtype.startswith("float"):
             raise ModelError(
-                f"effects must be continuous, got {_name_of(one)}, which is discrete: no proposal "
-                "can be fitted to its mode. Write them as ordinary variables of the model, or sum "
-                "over their values with pm.Mixture."
+                f"effects must be continuous, got {name_of_distribution(one)}, which is discrete: "
+                "no proposal can be fitted to its mode. Write them as ordinary variables of the "
+                "model, or sum over their values with pm.Mixture."
             )
         if measure_of(one, model.basic_RVs) != Measure.CONTINUOUS:
             raise ModelError(
-                f"effects must have a density, got {_name_of(one)}, which takes some value with "
-                "positive probability. Write them as ordinary variables of the model, with a "
-                "pm.Bernoulli that says which groups have that value."
+                f"effects must have a density, got {name_of_distribution(one)}, which takes some "
+                "value with positive probability. Write them as ordinary variables of the model, "
+                "with a pm.Bernoulli that says which groups have that value."
             )
         drawn = change_dist_size(one, (n_groups,), expand=True)
         inputs = drawn.owner.inputs
-        transform = _default_transform(drawn.owner.op, drawn)
+        transform = default_transform(drawn.owner.op, drawn)
         start = support_point(drawn)
         start = start if transform is None else transform.forward(start, *inputs)
         (shape,) = evaluated_shapes([start])
@@ -374,7 +374,7 @@ def _log_likelihood(
     if emission.type.ndim != len(shape) or not _may_be(drawn, (len(data.index), *shape[1:])):
         raise ValueError(
             "emission must return the distribution of the observations i, which have shape "
-            f"{(len(data.index), *shape[1:])}, got {_name_of(emission)} of shape "
+            f"{(len(data.index), *shape[1:])}, got {name_of_distribution(emission)} of shape "
             f"{drawn.type.shape}. Index covariates by i, as X[i], and components of a vector of "
             "effects as u[:, 0]."
         )
@@ -395,8 +395,8 @@ def _refuse_unnamed_draws(graphs: Sequence[Variable]) -> None:
     if random:
         raise ModelError(
             "effects and emission must be functions of the model's variables, of u and of i, but "
-            f"their parameters contain a draw from {_name_of(next(iter(random)))} that has no "
-            "name in the model. Make it a variable of the model, outside of these functions."
+            f"their parameters contain a draw from {name_of_distribution(next(iter(random)))} that "
+            "has no name in the model. Make it a variable of the model, outside of these functions."
         )
 
 
@@ -410,7 +410,3 @@ def _may_be(variable: Variable, shape: tuple[int, ...]) -> bool:
     return len(known) == len(shape) and all(
         a is None or a == b for a, b in zip(known, shape, strict=True)
     )
-
-
-def _name_of(variable: Variable) -> str:
-    return str(getattr(variable.owner.op, "_print_name", (str(variable.owner.op),))[0])

@@ -26,8 +26,9 @@ from pm_evidence.core.codegen.numba import call_frame, njit
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.targets.compile.calls import CompiledCall, compile_call
-from pm_evidence.targets.compile.rewrite import in_double_precision, rewrite, split_parameters_only
+from pm_evidence.targets.compile.rewrite import rewrite, split_parameters_only
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
+from pm_evidence.targets.model.upstream import in_double_precision
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]

@@ -50,6 +50,7 @@ from pm_evidence.targets.estimated.variable import (
     model_of,
     register_estimated,
 )
+from pm_evidence.targets.model.upstream import name_of_distribution
 
 Floats = NDArray[np.float64]
 
@@ -182,15 +183,9 @@ def check_rows(graphs: StateSpaceGraphs, data: Floats) -> None:
     if in_part.size and op.ndim_supp > 0:
         raise ModelError(
             "a row of observed may be missing in part only if the components of the emission are "
-            f"independent, got {distribution_name(graphs.emission)}, which is joint, and time "
+            f"independent, got {name_of_distribution(graphs.emission)}, which is joint, and time "
             f"{in_part[0]} missing in part; set whole rows to NaN, or write independent components."
         )
-
-
-def distribution_name(distribution: Variable) -> str:
-    """Return the name under which a distribution is printed."""
-    op = distribution.owner.op
-    return str(getattr(op, "_print_name", (str(op),))[0])
 
 
 def check_densities(graphs: StateSpaceGraphs) -> None:
@@ -207,15 +202,15 @@ def check_densities(graphs: StateSpaceGraphs) -> None:
         except (NotImplementedError, TypeError, ValueError) as error:
             raise ModelError(
                 f"{what} must return a distribution with a log density, got "
-                f"{distribution_name(distribution)}, which has none: {error}"
+                f"{name_of_distribution(distribution)}, which has none: {error}"
             ) from error
         nodes = [v.owner for v in ancestors([log_density], blockers=_named(graphs))]
         hidden = [n for n in nodes if n is not None and isinstance(n.op, RandomVariable)]
         if any(not v.name for node in hidden for v in node.outputs[1:]):
             raise ModelError(
                 f"{what} must return a distribution whose parameters are known given h and the "
-                f"model's variables, got {distribution_name(distribution)} with a parameter that "
-                "is itself drawn; make that a part of the state, or a variable of the model."
+                f"model's variables, got {name_of_distribution(distribution)} with a parameter "
+                "that is itself drawn; make that a part of the state, or a variable of the model."
             )
 
 

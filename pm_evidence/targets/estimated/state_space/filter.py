@@ -24,12 +24,12 @@ from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, com
 from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
 from pm_evidence.targets.compile.rewrite import (
     checks_to_minus_infinity,
-    in_double_precision,
     inline_symbolic,
     over_particles,
     split_parameters_only,
 )
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
+from pm_evidence.targets.model.upstream import in_double_precision
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
