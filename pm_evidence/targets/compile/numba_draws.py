@@ -31,6 +31,7 @@ from pm_evidence.targets.compile.numba_graph import (
 )
 from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.upstream import shape_of_draw
 
 
 @interruptible()
@@ -157,7 +158,7 @@ def with_fast_normals(graphs: Sequence[Variable]) -> list[Variable]:
 def _scaled(
     op: Any, rng: Variable, size: Variable, mean: Variable, scale: Variable
 ) -> tuple[Variable, Variable]:
-    shape = op._infer_shape(size, (mean, scale))
+    shape = shape_of_draw(op, size, (mean, scale))
     n = pt.as_tensor(1, dtype="int64")
     for length in shape:
         n = n * length

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
@@ -40,15 +41,6 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
-from pytensor.tensor.random.basic import (
-    CauchyRV,
-    LaplaceRV,
-    LogisticRV,
-    LogNormalRV,
-    MvNormalRV,
-    NormalRV,
-    StudentTRV,
-)
 
 from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.log_scale import (
@@ -66,16 +58,16 @@ Floats = NDArray[np.float64]
 
 # The distribution of location 0 and scale 1, from the other parameters of the distribution.
 _STANDARD: dict[type, Callable[..., Variable]] = {
-    NormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
-    LogNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
-    StudentTRV: lambda nu, shape: pm.StudentT.dist(nu=nu, mu=0.0, sigma=1.0, shape=shape),
-    LaplaceRV: lambda shape: pm.Laplace.dist(0.0, 1.0, shape=shape),
-    CauchyRV: lambda shape: pm.Cauchy.dist(0.0, 1.0, shape=shape),
-    LogisticRV: lambda shape: pm.Logistic.dist(0.0, 1.0, shape=shape),
-    MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    ptr.NormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    ptr.LogNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    ptr.StudentTRV: lambda nu, shape: pm.StudentT.dist(nu=nu, mu=0.0, sigma=1.0, shape=shape),
+    ptr.LaplaceRV: lambda shape: pm.Laplace.dist(0.0, 1.0, shape=shape),
+    ptr.CauchyRV: lambda shape: pm.Cauchy.dist(0.0, 1.0, shape=shape),
+    ptr.LogisticRV: lambda shape: pm.Logistic.dist(0.0, 1.0, shape=shape),
+    ptr.MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
 }
 # Transforms under which the unconstrained value has the location and the scale of the parameters.
-_TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
+_TRANSFORM: dict[type, type] = {ptr.LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +192,7 @@ def _as_logarithm(model: pm.Model, rv: Any) -> LocationScale | None:
 def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     """Return location and scale of a variable; None if it is of another kind."""
     kind, inputs = type(rv.owner.op), rv.owner.inputs
-    if kind is MvNormalRV:
+    if kind is ptr.MvNormalRV:
         return _multivariate(rv)
     if kind in _STANDARD:
         *others, location, scale = rv.owner.op.dist_params(rv.owner)
@@ -212,7 +204,7 @@ def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
         return _of_series(rv, scale) if _shares(start, scale, free) else None
     if kind is RandomWalkRV and rv.type.ndim == 1:
         start, innovation = inputs[:2]
-        if type(innovation.owner.op) is NormalRV:
+        if type(innovation.owner.op) is ptr.NormalRV:
             scale = innovation.owner.inputs[-1]
             return _of_series(rv, scale, anchored=not _shares(start, scale, free))
     return None
@@ -245,7 +237,7 @@ def _cholesky_factor(covariance: Variable) -> Any:
 def _by_hand(rv: Any, multiplied: Multiplied) -> LocationScale | None:
     """Return the description of a standard variable that the model multiplies by a scale."""
     kind = type(rv.owner.op)
-    if kind not in _STANDARD or kind in _TRANSFORM or kind is MvNormalRV:
+    if kind not in _STANDARD or kind in _TRANSFORM or kind is ptr.MvNormalRV:
         return None
     *others, location, scale = rv.owner.op.dist_params(rv.owner)
     if not (_is_constant(location, 0.0) and _is_constant(scale, 1.0)):

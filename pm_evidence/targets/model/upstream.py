@@ -63,6 +63,16 @@ def name_of_distribution(distribution: Any) -> str:
     return str(getattr(op, "_print_name", (str(op),))[0])
 
 
+def shape_of_draw(op: Any, size: Any, parameters: Sequence[Variable]) -> Any:
+    """Return the shape of a draw as graphs of its lengths."""
+    return op._infer_shape(size, parameters)
+
+
+def function_by_row(op: Any, node: Any) -> Any:
+    """Return the function in Python that an operation on batches applies to each of them."""
+    return op._create_node_gufunc(node, impl="py")
+
+
 # 1. pm.CAR lacks a constant in its density, and draws from another covariance ---------------------
 #
 # ``pm.logp`` of a CAR omits ``sum(log(W.sum(0))) / 2 - n log(2 pi) / 2``; its draws have not the

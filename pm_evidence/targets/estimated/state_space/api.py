@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import MissingInputError
-from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable, RNGConsumerOp
-from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.codegen.numba import call_frame, njit
@@ -50,7 +49,7 @@ from pm_evidence.targets.estimated.variable import (
     model_of,
     register_estimated,
 )
-from pm_evidence.targets.model.upstream import name_of_distribution
+from pm_evidence.targets.model.upstream import check_known_indices, name_of_distribution
 
 Floats = NDArray[np.float64]
 
@@ -219,43 +218,17 @@ def _named(graphs: StateSpaceGraphs) -> list[Variable]:
 
 
 def check_time_indices(graphs: StateSpaceGraphs, n_times: int) -> None:
-    """Refuse arrays that are indexed by time and end before the last time.
-
-    Compiled code does not check its indices.
-    """
+    """Refuse arrays that are indexed by time and end before the last time."""
     for what, graph in graphs.named().items():
-        for node in io_toposort([], inline_symbolic([graph])):
-            if not isinstance(node.op, Subtensor):
-                continue
-            array = node.inputs[0]
-            indices = indices_from_subtensor(node.inputs[1:], node.op.idx_list)
-            for axis, index in enumerate(indices):
-                if isinstance(index, slice) or not _is_time_alone(index, graphs):
-                    continue
-                _check_reach(what, array, axis, index, graphs.t, n_times)
-
-
-def _is_time_alone(index: Any, graphs: StateSpaceGraphs) -> bool:
-    if not isinstance(index, Variable):
-        return False
-    found = set(ancestors([index]))
-    return graphs.t in found and graphs.h not in found
-
-
-def _check_reach(
-    what: str, array: Variable, axis: int, index: Variable, t: Variable, n_times: int
-) -> None:
-    if t in set(ancestors([array])):
-        return
-    length = evaluated_shapes([array])[0][axis]
-    at = pm.compile([t], pt.as_tensor(index), mode="FAST_COMPILE")
-    for time in {0 if what == "emission" else 1, n_times - 1}:
-        if time < n_times and not -length <= int(at(time)) < length:
-            name = array.name or "an array"
-            raise ModelError(
-                f"{what} uses {name}[{int(at(time))}] at time {time}, but {name} has length "
-                f"{length} and observed has {n_times} times; pass covariates for every time."
-            )
+        for time in {1 if what == "transition" else 0, 0 if what == "init" else n_times - 1}:
+            try:
+                at_time = {graphs.t: pt.constant(time, dtype="int64")}
+                check_known_indices(inline_symbolic([graph]), at_time)
+            except ModelError as error:
+                raise ModelError(
+                    f"{what} must have covariates for every time, and observed has {n_times} "
+                    f"times, but at time {time} {error}"
+                ) from error
 
 
 class Simulator:
