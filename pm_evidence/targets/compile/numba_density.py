@@ -90,9 +90,9 @@ def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.empty((len(x), 2))
     differentiable = None if target.discrete.size else target.differentiable
     if differentiable is None or differentiable.slow_ops:
-        _work(target.density, _Values(target, with_gradient=False), (x,), (values,))
+        _work(target.density, _Writes(target, "density"), (x,), (values,))
         return values
-    _work(differentiable, _Values(target, with_gradient=True), (x,), (values,))
+    _work(differentiable, _Writes(target, "differentiable"), (x,), (values,))
     # the value may be defined where the gradient cannot be computed
     failed = np.isnan(values).any(axis=1)
     if failed.any():
@@ -106,7 +106,7 @@ def densities_with_gradients(
     """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``."""
     x = np.ascontiguousarray(x)
     values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
-    _work(target.differentiable, _Gradients(target), (x,), (values, gradients))
+    _work(target.differentiable, _Writes(target, "differentiable"), (x,), (values, gradients))
     return values, gradients
 
 
@@ -124,27 +124,14 @@ def _work(
 
 
 @dataclass(frozen=True)
-class _Values:
-    """Work on rows: log densities, by the function of a target with or without gradients."""
+class _Writes:
+    """Work on rows: log densities, and gradients if asked for, by one of a target's functions."""
 
     target: Any
-    with_gradient: bool
+    name: str
 
     def __call__(self, *rows: NDArray[Any]) -> None:
-        x, log_density = rows
-        compiled = self.target.differentiable if self.with_gradient else self.target.density
-        compiled.write(x, log_density)
-
-
-@dataclass(frozen=True)
-class _Gradients:
-    """Work on rows: log densities with gradients."""
-
-    target: Any
-
-    def __call__(self, *rows: NDArray[Any]) -> None:
-        x, log_density, gradient = rows
-        self.target.differentiable.write(x, log_density, gradient)
+        getattr(self.target, self.name).write(*rows)
 
 
 @njit

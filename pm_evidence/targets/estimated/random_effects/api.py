@@ -160,7 +160,7 @@ def RandomEffects(
     groups: Any,
     observed: Any,
     n_particles: int | Literal["auto"] = "auto",
-    draws: Literal["quasi", "antithetic", "random"] = "quasi",
+    draws: Literal["quasi", "random"] = "quasi",
     dims: Any = None,
     model: pm.Model | None = None,
 ) -> Variable:
@@ -201,14 +201,11 @@ def RandomEffects(
     observed : array_like or pm.Data, shape (n_obs, ...)
         The data. NaN or a mask marks a missing observation, which is left out.
     n_particles : int or "auto"
-        Particles for every group, at least 2; an even number for antithetic draws. "auto" starts
-        with 16 and lets the sampler choose.
-    draws : {"quasi", "antithetic", "random"}
-        How particles are drawn: on a randomly shifted lattice, in pairs that are reflected at the
-        mode, or independently. The estimate is unbiased in all cases. With about eight particles or
-        more, the lattice has by far the smallest error for effects of up to three dimensions.
-        Reflected pairs have equal weights, and no advantage, if the posterior of an effect is
-        symmetric.
+        Particles for every group, at least 2. "auto" starts with 16 and lets the sampler choose.
+    draws : {"quasi", "random"}
+        How particles are drawn: on a randomly shifted lattice, or independently. The estimate is
+        unbiased in both cases. With about eight particles or more, the lattice has by far the
+        smallest error for effects of up to three dimensions.
     dims : str or tuple of str, optional
         Dimensions of the data.
     model : pymc.Model, optional
@@ -237,11 +234,6 @@ def RandomEffects(
     if not (isinstance(n_particles, str) and n_particles == "auto"):
         n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
     check_choice("draws", draws, DRAWS)
-    if draws == "antithetic" and n_particles != "auto" and n_particles % 2:
-        raise ValueError(
-            f"n_particles must be even for antithetic draws, got {n_particles}; "
-            f"pass n_particles={n_particles + 1}."
-        )
     data = GroupedData.from_user(name, observed, groups)
     effect = _EffectGraphs.build(effects, data.n_groups, model)
     index = pytensor.shared(data.index[data.kept], name="groups")

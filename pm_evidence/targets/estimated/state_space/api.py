@@ -255,7 +255,8 @@ class Simulator:
         drawn = np.empty((n_times, n_paths, *row))
         flat = np.ascontiguousarray(self._precompute(*values), np.float64)
         code: FilterCode = self._code
-        status = _simulate(code.calls, code.frames, flat, np.uint64(seed), states, drawn)
+        flat_states, flat_drawn = (a.reshape(n_times, n_paths, -1) for a in (states, drawn))
+        status = _simulate(code.calls, code.frames, flat, np.uint64(seed), flat_states, flat_drawn)
         if status != 0:
             raise ValueError(
                 "the model cannot be simulated at these parameters: look for parameters out of "
@@ -264,23 +265,8 @@ class Simulator:
         return states, drawn
 
 
-def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any) -> int:
-    n_times, n = states.shape[:2]
-    result: int = _simulate_flat(
-        calls,
-        frames,
-        precomputed,
-        seed,
-        states.reshape(n_times, n, -1),
-        drawn.reshape(n_times, n, -1),
-    )
-    return result
-
-
 @njit
-def _simulate_flat(
-    calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any
-) -> Any:
+def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any) -> Any:
     frames = frames.copy()
     stream = np.empty(4, np.uint64)
     frames[:, 0] = stream.ctypes.data

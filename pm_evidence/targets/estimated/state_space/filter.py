@@ -595,17 +595,6 @@ class ParticleFilter:
         states = record.states.reshape(n_times, n, *self.state_shape)
         return FilterRun(float(log_likelihood), states, *record[1:])
 
-    def filtered(
-        self, x: Floats, seeds: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
-    ) -> tuple[Floats, Floats]:
-        """Return mean and quantiles of the state at every time, given the data up to then."""
-        done = self.run(x, seeds)
-        mean = np.einsum("tn,tn...->t...", done.weights, done.states)
-        levels = np.array(
-            [_quantiles(*row, quantiles) for row in zip(done.states, done.weights, strict=True)]
-        )
-        return mean, levels
-
     def path(self, x: Floats, seeds: Any) -> Floats:
         """Return one path of the state given all data, shape ``(n_times, ...)``."""
         return self._path_of(self.run(x, seeds), seeds)
@@ -691,15 +680,3 @@ class ParticleFilter:
     def _options(self) -> Options:
         scheme = CODES[self.resampling]
         return Options(self.n_particles, self.code.n_precomputed, scheme, self.ess)
-
-
-def _quantiles(states: Floats, weights: Floats, probabilities: Sequence[float]) -> Floats:
-    """Return weighted quantiles of particles, shape ``(n_quantiles, ...)``."""
-    flat = states.reshape(len(states), -1)
-    result = np.empty((len(probabilities), flat.shape[1]))
-    for k in range(flat.shape[1]):
-        order = np.argsort(flat[:, k])
-        edges = np.cumsum(weights[order])
-        at = np.searchsorted(edges, np.asarray(probabilities) * edges[-1])
-        result[:, k] = flat[order[np.minimum(at, len(order) - 1)], k]
-    return result.reshape(len(probabilities), *states.shape[1:])
