@@ -87,7 +87,10 @@ class RowFunction:
     def _is_right(self, inputs: Any, others: Any, found: Sequence[NDArray[Any]]) -> bool:
         first = self._single(*(value[0] for value in inputs), *others)
         pairs = zip(first, found, strict=True)
-        return all(np.allclose(many[0], one, rtol=1e-8, equal_nan=True) for one, many in pairs)
+        return all(
+            len(many) == len(inputs[0]) and np.allclose(many[0], one, rtol=1e-8, equal_nan=True)
+            for one, many in pairs
+        )
 
     @staticmethod
     def _of_rows(value: NDArray[Any], ndim: int, n: int) -> NDArray[Any]:

@@ -68,13 +68,6 @@ def test_values_are_those_of_numpy():
         np.testing.assert_allclose(found[~normal], expected[~normal], atol=1e-300, err_msg=name)
 
 
-def test_short_rows_keep_the_usual_functions():
-    """Vector instructions cost more than they save there."""
-    for shape in ((), (3,), (100, 2)):
-        x = pt.tensor("x", shape=shape, dtype="float64")
-        assert elementary.VectorExp not in scalar_ops(compile_graph([x], [pt.exp(x)])), shape
-
-
 # --- sums: in order where that pays, and the same value everywhere ---
 
 RNG = np.random.default_rng(1)
@@ -107,13 +100,6 @@ def test_sums(in_order):
     np.testing.assert_allclose(function(*at), plain(*at), rtol=1e-13)
     if in_order:  # a scale of zero is infinite terms, as it was before division was multiplication
         assert function(at[0], 0.0)[0] == np.inf
-
-
-def test_ordered_sums_in_python():
-    """Where PyTensor runs the operation without numba."""
-    x = pt.matrix("x")
-    function = pm.compile([x], OrderedSum()(x), mode="FAST_COMPILE")
-    assert function(np.ones((3, 4)).T) == 12.0
 
 
 # --- the one function that multiplies matrices for all models ---

@@ -129,11 +129,6 @@ def test_refused(name):
         check_model(model)
 
 
-def test_model_errors_are_value_errors():
-    """Users may catch them as what they are."""
-    assert issubclass(ModelError, ValueError)
-
-
 def legal_imputed():
     with pytest.warns(pm.exceptions.ImputationWarning):
         pm.Normal("y", pm.Normal("a"), 1, observed=np.ma.masked_array(Y, mask=[True, False, False]))
@@ -265,18 +260,6 @@ def test_atom_as_effect():
             groups=[0, 0, 1],
             observed=Y,
         )
-
-
-@pytest.mark.parametrize("observed", [False, True])
-def test_no_density(observed):
-    """The name in place of PyMC's NotImplementedError without one."""
-    with pm.Model() as model:
-        a = pm.Normal("a")
-        base = pm.SkewNormal.dist(mu=0 if not observed else a, sigma=1, alpha=2)
-        x = pm.Truncated("x", base, lower=0.05, observed=Y if observed else None)
-        pm.Normal("y", a + (0 if observed else x), 1, observed=0.0)
-    with pytest.raises(ModelError, match=r"that PyMC knows, but that of x failed: LogC"):
-        in_python(model).graphs()
 
 
 @pytest.mark.parametrize(

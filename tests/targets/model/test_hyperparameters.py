@@ -7,7 +7,7 @@ import pytest
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.concavity import find_hyperparameters
 from pm_evidence.testing import deceptive_systems, exact_systems
-from tests.targets.model.test_concavity import CONCAVE, NOT_CONCAVE, RNG, X, Y
+from tests.targets.model.test_concavity import NOT_CONCAVE, RNG, X, Y
 from tests.targets.values import in_python
 
 SYSTEMS = exact_systems() | deceptive_systems()
@@ -78,15 +78,6 @@ def test_scales_of_trend_and_season(reparameterise):
     target = in_python(model, target_of, reparameterise=reparameterise)
     assert names(target) == {"step", "height"}
     assert not violations(target)
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_other_posteriors_are_not_known(name):
-    assert names(in_python(SYSTEMS[name].build(), target_of, reparameterise=True)) is None
-
-
-def test_a_log_concave_posterior_needs_none():
-    assert names(in_python(CONCAVE["poisson"]())) == set()
 
 
 @pytest.mark.parametrize("name", ["student_t", "square", "sine", "mixture"])
