@@ -21,6 +21,7 @@ probabilistic programs", section 4, whose ``lambda`` is ``c``, with scales count
 typical scale: otherwise ``c`` would depend on the units of the data.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
@@ -35,18 +37,19 @@ from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import CholeskyCovPacked, ZeroSumTransform
 from pymc.logprob.transforms import LogTransform
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.log_scale import (
-    ModalLogScale,
-    Multiplied,
+    LogGamma,
     bare,
+    is_elementwise,
     log_of,
     log_scale_of,
 )
@@ -56,6 +59,7 @@ from pm_evidence.targets.model.vectorised import RowFunction, quietly
 Floats = NDArray[np.float64]
 
 
+_SELECTIONS = (DimShuffle, Subtensor, AdvancedSubtensor)
 # The distribution of location 0 and scale 1, from the other parameters of the distribution.
 _STANDARD: dict[type, Callable[..., Variable]] = {
     ptr.NormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
@@ -90,7 +94,7 @@ class LocationScale:
     # last axis. It and the scale are the factors of the Cholesky factor of a covariance.
     mixing: Variable | None = None
     # Of a gamma or beta variable: its distribution on the scale of its transform
-    log_scale: ModalLogScale | None = None
+    log_scale: LogGamma | None = None
 
     @property
     def size(self) -> int:
@@ -140,6 +144,61 @@ class LocationScale:
         return _STANDARD[type(self.rv.owner.op)](*parameters, shape=self.shape)
 
 
+class Multiplied:
+    """What the free variables of a model are multiplied by."""
+
+    def __init__(self, model: pm.Model) -> None:
+        self._free, self._transforms = set(model.free_RVs), model.rvs_to_transforms
+        outputs = [*model.basic_RVs, *model.potentials, *model.deterministics]
+        nodes = {v.owner for v in ancestors(outputs) if v.owner is not None}
+        self._clients: dict[Variable, list[Apply]] = defaultdict(list)
+        for node in nodes:
+            for variable in dict.fromkeys(node.inputs):
+                self._clients[variable].append(node)
+
+    def scale_of(self, rv: Variable) -> Variable | None:
+        """Return the scale that a variable is multiplied by wherever the model uses it."""
+        found: set[Variable | None] = set()
+        left = [rv]
+        while left:
+            for node in self._clients[left.pop()]:
+                if isinstance(node.op, _SELECTIONS) or is_elementwise(node.op, ps.Identity):
+                    left += node.outputs
+                else:
+                    found.add(self._factor(node, rv))
+        scale = found.pop() if len(found) == 1 else None
+        if scale is None or not all(scale.type.broadcastable):
+            return None
+        return scale.reshape(()) if scale.type.ndim else scale
+
+    def _factor(self, node: Apply, rv: Variable) -> Variable | None:
+        """Return the positive factor of a product with a variable; None if there is none."""
+        if not is_elementwise(node.op, ps.Mul):
+            return None
+        varying = [bare(v) for v in node.inputs if self._varies(v)]
+        others = [v for v in varying if rv not in ancestors([v])]
+        if len(others) != 1 or len(varying) != 2:
+            return None
+        return others[0] if self._is_positive(others[0]) else None
+
+    def _varies(self, variable: Variable) -> bool:
+        return any(v in self._free for v in ancestors([variable], blockers=self._free))
+
+    def _is_positive(self, variable: Variable) -> bool:
+        variable = bare(variable)
+        if isinstance(variable, Constant):
+            return bool(np.all(variable.data > 0.0))
+        op = getattr(variable.owner, "op", None)
+        if is_elementwise(op, (ps.Mul, ps.TrueDiv)):
+            return all(self._is_positive(each) for each in variable.owner.inputs)
+        if variable not in self._free:
+            return is_elementwise(op, (ps.Exp, ps.Sqr, ps.Sqrt, ps.math.Softplus))
+        if isinstance(variable.owner.op, ptr.UniformRV):
+            lower = bare(variable.owner.op.dist_params(variable.owner)[0])
+            return isinstance(lower, Constant) and bool(np.all(lower.data >= 0.0))
+        return isinstance(self._transforms[variable], LogTransform)
+
+
 def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     """Return the free variables whose scale depends on other free variables, parents first.
 
@@ -182,7 +241,7 @@ def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
 def _as_logarithm(model: pm.Model, rv: Any) -> LocationScale | None:
     """Return the description of a gamma or beta variable by its logarithm."""
     found = log_scale_of(rv, model.rvs_to_transforms[rv])
-    if not isinstance(found, ModalLogScale):
+    if not isinstance(found, LogGamma):
         return None
     parameters = tuple(rv.owner.op.dist_params(rv.owner))
     location, scale = found.location(parameters), found.scale(parameters)

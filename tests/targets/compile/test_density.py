@@ -19,9 +19,9 @@ from pytensor.sparse import as_sparse_variable, structured_dot
 from scipy import stats
 
 from pm_evidence.targets.compile.numba_density import CompiledDensity, compile_density
-from pm_evidence.targets.model.upstream import in_double_precision
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.upstream import in_double_precision
 from pm_evidence.testing import exact_systems
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
