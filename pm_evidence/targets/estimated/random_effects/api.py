@@ -19,18 +19,11 @@ from pytensor.graph.replace import clone_replace
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import depends_on, evaluated_shapes
+from pm_evidence.targets.estimated import variable
 from pm_evidence.targets.estimated.random_effects.importance import (
     DRAWS,
     GroupEstimator,
     compile_groups,
-)
-from pm_evidence.targets.estimated.variable import (
-    MOST_PARTICLES,
-    call_user,
-    find_parents,
-    given_value,
-    model_of,
-    register_estimated,
 )
 from pm_evidence.targets.model.checks import Measure, measure_of
 from pm_evidence.targets.model.upstream import default_transform, name_of_distribution
@@ -91,7 +84,7 @@ class GroupedData:
 def _values(name: str, observed: Any) -> NDArray[Any]:
     if isinstance(observed, np.ma.MaskedArray) and observed.dtype.kind in "biuf":
         observed = np.where(np.ma.getmaskarray(observed), np.nan, observed.data)
-    values = given_value(f"observed of {name!r}", observed)
+    values = variable.given_value(f"observed of {name!r}", observed)
     if values.dtype.kind not in "biuf" or values.ndim == 0 or len(values) == 0:
         raise TypeError(
             f"observed of {name!r} must be numbers, one row for every observation, got "
@@ -119,7 +112,7 @@ def _missing_rows(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    groups = given_value("groups", groups)
+    groups = variable.given_value("groups", groups)
     if groups.shape != (n_obs,):
         raise ValueError(
             f"groups must give the group of each of the {n_obs} observations, got shape "
@@ -230,9 +223,9 @@ def RandomEffects(
     section 3.4, take their cost model from. If the density of a group has several modes, the
     estimate is still unbiased, but its variance is large, because ``q`` covers only one mode.
     """
-    model = model_of(name, model, dims)
+    model = variable.model_of(name, model, dims)
     if not (isinstance(n_particles, str) and n_particles == "auto"):
-        n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
+        n_particles = check_count("n_particles", n_particles, 2, variable.MOST_PARTICLES)
     check_choice("draws", draws, DRAWS)
     data = GroupedData.from_user(name, observed, groups)
     effect = _EffectGraphs.build(effects, data.n_groups, model)
@@ -241,7 +234,7 @@ def RandomEffects(
     given = _emit(emission, effect.value[index], data.kept)
     y, log_likelihood = _log_likelihood(given, drawn, data, index, effect.value)
     graphs = [effect.log_prior, log_likelihood, effect.start, effect.value, drawn]
-    parents = find_parents(graphs, model, [effect.z, index, y])
+    parents = variable.find_parents(graphs, model, [effect.z, index, y])
     stand_ins = [p.type(name=p.name) for p in parents]
     graphs = clone_replace(graphs, dict(zip(parents, stand_ins, strict=True)))
     log_prior, log_likelihood, start, value, drawn = graphs
@@ -250,7 +243,7 @@ def RandomEffects(
         stand_ins, effect.z, y, log_prior, log_likelihood, start, value, data, n_particles, draws
     )
     values = data.with_type_of(drawn, observed)
-    return register_estimated(
+    return variable.register_estimated(
         name, spec, parents, drawn, values, class_name="RandomEffects", dims=dims, model=model
     )
 
@@ -267,7 +260,7 @@ class _EffectGraphs:
 
     @classmethod
     def build(cls, effects: Callable[[], Any], n_groups: int, model: pm.Model) -> "_EffectGraphs":
-        one = call_user("effects", effects)
+        one = variable.call_user("effects", effects)
         if not one.dtype.startswith("float"):
             raise ModelError(
                 f"effects must be continuous, got {name_of_distribution(one)}, which is discrete: "
@@ -349,7 +342,7 @@ class RandomEffectsSpec:
 
 def _emit(emission: Callable[..., Any], effects: Variable, rows: NDArray[np.int64]) -> Variable:
     try:
-        return call_user("emission", emission, effects, rows)
+        return variable.call_user("emission", emission, effects, rows)
     except (ValueError, IndexError, TypeError) as error:
         error.add_note(
             f"emission was called with u of shape {effects.type.shape} and the {len(rows)} row "

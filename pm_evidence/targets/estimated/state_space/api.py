@@ -23,6 +23,7 @@ from pm_evidence.core.random import seed_stream
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.targets.compile.numba_graph import implement_in_python
 from pm_evidence.targets.compile.rewrite import evaluated_shapes, inline_symbolic
+from pm_evidence.targets.estimated import variable
 from pm_evidence.targets.estimated.state_space.filter import (
     H_OUT,
     MOVE,
@@ -40,15 +41,6 @@ from pm_evidence.targets.estimated.state_space.filter import (
     compile_functions,
     row_kinds,
 )
-from pm_evidence.targets.estimated.variable import (
-    MOST_PARTICLES,
-    call_user,
-    check_call,
-    find_parents,
-    given_value,
-    model_of,
-    register_estimated,
-)
 from pm_evidence.targets.model.upstream import check_known_indices, name_of_distribution
 
 Floats = NDArray[np.float64]
@@ -58,7 +50,7 @@ def observations(observed: Any) -> Floats:
     """Return the data as floats, NaN where missing."""
     if np.ma.isMaskedArray(observed) and observed.dtype.kind in "biuf":
         observed = np.ma.filled(observed.astype(float), np.nan)
-    values = given_value("observed", observed)
+    values = variable.given_value("observed", observed)
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"observed must be numeric, got dtype {values.dtype}; encode it as numbers."
@@ -86,7 +78,7 @@ def observations(observed: Any) -> Floats:
 def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
     """Call the user's functions with stand-ins and check what they return."""
     t = pt.lscalar("t")
-    init = call_user("init", functions["init"])
+    init = variable.call_user("init", functions["init"])
     shape = _shape("init", init)
     if len(shape) > 1:
         raise ModelError(
@@ -96,7 +88,7 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
     dtype = init.dtype
     for _ in range(2):  # a continuous state may start at an integer constant
         h = pt.TensorType(dtype, shape=shape)("h")
-        transition = call_user("transition", functions["transition"], h, t)
+        transition = variable.call_user("transition", functions["transition"], h, t)
         if transition.dtype == dtype:
             break
         dtype = transition.dtype
@@ -106,7 +98,7 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
             f"init and transition must both be continuous or both be discrete, got {init.dtype} "
             f"and {transition.dtype}; use distributions of one kind."
         )
-    emission = call_user("emission", functions["emission"], h, t)
+    emission = variable.call_user("emission", functions["emission"], h, t)
     emitted = _shape("emission", emission)
     if emitted != data.shape[1:]:
         raise ModelError(
@@ -117,10 +109,10 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
     further = {}
     for name, arguments in (("proposal", (h, t, y)), ("init_proposal", (y,))):
         if functions[name] is not None:
-            further[name] = call_user(name, functions[name], *arguments)
+            further[name] = variable.call_user(name, functions[name], *arguments)
             _check_state(name, further[name], h)
     if functions["look_ahead"] is not None:
-        check_call("look_ahead", functions["look_ahead"], h, t, y)
+        variable.check_call("look_ahead", functions["look_ahead"], h, t, y)
         further["look_ahead"] = _scalar(functions["look_ahead"](h, t, y))
     graphs = StateSpaceGraphs(h, t, y, init, transition, emission, **further)
     check_rows(graphs, data)
@@ -424,7 +416,7 @@ def StateSpace(
     The estimate is unbiased for every filter and scheme (Del Moral 2004; Pitt, Silva, Giordani and
     Kohn 2012).
     """
-    model = model_of(name, model, dims)
+    model = variable.model_of(name, model, dims)
     options = FilterOptions.checked(n_particles, filter, resampling, ess)
     _check_filter(filter, proposal, init_proposal, look_ahead)
     data = observations(observed)
@@ -438,7 +430,7 @@ def StateSpace(
     }
     graphs = trace(functions, data)
     check_densities(graphs)
-    parents = find_parents(graphs.named().values(), model, [graphs.h, graphs.t, graphs.y])
+    parents = variable.find_parents(graphs.named().values(), model, [graphs.h, graphs.t, graphs.y])
     stand_ins = tuple(parent.type(name=parent.name) for parent in parents)
     graphs = graphs.given(dict(zip(parents, stand_ins, strict=True)))
     shared = observed if isinstance(observed, SharedVariable) else None
@@ -448,7 +440,7 @@ def StateSpace(
     if shared is None:
         is_whole = np.isfinite(data).all()
         observed = data.astype(graphs.emission.dtype) if is_whole else data
-    return register_estimated(
+    return variable.register_estimated(
         name, spec, parents, draw, observed, class_name="StateSpace", dims=dims, model=model
     )
 
@@ -466,7 +458,7 @@ class FilterOptions:
     def checked(cls, n_particles: Any, filter: Any, resampling: Any, ess: Any) -> "FilterOptions":
         """Return the options after checking them."""
         if not (isinstance(n_particles, str) and n_particles == "auto"):
-            n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
+            n_particles = check_count("n_particles", n_particles, 2, variable.MOST_PARTICLES)
         check_choice("filter", filter, FILTERS)
         check_choice("resampling", resampling, SCHEMES)
         if real_number(ess) != 1.0:  # resampling at every time

@@ -20,14 +20,9 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import dot, total
 from pm_evidence.core.random import generator_functions, seed_stream, uniform
 from pm_evidence.core.resampling import CODES, count_uniforms, resample_into
+from pm_evidence.targets.compile import rewrite
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, compile_call
 from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
-from pm_evidence.targets.compile.rewrite import (
-    checks_to_minus_infinity,
-    inline_symbolic,
-    over_particles,
-    split_parameters_only,
-)
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision
 
@@ -371,7 +366,10 @@ class FilterGraphs:
         """Return states drawn from ``init`` or ``transition``, and observations drawn there."""
         one = self._one
         states = self._draw(graph, {one.h: self._states})
-        return [self._out(states), self._out(over_particles(one.emission, {one.h: states}, self.n))]
+        return [
+            self._out(states),
+            self._out(rewrite.over_particles(one.emission, {one.h: states}, self.n)),
+        ]
 
     def _simulated(
         self, graph: Variable, given: dict[Variable, Variable], kind: int
@@ -406,12 +404,12 @@ class FilterGraphs:
     def _weights(self, log_weight: Variable, given: dict[Variable, Variable]) -> Variable:
         y = {self._one.y: pt.cast(self.y, self._one.y.dtype)}
         (log_weight,) = clone_replace([log_weight], y)
-        log_weight = over_particles(log_weight, given, self.n)
+        log_weight = rewrite.over_particles(log_weight, given, self.n)
         return self._out(*with_gamma_ratios([log_weight], [self.y]))
 
     def _draw(self, graph: Variable, given: dict[Variable, Variable]) -> Variable:
         # a copy, as PyTensor's batched indexing expects an operation with one output
-        return pt.cast(over_particles(graph, given, self.n), self._one.h.dtype).copy()
+        return pt.cast(rewrite.over_particles(graph, given, self.n), self._one.h.dtype).copy()
 
     def _out(self, many: Variable) -> Variable:
         return pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))
@@ -419,7 +417,7 @@ class FilterGraphs:
 
 def _logp(distribution: Variable, value: Variable) -> Variable:
     value = pt.cast(value, distribution.dtype)
-    return checks_to_minus_infinity(pm.logp(distribution, value, warn_rvs=False))
+    return rewrite.checks_to_minus_infinity(pm.logp(distribution, value, warn_rvs=False))
 
 
 def row_kinds(observed: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -466,9 +464,9 @@ def compile_functions(
 def _compile_functions(
     functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable], fast: bool
 ) -> tuple[FilterCode, Variable]:
-    graphs = inline_symbolic([graph for outputs in functions.values() for graph in outputs])
+    graphs = rewrite.inline_symbolic([graph for outputs in functions.values() for graph in outputs])
     graphs = in_double_precision(with_fast_normals(graphs) if fast else graphs)
-    graphs, parameters, precomputed = split_parameters_only(graphs, inputs)
+    graphs, parameters, precomputed = rewrite.split_parameters_only(graphs, inputs)
     empty = np.zeros((N_CALLS, 0), np.int64)
     code = FilterCode(np.zeros(N_CALLS, np.int64), empty, parameters.type.shape[0], (), ())
     for number, outputs in functions.items():
