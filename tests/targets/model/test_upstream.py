@@ -169,15 +169,7 @@ def state():
 KNOWN = {
     "constant": (lambda: observed_at(x()[FROM_ONE]), r"'x' .* -3 and 2, .* 3 at position 2 of the"),
     "data": (lambda: observed_at(x()[pm.Data("i", FROM_ONE)]), r"'x' .* got 3 at .* of 'i'"),
-    "of_data": (
-        lambda: observed_at(x()[pm.Data("i", FROM_ONE) + 1]),
-        r"'x' .* got 3 at position 1",
-    ),
-    "negative": (lambda: observed_at(x()[-FROM_ONE - 1]), r"got -4 at position 2"),
-    "scalar": (lambda: observed_at(x()[3]), r"'x' .* got 3 of the constant"),
-    "take": (lambda: observed_at(pt.take(x(), FROM_ONE)), r"'x' .* got 3"),
     "set": (lambda: observed_at(pt.zeros(3)[FROM_ONE].set(x())), r"got 3 at position 2"),
-    "increment": (lambda: observed_at(pt.zeros(3)[FROM_ONE].inc(x())), r"got 3 at position 2"),
     "second_of_two": (
         lambda: observed_at(pm.Normal("z", shape=(3, 2))[[0, 1, 2], [0, 1, 2]]),
         r"'z' .* between -2 and 1, .* got 2 at position 2",
@@ -193,14 +185,6 @@ KNOWN = {
     "observed_index": (
         lambda: observed_at(x()[pm.Poisson("n", 2.0, observed=FROM_ONE)]),
         r"'x' .* got 3 at position 2 of 'n'",
-    ),
-    "deterministic": (
-        lambda: (pm.Deterministic("picked", x()[FROM_ONE]), observed_at(0.0)),
-        r"'x' .* got 3",
-    ),
-    "potential": (
-        lambda: pm.Potential("p", x()[FROM_ONE].sum()),
-        r"'x' .* got 3",
     ),
 }
 
