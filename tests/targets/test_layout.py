@@ -1,12 +1,9 @@
 """Where variables lie in a flat vector: splitting and joining are each other's inverse."""
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
-import pytest
-from pytensor.graph.basic import Variable
 
-from pm_evidence.targets.layout import Layout, shape_of
+from pm_evidence.targets.layout import Layout
 
 LAYOUT = Layout.of([(2, 3), (), (0,), (4,)], list("abcd"), ["float64", "int64", "float64", "bool"])
 
@@ -40,27 +37,3 @@ def test_graphs_of_the_parts_have_shape_and_type():
     ):
         assert graph.type.shape == variable.shape and graph.type.dtype == variable.dtype
         np.testing.assert_array_equal(graph.eval({x: values}, on_unused_input="ignore"), part)
-
-
-def test_nothing_at_all():
-    """A model without free variables has an empty vector."""
-    empty = Layout.of([])
-    assert empty.size == 0 and empty.split(np.empty((2, 0))) == []
-    assert empty.join([]).shape == (0,)
-
-
-def test_shapes_that_the_graph_states_are_not_computed(monkeypatch):
-    """PyTensor would compile code for each of them, in every process."""
-    monkeypatch.setattr(Variable, "eval", lambda *_, **__: pytest.fail("computed"))
-    with pm.Model():
-        assert shape_of(pm.Normal("x", 0, 1, shape=(2, 3))) == (2, 3)
-        assert shape_of(pm.Normal("y", 0, 1)) == ()
-
-
-def test_shapes_of_data_are_computed():
-    with pm.Model() as model:
-        size = pm.Data("size", np.zeros(4))
-        variable = pm.Normal("x", size, 1)
-        assert shape_of(variable) == (4,)
-        model.set_data("size", np.zeros(6))
-        assert shape_of(variable) == (6,)

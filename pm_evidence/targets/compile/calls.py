@@ -30,15 +30,7 @@ from pm_evidence.core.codegen.numba import (
 )
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import next_word
-from pm_evidence.targets.compile.numba_graph import (
-    Jitted,
-    addresses_of,
-    compile_graph,
-    function_from_source,
-    jit,
-    shared_to_inputs,
-    without_numba_hints,
-)
+from pm_evidence.targets.compile import numba_graph
 from pm_evidence.targets.model.upstream import with_asserted_indices
 
 
@@ -109,12 +101,12 @@ def compile_call(
 ) -> CompiledCall:
     """Compile graphs of some inputs into a function that is called with a frame."""
     outputs = with_asserted_indices([*outputs, *([successor] if successor else [])])
-    outputs, shared, values = shared_to_inputs(outputs)
+    outputs, shared, values = numba_graph.shared_to_inputs(outputs)
     arguments = [*inputs, *shared]
     if generator is not None:
         arguments = [pytensor.In(generator, mutable=True), *arguments]
-    function = compile_graph(arguments, outputs)
-    jitted = jit(function, values)
+    function = numba_graph.compile_graph(arguments, outputs)
+    jitted = numba_graph.jit(function, values)
     if generator is not None:
         slow_ops = {*jitted.slow_ops, *_copies_of_generators(function)}
         jitted = replace(jitted, slow_ops=tuple(sorted(slow_ops)))
@@ -123,7 +115,7 @@ def compile_call(
     written = outputs[: len(outputs) - (successor is not None)]
     c_function = _c_function(jitted, inputs, written, draws=generator is not None)
     n_slots = GENERATOR_SLOTS + len(inputs) + len(written)
-    data, kept = addresses_of(jitted.arrays), (c_function, jitted.arrays)
+    data, kept = numba_graph.addresses_of(jitted.arrays), (c_function, jitted.arrays)
     return CompiledCall(c_function.address, n_slots, data, jitted.slow_ops, kept)
 
 
@@ -143,20 +135,30 @@ def _copies_of_generators(function: Any) -> list[str]:
 
 
 def _c_function(
-    jitted: Jitted, inputs: Sequence[Variable], outputs: Sequence[Variable], *, draws: bool
+    jitted: numba_graph.Jitted,
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    *,
+    draws: bool,
 ) -> Any:
     """Wrap a jitted function into the C signature of a call with a frame."""
     body, scope = _body(jitted, inputs, outputs, draws=draws)
     lines = jitted.guarded("call(frame_)", body)
     types_of_arrays = [array.dtype.str for array in jitted.arrays]
     digest = hashlib.sha256(f"{jitted.key}{lines}{types_of_arrays}".encode()).hexdigest()
-    function = function_from_source(lines, "call", scope, digest if jitted.key else None)
-    with without_numba_hints():
+    function = numba_graph.function_from_source(
+        lines, "call", scope, digest if jitted.key else None
+    )
+    with numba_graph.without_numba_hints():
         return cfunc(frame_signature(), function, cache=jitted.key is not None)
 
 
 def _body(
-    jitted: Jitted, inputs: Sequence[Variable], outputs: Sequence[Variable], *, draws: bool
+    jitted: numba_graph.Jitted,
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    *,
+    draws: bool,
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the lines that call the jitted function, and the global names that they use."""
     first_output = GENERATOR_SLOTS + len(inputs)

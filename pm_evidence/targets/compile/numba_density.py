@@ -23,17 +23,8 @@ from pm_evidence.core.codegen.numba import (
 )
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.rows import RowWork, over_rows
+from pm_evidence.targets.compile import numba_graph
 from pm_evidence.targets.compile.calls import assignments, views_of_arrays
-from pm_evidence.targets.compile.numba_graph import (
-    Jitted,
-    addresses_of,
-    compile_graph,
-    exchanged,
-    function_from_source,
-    jit,
-    shared_to_inputs,
-    without_numba_hints,
-)
 from pm_evidence.targets.layout import Layout
 
 
@@ -80,8 +71,8 @@ class CompiledDensity:
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "CompiledDensity":
         """Return the density with other arrays in the place of some; see `exchanged`."""
         function, arrays = self._keep_alive
-        arrays = exchanged(arrays, others)
-        return replace(self, data=addresses_of(arrays), _keep_alive=(function, arrays))
+        arrays = numba_graph.exchanged(arrays, others)
+        return replace(self, data=numba_graph.addresses_of(arrays), _keep_alive=(function, arrays))
 
 
 def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -90,9 +81,9 @@ def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.empty((len(x), 2))
     differentiable = None if target.discrete.size else target.differentiable
     if differentiable is None or differentiable.slow_ops:
-        _work(target.density, _Values(target, with_gradient=False), (x,), (values,))
+        _work(target.density, _Writes(target, "density"), (x,), (values,))
         return values
-    _work(differentiable, _Values(target, with_gradient=True), (x,), (values,))
+    _work(differentiable, _Writes(target, "differentiable"), (x,), (values,))
     # the value may be defined where the gradient cannot be computed
     failed = np.isnan(values).any(axis=1)
     if failed.any():
@@ -106,7 +97,7 @@ def densities_with_gradients(
     """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``."""
     x = np.ascontiguousarray(x)
     values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
-    _work(target.differentiable, _Gradients(target), (x,), (values, gradients))
+    _work(target.differentiable, _Writes(target, "differentiable"), (x,), (values, gradients))
     return values, gradients
 
 
@@ -124,27 +115,14 @@ def _work(
 
 
 @dataclass(frozen=True)
-class _Values:
-    """Work on rows: log densities, by the function of a target with or without gradients."""
+class _Writes:
+    """Work on rows: log densities, and gradients if asked for, by one of a target's functions."""
 
     target: Any
-    with_gradient: bool
+    name: str
 
     def __call__(self, *rows: NDArray[Any]) -> None:
-        x, log_density = rows
-        compiled = self.target.differentiable if self.with_gradient else self.target.density
-        compiled.write(x, log_density)
-
-
-@dataclass(frozen=True)
-class _Gradients:
-    """Work on rows: log densities with gradients."""
-
-    target: Any
-
-    def __call__(self, *rows: NDArray[Any]) -> None:
-        x, log_density, gradient = rows
-        self.target.differentiable.write(x, log_density, gradient)
+        getattr(self.target, self.name).write(*rows)
 
 
 @njit
@@ -168,17 +146,17 @@ def compile_density(
     compilation; the machine code is kept on disk in PyTensor's own cache.
     """
     terms = [g for of_term in gradient or () for g in of_term]
-    outputs, data_inputs, values = shared_to_inputs([*log_density, *terms])
-    function = compile_graph([*parts, *data_inputs], outputs, **(compile_kwargs or {}))
-    jitted = jit(function, values)
+    outputs, data_inputs, values = numba_graph.shared_to_inputs([*log_density, *terms])
+    function = numba_graph.compile_graph([*parts, *data_inputs], outputs, **(compile_kwargs or {}))
+    jitted = numba_graph.jit(function, values)
     layout = Layout.of([part.type.shape for part in parts])
     c_function = _c_function(jitted, layout, with_gradient=gradient is not None)
-    data = addresses_of(jitted.arrays) if jitted.arrays else np.zeros(1, np.int64)
+    data = numba_graph.addresses_of(jitted.arrays) if jitted.arrays else np.zeros(1, np.int64)
     kept = c_function, jitted.arrays
     return CompiledDensity(c_function.address, data, gradient is not None, jitted.slow_ops, kept)
 
 
-def _c_function(jitted: Jitted, layout: Layout, *, with_gradient: bool) -> Any:
+def _c_function(jitted: numba_graph.Jitted, layout: Layout, *, with_gradient: bool) -> Any:
     """Wrap a jitted function of parts and arrays into the C signature, and cache it on disk."""
     # in models with very many variables, a call with all of them does not compile inside of try
     fill, scope = _fill(jitted, layout, with_gradient=with_gradient)
@@ -187,14 +165,14 @@ def _c_function(jitted: Jitted, layout: Layout, *, with_gradient: bool) -> Any:
     types = [array.dtype.str for array in jitted.arrays]
     digest = hashlib.sha256(f"{jitted.key}{fill}{guarded}{types}".encode()).hexdigest()
     keys = [f"{digest}_{part}" if jitted.key else None for part in ("fill", "density")]
-    scope["fill"] = nb.njit(function_from_source(fill, "fill", scope, keys[0]))
-    function = function_from_source(guarded, "density", scope, keys[1])
-    with without_numba_hints():
+    scope["fill"] = nb.njit(numba_graph.function_from_source(fill, "fill", scope, keys[0]))
+    function = numba_graph.function_from_source(guarded, "density", scope, keys[1])
+    with numba_graph.without_numba_hints():
         return cfunc(density_signature(), function, cache=jitted.key is not None)
 
 
 def _fill(
-    jitted: Jitted, layout: Layout, *, with_gradient: bool
+    jitted: numba_graph.Jitted, layout: Layout, *, with_gradient: bool
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the source of the function that fills in densities, and the names that it uses."""
     views, arrays, scope, n_data = views_of_arrays(jitted.arrays, "data")

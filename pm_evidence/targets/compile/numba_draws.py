@@ -19,18 +19,11 @@ from pytensor.tensor.random.type import RandomGeneratorType, random_generator_ty
 from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types, view_address
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import fill_normal
+from pm_evidence.targets.compile import numba_graph
 from pm_evidence.targets.compile.calls import assignments
-from pm_evidence.targets.compile.numba_graph import (
-    Jitted,
-    compile_graph,
-    function_from_source,
-    implement_by,
-    jit,
-    shared_to_inputs,
-    without_numba_hints,
-)
 from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.upstream import shape_of_draw
 
 
 @interruptible()
@@ -38,27 +31,27 @@ def compile_draws(
     outputs: Sequence[Variable], layout: Layout
 ) -> Callable[[NDArray[np.float64], np.random.Generator], None] | None:
     """Compile random draws of some variables, jointly, as rows of one array."""
-    outputs, shared, values = shared_to_inputs(outputs)
+    outputs, shared, values = numba_graph.shared_to_inputs(outputs)
     threaded = on_one_generator(outputs)
     if threaded is None:
         return None
     outputs, generator, last = threaded
     outputs = [pt.cast(pt.as_tensor(v), "float64") for v in outputs]
     arguments = [pytensor.In(generator, mutable=True), *shared]
-    jitted = jit(compile_graph(arguments, [last, *outputs]), values)
+    jitted = numba_graph.jit(numba_graph.compile_graph(arguments, [last, *outputs]), values)
     if jitted.slow_ops:
         return None
     compiled = _loop(jitted, layout)
     arrays = jitted.arrays
     try:
-        with without_numba_hints():
+        with numba_graph.without_numba_hints():
             compiled(np.empty((0, 1)), np.random.default_rng(0), *arrays)
     except nb.NumbaError:
         return None
     return lambda out, generator: compiled(out, generator, *arrays)
 
 
-def _loop(jitted: Jitted, layout: Layout) -> Any:
+def _loop(jitted: numba_graph.Jitted, layout: Layout) -> Any:
     """Return the compiled loop that fills every row with one call of the jitted graph."""
     arguments = ", ".join(["generator", *(f"a{i}" for i in range(len(jitted.arrays)))])
     names = [f"value{i}" for i in range(len(layout.variables))]
@@ -74,7 +67,7 @@ def _loop(jitted: Jitted, layout: Layout) -> Any:
     # as a part of the loop, and not a separate function, it is optimised only once
     scope = {"inner": nb.njit(inline="always")(jitted.function.py_func)}
     digest = hashlib.sha256(f"{key}{lines}".encode()).hexdigest() if key else None
-    loop = function_from_source(lines, "draws", scope, digest)
+    loop = numba_graph.function_from_source(lines, "draws", scope, digest)
     return nb.njit(loop, nogil=True, cache=key is not None)
 
 
@@ -142,7 +135,7 @@ def with_fast_normals(graphs: Sequence[Variable]) -> list[Variable]:
 
     A covariance that is the same for all particles is then decomposed only once.
     """
-    implement_by(StandardNormals, _standard_normals, version=1)
+    numba_graph.implement_by(StandardNormals, _standard_normals, version=1)
 
     def scaled(node: Any, inputs: list[Variable]) -> tuple[Variable, Variable] | None:
         if not isinstance(node.op, NormalRV | MvNormalRV):
@@ -157,7 +150,7 @@ def with_fast_normals(graphs: Sequence[Variable]) -> list[Variable]:
 def _scaled(
     op: Any, rng: Variable, size: Variable, mean: Variable, scale: Variable
 ) -> tuple[Variable, Variable]:
-    shape = op._infer_shape(size, (mean, scale))
+    shape = shape_of_draw(op, size, (mean, scale))
     n = pt.as_tensor(1, dtype="int64")
     for length in shape:
         n = n * length

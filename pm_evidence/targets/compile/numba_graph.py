@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from math import exp, floor, inf, nan, pi, sin
+from math import exp, inf, nan
 from threading import RLock
 from typing import Any
 
@@ -45,6 +45,7 @@ from pm_evidence.core.codegen.vectors import fast_exp, fast_log
 from pm_evidence.core.interrupts import uninterrupted
 from pm_evidence.core.numerics import total
 from pm_evidence.core.version import VERSION, temporary_folder
+from pm_evidence.targets.model.upstream import trigamma
 
 
 def provide_folder() -> None:
@@ -411,39 +412,6 @@ def _ordered_sum(x: Any) -> Any:
     return np.array(total(np.ravel(x)))
 
 
-# From here on the asymptotic series with six Bernoulli numbers is exact to rounding.
-_LARGE = 15.0
-
-
-@njit(cache=False)
-def trigamma(x: float) -> float:
-    """Return the second derivative of ``log G(x)``."""
-    if x <= 0.0:
-        if x == floor(x):
-            return inf
-        # reflection, to a positive argument
-        return (pi / sin(pi * x)) ** 2 - _of_positive(1.0 - x)
-    return _of_positive(x)
-
-
-@njit(cache=False)
-def _of_positive(x: float) -> float:
-    below = 0.0
-    while x < _LARGE:
-        below += 1.0 / (x * x)
-        x += 1.0
-    inverse = 1.0 / x
-    square = inverse * inverse
-    series = 1 / 42 - square * (1 / 30 - square * (5 / 66 - square * (691 / 2730)))
-    series = 1 / 6 - square * (1 / 30 - square * series)
-    return below + inverse * (1.0 + inverse * (0.5 + inverse * series))
-
-
-def implement_trigamma() -> None:
-    """Let numba compile the operation of PyTensor."""
-    implement_scalar_by(TriGamma, trigamma, version=1)
-
-
 # Operations that read whole numbers, such as counts or the groups of observations, as data.
 _READ_NUMBERS = (
     Elemwise,
@@ -516,7 +484,7 @@ def _operations_in_order() -> Iterator[None]:
 def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
     """Return PyTensor's function of some inputs, optimised for numba; see ``pymc.compile``."""
     numba_implementations()  # PyTensor itself imports them one by one
-    implement_trigamma()
+    implement_scalar_by(TriGamma, trigamma, version=1)
     with without_numba_hints(), _operations_in_order():
         mode = _with_folded_constants(with_ordered_sums(get_mode("NUMBA")))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.scalar as ps
+import pytensor.tensor.random.basic as ptr
 import scipy
 from numpy.typing import NDArray
 from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
@@ -21,10 +22,11 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
-from pytensor.tensor.random.basic import CauchyRV, HalfCauchyRV, HalfNormalRV, StudentTRV
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, unflatten_index_variables
+
+from pm_evidence.targets.model.upstream import function_by_row
 
 # Function of the values of an operation's inputs, which returns those of its outputs.
 type Form = Callable[..., Sequence[Any]]
@@ -156,7 +158,7 @@ def _reduced(op: CAReduce, node: Any) -> Form:
 def _shuffled(op: DimShuffle, node: Any) -> Form:
     if not op.shuffle and not op.augment and not op.drop:
         return _one(lambda x: x)
-    order, kept, added = op._transposition, len(op.shuffle), tuple(op.augment)
+    order, kept, added = (*op.shuffle, *op.drop), len(op.shuffle), tuple(op.augment)
 
     def shuffled(x: NDArray[Any]) -> NDArray[Any]:
         moved = x.transpose(order)
@@ -219,7 +221,7 @@ def _by_block(op: Blockwise, node: Any) -> Form:
     found = None if own is None else own(op.core_op, node)
     if found is not None:
         return found
-    by_row = op._create_node_gufunc(node, impl="py")
+    by_row = function_by_row(op, node)
     several = len(node.outputs) > 1 or not isinstance(by_row, np.ufunc)
     return by_row if several else _one(by_row)
 
@@ -338,8 +340,10 @@ def _drawn(op: RandomVariable, node: Any) -> Form:
 
 # Distributions that PyTensor draws by scipy.stats, whose import takes longer than many runs.
 _OF_DRAWS: dict[type, Callable[..., Any]] = {
-    HalfNormalRV: lambda rng, size, low, scale: low + scale * np.abs(rng.standard_normal(size)),
-    HalfCauchyRV: lambda rng, size, low, scale: low + scale * np.abs(rng.standard_cauchy(size)),
-    CauchyRV: lambda rng, size, middle, scale: middle + scale * rng.standard_cauchy(size),
-    StudentTRV: lambda rng, size, dof, middle, scale: middle + scale * rng.standard_t(dof, size),
+    ptr.HalfNormalRV: lambda rng, size, low, scale: low + scale * np.abs(rng.standard_normal(size)),
+    ptr.HalfCauchyRV: lambda rng, size, low, scale: low + scale * np.abs(rng.standard_cauchy(size)),
+    ptr.CauchyRV: lambda rng, size, middle, scale: middle + scale * rng.standard_cauchy(size),
+    ptr.StudentTRV: lambda rng, size, dof, middle, scale: (
+        middle + scale * rng.standard_t(dof, size)
+    ),
 }

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.rows import over_rows
-from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 
@@ -56,6 +55,13 @@ class LikelihoodEstimator(Protocol):
 
 
 SEED_BITS = 53  # so that a double holds a seed exactly
+# What the target of the model without its estimated likelihoods has, and this one as well. Its
+# density has the log prior, and the log of the part of the likelihood that is known exactly.
+_OF_EVALUATED = (
+    *("model", "n_dim", "continuous", "discrete", "lower", "upper", "period", "density"),
+    *("log_order_mass", "prior_acceptance", "log_prior_mass", "wrap", "outside", "rows_of"),
+    *("observed_data", "constant_data"),
+)
 WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
 
@@ -97,10 +103,6 @@ class EstimatedTarget:
     def __init__(self, evaluated: PyMCTarget, estimators: Sequence[LikelihoodEstimator]) -> None:
         self.evaluated = evaluated
         self.estimators = tuple(estimators)
-        self.n_dim = evaluated.n_dim
-        self.continuous, self.discrete = evaluated.continuous, evaluated.discrete
-        self.lower, self.upper = evaluated.lower, evaluated.upper
-        self.period = evaluated.period
 
     @classmethod
     def of_model(cls, model: pm.Model, compile_kwargs: Mapping[str, Any] | None = None) -> Self:
@@ -109,15 +111,11 @@ class EstimatedTarget:
         evaluated = PyMCTarget(model, compile_kwargs=compile_kwargs, left_out=left_out)
         return cls(evaluated, estimators_of(model))
 
-    @property
-    def log_order_mass(self) -> float:
-        """Log of the prior mass inside ordered transforms, in nats."""
-        return self.evaluated.log_order_mass
-
-    @property
-    def model(self) -> pm.Model:
-        """The model."""
-        return self.evaluated.model
+    def __getattr__(self, name: str) -> Any:
+        """Return what the target has that evaluates all but the estimated likelihoods."""
+        if name not in _OF_EVALUATED:
+            raise AttributeError(name)
+        return getattr(self.evaluated, name)
 
     # estimators -----------------------------------------------------------------------------
 
@@ -150,11 +148,6 @@ class EstimatedTarget:
         return [np.ascontiguousarray(own) for own in np.split(seeds, ends[:-1], axis=-1)]
 
     # densities and draws --------------------------------------------------------------------
-
-    @property
-    def density(self) -> Density:
-        """Log prior, and log of the part of the likelihood that is known exactly."""
-        return self.evaluated.density
 
     def estimated(self, x: Floats, seeds: Seeds) -> EstimatedParticles:
         """Return points with their log prior and estimated log likelihood.
@@ -198,29 +191,7 @@ class EstimatedTarget:
             "model.point_logps() at this point names the variable."
         )
 
-    @property
-    def prior_acceptance(self) -> float:
-        """See ``PyMCTarget``."""
-        return self.evaluated.prior_acceptance
-
-    @property
-    def log_prior_mass(self) -> float:
-        """See ``PyMCTarget``."""
-        return self.evaluated.log_prior_mass
-
-    def wrap(self, x: Floats) -> Floats:
-        """Return ``x`` with circular coordinates brought back to one period."""
-        return self.evaluated.wrap(x)
-
-    def outside(self, x: Floats) -> NDArray[np.bool_]:
-        """Return which rows of ``x`` lie outside the one period that ``wrap`` keeps."""
-        return self.evaluated.outside(x)
-
     # results --------------------------------------------------------------------------------
-
-    def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
-        """Return posterior draws as points; see ``PyMCTarget``."""
-        return self.evaluated.rows_of(draws, parameter)
 
     def posterior(self, draws: Floats) -> dict[str, NDArray[Any]]:
         """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
@@ -234,14 +205,6 @@ class EstimatedTarget:
             "log_likelihood_estimate": state.log_density[:, 1],
             WORDS: state.seeds.astype(np.int64),
         }
-
-    def observed_data(self) -> dict[str, NDArray[Any]]:
-        """Return copies of the observed data by name."""
-        return self.evaluated.observed_data()
-
-    def constant_data(self) -> dict[str, NDArray[Any]]:
-        """Return ``pm.Data`` that are not observed, by name."""
-        return self.evaluated.constant_data()
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""

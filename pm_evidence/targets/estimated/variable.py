@@ -9,7 +9,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import SymbolicRandomVariable
-from pymc.logprob.abstract import _logprob
 from pymc.model.core import new_or_existing_block_model_access
 from pymc.pytensorf import collect_default_updates
 from pytensor.compile.sharedvalue import SharedVariable
@@ -21,6 +20,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_evidence.core.checks import check_kind, check_text, described, plain_array
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.upstream import log_densities
 
 MOST_PARTICLES = 1_000_000  # of one estimate
 
@@ -139,7 +139,7 @@ class RandomEffectsRV(EstimatedRV):
 _KINDS = {"StateSpace": StateSpaceRV, "RandomEffects": RandomEffectsRV}
 
 
-@_logprob.register(EstimatedRV)
+@log_densities.register(EstimatedRV)
 def _refuse_density(op: EstimatedRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     name = next((v.name for v in values if v.name), op._print_name[0])
     raise ModelError(

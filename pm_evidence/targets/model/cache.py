@@ -12,9 +12,6 @@ import numpy as np
 import pymc as pm
 from pymc.backends.arviz import find_observations
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
-from pymc.distributions.distribution import _support_point
-from pymc.distributions.shape_utils import _change_dist_size
-from pymc.logprob.abstract import _logcdf, _logprob
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
@@ -25,12 +22,18 @@ from pytensor.tensor.type import TensorType
 from pm_evidence.core.digest import Digest, digest_of_bytes, is_of_library
 from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget, has_better_coordinates
 from pm_evidence.targets.model.target import PyMCTarget
 
 # Functions of pm.CustomDist are registered here by class; pickle includes the class but not these.
-DISPATCHERS = (_logprob, _logcdf, _support_point, _change_dist_size)
+DISPATCHERS = (
+    upstream.log_densities,
+    upstream.log_distribution_functions,
+    upstream.support_points,
+    upstream.sizes_of_distributions,
+)
 
 
 def registered_functions(model: pm.Model) -> list[tuple[int, type, Any]]:

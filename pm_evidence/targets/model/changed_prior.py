@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
 from pymc.backends.arviz import find_observations
 from pymc.distributions.continuous import (
@@ -18,85 +19,44 @@ from pymc.distributions.continuous import (
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.multivariate import MvNormalRV, ZeroSumNormalRV
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.distributions.transforms import _default_transform
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.tensor.random.basic import (
-    CauchyRV,
-    ExponentialRV,
-    GammaRV,
-    GumbelRV,
-    HalfNormalRV,
-    InvGammaRV,
-    LaplaceRV,
-    LogisticRV,
-    LogNormalRV,
-    NormalRV,
-    StudentTRV,
-    UniformRV,
-)
 from pytensor.tensor.random.op import RandomVariable
 
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.layout import shape_of
-from pm_evidence.targets.model.upstream import missing_constant
+from pm_evidence.targets.model.upstream import (
+    default_transform,
+    in_double_precision,
+    missing_constant,
+    name_of_distribution,
+)
 from pm_evidence.targets.model.vectorised import RowFunction, quietly
 
 Floats = NDArray[np.float64]
 
 
-Parameters = list[Variable]
-
-
-def _multiplied(position: int) -> Callable[[Parameters, Variable], Parameters]:
-    """Return the rule that multiplies one parameter, the scale, by the factor."""
-
-    def rule(parameters: Parameters, factor: Variable) -> Parameters:
-        before, scale, after = (
-            parameters[:position],
-            parameters[position],
-            parameters[position + 1 :],
-        )
-        return [*before, scale * factor, *after]
-
-    return rule
-
-
-def _uniform(parameters: Parameters, factor: Variable) -> Parameters:
-    lower, upper = parameters
-    middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-    return [middle - factor * half, middle + factor * half]
-
-
-def _covariance(parameters: Parameters, factor: Variable) -> Parameters:
-    mean, covariance = parameters
-    return [mean, covariance * factor**2]
-
-
-# The rule for the parameters of each distribution, in the order of its operation.
-_RULES: Mapping[type, Callable[[Parameters, Variable], Parameters]] = {
-    NormalRV: _multiplied(1),
-    HalfNormalRV: _multiplied(1),
-    StudentTRV: _multiplied(2),
-    HalfStudentTRV: _multiplied(1),
-    CauchyRV: _multiplied(1),
-    HalfCauchyRV: _multiplied(0),
-    LaplaceRV: _multiplied(1),
-    LogisticRV: _multiplied(1),
-    GumbelRV: _multiplied(1),
-    MoyalRV: _multiplied(1),
-    SkewNormalRV: _multiplied(1),
-    ExponentialRV: _multiplied(0),
-    GammaRV: _multiplied(1),
-    InvGammaRV: _multiplied(1),
-    WeibullBetaRV: _multiplied(1),
-    LogNormalRV: _multiplied(1),
-    UniformRV: _uniform,
-    MvNormalRV: _covariance,
-    ZeroSumNormalRV: _multiplied(0),
+# Which of the parameters of each distribution, in the order of its operation, is its scale.
+_SCALE_AT = {
+    ptr.NormalRV: 1,
+    ptr.HalfNormalRV: 1,
+    ptr.StudentTRV: 2,
+    HalfStudentTRV: 1,
+    ptr.CauchyRV: 1,
+    HalfCauchyRV: 0,
+    ptr.LaplaceRV: 1,
+    ptr.LogisticRV: 1,
+    ptr.GumbelRV: 1,
+    MoyalRV: 1,
+    SkewNormalRV: 1,
+    ptr.ExponentialRV: 0,
+    ptr.GammaRV: 1,
+    ptr.InvGammaRV: 1,
+    WeibullBetaRV: 1,
+    ptr.LogNormalRV: 1,
+    ZeroSumNormalRV: 0,
 }
 
 SCALABLE = (
@@ -109,21 +69,34 @@ SCALABLE = (
 def scaled_prior(rv: Any, factor: float) -> Variable:
     """Return the distribution of a variable with its spread multiplied by a factor."""
     node, shared = rv.owner, pytensor.shared(np.asarray(float(factor)), name=f"{rv.name}_factor")
-    rule = _RULES.get(type(node.op))
-    if rule is None:
-        kind = getattr(node.op, "_print_name", (type(node.op).__name__,))[0]
+    if type(node.op) not in (*_SCALE_AT, ptr.UniformRV, MvNormalRV):
         raise ModelError(
             f"priors[{rv.name!r}] must hold distributions instead of factors, got a factor for "
-            f"{rv.name!r}, which is {kind}: it has no scale about a location. Pass for example "
+            f"{rv.name!r}, which is {name_of_distribution(rv)}: it has no scale about a "
+            "location. Pass for example "
             f"{{'wider': pm.Beta.dist(1, 1)}}; factors are for {SCALABLE}."
         )
     if isinstance(node.op, RandomVariable):
         n_before = len(node.inputs) - len(node.op.dist_params(node))
-        parameters = rule(list(node.inputs[n_before:]), shared)
+        parameters = _scaled(node.op, node.inputs[n_before:], shared)
         return node.op.make_node(*node.inputs[:n_before], *parameters).default_output()
     rng, size, *parameters = node.inputs
-    scaled: Variable = type(node.op).rv_op(*rule(parameters, shared), size=size, rng=rng)
+    scaled: Variable = type(node.op).rv_op(
+        *_scaled(node.op, parameters, shared), size=size, rng=rng
+    )
     return scaled
+
+
+def _scaled(op: Any, parameters: Sequence[Any], factor: Any) -> list[Any]:
+    if isinstance(op, ptr.UniformRV):
+        lower, upper = parameters
+        middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        return [middle - factor * half, middle + factor * half]
+    if isinstance(op, MvNormalRV):
+        mean, covariance = parameters
+        return [mean, covariance * factor**2]
+    at = _SCALE_AT[type(op)]
+    return [each * factor if k == at else each for k, each in enumerate(parameters)]
 
 
 # A factor of the spread, a distribution, or a function of the model that returns one.
@@ -290,7 +263,7 @@ def _with_variables(
     if not _is_same_family(old, new):
         other.rvs_to_initial_values[new] = None
         if _is_usual(model, old):
-            transform = _default_transform(new.owner.op, new)
+            transform = default_transform(new.owner.op, new)
             value = new if transform is None else transform.forward(new, *new.owner.inputs)
             suffix = "" if transform is None else f"_{transform.name}__"
             other.rvs_to_transforms[new] = transform
@@ -306,5 +279,5 @@ def _is_same_family(old: Any, new: Any) -> bool:
 
 def _is_usual(model: pm.Model, rv: Any) -> bool:
     """Return whether a variable has the transform that PyMC gives to its distribution."""
-    usual = _default_transform(rv.owner.op, rv)
+    usual = default_transform(rv.owner.op, rv)
     return type(model.rvs_to_transforms[rv]) is type(usual)

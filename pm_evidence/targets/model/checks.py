@@ -17,7 +17,6 @@ from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV, Sym
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.multivariate import CARRV, ICARRV
 from pymc.distributions.simulator import SimulatorRV
-from pymc.distributions.transforms import _default_transform
 from pymc.logprob.transforms import IntervalTransform, Transform
 from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
@@ -39,7 +38,11 @@ from pytensor.tensor.subtensor import (
 from pm_evidence.core.checks import check_dimensions, described
 from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.targets.layout import Layout, Particles
-from pm_evidence.targets.model.upstream import check_known_indices
+from pm_evidence.targets.model.upstream import (
+    check_known_indices,
+    default_transform,
+    name_of_distribution,
+)
 
 Floats = NDArray[np.float64]
 
@@ -256,8 +259,7 @@ def _check_density(rv: Variable, others: Iterable[Variable]) -> None:
     continuous = np.dtype(rv.dtype).kind == "f"
     if not continuous or measure_of(rv, others) == Measure.CONTINUOUS:
         return
-    name = getattr(rv.owner.op, "_print_name", (type(rv.owner.op).__name__,))[0]
-    raise ModelError(no_density(f"{rv.name} ~ {name}", rv.name))
+    raise ModelError(no_density(f"{rv.name} ~ {name_of_distribution(rv)}", rv.name))
 
 
 def no_density(what: str, name: str) -> str:
@@ -360,7 +362,7 @@ def keeps_support(rv: Variable, transform: Transform | None) -> bool:
         return False
     if module.startswith(_BY_USERS):
         return False
-    usual = _default_transform(op, rv)
+    usual = default_transform(op, rv)
     if transform is usual:
         return True
     if type(transform) is not type(usual):

@@ -21,6 +21,7 @@ probabilistic programs", section 4, whose ``lambda`` is ``c``, with scales count
 typical scale: otherwise ``c`` would depend on the units of the data.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,53 +29,49 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.scalar as ps
 import pytensor.tensor as pt
+import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
-from pymc.distributions.multivariate import ZeroSumNormalRV, _LKJCholeskyCovRV
+from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import CholeskyCovPacked, ZeroSumTransform
 from pymc.logprob.transforms import LogTransform
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
-from pytensor.tensor.random.basic import (
-    CauchyRV,
-    LaplaceRV,
-    LogisticRV,
-    LogNormalRV,
-    MvNormalRV,
-    NormalRV,
-    StudentTRV,
-)
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.log_scale import (
-    ModalLogScale,
-    Multiplied,
+    LogGamma,
     bare,
+    is_elementwise,
     log_of,
     log_scale_of,
 )
+from pm_evidence.targets.model.upstream import LKJCholeskyCovRV
 from pm_evidence.targets.model.vectorised import RowFunction, quietly
 
 Floats = NDArray[np.float64]
 
 
+_SELECTIONS = (DimShuffle, Subtensor, AdvancedSubtensor)
 # The distribution of location 0 and scale 1, from the other parameters of the distribution.
 _STANDARD: dict[type, Callable[..., Variable]] = {
-    NormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
-    LogNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
-    StudentTRV: lambda nu, shape: pm.StudentT.dist(nu=nu, mu=0.0, sigma=1.0, shape=shape),
-    LaplaceRV: lambda shape: pm.Laplace.dist(0.0, 1.0, shape=shape),
-    CauchyRV: lambda shape: pm.Cauchy.dist(0.0, 1.0, shape=shape),
-    LogisticRV: lambda shape: pm.Logistic.dist(0.0, 1.0, shape=shape),
-    MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    ptr.NormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    ptr.LogNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
+    ptr.StudentTRV: lambda nu, shape: pm.StudentT.dist(nu=nu, mu=0.0, sigma=1.0, shape=shape),
+    ptr.LaplaceRV: lambda shape: pm.Laplace.dist(0.0, 1.0, shape=shape),
+    ptr.CauchyRV: lambda shape: pm.Cauchy.dist(0.0, 1.0, shape=shape),
+    ptr.LogisticRV: lambda shape: pm.Logistic.dist(0.0, 1.0, shape=shape),
+    ptr.MvNormalRV: lambda shape: pm.Normal.dist(0.0, 1.0, shape=shape),
 }
 # Transforms under which the unconstrained value has the location and the scale of the parameters.
-_TRANSFORM: dict[type, type] = {LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
+_TRANSFORM: dict[type, type] = {ptr.LogNormalRV: LogTransform, ZeroSumNormalRV: ZeroSumTransform}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +94,7 @@ class LocationScale:
     # last axis. It and the scale are the factors of the Cholesky factor of a covariance.
     mixing: Variable | None = None
     # Of a gamma or beta variable: its distribution on the scale of its transform
-    log_scale: ModalLogScale | None = None
+    log_scale: LogGamma | None = None
 
     @property
     def size(self) -> int:
@@ -147,6 +144,61 @@ class LocationScale:
         return _STANDARD[type(self.rv.owner.op)](*parameters, shape=self.shape)
 
 
+class Multiplied:
+    """What the free variables of a model are multiplied by."""
+
+    def __init__(self, model: pm.Model) -> None:
+        self._free, self._transforms = set(model.free_RVs), model.rvs_to_transforms
+        outputs = [*model.basic_RVs, *model.potentials, *model.deterministics]
+        nodes = {v.owner for v in ancestors(outputs) if v.owner is not None}
+        self._clients: dict[Variable, list[Apply]] = defaultdict(list)
+        for node in nodes:
+            for variable in dict.fromkeys(node.inputs):
+                self._clients[variable].append(node)
+
+    def scale_of(self, rv: Variable) -> Variable | None:
+        """Return the scale that a variable is multiplied by wherever the model uses it."""
+        found: set[Variable | None] = set()
+        left = [rv]
+        while left:
+            for node in self._clients[left.pop()]:
+                if isinstance(node.op, _SELECTIONS) or is_elementwise(node.op, ps.Identity):
+                    left += node.outputs
+                else:
+                    found.add(self._factor(node, rv))
+        scale = found.pop() if len(found) == 1 else None
+        if scale is None or not all(scale.type.broadcastable):
+            return None
+        return scale.reshape(()) if scale.type.ndim else scale
+
+    def _factor(self, node: Apply, rv: Variable) -> Variable | None:
+        """Return the positive factor of a product with a variable; None if there is none."""
+        if not is_elementwise(node.op, ps.Mul):
+            return None
+        varying = [bare(v) for v in node.inputs if self._varies(v)]
+        others = [v for v in varying if rv not in ancestors([v])]
+        if len(others) != 1 or len(varying) != 2:
+            return None
+        return others[0] if self._is_positive(others[0]) else None
+
+    def _varies(self, variable: Variable) -> bool:
+        return any(v in self._free for v in ancestors([variable], blockers=self._free))
+
+    def _is_positive(self, variable: Variable) -> bool:
+        variable = bare(variable)
+        if isinstance(variable, Constant):
+            return bool(np.all(variable.data > 0.0))
+        op = getattr(variable.owner, "op", None)
+        if is_elementwise(op, (ps.Mul, ps.TrueDiv)):
+            return all(self._is_positive(each) for each in variable.owner.inputs)
+        if variable not in self._free:
+            return is_elementwise(op, (ps.Exp, ps.Sqr, ps.Sqrt, ps.math.Softplus))
+        if isinstance(variable.owner.op, ptr.UniformRV):
+            lower = bare(variable.owner.op.dist_params(variable.owner)[0])
+            return isinstance(lower, Constant) and bool(np.all(lower.data >= 0.0))
+        return isinstance(self._transforms[variable], LogTransform)
+
+
 def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
     """Return the free variables whose scale depends on other free variables, parents first.
 
@@ -189,7 +241,7 @@ def _parents_first(found: Sequence[LocationScale]) -> tuple[LocationScale, ...]:
 def _as_logarithm(model: pm.Model, rv: Any) -> LocationScale | None:
     """Return the description of a gamma or beta variable by its logarithm."""
     found = log_scale_of(rv, model.rvs_to_transforms[rv])
-    if not isinstance(found, ModalLogScale):
+    if not isinstance(found, LogGamma):
         return None
     parameters = tuple(rv.owner.op.dist_params(rv.owner))
     location, scale = found.location(parameters), found.scale(parameters)
@@ -199,7 +251,7 @@ def _as_logarithm(model: pm.Model, rv: Any) -> LocationScale | None:
 def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
     """Return location and scale of a variable; None if it is of another kind."""
     kind, inputs = type(rv.owner.op), rv.owner.inputs
-    if kind is MvNormalRV:
+    if kind is ptr.MvNormalRV:
         return _multivariate(rv)
     if kind in _STANDARD:
         *others, location, scale = rv.owner.op.dist_params(rv.owner)
@@ -211,7 +263,7 @@ def _described(rv: Any, free: set[Variable]) -> LocationScale | None:
         return _of_series(rv, scale) if _shares(start, scale, free) else None
     if kind is RandomWalkRV and rv.type.ndim == 1:
         start, innovation = inputs[:2]
-        if type(innovation.owner.op) is NormalRV:
+        if type(innovation.owner.op) is ptr.NormalRV:
             scale = innovation.owner.inputs[-1]
             return _of_series(rv, scale, anchored=not _shares(start, scale, free))
     return None
@@ -244,7 +296,7 @@ def _cholesky_factor(covariance: Variable) -> Any:
 def _by_hand(rv: Any, multiplied: Multiplied) -> LocationScale | None:
     """Return the description of a standard variable that the model multiplies by a scale."""
     kind = type(rv.owner.op)
-    if kind not in _STANDARD or kind in _TRANSFORM or kind is MvNormalRV:
+    if kind not in _STANDARD or kind in _TRANSFORM or kind is ptr.MvNormalRV:
         return None
     *others, location, scale = rv.owner.op.dist_params(rv.owner)
     if not (_is_constant(location, 0.0) and _is_constant(scale, 1.0)):
@@ -379,7 +431,7 @@ def covariance_factors(model: pm.Model) -> tuple[CovarianceFactor, ...]:
     found = []
     for rv in model.free_RVs:
         usual = isinstance(model.rvs_to_transforms[rv], CholeskyCovPacked)
-        if usual and isinstance(rv.owner.op, _LKJCholeskyCovRV) and rv.type.ndim == 1:
+        if usual and isinstance(rv.owner.op, LKJCholeskyCovRV) and rv.type.ndim == 1:
             (size,) = shape_of(rv)
             n = int(np.sqrt(2 * size))
             found += [CovarianceFactor(rv, n)] if n > 1 else []

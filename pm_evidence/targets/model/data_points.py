@@ -20,7 +20,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import All, Dot
 from pytensor.tensor.shape import Shape
-from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax, log_softmax, softmax
+from pytensor.tensor.special import LogSumExp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pm_evidence.core.exceptions import ModelError
@@ -173,13 +173,6 @@ class Rows:
             return None
         return self.of(array, [i for i in range(array.ndim) if i not in gone][axis])
 
-    def _normalised(self, node: Any, axis: int) -> Variable | None:
-        along = node.op.axis
-        if along is None or axis in along:
-            return None
-        function = softmax if isinstance(node.op, Softmax) else log_softmax
-        return function(self.of(node.inputs[0], axis), axis=along)
-
     def _filled(self, node: Any, axis: int) -> Variable:
         value, *shape = node.inputs
         missing = len(shape) - value.ndim
@@ -198,8 +191,6 @@ _RULES: dict[type, Any] = {
     AdvancedSubtensor: Rows._looked_up,
     CAReduce: Rows._reduced,
     LogSumExp: Rows._summed_up,
-    Softmax: Rows._normalised,
-    LogSoftmax: Rows._normalised,
     Alloc: Rows._filled,
     Join: Rows._joined,
     Subtensor: Rows._sliced_elsewhere,

@@ -17,11 +17,10 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.coordinates import PartlyCentred
 from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
-from pm_evidence.targets.model.upstream import Guard, missing_constant, with_guarded_indices
 from pm_evidence.targets.model.vectorised import quietly
 
 # Below and above these, the exponential in double precision is 0 and infinite.
@@ -37,7 +36,7 @@ class DensityGraphs:
 
     parts: list[Variable]  # inputs: the unconstrained values of the free variables, float64
     log_density: list[Variable]  # log prior with Jacobians, and log likelihood, in nats
-    guards: list[Guard]  # indices that depend on the free variables
+    guards: list[upstream.Guard]  # indices that depend on the free variables
 
     def wrong_index(self, values: Sequence[NDArray[np.float64]]) -> str | None:
         """Return the error of an index at these values of ``parts``; None if all are valid."""
@@ -80,8 +79,8 @@ def density_graphs(
     graphs = clone_replace(graphs, values, rebuild_strict=False)
     if changed is not None:
         graphs[0] = graphs[0] + changed.log_prior
-    graphs = in_double_precision(with_gamma_ratios(graphs))
-    graphs, guards = with_guarded_indices(graphs)
+    graphs = upstream.in_double_precision(with_gamma_ratios(graphs))
+    graphs, guards = upstream.with_guarded_indices(graphs)
     return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
 
 
@@ -145,7 +144,7 @@ def _log_likelihood(model: pm.Model, left_out: Collection[Variable]) -> Variable
     if left_out:
         evaluated = [rv for rv in model.observed_RVs if rv not in left_out]
         return model.potentiallogp + _sum_of(model, evaluated, left_out)
-    missing = missing_constant(model, model.observed_RVs)
+    missing = upstream.missing_constant(model, model.observed_RVs)
     return model.datalogp if missing is None else model.datalogp + missing
 
 
@@ -161,7 +160,7 @@ def _sum_of(model: pm.Model, rvs: Sequence[Variable], left_out: Collection[Varia
         list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
     )
     total = sum((term.sum() for term in terms), pt.constant(0.0))
-    missing = missing_constant(model, rvs)
+    missing = upstream.missing_constant(model, rvs)
     return total if missing is None else total + missing
 
 

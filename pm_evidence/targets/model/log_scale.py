@@ -1,7 +1,5 @@
 """Positive variables, shares and gamma functions by their logarithms, without rounding."""
 
-from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, ClassVar
@@ -14,80 +12,27 @@ from pymc.distributions.transforms import SimplexTransform
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pymc.pytensorf import constant_fold
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Abs, Exp, Identity, Mul, Pow, Reciprocal, Sign, Sqr, Sqrt, TrueDiv
-from pytensor.scalar.math import GammaLn, Softplus
+from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV, UniformRV
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.random.basic import BetaRV, DirichletRV, GammaRV, InvGammaRV
 from pytensor.tensor.symbolic import FusibleSymbolicOp
 
 from pm_evidence.targets.compile.rewrite import rewrite
 
-_MANY = 10.0
+# A sign or factor, and what it belongs to; of sums of numbers this is None.
+type _Term = tuple[float, Any]
+type Shape = tuple[int, ...]
+type Parameters = Sequence[Any]
+
+_MANY = 10.0  # from here on Stirling's series with five terms is exact
+_NEAR = 1e-3  # nearer to the tangent, the first terms of a series are exact
+_LEAST_SHAPE = 1e-100  # the inverse square of a shape parameter is finite from here on
+_PEAKED = 1e6  # from this sum of shapes on, shares are written by their distance from the mode
 
 
-_SELECTIONS = (DimShuffle, Subtensor, AdvancedSubtensor)
-_POSITIVE = (Exp, Sqr, Sqrt, Softplus)
-
-
-class Multiplied:
-    """What the free variables of a model are multiplied by."""
-
-    def __init__(self, model: pm.Model) -> None:
-        self._free, self._transforms = set(model.free_RVs), model.rvs_to_transforms
-        outputs = [*model.basic_RVs, *model.potentials, *model.deterministics]
-        nodes = {v.owner for v in ancestors(outputs) if v.owner is not None}
-        self._clients: dict[Variable, list[Apply]] = defaultdict(list)
-        for node in nodes:
-            for variable in dict.fromkeys(node.inputs):
-                self._clients[variable].append(node)
-
-    def scale_of(self, rv: Variable) -> Variable | None:
-        """Return the scale that a variable is multiplied by wherever the model uses it."""
-        found: set[Variable | None] = set()
-        left = [rv]
-        while left:
-            for node in self._clients[left.pop()]:
-                if isinstance(node.op, _SELECTIONS) or _is(node.op, Identity):
-                    left += node.outputs
-                else:
-                    found.add(self._factor(node, rv))
-        scale = found.pop() if len(found) == 1 else None
-        if scale is None or not all(scale.type.broadcastable):
-            return None
-        return scale.reshape(()) if scale.type.ndim else scale
-
-    def _factor(self, node: Apply, rv: Variable) -> Variable | None:
-        """Return the positive factor of a product with a variable; None if there is none."""
-        if not _is(node.op, Mul):
-            return None
-        varying = [bare(v) for v in node.inputs if self._varies(v)]
-        others = [v for v in varying if rv not in ancestors([v])]
-        if len(others) != 1 or len(varying) != 2:
-            return None
-        return others[0] if self._is_positive(others[0]) else None
-
-    def _varies(self, variable: Variable) -> bool:
-        return any(v in self._free for v in ancestors([variable], blockers=self._free))
-
-    def _is_positive(self, variable: Variable) -> bool:
-        variable = bare(variable)
-        if isinstance(variable, Constant):
-            return bool(np.all(variable.data > 0.0))
-        op = getattr(variable.owner, "op", None)
-        if _is(op, (Mul, TrueDiv)):
-            return all(self._is_positive(each) for each in variable.owner.inputs)
-        if variable not in self._free:
-            return _is(op, _POSITIVE)
-        if isinstance(variable.owner.op, UniformRV):
-            lower = bare(variable.owner.op.dist_params(variable.owner)[0])
-            return isinstance(lower, Constant) and bool(np.all(lower.data >= 0.0))
-        return isinstance(self._transforms[variable], LogTransform)
-
-
-def _is(op: Any, kinds: type | tuple[type, ...]) -> bool:
+def is_elementwise(op: Any, kinds: type | tuple[type, ...]) -> bool:
     """Return whether an operation is elementwise, of a kind."""
     return isinstance(op, Elemwise) and isinstance(op.scalar_op, kinds)
 
@@ -95,7 +40,9 @@ def _is(op: Any, kinds: type | tuple[type, ...]) -> bool:
 def bare(variable: Variable) -> Variable:
     """Return a variable before it was named, or its dimensions were arranged."""
     owner = variable.owner
-    while owner is not None and (isinstance(owner.op, DimShuffle) or _is(owner.op, Identity)):
+    while owner is not None and (
+        isinstance(owner.op, DimShuffle) or is_elementwise(owner.op, ps.Identity)
+    ):
         variable = owner.inputs[0]
         owner = variable.owner
     return variable
@@ -113,30 +60,27 @@ def log_of(scale: Variable) -> Variable:
     if isinstance(op, DimShuffle):
         return op(log_of(inputs[0]))
     match getattr(op, "scalar_op", None):
-        case Pow() if isinstance(bare(inputs[1]), Constant):
+        case ps.Pow() if isinstance(bare(inputs[1]), Constant):
             return inputs[1] * log_of(inputs[0])
-        case TrueDiv() if isinstance(bare(inputs[0]), Constant):
+        case ps.TrueDiv() if isinstance(bare(inputs[0]), Constant):
             return _log(inputs[0]) - log_of(inputs[1])
-        case Reciprocal():
+        case ps.Reciprocal():
             return -log_of(inputs[0])
-        case Sqrt():
+        case ps.Sqrt():
             return 0.5 * log_of(inputs[0])
-        case Abs():
+        case ps.Abs():
             return log_of(inputs[0])
-        case Mul() if len(factors := [x for x in inputs if not _is_sign(x)]) == 1:
+        case ps.Mul() if len(factors := [x for x in inputs if not _is_sign(x)]) == 1:
             return log_of(factors[0])  # PyMC multiplies by the sign of a precision
     return _log(scale)
 
 
 def _is_sign(graph: Variable) -> bool:
-    return isinstance(getattr(getattr(graph.owner, "op", None), "scalar_op", None), Sign)
+    return isinstance(getattr(getattr(graph.owner, "op", None), "scalar_op", None), ps.Sign)
 
 
 def _log(number: Any) -> Variable:
     return pt.log(number.astype("float64"))  # PyMC stores 2.0 in single precision
-
-
-_NEAR = 1e-3  # nearer to the tangent, the first terms of a series are exact
 
 
 class ExponentialExcess(FusibleSymbolicOp):
@@ -180,12 +124,6 @@ def _near(w: Any, third: Any, fourth: Any) -> Any:
     """Return the series to fourth order, with these ratios of cumulants to the variance."""
     w = pt.clip(w, -_NEAR, _NEAR)  # the gradient of the series has to be finite everywhere
     return w**2 * (0.5 + w * (third / 6.0 + w * fourth / 24.0))
-
-
-# From here on Stirling's series with five terms is exact.
-
-# A sign or factor, and what it belongs to; of sums of numbers this is None.
-type _Term = tuple[float, Any]
 
 
 class LogGammaRatio(FusibleSymbolicOp):
@@ -339,61 +277,41 @@ def _kind(node: Any) -> type | None:
     return type(node.op.scalar_op) if node is not None and isinstance(node.op, Elemwise) else None
 
 
-type Shape = tuple[int, ...]
-type Parameters = Sequence[Any]
-
-_LEAST_SHAPE = 1e-100
-# From this sum of shapes on, the density of shares is written by their distance from the mode.
-_PEAKED = 1e6
-
-
-class LogScale(ABC):
-    """A distribution on the scale of its usual transform.
+class LogGamma:
+    """The log of a gamma variable, and the base of the log scales of others.
 
     Its parameters are those of the distribution in PyTensor, the first ``n_shapes`` of which are
     shape parameters. If these are at least ``least``, values of the distribution practically never
-    round to an end of the support.
+    round to an end of the support. The unconstrained value is its mode plus a number ``w``, and
+    nearly its mean plus its standard deviation times a noise. Mean and deviation need not be exact,
+    because coordinates may have any location and scale.
     """
 
-    transform: ClassVar[type]
+    transform: ClassVar[type] = LogTransform
     n_shapes: ClassVar[int] = 1
     least: ClassVar[float] = 0.1  # G(0.1) rounds to zero with a probability of 1e-31
 
-    @abstractmethod
-    def draw(self, parameters: Parameters, shape: Shape) -> Variable:
-        """Return the graph of a draw of the unconstrained value of a variable of this shape."""
-
-    @abstractmethod
-    def log_density(self, x: Variable, parameters: Parameters) -> Variable:
-        """Return the graph of the log density of an unconstrained value, in nats."""
-
-
-class ModalLogScale(LogScale):
-    """A distribution whose unconstrained value is its mode plus a number ``w``.
-
-    This is also nearly its mean plus its standard deviation times a noise. Mean and deviation need
-    not be exact, because coordinates may have any location and scale.
-    """
-
-    @abstractmethod
     def mode(self, parameters: Parameters) -> Variable:
         """Return the mode of the unconstrained value."""
+        a, scale = parameters
+        return pt.log(_positive(a)) + log_of(scale)
 
-    @abstractmethod
     def mean_of_w(self, parameters: Parameters) -> Variable:
         """Return nearly the mean of ``w``."""
+        return _mean(parameters[0])
 
-    @abstractmethod
     def scale(self, parameters: Parameters) -> Variable:
         """Return nearly the standard deviation of ``w``."""
+        return pt.sqrt(_variance(parameters[0]))
 
-    @abstractmethod
     def draw_w(self, parameters: Parameters, shape: Shape) -> Variable:
         """Return the graph of a draw of ``w``."""
+        return _drawn(parameters[0], shape)
 
-    @abstractmethod
     def log_density_of_w(self, w: Variable, parameters: Parameters) -> Variable:
         """Return the log density of ``w``, in nats."""
+        a = _positive(parameters[0])
+        return _log_height(a) - a * exponential_excess(w)
 
     def location(self, parameters: Parameters) -> Variable:
         """Return nearly the mean of the unconstrained value."""
@@ -422,28 +340,7 @@ class ModalLogScale(LogScale):
         return _within(parameters, self.log_density_of_w(w, parameters) + pt.log(scale))
 
 
-class _Gamma(ModalLogScale):
-    transform = LogTransform
-
-    def mode(self, parameters: Parameters) -> Variable:
-        a, scale = parameters
-        return pt.log(_positive(a)) + log_of(scale)
-
-    def mean_of_w(self, parameters: Parameters) -> Variable:
-        return _mean(parameters[0])
-
-    def scale(self, parameters: Parameters) -> Variable:
-        return pt.sqrt(_variance(parameters[0]))
-
-    def draw_w(self, parameters: Parameters, shape: Shape) -> Variable:
-        return _drawn(parameters[0], shape)
-
-    def log_density_of_w(self, w: Variable, parameters: Parameters) -> Variable:
-        a = _positive(parameters[0])
-        return _log_height(a) - a * exponential_excess(w)
-
-
-class _InverseGamma(_Gamma):
+class _InverseGamma(LogGamma):
     """The logarithm of a gamma variable with the opposite sign."""
 
     def mode(self, parameters: Parameters) -> Variable:
@@ -460,7 +357,7 @@ class _InverseGamma(_Gamma):
         return super().log_density_of_w(-w, parameters)
 
 
-class _Beta(ModalLogScale):
+class _Beta(LogGamma):
     """The difference of the logarithms of two gamma variables."""
 
     transform = LogOddsTransform
@@ -489,10 +386,10 @@ class _Beta(ModalLogScale):
         return height - binomial_excess(w, a, b)
 
 
-class _Dirichlet(LogScale):
+class _Dirichlet:
     """The centred log ratios of the shares of a Dirichlet variable, without the last."""
 
-    transform = SimplexTransform
+    transform, n_shapes, least = SimplexTransform, 1, LogGamma.least
 
     def draw(self, parameters: Parameters, shape: Shape) -> Variable:
         """Return the graph of a draw of the unconstrained value of a variable of this shape."""
@@ -558,8 +455,10 @@ def _log_height(a: Any) -> Any:
     return pt.switch(a < _MANY, by_gamma, by_series)
 
 
+type LogScale = LogGamma | _Dirichlet
+
 _OF: dict[type, LogScale] = {
-    GammaRV: _Gamma(),
+    GammaRV: LogGamma(),
     InvGammaRV: _InverseGamma(),
     BetaRV: _Beta(),
     DirichletRV: _Dirichlet(),

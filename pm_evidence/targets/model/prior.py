@@ -29,7 +29,7 @@ from pm_evidence.targets.layout import Layout, shape_of
 from pm_evidence.targets.model.coordinates import CovarianceFactor, LocationScale
 from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.upstream import with_asserted_indices, with_exact_car
-from pm_evidence.targets.model.vectorised import quietly, vectorised
+from pm_evidence.targets.model.vectorised import RowFunction, quietly
 
 Floats = NDArray[np.float64]
 
@@ -296,46 +296,14 @@ class ConstrainedSpace:
         self._layout = layout
         variables = [*model.free_RVs, *model.deterministics]
         self.names = [v.name for v in variables]
-        inputs = model.value_vars
         outputs = model.replace_rvs_by_values(variables)
-        with quietly():
-            self._single = pm.compile(
-                inputs, outputs, mode="FAST_COMPILE", on_unused_input="ignore"
-            )
-            self._batched = vectorised(inputs, outputs)
+        self._function = RowFunction(model.value_vars, outputs, [], compared=True)
 
     def values(self, x: Floats) -> dict[str, NDArray[Any]]:
         """Return every variable for every row of ``x``."""
-        inputs = self._split(x)
-        with quietly():
-            first = self._single(*(value[0] for value in inputs))
-            results = self._try_batched(inputs, first, len(x))
-            if results is None:
-                rows = [self._single(*row) for row in zip(*inputs, strict=True)]
-                results = [np.stack(column) for column in zip(*rows, strict=True)]
-        return dict(zip(self.names, results, strict=True))
-
-    def _split(self, x: Floats) -> list[NDArray[Any]]:
-        """Return the variables in rows of ``x``, each in its shape and of its type."""
         parts = zip(self._layout.split(x), self._layout.variables, strict=True)
-        return [part.astype(variable.dtype) for part, variable in parts]
-
-    def _try_batched(
-        self, inputs: list[NDArray[Any]], first: list[NDArray[Any]], n: int
-    ) -> list[NDArray[Any]] | None:
-        """Return all rows at once, or None if the first row differs from the one computed alone."""
-        if self._batched is None:
-            return None
-        try:
-            results = self._batched(*inputs)
-        except (ValueError, TypeError, IndexError, NotImplementedError):
-            return None
-        for one, many in zip(first, results, strict=True):
-            if np.ndim(many) == np.ndim(one):  # does not depend on any free variable
-                return None
-            if len(many) != n or not np.allclose(many[0], one, rtol=1e-8, equal_nan=True):
-                return None
-        return [np.asarray(r) for r in results]
+        inputs = [part.astype(variable.dtype) for part, variable in parts]
+        return dict(zip(self.names, self._function(inputs, []), strict=True))
 
 
 class UnconstrainedSpace:

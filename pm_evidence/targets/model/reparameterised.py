@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 
 from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.layout import FlatVariable
+from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.concavity import find_hyperparameters
-from pm_evidence.targets.model.coordinates import (
-    Centring,
-    Coordinates,
-    Effects,
-    covariance_factors,
-    location_scale_variables,
-    partly_centred,
-)
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.prior import PriorSampler, prior_sampler
 from pm_evidence.targets.model.target import PyMCTarget
@@ -77,7 +70,9 @@ class ExchangedTarget(PyMCTarget):
 
 def has_better_coordinates(model: pm.Model) -> bool:
     """Return whether a model has variables that other coordinates than its own are known for."""
-    return bool(location_scale_variables(model) or covariance_factors(model))
+    return bool(
+        coordinates.location_scale_variables(model) or coordinates.covariance_factors(model)
+    )
 
 
 class ReparameterisedTarget(ExchangedTarget):
@@ -98,18 +93,18 @@ class ReparameterisedTarget(ExchangedTarget):
         compile_kwargs: Mapping[str, Any] | None = None,
         backend: str = "numba",
     ) -> None:
-        self.variables = location_scale_variables(model)
-        self.factors = covariance_factors(model)
+        self.variables = coordinates.location_scale_variables(model)
+        self.factors = coordinates.covariance_factors(model)
         super().__init__(model, compile_kwargs=compile_kwargs, backend=backend)
-        self.coordinates = Coordinates(model, self.variables, self.layout, self.factors)
-        self._non_centred = Centring.common(0.0, len(self.variables))
+        self.coordinates = coordinates.Coordinates(model, self.variables, self.layout, self.factors)
+        self._non_centred = coordinates.Centring.common(0.0, len(self.variables))
         self._set(self._non_centred)
 
-    def _set(self, centring: Centring) -> None:
+    def _set(self, centring: coordinates.Centring) -> None:
         self.centring = centring
         self._arrays = centring.arrays()
 
-    def centred_by(self, centring: Centring) -> Self:
+    def centred_by(self, centring: coordinates.Centring) -> Self:
         """Return the target in coordinates of another centring; nothing is compiled again."""
         copy = self._copy()
         copy._set(centring)
@@ -117,14 +112,14 @@ class ReparameterisedTarget(ExchangedTarget):
 
     def centred(self) -> Self:
         """Return the target in coordinates in which all effects are centred."""
-        return self.centred_by(Centring.common(1.0, len(self.variables)))
+        return self.centred_by(coordinates.Centring.common(1.0, len(self.variables)))
 
     # a worker rebuilds the target from the model and these settings
-    def settings(self) -> Centring:
+    def settings(self) -> coordinates.Centring:
         """Return what distinguishes this target from others of the same model."""
         return self.centring
 
-    def with_settings(self, settings: Centring) -> Self:
+    def with_settings(self, settings: coordinates.Centring) -> Self:
         """Return the target of the same model with other settings."""
         return self.centred_by(settings)
 
@@ -142,7 +137,7 @@ class ReparameterisedTarget(ExchangedTarget):
             self.layout,
             potentials_only=False,
             left_out=(),
-            coordinates=lambda values: partly_centred(
+            coordinates=lambda values: coordinates.partly_centred(
                 self.model, self.variables, values, amount, log_unit, self.factors
             ),
         )
@@ -157,7 +152,7 @@ class ReparameterisedTarget(ExchangedTarget):
 
     # the model's own variables ----------------------------------------------------------------
 
-    def effects(self, z: Floats) -> list[Effects]:
+    def effects(self, z: Floats) -> list[coordinates.Effects]:
         """Return the partly centred variables at points ``z``, shape ``(n, n_dim)``."""
         return self.coordinates.effects(z, self.centring)
 

@@ -10,11 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.backends.arviz import (
-    coords_and_dims_for_inferencedata,
-    find_constants,
-    find_observations,
-)
+from pymc.backends import arviz
 from pymc.logprob.transforms import CircularTransform
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
@@ -32,27 +28,13 @@ from pm_evidence.targets.compile.numba_density import (
 )
 from pm_evidence.targets.compile.numpy_density import numpy_density
 from pm_evidence.targets.layout import FlatVariable, Layout, Particles
-from pm_evidence.targets.model.checks import (
-    check_model,
-    coordinates_on_support,
-    discrete_support,
-    refuse_low_acceptance,
-    refuse_ties,
-    refuse_undefined,
-)
+from pm_evidence.targets.model import checks, prior
 from pm_evidence.targets.model.concavity import find_hyperparameters, is_concave_in, is_log_concave
 from pm_evidence.targets.model.log_density import (
     DensityGraphs,
     density_graphs,
     discrete_prior_graph,
     gradient_graphs,
-)
-from pm_evidence.targets.model.prior import (
-    ConstrainedSpace,
-    PriorSampler,
-    UnconstrainedSpace,
-    prior_sampler,
-    without_overflow,
 )
 
 Floats = NDArray[np.float64]
@@ -72,7 +54,7 @@ class PyMCTarget:
         left_out: Sequence[Variable] = (),
         backend: str = "numba",
     ) -> None:
-        check_model(model)
+        checks.check_model(model)
         self.backend = backend
         self.model = model
         self.potentials_only = potentials_only
@@ -82,11 +64,11 @@ class PyMCTarget:
         self.log_order_mass = self._prior.log_order_mass
         self.layout: Layout = self._prior.layout
         self.n_dim = self.layout.size
-        self._keeps_support = coordinates_on_support(model, self.layout)
+        self._keeps_support = checks.coordinates_on_support(model, self.layout)
         self._describe_coordinates()
 
-    def _prior_sampler(self) -> PriorSampler:
-        return prior_sampler(self.model)
+    def _prior_sampler(self) -> prior.PriorSampler:
+        return prior.prior_sampler(self.model)
 
     def _prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` prior draws in the target's own coordinates, shape ``(n, n_dim)``."""
@@ -99,7 +81,7 @@ class PyMCTarget:
             is_discrete = np.dtype(rv.dtype).kind in "iub"
             continuous += [not is_discrete] * size
             if is_discrete:
-                low, high = discrete_support(rv, variable.shape)
+                low, high = checks.discrete_support(rv, variable.shape)
                 lower.append(low)
                 upper.append(high)
             circular = isinstance(self.model.rvs_to_transforms[rv], CircularTransform)
@@ -239,7 +221,7 @@ class PyMCTarget:
 
     def prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` prior draws as points, also those outside of transforms (NaN there)."""
-        return without_overflow(self._prior.draw(n, seed), self._keeps_support)
+        return prior.without_overflow(self._prior.draw(n, seed), self._keeps_support)
 
     def finite_prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` prior draws in these coordinates, without those outside of transforms."""
@@ -253,15 +235,15 @@ class PyMCTarget:
         while n_kept < n or not kept:
             drawn = self._prior_points(n - n_kept, seed.spawn(1)[0])
             n_tried += len(drawn)
-            x = without_overflow(drawn, self._keeps_support)
+            x = prior.without_overflow(drawn, self._keeps_support)
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
-            refuse_undefined(self, particles)
-            refuse_ties(self.layout, drawn[np.isfinite(drawn).all(axis=1)])
+            checks.refuse_undefined(self, particles)
+            checks.refuse_ties(self.layout, drawn[np.isfinite(drawn).all(axis=1)])
             if not self._keeps_support.all():
                 particles = particles.take(np.flatnonzero(particles.log_density[:, 0] > -np.inf))
             kept.append(particles)
             n_kept += len(particles)
-            refuse_low_acceptance(n_kept, n_tried)
+            checks.refuse_low_acceptance(n_kept, n_tried)
         return kept[0].join(kept[1:])
 
     @cached_property
@@ -270,7 +252,7 @@ class PyMCTarget:
         if self._keeps_support.all():
             return 1.0
         x = self._prior_points(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
-        x = without_overflow(x, self._keeps_support)
+        x = prior.without_overflow(x, self._keeps_support)
         log_prior = self._log_densities(x[np.isfinite(x).all(axis=1)])[:, 0]
         return float((log_prior > -np.inf).sum() / _ACCEPTANCE_DRAWS)
 
@@ -306,14 +288,14 @@ class PyMCTarget:
     # results --------------------------------------------------------------------------------
 
     @cached_property
-    def constrained(self) -> ConstrainedSpace:
+    def constrained(self) -> prior.ConstrainedSpace:
         """The map from flat vectors to named variables and deterministics."""
-        return ConstrainedSpace(self.model, self.layout)
+        return prior.ConstrainedSpace(self.model, self.layout)
 
     @cached_property
-    def unconstrained(self) -> UnconstrainedSpace:
+    def unconstrained(self) -> prior.UnconstrainedSpace:
         """The map from named free variables to flat vectors."""
-        return UnconstrainedSpace(self.model)
+        return prior.UnconstrainedSpace(self.model)
 
     def posterior(self, draws: Floats) -> dict[str, NDArray[Any]]:
         """Return free variables and deterministics by name, each of shape ``(n, ...)``."""
@@ -332,15 +314,15 @@ class PyMCTarget:
 
     def observed_data(self) -> dict[str, NDArray[Any]]:
         """Return copies of the observed data by name."""
-        return {name: np.array(v) for name, v in find_observations(self.model).items()}
+        return {name: np.array(v) for name, v in arviz.find_observations(self.model).items()}
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return ``pm.Data`` that are not observed, by name."""
-        return {name: np.array(v) for name, v in find_constants(self.model).items()}
+        return {name: np.array(v) for name, v in arviz.find_constants(self.model).items()}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""
-        coords, dims = coords_and_dims_for_inferencedata(self.model)
+        coords, dims = arviz.coords_and_dims_for_inferencedata(self.model)
         return coords, dims
 
     def add_log_densities(self, dt: Any, groups: Sequence[str]) -> None:

@@ -1,7 +1,13 @@
-"""What PyMC and PyTensor get wrong, mended: ``pm.CAR``, and indices outside of their arrays."""
+"""What PyMC and PyTensor get wrong, mended here until it is mended there.
+
+Every section says what is wrong, as seen in PyMC 6.4 and PyTensor 3.3; docs/upstream.md has the
+reports, and ``tests/targets/model/test_upstream.py`` fails when one of them is no longer true. What
+rounds in draws and densities of gamma, beta and Dirichlet variables is mended in ``log_scale``.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -9,20 +15,22 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.distributions import distribution, multivariate, shape_utils, transforms
 from pymc.distributions.multivariate import CARRV
+from pymc.logprob import abstract
 from pymc.pytensorf import constant_fold
-from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.raise_op import Assert
-from pytensor.scalar.basic import Clip, ScalarType
+from pytensor.scalar.basic import Cast, Clip, ScalarType
 from pytensor.scan.op import Scan
+from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg import cholesky, solve_triangular
+from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.random.type import RandomGeneratorType
-from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -33,8 +41,42 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.type_other import NoneTypeT
 
+from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import loop_with, rewrite
+
+# What is private in PyMC, under names of ours.
+default_transform = transforms._default_transform
+LKJCholeskyCovRV = multivariate._LKJCholeskyCovRV
+log_densities, log_distribution_functions = abstract._logprob, abstract._logcdf
+support_points = distribution._support_point
+sizes_of_distributions = shape_utils._change_dist_size
+
+_INDEXING = (Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor)
+# From here on the asymptotic series of the trigamma function is exact to rounding.
+_LARGE = 15.0
+
+
+def name_of_distribution(distribution: Any) -> str:
+    """Return the name under which PyMC prints a distribution."""
+    op = distribution.owner.op
+    return str(getattr(op, "_print_name", (str(op),))[0])
+
+
+def shape_of_draw(op: Any, size: Any, parameters: Sequence[Variable]) -> Any:
+    """Return the shape of a draw as graphs of its lengths."""
+    return op._infer_shape(size, parameters)
+
+
+def function_by_row(op: Any, node: Any) -> Any:
+    """Return the function in Python that an operation on batches applies to each of them."""
+    return op._create_node_gufunc(node, impl="py")
+
+
+# 1. pm.CAR lacks a constant in its density, and draws from another covariance ---------------------
+#
+# ``pm.logp`` of a CAR omits ``sum(log(W.sum(0))) / 2 - n log(2 pi) / 2``; its draws have not the
+# covariance ``inv(tau (diag(W.sum(0)) - alpha W))``.
 
 
 def missing_constant(model: pm.Model, rvs: Iterable[Variable]) -> Variable | None:
@@ -89,8 +131,48 @@ def _dense(w: Variable) -> Variable:
     return w.reshape(w.shape[-2:]) if w.type.ndim > 2 else w
 
 
-_INDEXING = (Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor)
-_IN_PYTHON = Mode("py", None)
+# 2. PyTensor computes with literals in single precision -------------------------------------------
+#
+# Python numbers become int8 or float32 constants, of which logarithms are taken in float32: an
+# error of 3e-3 nats after 1e5 observations.
+
+
+def in_double_precision(outputs: Sequence[Variable]) -> list[Variable]:
+    """Return the graphs with elementwise float operations, and sums of them, done in float64."""
+    return rewrite(outputs, _in_double)
+
+
+def _in_double(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """Return a node's outputs computed in float64, or None if nothing has to change."""
+    if not _is_single_precision(node):
+        return None
+    # pm.CAR sums a scalar over an axis: PyTensor fails to compute that in advance, and logs it
+    if isinstance(node.op, Sum | Prod) and inputs[0].type.ndim == 0:
+        return [pt.cast(inputs[0], "float64")]
+    doubles = [v if v.type.dtype in ("bool", "float64") else pt.cast(v, "float64") for v in inputs]
+    if all(new is old for new, old in zip(doubles, node.inputs, strict=True)):
+        return None
+    # these operations would round their result to single precision again
+    if isinstance(node.op, Sum | Prod):
+        return node.op.clone(dtype="float64", acc_dtype="float64").make_node(*doubles).outputs
+    if isinstance(node.op, MakeVector):
+        return MakeVector("float64").make_node(*doubles).outputs
+    return node.clone_with_new_inputs(doubles, strict=False).outputs
+
+
+def _is_single_precision(node: Any) -> bool:
+    if isinstance(node.op, Elemwise):
+        if isinstance(node.op.scalar_op, Cast):  # the user's own choice
+            return False
+    elif not isinstance(node.op, Sum | Prod | MakeVector):
+        return False
+    return any(out.type.dtype in ("float16", "float32") for out in node.outputs)
+
+
+# 3. Compiled code reads beyond the end of an array ------------------------------------------------
+#
+# PyTensor's numba code does not check indices: the usual mistake of people who count from 1 gives
+# whatever lies in memory there, and a wrong evidence without an error.
 
 
 @dataclass(frozen=True)
@@ -99,7 +181,6 @@ class Guard:
 
     index: Variable  # the index
     length: Variable  # length of the array along the axis
-    inside: Variable  # whether all entries of ``index`` lie inside, a truth value
     array: str  # description of the array that is indexed
 
     def why(self, inputs: Sequence[Variable], values: Sequence[NDArray[np.float64]]) -> str | None:
@@ -115,51 +196,60 @@ class Guard:
 class _Indexing:
     """One index of one operation, and where it belongs."""
 
-    node: Any
     position: int  # among the inputs of the operation
     axis: int
     array: Variable
     index: Variable
-    data: Mapping[Variable, Variable] = field(default_factory=dict)
-
-    def known_index(self) -> NDArray[Any] | None:
-        known = _known(self.index, self.data)
-        if known is None and _uses_shapes(self.index):  # shapes may be known if values are not
-            (folded,) = constant_fold([_as_tensor(self.index)], raise_not_constant=False)
-            known = None if isinstance(folded, Variable) else np.asarray(folded)
-        return known
+    data: Mapping[Variable, Variable]
 
     def known_length(self) -> int | None:
-        length = self.array.type.shape[self.axis]
-        if length is not None:
-            return int(length)
-        known = _known(self.array, self.data)
-        if known is not None:
-            return int(known.shape[self.axis])
-        shared = [
-            v
-            for v in ancestors([self.array])
-            if isinstance(v, SharedVariable) and not isinstance(v.type, RandomGeneratorType)
-        ]
-        constants = {v: pt.constant(v.get_value(), dtype=v.type.dtype) for v in shared}
-        constants.update(self.data)
-        graph = clone_replace([self.array.shape[self.axis]], constants, rebuild_strict=False)
-        (found,) = constant_fold(graph, raise_not_constant=False)
-        return None if isinstance(found, Variable) else int(found)
+        known = self.array.type.shape[self.axis]
+        if known is None:
+            known = _folded(self.array.shape[self.axis], self.data)
+        return None if known is None else int(known)
 
-    def length(self) -> Variable:
-        known = self.known_length()
-        return self.array.shape[self.axis] if known is None else pt.constant(known, dtype="int64")
+    def is_known(self) -> bool:
+        """Return whether the index is known and valid; raise ModelError if it is not valid."""
+        if self.index.type.dtype == "bool":
+            return True
+        index = _folded(_as_tensor(self.index), self.data)
+        length = None if index is None else self.known_length()
+        if index is None or length is None:
+            return False
+        problem = _problem(index, length, _name(self.array), _name(self.index))
+        if problem is not None:
+            raise ModelError(problem)
+        return True
+
+    def is_bounded(self) -> bool:
+        """Return whether it is bounded, by this module or by the user with constant bounds."""
+        index = self.index
+        if getattr(index.tag, "in_range", False):
+            return True
+        while index.owner is not None and len(index.owner.inputs) == 1:
+            index = index.owner.inputs[0]  # a change of type or shape
+        op = None if index.owner is None else index.owner.op
+        if not (isinstance(op, Elemwise) and isinstance(op.scalar_op, Clip)):
+            return False
+        length, (lower, upper) = self.known_length(), map(_folded, index.owner.inputs[1:])
+        if length is None or lower is None or upper is None:
+            return False
+        return bool(np.all(lower >= -length) and np.all(upper < length))
+
+    def condition(self) -> tuple[Variable, Variable, Variable]:
+        """Return the index, the length of the array, and whether the index lies inside."""
+        known, index = self.known_length(), _as_tensor(self.index)
+        length = self.array.shape[self.axis] if known is None else pt.constant(known, dtype="int64")
+        return index, length, ((index >= -length) & (index < length)).all()
 
 
 def check_known_indices(
     graphs: Sequence[Variable], data: Mapping[Variable, Variable] | None = None
 ) -> None:
     """Refuse indices outside of their arrays, as far as both are known before sampling."""
-    data = data or {}
     for node in io_toposort([], list(graphs)):
-        for indexing in _of_node(node, node.inputs, data):
-            _check_known(indexing)
+        for indexing in _indices_of(node, node.inputs, data or {}):
+            indexing.is_known()
 
 
 def with_guarded_indices(graphs: Sequence[Variable]) -> tuple[list[Variable], list[Guard]]:
@@ -167,21 +257,17 @@ def with_guarded_indices(graphs: Sequence[Variable]) -> tuple[list[Variable], li
 
     A log density of minus infinity is kept: its point is impossible for another reason.
     """
-    graphs, guards, conditions = list(graphs), [], {}
+    guards, conditions = list[Guard](), dict[Variable, Variable]()
 
     def keep_inside(indexing: _Indexing) -> Variable:
-        index = _as_tensor(indexing.index)
-        length = indexing.length()
-        inside = ((index >= -length) & (index < length)).all()
-        guard = Guard(index, length, inside, _name(indexing.array))
-        guards.append(guard)
+        index, length, inside = indexing.condition()
+        guards.append(Guard(index, length, _name(indexing.array)))
         clipped = pt.cast(pt.clip(index, -length, length - 1), "int64")
         conditions[clipped] = inside
         return clipped
 
-    replaced = _replace_indices(graphs, keep_inside)
     result = []
-    for graph in replaced:
+    for graph in _with_indices(graphs, keep_inside):
         own = [conditions[v] for v in ancestors([graph]) if v in conditions]
         if own:
             fine = pt.all(pt.stack(own)) | pt.eq(graph, -np.inf)
@@ -194,16 +280,13 @@ def with_asserted_indices(graphs: Sequence[Variable]) -> list[Variable]:
     """Return graphs that raise an ``AssertionError`` if an index lies outside of its array."""
 
     def insist(indexing: _Indexing) -> Variable:
-        index = _as_tensor(indexing.index)
-        length = indexing.length()
-        inside = ((index >= -length) & (index < length)).all()
-        what = f"an index of {_name(indexing.array)} must lie inside of it"
-        return Assert(what)(index, inside)
+        index, _, inside = indexing.condition()
+        return Assert(f"an index of {_name(indexing.array)} must lie inside of it")(index, inside)
 
-    return _replace_indices(list(graphs), insist)
+    return _with_indices(graphs, insist)
 
 
-def _replace_indices(
+def _with_indices(
     graphs: Sequence[Variable], make: Callable[[_Indexing], Variable]
 ) -> list[Variable]:
     """Return graphs in which ``make`` has replaced the indices that are not known or bounded."""
@@ -213,8 +296,8 @@ def _replace_indices(
         if isinstance(node.op, Scan):
             op = loop_with(with_asserted_indices, node.op)
             return None if op is node.op else op.make_node(*inputs).outputs
-        for indexing in _of_node(node, inputs):
-            if _check_known(indexing) or _is_bounded(indexing):
+        for indexing in _indices_of(node, inputs, {}):
+            if indexing.is_known() or indexing.is_bounded():
                 continue
             key = indexing.index, indexing.array, indexing.axis
             if key not in made:
@@ -229,8 +312,8 @@ def _replace_indices(
     return rewrite(graphs, bounded)
 
 
-def _of_node(
-    node: Any, inputs: Sequence[Variable], data: Mapping[Variable, Variable] | None = None
+def _indices_of(
+    node: Any, inputs: Sequence[Variable], data: Mapping[Variable, Variable]
 ) -> Iterator[_Indexing]:
     if not isinstance(node.op, _INDEXING):
         return
@@ -239,39 +322,10 @@ def _of_node(
     entries = indices_from_subtensor(inputs[first:], node.op.idx_list)
     for entry, place in zip(entries, node.op.idx_list, strict=True):
         if isinstance(entry, Variable):
-            yield _Indexing(node, first + place, axis, inputs[0], entry, data or {})
-            is_mask = entry.type.dtype == "bool"
-            axis += entry.type.ndim if is_mask else 1
+            yield _Indexing(first + place, axis, inputs[0], entry, data)
+            axis += entry.type.ndim if entry.type.dtype == "bool" else 1
         elif entry is not None:
             axis += 1
-
-
-def _check_known(indexing: _Indexing) -> bool:
-    """Return whether an index is known and valid; raise an error if it is known and invalid."""
-    if indexing.index.type.dtype == "bool":
-        return _check_mask(indexing)
-    index = indexing.known_index()
-    length = None if index is None else indexing.known_length()
-    if index is None or length is None:
-        return False
-    problem = _problem(index, length, _name(indexing.array), _name(indexing.index))
-    if problem is not None:
-        raise ModelError(problem)
-    return True
-
-
-def _check_mask(indexing: _Indexing) -> bool:
-    mask = indexing.index
-    for k in range(mask.type.ndim):
-        length = replace(indexing, axis=indexing.axis + k).known_length()
-        own = replace(indexing, axis=k, array=mask).known_length()
-        if length is not None and own is not None and length != own:
-            raise ModelError(
-                f"a mask must have the shape of the array that it selects from, but {_name(mask)} "
-                f"has length {own} along axis {k}, where {_name(indexing.array)} has {length}. "
-                "Correct one of them."
-            )
-    return True
 
 
 def _problem(index: NDArray[Any], length: int, array: str, name: str) -> str | None:
@@ -287,45 +341,18 @@ def _problem(index: NDArray[Any], length: int, array: str, name: str) -> str | N
     )
 
 
-def _known(variable: Variable, data: Mapping[Variable, Variable]) -> NDArray[Any] | None:
-    """Return the value of a variable that depends on constants and data alone."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    if isinstance(variable, SharedVariable) and not isinstance(variable.type, RandomGeneratorType):
-        return np.asarray(variable.get_value())
-    for v in ancestors([variable], blockers=data):
-        if isinstance(v.type, RandomGeneratorType):
-            return None
-        if v.owner is None and v not in data and not isinstance(v, Constant | SharedVariable):
-            return None
-    try:
-        (graph,) = clone_replace([variable], data, rebuild_strict=False)
-        return np.asarray(pytensor.function([], graph, mode=_IN_PYTHON)())
-    except (NotImplementedError, ValueError, TypeError):
-        return None
-
-
-def _uses_shapes(variable: Variable) -> bool:
-    owners = (v.owner for v in ancestors([variable]) if v.owner is not None)
-    return any(isinstance(node.op, Shape | Shape_i) for node in owners)
-
-
-def _is_bounded(indexing: _Indexing) -> bool:
-    """Return whether an index is bounded, by this module or by the user with constant bounds."""
-    index = indexing.index
-    if getattr(index.tag, "in_range", False):
-        return True
-    while index.owner is not None and len(index.owner.inputs) == 1:
-        index = index.owner.inputs[0]  # a change of type or shape
-    node = index.owner
-    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Clip):
-        return False
-    length = indexing.known_length()
-    _, *bounds = node.inputs
-    lower, upper = constant_fold(bounds, raise_not_constant=False)
-    if length is None or isinstance(lower, Variable) or isinstance(upper, Variable):
-        return False
-    return bool(np.all(lower >= -length) and np.all(upper < length))
+def _folded(graph: Any, data: Mapping[Variable, Variable] | None = None) -> NDArray[Any] | None:
+    """Return the value of a graph that depends on constants and data alone; otherwise None."""
+    if isinstance(graph, Constant):
+        return np.asarray(graph.data)
+    shared = {
+        v: pt.constant(v.get_value(), dtype=v.type.dtype)
+        for v in ancestors([graph])
+        if isinstance(v, SharedVariable) and not isinstance(v.type, RandomGeneratorType)
+    }
+    (graph,) = clone_replace([graph], {**shared, **(data or {})}, rebuild_strict=False)
+    (found,) = constant_fold([graph], raise_not_constant=False)
+    return None if isinstance(found, Variable) else np.asarray(found)
 
 
 def _as_tensor(index: Variable) -> Variable:
@@ -345,3 +372,24 @@ def _name(variable: Variable) -> str:
         return repr(nearest.name)
     names = [v.name for v in ancestors([variable]) if v.name and v.owner is not None]
     return f"an array computed from {', '.join(map(repr, names[:3]))}" if names else "an array"
+
+
+# 4. PyTensor's numba backend has no trigamma function ---------------------------------------------
+#
+# Second derivatives of ``gammaln`` run in Python, under its lock, with a warning.
+
+
+@njit(cache=False)
+def trigamma(x: float) -> float:
+    """Return the second derivative of ``log G(x)`` for a positive number."""
+    if not x > 0.0:
+        return inf if x == 0.0 else nan
+    below = 0.0
+    while x < _LARGE:
+        below += 1.0 / (x * x)
+        x += 1.0
+    inverse = 1.0 / x
+    square = inverse * inverse
+    series = 1 / 42 - square * (1 / 30 - square * (5 / 66 - square * (691 / 2730)))
+    series = 1 / 6 - square * (1 / 30 - square * series)
+    return below + inverse * (1.0 + inverse * (0.5 + inverse * series))

@@ -14,8 +14,6 @@ from pm_evidence.targets.compile import numba_graph as matrix_products
 from pm_evidence.targets.compile.numba_graph import (
     OrderedSum,
     compile_graph,
-    jit,
-    trigamma,
     with_ordered_sums,
 )
 
@@ -70,36 +68,6 @@ def test_values_are_those_of_numpy():
         np.testing.assert_allclose(found[~normal], expected[~normal], atol=1e-300, err_msg=name)
 
 
-def test_short_rows_keep_the_usual_functions():
-    """Vector instructions cost more than they save there."""
-    for shape in ((), (3,), (100, 2)):
-        x = pt.tensor("x", shape=shape, dtype="float64")
-        assert elementary.VectorExp not in scalar_ops(compile_graph([x], [pt.exp(x)])), shape
-
-
-# --- the derivative of the digamma function ---
-
-
-def test_trigamma():
-    for x in (1e-300, 1e-8, 0.3, 1.0, 14.99, 15.0, 80.0, 1e8, 1e300, np.inf):
-        assert trigamma(x) == pytest.approx(special.polygamma(1, x), rel=1e-13)
-    for x in (-0.3, -2.5, -1e-3):
-        expected = special.polygamma(1, x + 4.0) + sum(1 / (x + k) ** 2 for k in range(4))
-        assert trigamma(x) == pytest.approx(expected, rel=1e-12)
-    for x in (0.0, -1.0, -20.0):  # poles
-        assert trigamma(x) == np.inf
-    assert np.isnan(trigamma(np.nan))
-
-
-def test_second_derivatives_are_compiled():
-    x = pt.dvector("x")
-    second = pt.grad(pt.grad(pt.gammaln(x).sum(), x).sum(), x)
-    function = compile_graph([x], [second])
-    assert jit(function, []).slow_ops == ()
-    at = np.array([0.4, 30.0])
-    np.testing.assert_allclose(function(at)[0], special.polygamma(1, at), rtol=1e-13)
-
-
 # --- sums: in order where that pays, and the same value everywhere ---
 
 RNG = np.random.default_rng(1)
@@ -132,13 +100,6 @@ def test_sums(in_order):
     np.testing.assert_allclose(function(*at), plain(*at), rtol=1e-13)
     if in_order:  # a scale of zero is infinite terms, as it was before division was multiplication
         assert function(at[0], 0.0)[0] == np.inf
-
-
-def test_ordered_sums_in_python():
-    """Where PyTensor runs the operation without numba."""
-    x = pt.matrix("x")
-    function = pm.compile([x], OrderedSum()(x), mode="FAST_COMPILE")
-    assert function(np.ones((3, 4)).T) == 12.0
 
 
 # --- the one function that multiplies matrices for all models ---

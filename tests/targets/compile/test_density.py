@@ -19,9 +19,9 @@ from pytensor.sparse import as_sparse_variable, structured_dot
 from scipy import stats
 
 from pm_evidence.targets.compile.numba_density import CompiledDensity, compile_density
-from pm_evidence.targets.compile.rewrite import in_double_precision
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.upstream import in_double_precision
 from tests.systems.exact import exact_systems
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
@@ -389,17 +389,6 @@ def test_an_exception_in_the_model_is_nan():
         pm.Normal("y", Assert("a must be positive")(a, a > 0), 1, observed=0.3)
     log_density, _ = PyMCTarget(model).density.evaluate(np.array([[1.0], [-1.0], [2.0]]))
     assert np.isnan(log_density).tolist() == [[False] * 2, [True] * 2, [False] * 2]
-
-
-def test_points_in_any_memory_order_and_none_at_all():
-    """A slice of a larger array is not contiguous, and rejection may leave nothing to evaluate."""
-    made = target("data_container")
-    x = np.random.default_rng(1).normal(size=(2, 7))
-    expected = made.density.evaluate(np.ascontiguousarray(x.T))[0]
-    np.testing.assert_array_equal(made.density.evaluate(x.T)[0], expected)
-    np.testing.assert_array_equal(made.density.evaluate(x.T[::2])[0], expected[::2])
-    assert made.density.evaluate(np.empty((0, 2)))[0].shape == (0, 2)
-    assert made.differentiable.evaluate(np.empty((0, 2)))[1].shape == (0, 2, 2)
 
 
 # --- compiled from graphs directly ---

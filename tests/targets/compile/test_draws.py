@@ -5,16 +5,12 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import Assert
 from scipy import stats
 
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
 from pm_evidence.targets.compile.numba_draws import (
-    StandardNormals,
     compile_draws,
-    on_one_generator,
-    with_fast_normals,
 )
 from pm_evidence.targets.layout import Layout
 from tests.targets.compile.frames import call, sampler_of
@@ -69,13 +65,6 @@ def test_draws_from_our_streams():
         mine = vectors[first::2]
         np.testing.assert_allclose(mine.mean(axis=0), [1.0, -1.0], atol=0.04 * factor)
         np.testing.assert_allclose(np.cov(mine.T), factor * COVARIANCE, atol=0.08 * factor)
-
-
-def test_normal_draws_are_replaced():
-    """The fast draws are used where they can be."""
-    (graph,) = with_fast_normals([pm.Normal.dist(0.0, 1.0, shape=3)])
-    ops = [v.owner.op for v in ancestors([graph]) if v.owner is not None]
-    assert any(isinstance(op, StandardNormals) for op in ops)
 
 
 def test_arguments_by_address_and_by_value():
@@ -135,12 +124,3 @@ def test_graphs_with_several_generators_are_not_compiled():
         dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size),
     )
     assert compile_draws([two], Layout.of([()])) is None
-
-
-def test_one_generator_is_used_one_draw_after_the_other():
-    """Every draw starts where the one before it ended, and the last generator is returned."""
-    parent = pm.Normal.dist()
-    outputs, generator, last = on_one_generator([parent, pm.Poisson.dist(pt.exp(parent))])
-    assert outputs[0].owner.inputs[0] is generator
-    assert outputs[1].owner.inputs[0] is outputs[0].owner.outputs[0]
-    assert last is outputs[1].owner.outputs[0]

@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import logging
-import warnings
 
 import numba as nb
 import numpy as np
@@ -11,26 +10,15 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from numba.core.errors import NumbaPerformanceWarning
 from pytensor.compile.mode import get_mode
 from pytensor.compile.ops import wrap_py
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from pytensor.tensor.rewriting.basic import topo_constant_folding
 
 from pm_evidence.targets.compile import numba_graph as graph
-from pm_evidence.targets.compile.calls import assignments, views_of_arrays
 from pm_evidence.targets.compile.numba_density import offer_jax
 from pm_evidence.targets.compile.numba_graph import (
-    addresses_of,
     compile_graph,
-    function_from_source,
-    implement_by,
-    implement_in_python,
     jit,
-    numba_implementations,
-    shared_to_inputs,
-    without_numba_hints,
 )
 from pm_evidence.targets.model.log_scale import binomial_excess
 
@@ -62,14 +50,6 @@ def test_private_functions_are_where_they_were_and_take_what_they_took():
 # --- graphs and their arguments ---
 
 
-def test_shared_arrays_become_inputs_and_whole_numbers_constants():
-    """New data of another length then need no new machine code."""
-    shared, count = pytensor.shared(np.arange(3.0)), pytensor.shared(2)
-    (graph,), inputs, values = shared_to_inputs([(shared * count).sum()])
-    assert len(inputs) == 1 and values[0] is shared.get_value(borrow=True)
-    assert float(graph.eval({inputs[0]: np.ones(5)})) == 10.0
-
-
 def test_large_constants_are_arguments_of_the_jitted_graph():
     """Embedded in the code, each data set would have machine code of its own."""
     x, data = pt.dscalar("x"), np.arange(100.0)
@@ -87,15 +67,6 @@ def test_constants_inside_of_operations_are_computed_once():
     graph = binomial_excess(w, a, a)
     function = compile_graph([w], [graph, pt.grad(graph.sum(), w)])
     assert "log" not in pytensor.dprint(function, file="str").lower()
-
-
-def test_compiling_is_quiet():
-    """Numba's hints are about code that the user did not write; all other warnings get through."""
-    with without_numba_hints():
-        warnings.warn(NumbaPerformanceWarning("'@' is faster on contiguous arrays"), stacklevel=1)
-        warnings.warn("Numba will use object mode to run X's perform method.", stacklevel=1)
-        with pytest.warns(UserWarning, match="mine"):
-            warnings.warn("mine", stacklevel=1)
 
 
 def counts(rng, mu):
@@ -127,80 +98,7 @@ def test_other_data_of_the_same_shapes_have_the_same_code(likelihood):
 # --- generated lines read arrays by address and write them into rows ---
 
 
-def test_assignments_copy_in_c_order():
-    for shape in ((), (3,), (2, 3), (0, 2), (2, 1, 3)):
-        value, out = np.random.default_rng(1).normal(size=shape), np.zeros((2, 9))
-        lines = ["def fill(out, row, value):", "    pass"]
-        lines += [f"    {line}" for line in assignments("value", shape, "out[row, ", 2)]
-        function_from_source(lines, "fill", {}, None)(out, 1, value)
-        expected = np.zeros((2, 9))
-        expected[1, 2 : 2 + value.size] = value.ravel()
-        np.testing.assert_array_equal(out, expected)
-
-
-def test_arrays_are_read_where_they_are():
-    """Address and shape of one array follow those of the one before."""
-    arrays = [np.arange(6.0).reshape(2, 3), np.array(7), np.arange(4, dtype=np.int32)]
-    lines, names, scope, position = views_of_arrays(arrays, "data", position=2)
-    data = np.concatenate([[0, 0], addresses_of(arrays)])
-    assert position == data.size
-    assert set(scope) == {"carray", "view_address", "type0", "type1", "type2"}
-    source = ["def read(data):", *(f"    {line}" for line in lines)]
-    source.append(f"    return {', '.join(names)}")
-    read = nb.njit(function_from_source(source, "read", scope, None))
-    for found, array in zip(read(data), arrays, strict=True):
-        assert found.dtype == array.dtype
-        np.testing.assert_array_equal(found, array)
-
-
 # --- operations of ours are known to PyTensor's numba backend, once ---
-
-
-class Tripled(Op):
-    """Three times a vector."""
-
-    __props__ = ()
-
-    def make_node(self, x):
-        return Apply(self, [x], [x.type()])
-
-    def perform(self, node, inputs, outputs):
-        outputs[0][0] = 3.0 * inputs[0]
-
-
-class TripledInPython(Tripled):
-    """The same, without a compiled function."""
-
-
-@nb.njit
-def tripled(x):
-    return 3.0 * x
-
-
-@nb.njit
-def wrong(x):
-    return 4.0 * x
-
-
-def test_the_first_implementation_stays():
-    """Registering again, in another thread or module, must not change code that is kept on disk."""
-    implement_by(Tripled, tripled, version=1)
-    implement_by(Tripled, wrong, version=1)
-    assert Tripled in numba_implementations().numba_funcify.registry
-    x = pt.dvector("x")
-    function = compile_graph([x], [Tripled()(x)])
-    np.testing.assert_array_equal(function(np.ones(2))[0], [3.0, 3.0])
-    jitted = jit(function, [])
-    assert jitted.key is not None and jitted.slow_ops == ()
-
-
-def test_operations_in_python_are_quiet():
-    implement_in_python(TripledInPython)
-    x = pt.dvector("x")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        function = compile_graph([x], [TripledInPython()(x)])
-    np.testing.assert_array_equal(function(np.ones(2))[0], [3.0, 3.0])
 
 
 # --- what users are told about slow models ---

@@ -15,9 +15,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.jax import double_precision
 from pm_evidence.targets.compile.jax_density import (
     JaxDensity,
-    _Sizes,
     jax_function,
-    no_jax_code,
     without_jax_code,
 )
 from pm_evidence.targets.model.cache import target_of
@@ -45,16 +43,6 @@ def test_values_without_gradient_and_few_sizes():
         density.evaluate(rng.normal(size=(n, n_dim)))
     known = [shapes for function, shapes in density._programs.known if function.__name__ == "_both"]
     assert 1 <= len(known) <= 4
-
-
-def test_no_free_variable():
-    """Its likelihood is its evidence, and no point has coordinates."""
-    with pm.Model() as model:
-        pm.Normal("y", 0, 1, observed=[0.0])
-    target = target_of(model, backend="jax")
-    np.testing.assert_allclose(
-        target.evaluate(np.empty((2, 0))).log_density[:, 1], -0.5 * np.log(2 * np.pi)
-    )
 
 
 def test_other_coordinates_need_no_compilation():
@@ -86,15 +74,6 @@ def test_new_data_are_seen():
         pm.set_data({"data": [1.0, 3.0]})
     after = target_of(model, backend="jax").evaluate(np.zeros((1, 1))).log_density[0, 1]
     assert before - after == pytest.approx(2.5)
-
-
-def test_sizes():
-    sizes = _Sizes.of([100, 2000], "cpu")
-    assert (sizes.least, sizes.most) == (16, 128)
-    assert [sizes.above(n) for n in (0, 1, 16, 17, 100, 128)] == [16, 16, 16, 32, 128, 128]
-    assert [sizes.just_above(n) for n in (0, 1, 8, 20, 80, 100, 200)] == [8, 8, 8, 24, 80, 104, 208]
-    assert _Sizes.of([10_000_000], "cpu").most == _Sizes.of([10_000_000], "cpu").least == 8
-    assert _Sizes.of([], "gpu").most >= _Sizes.of([1], "cpu").most
 
 
 def test_a_shape_that_depends_on_the_variables_is_refused():
@@ -170,7 +149,3 @@ def test_an_operation_without_code_is_named():
     with pytest.raises(ModelError, match=r"no code for .*black_box.*\. Leave backend out"):
         jax_function([x], [black_box(x)])
     assert without_jax_code([black_box, pt.exp]) == [str(black_box)]
-
-
-def test_long_reasons_are_cut():
-    assert len(str(no_jax_code("x" * 5000))) < 1000

@@ -12,11 +12,8 @@ from scipy import stats
 
 from pm_evidence.targets.compile.rewrite import (
     checks_to_minus_infinity,
-    depends_on,
-    evaluated_shapes,
     inline_symbolic,
     over_particles,
-    rewrite,
     split_parameters_only,
 )
 
@@ -94,18 +91,6 @@ def test_what_does_not_vary_is_taken_out():
     )
 
 
-def test_parts_keep_shape_and_type():
-    """What is taken out goes through one flat vector of float64, integers and matrices too."""
-    x, h = pt.TensorType("float64", shape=(4,))("x"), pt.dvector("h")
-    k, matrix = pt.cast(pt.floor(pt.exp(x[0])), "int64"), pt.tanh(x).reshape((2, 2))
-    graph = (pt.zeros(5)[k] + (h @ matrix)).sum()
-    (cut,), parameters, precomputed = split_parameters_only([graph], [h])
-    assert not depends_on(cut, x) and parameters.type.shape == (5,)
-    point, state = np.array([0.9, -0.3, 0.4, 2.0]), np.array([1.0, -2.0])
-    found = cut.eval({parameters: precomputed.eval({x: point}), h: state})
-    np.testing.assert_allclose(found, (state @ np.tanh(point).reshape(2, 2)).sum(), rtol=1e-14)
-
-
 def test_draws_are_not_taken_out():
     """A draw that was made once would be the same for every particle."""
     h = pt.dvector("h")
@@ -115,45 +100,8 @@ def test_draws_are_not_taken_out():
     assert any(isinstance(op, RandomVariable) for op in ops)
 
 
-def test_shapes_of_graphs():
-    assert evaluated_shapes([pt.zeros((2, 3)), pt.constant(1.0)]) == [(2, 3), ()]
-
-
 # --- nodes are replaced everywhere, and the given graphs are left alone ---
 
 
 def is_exponential(node):
     return isinstance(getattr(node.op, "scalar_op", None), Exp)
-
-
-def test_nested_nodes_are_replaced_and_the_rest_follows():
-    """The outer exponential is given the inner one's replacement as its input."""
-    x = pt.dscalar("x")
-    inner = pt.exp(x)
-    outer = pt.exp(2.0 * inner)
-
-    def doubled(node, inputs):
-        return [2.0 * inputs[0]] if is_exponential(node) else None
-
-    new_inner, new_outer = rewrite([inner, outer], doubled)
-    assert float(new_inner.eval({x: 3.0})) == 6.0
-    assert float(new_outer.eval({x: 3.0})) == 24.0
-    np.testing.assert_allclose(outer.eval({x: 0.5}), np.exp(2 * np.exp(0.5)))
-
-
-def test_graphs_without_a_match_are_the_same_objects():
-    """Copies would lose what others know of these variables."""
-    x = pt.dscalar("x")
-    graph = x + 1.0
-    found = rewrite([x, graph], lambda node, inputs: None)
-    assert found[0] is x and found[1] is graph
-
-
-def test_inputs_may_be_changed_in_place():
-    x, y = pt.dscalar("x"), pt.dscalar("y")
-
-    def use_y(node, inputs):
-        inputs[:] = [y if v is x else v for v in inputs]
-
-    (graph,) = rewrite([pt.exp(x) + x], use_y)
-    np.testing.assert_allclose(graph.eval({y: 2.0}), np.exp(2.0) + 2.0)

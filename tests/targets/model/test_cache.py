@@ -122,22 +122,6 @@ def test_a_model_that_has_changed_is_compiled_again(change, nothing_kept):
     assert second.constrained.names == [v.name for v in (*model.free_RVs, *model.deterministics)]
 
 
-def test_other_options_are_another_target(nothing_kept):
-    """compile_kwargs that were ignored on the second call would puzzle their user."""
-    model = simple()
-    first = target_of(model)
-    assert target_of(model, compile_kwargs={"name": "other"}) is not first
-
-
-def test_few_models_are_kept(nothing_kept):
-    """A loop over many models, or a long-lived worker, would run out of memory."""
-    models = [simple() for _ in range(cache._MAX_KEPT + 2)]
-    targets = [in_python(model, target_of) for model in models]
-    assert len(cache._KEPT) == cache._MAX_KEPT
-    assert target_of(models[-1]) is targets[-1]
-    assert target_of(models[0]) is not targets[0]
-
-
 # --- other processes ---
 
 
@@ -181,13 +165,6 @@ def test_find_model(model):
         assert find_model(None) is model
     with pm.Model():
         assert find_model(model) is model  # the argument counts
-
-
-@pytest.mark.parametrize("value", [5, "model", pm, lambda: None, pt.scalar()])
-def test_what_is_not_a_model(value):
-    """The message says what was passed."""
-    with pytest.raises(TypeError, match=r"target must be a pymc\.Model, got \w+; pass the model"):
-        find_model(value)
 
 
 def test_no_model_at_all():

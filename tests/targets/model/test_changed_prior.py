@@ -8,8 +8,6 @@ from scipy import stats
 from pm_evidence.targets.model.changed_prior import (
     changed_prior,
     check_variable,
-    data_of,
-    shapes_of,
 )
 
 Y = [1.0, 2.0, 0.5]
@@ -93,11 +91,6 @@ def test_priors_that_a_transform_cuts_have_no_ratio(model):
         pm.Normal("y", x.sum(), 1.0, observed=0.3)
     assert not changed_prior(cut, "x", 2.0).has_ratio
     assert not changed_prior(cut, "s", 2.0).has_ratio
-
-
-def test_facts_of_a_model(model):
-    assert shapes_of(model) == {"mu": (), "tau": (), "theta": (3,)}
-    assert data_of(model)["y"].tolist() == Y
 
 
 @pytest.mark.parametrize(

@@ -136,16 +136,6 @@ def test_vectors_are_those_of_the_formula(vectors, amount):
 
 
 @pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
-def test_vectors_there_and_back(vectors, amount):
-    x = np.random.default_rng(4).normal(size=(5, N_VECTORS))
-    z = vectors.from_model(x, of_vectors(amount))
-    assert np.allclose(vectors.to_model(z, of_vectors(amount)), x, rtol=1e-12, atol=1e-13)
-    for other in (0.0, 0.5):
-        there = vectors.converted(z, of_vectors(amount), of_vectors(other))
-        assert np.allclose(there, vectors.from_model(x, of_vectors(other)), rtol=1e-10)
-
-
-@pytest.mark.parametrize("amount", [0.0, 0.3, 1.0])
 def test_log_jacobian_of_vectors(vectors, amount):
     z, step = np.random.default_rng(5).normal(size=(1, N_VECTORS)), 1e-6
     steps = step * np.eye(N_VECTORS)

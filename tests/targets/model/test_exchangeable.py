@@ -42,14 +42,6 @@ def test_components_of_a_mixture(three):
     np.testing.assert_allclose(np.abs(np.linalg.det(found.maps)), 1.0)
 
 
-def test_components_of_unequal_priors():
-    assert find_relabelling(in_python(mixture([1.0, 1.0, 2.0])))[0] is None
-
-
-def test_five_components_are_too_many():
-    assert find_relabelling(in_python(mixture(np.ones(5)))) == (None, 0)
-
-
 def test_components_in_the_plane_and_transitions():
     with pm.Model() as model:
         mean = pm.Normal("mean", 0.0, 3.0, shape=(2, 2))

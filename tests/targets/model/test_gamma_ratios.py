@@ -14,7 +14,6 @@ from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.log_scale import (
     LogGammaRatio,
     log_gamma_ratio,
-    stirling_series,
     with_gamma_ratios,
 )
 from tests.targets.values import in_python
@@ -106,12 +105,6 @@ def test_gradients_are_finite():
     np.testing.assert_allclose(found, [1e200, 13 / 12, 3e-30], rtol=1e-9)
 
 
-def test_the_series():
-    a = np.array([10.0, 37.0])
-    series = gammaln(a) - (a - 0.5) * np.log(a) + a - 0.5 * np.log(2 * np.pi)
-    assert stirling_series(a) == pytest.approx(series, abs=1e-13)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_likelihoods_have_ratios_and_are_the_same(name):
     build, expected = MODELS[name]
@@ -147,26 +140,6 @@ def test_estimated_likelihoods_have_their_limits(build):
     x = np.array([[-np.log(nu), 0.3] for nu in (1e9, 1e15, 1e18, 1e30, 1e60)])
     found = estimator.estimate(x, np.zeros((len(x), estimator.n_seeds), np.uint64))
     np.testing.assert_allclose(found, found[0], rtol=1e-6)
-
-
-def test_inputs_may_be_data():
-    x, y = pt.dvector("x"), pt.dscalar("y")
-    graph = pt.gammaln(x + y) - pt.gammaln(x)
-    assert ratios_in(with_gamma_ratios([graph], [y])) == 1
-
-
-def test_other_differences_are_left():
-    """Those that do not cancel, those of data, and products."""
-    x, y = pt.dvector("x"), pt.dvector("y")
-    data = pt.constant([1.0, 2.0])
-    for graph in (
-        pt.gammaln(x) - pt.gammaln(y),
-        pt.gammaln(x + y) - pt.gammaln(x),
-        pt.gammaln(x + 1.0) + pt.gammaln(x),
-        pt.gammaln(data + 1.0) - pt.gammaln(data) + x,
-        pt.gammaln(2.0 * x + 1.0) - pt.gammaln(x),
-    ):
-        assert with_gamma_ratios([graph]) == [graph]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.concavity import find_hyperparameters
 from tests.systems.exact import deceptive_systems, exact_systems
-from tests.targets.model.test_concavity import CONCAVE, NOT_CONCAVE, RNG, X, Y
+from tests.targets.model.test_concavity import NOT_CONCAVE, RNG, X, Y
 from tests.targets.values import in_python
 
 SYSTEMS = exact_systems() | deceptive_systems()
@@ -80,15 +80,6 @@ def test_scales_of_trend_and_season(reparameterise):
     assert not violations(target)
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_other_posteriors_are_not_known(name):
-    assert names(in_python(SYSTEMS[name].build(), target_of, reparameterise=True)) is None
-
-
-def test_a_log_concave_posterior_needs_none():
-    assert names(in_python(CONCAVE["poisson"]())) == set()
-
-
 @pytest.mark.parametrize("name", ["student_t", "square", "sine", "mixture"])
 def test_a_variable_that_is_all_of_them_is_no_hyperparameter(name):
     """Given all of its variables, any model is log-concave."""
@@ -145,17 +136,6 @@ def decay():
     return model
 
 
-def spike():
-    """A narrow peak of a scale, which pairs of prior draws would not show."""
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1)
-        effect = pm.Normal("effect", 0, tau, shape=5)
-        pm.Normal("y", effect, 1, observed=np.zeros(5))
-        narrow = 3.0 - 0.5 * ((tau - 0.7) / 1e-3) ** 2
-        pm.Potential("peaks", pm.math.logaddexp(0.0, narrow))
-    return model
-
-
 def effects(centred):
     """Binary data of groups, with effects that are multiplied by their scale or drawn with it."""
     group = np.repeat(np.arange(10), 3)
@@ -193,9 +173,8 @@ def precisions():
         (precisions, True),
         (frequency, False),
         (decay, False),
-        (spike, False),
     ],
-    ids=["centred", "by hand", "walk", "precisions", "frequency", "decay", "spike"],
+    ids=["centred", "by hand", "walk", "precisions", "frequency", "decay"],
 )
 def test_only_scales_are_known_to_have_no_narrow_peaks(build, expected):
     target = in_python(build(), target_of, reparameterise=True)

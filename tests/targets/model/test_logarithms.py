@@ -39,7 +39,3 @@ def test_a_graph_that_rounds_to_infinity_has_one(name, factor):
     graph = log_of(GRAPHS[name](pt.exp(z)))
     function = pytensor.function([z], graph)  # which rewrites log(exp(z))
     assert function(-2000.0) == pytest.approx(factor * -2000.0)
-
-
-def test_constants_are_not_in_single_precision():
-    assert log_of(pt.constant(2.1, dtype="float32")).eval() == np.log(float(np.float32(2.1)))

@@ -3,8 +3,7 @@
 import pymc as pm
 import pytest
 
-from pm_evidence.targets.model.coordinates import location_scale_variables
-from pm_evidence.targets.model.log_scale import Multiplied
+from pm_evidence.targets.model.coordinates import Multiplied, location_scale_variables
 
 
 def by_hand(build):

@@ -290,16 +290,6 @@ def test_blocks_are_one_population(monkeypatch):
     np.testing.assert_allclose(out[::-1], density.values(x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["schools", "line"])
-def test_no_points(name):
-    """A population may be empty where all draws fall outside a transform."""
-    target = PyMCTarget(shared(name).model, backend="numpy")
-    values, slope = target.differentiable.evaluate(np.empty((0, target.n_dim)))
-    assert values.shape == (0, 2) and slope.shape == (0, 2, target.n_dim)
-    assert target.differentiable.values(np.empty((0, target.n_dim))).shape == (0, 2)
-    assert target.prior_points(0, np.random.SeedSequence(1)).shape == (0, target.n_dim)
-
-
 def test_no_points_of_a_model_with_large_matrices():
     """PyTensor's own loop over points needs one: a run that adds draws ended with an error."""
     with pm.Model() as model:
@@ -308,17 +298,6 @@ def test_no_points_of_a_model_with_large_matrices():
     density = PyMCTarget(model, backend="numpy").differentiable
     values, slope = density.evaluate(np.empty((0, 1)))
     assert values.shape == (0, 2) and slope.shape == (0, 2, 1)
-
-
-def test_large_models_have_short_blocks():
-    """Otherwise a thousand points of ten thousand numbers would be in memory at once."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        pm.Normal("y", mu, 1, observed=np.random.default_rng(1).normal(size=20_000))
-    density = PyMCTarget(model, backend="numpy").differentiable
-    assert 1 <= density.n_rows <= 2 and density.n_numbers >= 20_000
-    small = PyMCTarget(shared("normal").model, backend="numpy").differentiable
-    assert small.n_rows > 1000 and small.n_numbers < 1000
 
 
 def test_new_data_are_seen():

@@ -4,7 +4,6 @@
 """
 
 import math
-from unittest import mock
 
 import numpy as np
 import pymc as pm
@@ -117,14 +116,6 @@ def test_random_walk(vectors):
     check_cdf((np.diff(walk, axis=1) - 0.5) / 2, stats.norm.cdf)
 
 
-def test_multinomial(vectors):
-    """Counts that add up to n."""
-    counts = vectors[1]["multinomial"]
-    assert (counts.sum(axis=1) == 6).all()
-    for k, p in enumerate((0.2, 0.3, 0.5)):
-        check_pmf(counts[:, k], stats.binom(6, p).pmf)
-
-
 # --- together by NumPy, one by one in Python, and compiled ---
 
 
@@ -213,17 +204,6 @@ def test_children_follow_their_parents(fixture, request):
     assert (values["k"] <= values["n"]).all()
     assert np.corrcoef(values["k"], values["n"])[0, 1] > 0.5
     assert target.log_prior_mass == 0.0  # nothing is cut
-
-
-def test_few_coordinates_are_not_worth_compiling():
-    """Draws of a loop by Python take less than its compilation."""
-
-    def build():
-        pm.GARCH11("x", omega=0.4, alpha_1=0.3, beta_1=0.2, initial_vol=1.0, shape=3)
-
-    with mock.patch.object(prior, "compile_draws", side_effect=AssertionError("compiled")):
-        target, _ = draws_of(build, 20)
-    assert target._prior._together is None
 
 
 def test_a_draw_that_is_used_twice_is_one_draw():
@@ -365,18 +345,6 @@ def test_exchangeable_ordered_variables_are_sorted():
     assert target.log_prior_mass == pytest.approx(-math.log(6))
 
 
-def test_batches_of_ordered_variables():
-    """Two rows of three: each row is sorted, and the prior has lost 3! twice."""
-
-    def build():
-        start = np.array([[-1.0, 0.0, 1.0]] * 2)
-        pm.Normal("cuts", 0, 1, shape=(2, 3), transform=ordered, initval=start)
-
-    target, values = draws_of(build, 500)
-    assert (np.diff(values["cuts"], axis=-1) > 0).all()
-    assert target.log_order_mass == pytest.approx(-2 * math.log(6))
-
-
 def test_unequal_ordered_variables_are_rejected():
     """Sorting would not draw from their ordered prior: here rejection has to."""
 
@@ -395,18 +363,6 @@ def test_unequal_ordered_variables_are_rejected():
     assert target.log_order_mass == 0.0
     # 1,000 draws: the share of 0.59 is known to 0.016
     assert target.log_prior_mass == pytest.approx(np.log(in_order), abs=5 * 0.016 / in_order)
-
-
-def test_descending_order():
-    """The transform exists in both directions."""
-
-    def build():
-        falling = pm.distributions.transforms.Ordered(ascending=False)
-        pm.Normal("cuts", 0, 1, shape=3, transform=falling, initval=[1.0, 0.0, -1.0])
-
-    _, values = draws_of(build)
-    assert (np.diff(values["cuts"], axis=1) < 0).all()
-    check_cdf(values["cuts"][:, 0], lambda x: stats.norm.cdf(x) ** 3)
 
 
 def test_prior_that_a_transform_cuts():
@@ -431,17 +387,6 @@ def test_prior_outside_its_transform():
         pm.Normal("y", x, 1, observed=0.0)
     with pytest.raises(ModelError, match=r"fall inside the transforms.* 0 of \d+ .*pm\.Truncated"):
         in_python(model).draw(10, seed())
-
-
-def test_potentials_are_not_drawn():
-    """They are no part of the prior that can be drawn: draws ignore them."""
-
-    def build():
-        x = pm.Normal("x", 0, 1)
-        pm.Potential("push", -50 * (x - 3) ** 2)
-
-    _, values = draws_of(build)
-    check_cdf(values["x"], stats.norm.cdf)
 
 
 # --- what cannot be drawn ---

@@ -63,6 +63,7 @@ def test_rows_are_those_of_the_whole(many_kinds):
             assert np.allclose(part, whole[order][slice(*span)], rtol=1e-12), rv.name
     whole = {rv.name for rv, some in zip(model.observed_RVs, rows, strict=True) if some.n_whole}
     assert whole == {
+        "classes",
         "latent",
         "running",
         "square",

@@ -3,8 +3,6 @@
 Each kind of model is built twice with the same value, and once with another one.
 """
 
-import dataclasses
-import functools
 import logging
 import os
 import subprocess
@@ -16,7 +14,6 @@ from pathlib import Path
 
 import numba
 import numpy as np
-import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -46,7 +43,6 @@ def potential(op):
 
 
 module = types.ModuleType("module_of_a_user")
-module.inner = types.ModuleType("module_of_a_user.inner")
 TABLE = {"k": 0.0}
 
 
@@ -55,30 +51,9 @@ def module_constant(k):
     return custom(lambda v, mu: -0.5 * module.k * (v - mu) ** 2)
 
 
-def module_function(k):
-    module.f = lambda v, mu: -0.5 * k * (v - mu) ** 2
-    return custom(lambda v, mu: module.f(v, mu))
-
-
-def module_in_a_module(k):
-    module.inner.k = k
-    return custom(lambda v, mu: -0.5 * module.inner.k * (v - mu) ** 2)
-
-
-def module_in_a_closure(k):
-    here = module
-    here.k = k
-    return custom(lambda v, mu: -0.5 * here.k * (v - mu) ** 2)
-
-
 def global_table(k):
     TABLE["k"] = k
     return custom(lambda v, mu: -0.5 * TABLE["k"] * (v - mu) ** 2)
-
-
-def frame(k):
-    table = pd.DataFrame({"k": [k, 2.0]})
-    return custom(lambda v, mu: -0.5 * table["k"].iloc[0] * (v - mu) ** 2)
 
 
 def default(k):
@@ -86,16 +61,6 @@ def default(k):
         return -0.5 * k * (v - mu) ** 2
 
     return custom(logp)
-
-
-@dataclasses.dataclass
-class Settings:
-    k: float
-
-
-def dataclass(k):
-    settings = Settings(k)
-    return custom(lambda v, mu: -0.5 * settings.k * (v - mu) ** 2)
 
 
 class Private:
@@ -115,55 +80,6 @@ class Private:
 
 def bound_method(k):
     return custom(Private(k).logp)
-
-
-def callable_object(k):
-    return custom(Private(k))
-
-
-def changed_method(k):
-    """The code of a class is another one, as where a cell of a notebook is run again."""
-
-    class Here:
-        def __call__(self, v, mu):
-            return self.scaled(v - mu)
-
-        if k == 1.0:
-
-            def scaled(self, error):
-                return -0.5 * error**2
-        else:
-
-            def scaled(self, error):
-                return -4.5 * error**2
-
-    return custom(Here())
-
-
-def class_attribute(k):
-    class Here:
-        _k = k
-
-        def __call__(self, v, mu):
-            return -0.5 * self._k * (v - mu) ** 2
-
-    return custom(Here())
-
-
-def base(v, mu, k):
-    return -0.5 * k * (v - mu) ** 2
-
-
-def partial(k):
-    return custom(functools.partial(base, k=k))
-
-
-def kept_results(k):
-    @functools.lru_cache
-    def factor():
-        return k
-
-    return custom(lambda v, mu: -0.5 * factor() * (v - mu) ** 2)
 
 
 class NoProps(Op):
@@ -227,9 +143,8 @@ def drawn(k):
 
 
 KINDS = [
-    *(module_constant, module_function, module_in_a_module, module_in_a_closure, global_table),
-    *(frame, default, dataclass, bound_method, callable_object, changed_method, class_attribute),
-    *(partial, kept_results, operation, edited_operation, wrapped, compiled, drawn),
+    *(module_constant, global_table, default, bound_method),
+    *(operation, edited_operation, wrapped, compiled, drawn),
 ]
 
 

@@ -61,21 +61,6 @@ def test_a_model_is_compiled_once_for_many_data_sets():
     assert model.rvs_to_values[model["k"]].data == 3
 
 
-def test_data_sets_of_a_model_without_free_variables():
-    with pm.Model() as model:
-        pm.Normal("y", 5.0, 0.1, observed=np.zeros(4))
-    drawn = DataSets(model).draw(4, np.random.default_rng(1))
-    assert all(np.all(np.abs(data["y"] - 5.0) < 1.0) for data in drawn)
-
-
-def test_data_sets_lie_inside_of_transforms():
-    with pm.Model() as model:
-        x = pm.Normal("x", transform=pm.distributions.transforms.Interval(0, 1))
-        pm.Normal("y", x, 1e-6, observed=0.5)
-    drawn = DataSets(model).draw(20, np.random.default_rng(1))
-    assert all(-0.01 < data["y"] < 1.01 for data in drawn)
-
-
 def test_data_sets_need_data_and_no_potential():
     with pm.Model() as model:
         pm.Normal("x")

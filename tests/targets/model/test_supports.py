@@ -29,38 +29,26 @@ def imputed(distribution, name, *args, **kwargs):
 
 KNOWN = {
     "bernoulli": (lambda: pm.Bernoulli("k", 0.3), [0], [1]),
-    "bernoulli_vector": (lambda: pm.Bernoulli("k", pm.Beta("p", 1, 1), shape=3), [0] * 3, [1] * 3),
-    "bernoulli_logit": (lambda: pm.Bernoulli("k", logit_p=pm.Normal("a")), [0], [1]),
     "categorical": (lambda: pm.Categorical("k", p=[0.2, 0.3, 0.5]), [0], [2]),
-    "categorical_logit": (
-        lambda: pm.Categorical("k", logit_p=np.zeros(4), shape=2),
-        [0, 0],
-        [3, 3],
-    ),
     "categorical_random_p": (
         lambda: pm.Categorical("k", p=pm.Dirichlet("p", np.ones(4))),
         [0],
         [3],
     ),
-    "categorical_rows": (lambda: pm.Categorical("k", p=np.full((2, 3), 1 / 3)), [0, 0], [2, 2]),
     "ordered_logistic": (
         lambda: pm.OrderedLogistic("k", eta=0.3, cutpoints=[-1.0, 1.0], compute_p=False),
         [0],
         [2],
     ),
     "binomial": (lambda: pm.Binomial("k", n=5, p=0.3), [0], [5]),
-    "binomial_float_n": (lambda: pm.Binomial("k", n=5.0, p=0.3), [0], [5]),
     "binomial_vector": (lambda: pm.Binomial("k", n=[1, 5, 7], p=0.3), [0] * 3, [1, 5, 7]),
     "binomial_broadcast": (
         lambda: pm.Binomial("k", n=np.array([[1], [5]]), p=np.full((2, 2), 0.3)),
         [0] * 4,
         [1, 1, 5, 5],
     ),
-    "binomial_data": (lambda: pm.Binomial("k", n=pm.Data("n", [2, 9]), p=0.3), [0, 0], [2, 9]),
     "beta_binomial": (lambda: pm.BetaBinomial("k", alpha=2.0, beta=1.0, n=4), [0], [4]),
     "discrete_uniform": (lambda: pm.DiscreteUniform("k", -2, 3), [-2], [3]),
-    "discrete_uniform_vector": (lambda: pm.DiscreteUniform("k", [0, -3], 5), [0, -3], [5, 5]),
-    "imputed_bernoulli": (lambda: imputed(pm.Bernoulli, "y", 0.3), [0, 0], [1, 1]),
     "imputed_binomial": (lambda: imputed(pm.Binomial, "y", [3, 4, 5], 0.3), [0, 0], [4, 5]),
 }
 
@@ -75,17 +63,7 @@ def test_known_supports(name):
 
 UNKNOWN = {
     "poisson": lambda: pm.Poisson("k", 3.0),
-    "geometric": lambda: pm.Geometric("k", 0.3),
     "binomial_random_n": lambda: pm.Binomial("k", n=pm.Poisson("n", 3.0), p=0.5),
-    "binomial_deterministic_n": lambda: pm.Binomial(
-        "k", n=pm.Deterministic("d", pm.Poisson("n", 3.0) + 1), p=0.5
-    ),
-    "binomial_truncated_n": lambda: pm.Binomial(
-        "k", n=pm.Truncated("n", pm.Poisson.dist(3.0), lower=1), p=0.5
-    ),
-    "binomial_zero_inflated_n": lambda: pm.Binomial(
-        "k", n=pm.ZeroInflatedPoisson("n", 0.5, 3.0), p=0.5
-    ),
     "binomial_rounded_n": lambda: pm.Binomial(
         "k", n=5 + pm.math.floor(pm.Exponential("e", 1.0)).astype(int), p=0.5
     ),

@@ -20,15 +20,6 @@ def seed(n=1):
     return np.random.SeedSequence(n)
 
 
-def test_how_many_numbers_an_evaluation_reads_and_makes():
-    """Data, constants and results count, in whatever form they are given."""
-    with pm.Model() as model:
-        design = pm.Data("design", np.ones((7, 3)))
-        slopes = pm.Normal("slopes", 0, 1, shape=3)
-        pm.Normal("y", pm.math.dot(design, slopes), 1.0, observed=np.zeros(7))
-    assert 28 <= in_python(model).n_numbers < 60
-
-
 def test_a_matrix_that_is_made_counts():
     """Few data do not make a density cheap whose covariance is computed from them."""
     place = np.linspace(0.0, 1.0, 60)
@@ -74,15 +65,6 @@ def test_densities_of_prior_draws(target, model):
     np.testing.assert_allclose(particles.log_density[:, 1], log_likelihood, rtol=1e-12)
 
 
-def test_draws_number_and_seed(target):
-    """As many as asked for, and the same for the same seed."""
-    assert len(target.draw(1, seed())) == 1
-    one, two = target.draw(50, seed(3)), target.draw(50, seed(3))
-    np.testing.assert_array_equal(one.x, two.x)
-    np.testing.assert_array_equal(one.log_density, two.log_density)
-    assert not np.array_equal(one.x, target.draw(50, seed(4)).x)
-
-
 def test_wrap(target):
     """Circular coordinates come back to (-pi, pi]; all others stay where they are."""
     x = np.tile(np.arange(6.0) * 10, (3, 1))
@@ -92,13 +74,6 @@ def test_wrap(target):
     np.testing.assert_array_equal(np.delete(wrapped, 3, 1), np.delete(x, 3, 1))
     densities = [target.evaluate(rows).log_density[:, 1] for rows in (x, wrapped)]
     np.testing.assert_allclose(*densities, rtol=1e-9)
-
-
-def test_describe_is_on_the_models_scale(target):
-    """A user does not know scale_log__, and looks for scale."""
-    text = target.describe(np.array([1.0, 2.0, 3.0, 0.25, np.log(7.0), 4.0]))
-    assert text == "{slope=[1.0, 2.0], k=3, direction=0.25, scale=7.0, n=4}"
-    assert target.describe(np.zeros(6), limit=2) == "{slope=[0.0, 0.0], k=0, ...}"
 
 
 # --- what the results need ---

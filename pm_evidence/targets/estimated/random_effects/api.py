@@ -12,7 +12,6 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import support_point
 from pymc.distributions.shape_utils import change_dist_size
-from pymc.distributions.transforms import _default_transform
 from pymc.pytensorf import rvs_in_graph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
@@ -20,20 +19,14 @@ from pytensor.graph.replace import clone_replace
 from pm_evidence.core.checks import check_choice, check_count
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import depends_on, evaluated_shapes
+from pm_evidence.targets.estimated import variable
 from pm_evidence.targets.estimated.random_effects.importance import (
     DRAWS,
     GroupEstimator,
     compile_groups,
 )
-from pm_evidence.targets.estimated.variable import (
-    MOST_PARTICLES,
-    call_user,
-    find_parents,
-    given_value,
-    model_of,
-    register_estimated,
-)
 from pm_evidence.targets.model.checks import Measure, measure_of
+from pm_evidence.targets.model.upstream import default_transform, name_of_distribution
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class GroupedData:
 def _values(name: str, observed: Any) -> NDArray[Any]:
     if isinstance(observed, np.ma.MaskedArray) and observed.dtype.kind in "biuf":
         observed = np.where(np.ma.getmaskarray(observed), np.nan, observed.data)
-    values = given_value(f"observed of {name!r}", observed)
+    values = variable.given_value(f"observed of {name!r}", observed)
     if values.dtype.kind not in "biuf" or values.ndim == 0 or len(values) == 0:
         raise TypeError(
             f"observed of {name!r} must be numbers, one row for every observation, got "
@@ -119,7 +112,7 @@ def _missing_rows(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    groups = given_value("groups", groups)
+    groups = variable.given_value("groups", groups)
     if groups.shape != (n_obs,):
         raise ValueError(
             f"groups must give the group of each of the {n_obs} observations, got shape "
@@ -160,7 +153,7 @@ def RandomEffects(
     groups: Any,
     observed: Any,
     n_particles: int | Literal["auto"] = "auto",
-    draws: Literal["quasi", "antithetic", "random"] = "quasi",
+    draws: Literal["quasi", "random"] = "quasi",
     dims: Any = None,
     model: pm.Model | None = None,
 ) -> Variable:
@@ -201,14 +194,11 @@ def RandomEffects(
     observed : array_like or pm.Data, shape (n_obs, ...)
         The data. NaN or a mask marks a missing observation, which is left out.
     n_particles : int or "auto"
-        Particles for every group, at least 2; an even number for antithetic draws. "auto" starts
-        with 16 and lets the sampler choose.
-    draws : {"quasi", "antithetic", "random"}
-        How particles are drawn: on a randomly shifted lattice, in pairs that are reflected at the
-        mode, or independently. The estimate is unbiased in all cases. With about eight particles or
-        more, the lattice has by far the smallest error for effects of up to three dimensions.
-        Reflected pairs have equal weights, and no advantage, if the posterior of an effect is
-        symmetric.
+        Particles for every group, at least 2. "auto" starts with 16 and lets the sampler choose.
+    draws : {"quasi", "random"}
+        How particles are drawn: on a randomly shifted lattice, or independently. The estimate is
+        unbiased in both cases. With about eight particles or more, the lattice has by far the
+        smallest error for effects of up to three dimensions.
     dims : str or tuple of str, optional
         Dimensions of the data.
     model : pymc.Model, optional
@@ -233,15 +223,10 @@ def RandomEffects(
     section 3.4, take their cost model from. If the density of a group has several modes, the
     estimate is still unbiased, but its variance is large, because ``q`` covers only one mode.
     """
-    model = model_of(name, model, dims)
+    model = variable.model_of(name, model, dims)
     if not (isinstance(n_particles, str) and n_particles == "auto"):
-        n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
+        n_particles = check_count("n_particles", n_particles, 2, variable.MOST_PARTICLES)
     check_choice("draws", draws, DRAWS)
-    if draws == "antithetic" and n_particles != "auto" and n_particles % 2:
-        raise ValueError(
-            f"n_particles must be even for antithetic draws, got {n_particles}; "
-            f"pass n_particles={n_particles + 1}."
-        )
     data = GroupedData.from_user(name, observed, groups)
     effect = _EffectGraphs.build(effects, data.n_groups, model)
     index = pytensor.shared(data.index[data.kept], name="groups")
@@ -249,7 +234,7 @@ def RandomEffects(
     given = _emit(emission, effect.value[index], data.kept)
     y, log_likelihood = _log_likelihood(given, drawn, data, index, effect.value)
     graphs = [effect.log_prior, log_likelihood, effect.start, effect.value, drawn]
-    parents = find_parents(graphs, model, [effect.z, index, y])
+    parents = variable.find_parents(graphs, model, [effect.z, index, y])
     stand_ins = [p.type(name=p.name) for p in parents]
     graphs = clone_replace(graphs, dict(zip(parents, stand_ins, strict=True)))
     log_prior, log_likelihood, start, value, drawn = graphs
@@ -258,7 +243,7 @@ def RandomEffects(
         stand_ins, effect.z, y, log_prior, log_likelihood, start, value, data, n_particles, draws
     )
     values = data.with_type_of(drawn, observed)
-    return register_estimated(
+    return variable.register_estimated(
         name, spec, parents, drawn, values, class_name="RandomEffects", dims=dims, model=model
     )
 
@@ -275,22 +260,22 @@ class _EffectGraphs:
 
     @classmethod
     def build(cls, effects: Callable[[], Any], n_groups: int, model: pm.Model) -> "_EffectGraphs":
-        one = call_user("effects", effects)
+        one = variable.call_user("effects", effects)
         if not one.dtype.startswith("float"):
             raise ModelError(
-                f"effects must be continuous, got {_name_of(one)}, which is discrete: no proposal "
-                "can be fitted to its mode. Write them as ordinary variables of the model, or sum "
-                "over their values with pm.Mixture."
+                f"effects must be continuous, got {name_of_distribution(one)}, which is discrete: "
+                "no proposal can be fitted to its mode. Write them as ordinary variables of the "
+                "model, or sum over their values with pm.Mixture."
             )
         if measure_of(one, model.basic_RVs) != Measure.CONTINUOUS:
             raise ModelError(
-                f"effects must have a density, got {_name_of(one)}, which takes some value with "
-                "positive probability. Write them as ordinary variables of the model, with a "
-                "pm.Bernoulli that says which groups have that value."
+                f"effects must have a density, got {name_of_distribution(one)}, which takes some "
+                "value with positive probability. Write them as ordinary variables of the model, "
+                "with a pm.Bernoulli that says which groups have that value."
             )
         drawn = change_dist_size(one, (n_groups,), expand=True)
         inputs = drawn.owner.inputs
-        transform = _default_transform(drawn.owner.op, drawn)
+        transform = default_transform(drawn.owner.op, drawn)
         start = support_point(drawn)
         start = start if transform is None else transform.forward(start, *inputs)
         (shape,) = evaluated_shapes([start])
@@ -357,7 +342,7 @@ class RandomEffectsSpec:
 
 def _emit(emission: Callable[..., Any], effects: Variable, rows: NDArray[np.int64]) -> Variable:
     try:
-        return call_user("emission", emission, effects, rows)
+        return variable.call_user("emission", emission, effects, rows)
     except (ValueError, IndexError, TypeError) as error:
         error.add_note(
             f"emission was called with u of shape {effects.type.shape} and the {len(rows)} row "
@@ -374,7 +359,7 @@ def _log_likelihood(
     if emission.type.ndim != len(shape) or not _may_be(drawn, (len(data.index), *shape[1:])):
         raise ValueError(
             "emission must return the distribution of the observations i, which have shape "
-            f"{(len(data.index), *shape[1:])}, got {_name_of(emission)} of shape "
+            f"{(len(data.index), *shape[1:])}, got {name_of_distribution(emission)} of shape "
             f"{drawn.type.shape}. Index covariates by i, as X[i], and components of a vector of "
             "effects as u[:, 0]."
         )
@@ -395,8 +380,8 @@ def _refuse_unnamed_draws(graphs: Sequence[Variable]) -> None:
     if random:
         raise ModelError(
             "effects and emission must be functions of the model's variables, of u and of i, but "
-            f"their parameters contain a draw from {_name_of(next(iter(random)))} that has no "
-            "name in the model. Make it a variable of the model, outside of these functions."
+            f"their parameters contain a draw from {name_of_distribution(next(iter(random)))} that "
+            "has no name in the model. Make it a variable of the model, outside of these functions."
         )
 
 
@@ -410,7 +395,3 @@ def _may_be(variable: Variable, shape: tuple[int, ...]) -> bool:
     return len(known) == len(shape) and all(
         a is None or a == b for a, b in zip(known, shape, strict=True)
     )
-
-
-def _name_of(variable: Variable) -> str:
-    return str(getattr(variable.owner.op, "_print_name", (str(variable.owner.op),))[0])

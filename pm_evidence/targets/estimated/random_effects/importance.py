@@ -26,14 +26,15 @@ from pm_evidence.core.codegen.numba import call_frame, njit
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.targets.compile.calls import CompiledCall, compile_call
-from pm_evidence.targets.compile.rewrite import in_double_precision, rewrite, split_parameters_only
+from pm_evidence.targets.compile.rewrite import rewrite, split_parameters_only
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
+from pm_evidence.targets.model.upstream import in_double_precision
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
 
 
-RANDOM, ANTITHETIC, QUASI = range(3)
+RANDOM, QUASI = range(2)
 
 # First slot of arguments in a frame; those before are for generators (``targets.compile.calls``).
 _FIRST = 4
@@ -264,12 +265,6 @@ def _fill_probabilities(stream, k, n_particles, draws, lattice, start, out):
     for j in range(out.size):
         if draws == RANDOM:
             out[j] = uniform(stream)
-        elif draws == ANTITHETIC:
-            if k % 2 == 0:
-                start[j] = uniform(stream)
-                out[j] = start[j]
-            else:
-                out[j] = 1.0 - start[j]
         else:
             if k == 0:
                 start[j] = uniform(stream)
@@ -481,7 +476,7 @@ def _conditions(check: Variable) -> Iterator[Variable]:
         yield check
 
 
-DRAWS = {"quasi": QUASI, "antithetic": ANTITHETIC, "random": RANDOM}
+DRAWS = {"quasi": QUASI, "random": RANDOM}
 # Number of points at which evaluations are counted: the origin, and standard normal draws.
 _N_COUNTED = 16
 
@@ -543,14 +538,8 @@ class GroupEstimator:
         return {f"{self.name}_effects": ((group, *axes), effects)}, {group: self.labels}
 
     def with_particles(self, n_particles: int) -> Self:
-        """Return the estimator with another number of particles, on the same machine code.
-
-        Antithetic draws are made in pairs, so an odd number is increased by one.
-        """
-        n_particles = check_count("n_particles", n_particles, 2)
-        if self.draws == "antithetic":
-            n_particles += n_particles % 2
-        return replace(self, n_particles=n_particles)
+        """Return the estimator with another number of particles, on the same machine code."""
+        return replace(self, n_particles=check_count("n_particles", n_particles, 2))
 
     def with_seeds(self, n_seeds: int) -> Self:
         """Return the estimator with another number of blocks, at most one per group."""

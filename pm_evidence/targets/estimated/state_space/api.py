@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import MissingInputError
-from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable, RNGConsumerOp
-from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 
 from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
 from pm_evidence.core.codegen.numba import call_frame, njit
@@ -24,6 +23,7 @@ from pm_evidence.core.random import seed_stream
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.targets.compile.numba_graph import implement_in_python
 from pm_evidence.targets.compile.rewrite import evaluated_shapes, inline_symbolic
+from pm_evidence.targets.estimated import variable
 from pm_evidence.targets.estimated.state_space.filter import (
     H_OUT,
     MOVE,
@@ -41,15 +41,7 @@ from pm_evidence.targets.estimated.state_space.filter import (
     compile_functions,
     row_kinds,
 )
-from pm_evidence.targets.estimated.variable import (
-    MOST_PARTICLES,
-    call_user,
-    check_call,
-    find_parents,
-    given_value,
-    model_of,
-    register_estimated,
-)
+from pm_evidence.targets.model.upstream import check_known_indices, name_of_distribution
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +50,7 @@ def observations(observed: Any) -> Floats:
     """Return the data as floats, NaN where missing."""
     if np.ma.isMaskedArray(observed) and observed.dtype.kind in "biuf":
         observed = np.ma.filled(observed.astype(float), np.nan)
-    values = given_value("observed", observed)
+    values = variable.given_value("observed", observed)
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"observed must be numeric, got dtype {values.dtype}; encode it as numbers."
@@ -86,7 +78,7 @@ def observations(observed: Any) -> Floats:
 def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
     """Call the user's functions with stand-ins and check what they return."""
     t = pt.lscalar("t")
-    init = call_user("init", functions["init"])
+    init = variable.call_user("init", functions["init"])
     shape = _shape("init", init)
     if len(shape) > 1:
         raise ModelError(
@@ -96,7 +88,7 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
     dtype = init.dtype
     for _ in range(2):  # a continuous state may start at an integer constant
         h = pt.TensorType(dtype, shape=shape)("h")
-        transition = call_user("transition", functions["transition"], h, t)
+        transition = variable.call_user("transition", functions["transition"], h, t)
         if transition.dtype == dtype:
             break
         dtype = transition.dtype
@@ -106,7 +98,7 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
             f"init and transition must both be continuous or both be discrete, got {init.dtype} "
             f"and {transition.dtype}; use distributions of one kind."
         )
-    emission = call_user("emission", functions["emission"], h, t)
+    emission = variable.call_user("emission", functions["emission"], h, t)
     emitted = _shape("emission", emission)
     if emitted != data.shape[1:]:
         raise ModelError(
@@ -117,10 +109,10 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
     further = {}
     for name, arguments in (("proposal", (h, t, y)), ("init_proposal", (y,))):
         if functions[name] is not None:
-            further[name] = call_user(name, functions[name], *arguments)
+            further[name] = variable.call_user(name, functions[name], *arguments)
             _check_state(name, further[name], h)
     if functions["look_ahead"] is not None:
-        check_call("look_ahead", functions["look_ahead"], h, t, y)
+        variable.check_call("look_ahead", functions["look_ahead"], h, t, y)
         further["look_ahead"] = _scalar(functions["look_ahead"](h, t, y))
     graphs = StateSpaceGraphs(h, t, y, init, transition, emission, **further)
     check_rows(graphs, data)
@@ -182,15 +174,9 @@ def check_rows(graphs: StateSpaceGraphs, data: Floats) -> None:
     if in_part.size and op.ndim_supp > 0:
         raise ModelError(
             "a row of observed may be missing in part only if the components of the emission are "
-            f"independent, got {distribution_name(graphs.emission)}, which is joint, and time "
+            f"independent, got {name_of_distribution(graphs.emission)}, which is joint, and time "
             f"{in_part[0]} missing in part; set whole rows to NaN, or write independent components."
         )
-
-
-def distribution_name(distribution: Variable) -> str:
-    """Return the name under which a distribution is printed."""
-    op = distribution.owner.op
-    return str(getattr(op, "_print_name", (str(op),))[0])
 
 
 def check_densities(graphs: StateSpaceGraphs) -> None:
@@ -207,15 +193,15 @@ def check_densities(graphs: StateSpaceGraphs) -> None:
         except (NotImplementedError, TypeError, ValueError) as error:
             raise ModelError(
                 f"{what} must return a distribution with a log density, got "
-                f"{distribution_name(distribution)}, which has none: {error}"
+                f"{name_of_distribution(distribution)}, which has none: {error}"
             ) from error
         nodes = [v.owner for v in ancestors([log_density], blockers=_named(graphs))]
         hidden = [n for n in nodes if n is not None and isinstance(n.op, RandomVariable)]
         if any(not v.name for node in hidden for v in node.outputs[1:]):
             raise ModelError(
                 f"{what} must return a distribution whose parameters are known given h and the "
-                f"model's variables, got {distribution_name(distribution)} with a parameter that "
-                "is itself drawn; make that a part of the state, or a variable of the model."
+                f"model's variables, got {name_of_distribution(distribution)} with a parameter "
+                "that is itself drawn; make that a part of the state, or a variable of the model."
             )
 
 
@@ -224,43 +210,17 @@ def _named(graphs: StateSpaceGraphs) -> list[Variable]:
 
 
 def check_time_indices(graphs: StateSpaceGraphs, n_times: int) -> None:
-    """Refuse arrays that are indexed by time and end before the last time.
-
-    Compiled code does not check its indices.
-    """
+    """Refuse arrays that are indexed by time and end before the last time."""
     for what, graph in graphs.named().items():
-        for node in io_toposort([], inline_symbolic([graph])):
-            if not isinstance(node.op, Subtensor):
-                continue
-            array = node.inputs[0]
-            indices = indices_from_subtensor(node.inputs[1:], node.op.idx_list)
-            for axis, index in enumerate(indices):
-                if isinstance(index, slice) or not _is_time_alone(index, graphs):
-                    continue
-                _check_reach(what, array, axis, index, graphs.t, n_times)
-
-
-def _is_time_alone(index: Any, graphs: StateSpaceGraphs) -> bool:
-    if not isinstance(index, Variable):
-        return False
-    found = set(ancestors([index]))
-    return graphs.t in found and graphs.h not in found
-
-
-def _check_reach(
-    what: str, array: Variable, axis: int, index: Variable, t: Variable, n_times: int
-) -> None:
-    if t in set(ancestors([array])):
-        return
-    length = evaluated_shapes([array])[0][axis]
-    at = pm.compile([t], pt.as_tensor(index), mode="FAST_COMPILE")
-    for time in {0 if what == "emission" else 1, n_times - 1}:
-        if time < n_times and not -length <= int(at(time)) < length:
-            name = array.name or "an array"
-            raise ModelError(
-                f"{what} uses {name}[{int(at(time))}] at time {time}, but {name} has length "
-                f"{length} and observed has {n_times} times; pass covariates for every time."
-            )
+        for time in {1 if what == "transition" else 0, 0 if what == "init" else n_times - 1}:
+            try:
+                at_time = {graphs.t: pt.constant(time, dtype="int64")}
+                check_known_indices(inline_symbolic([graph]), at_time)
+            except ModelError as error:
+                raise ModelError(
+                    f"{what} must have covariates for every time, and observed has {n_times} "
+                    f"times, but at time {time} {error}"
+                ) from error
 
 
 class Simulator:
@@ -287,7 +247,8 @@ class Simulator:
         drawn = np.empty((n_times, n_paths, *row))
         flat = np.ascontiguousarray(self._precompute(*values), np.float64)
         code: FilterCode = self._code
-        status = _simulate(code.calls, code.frames, flat, np.uint64(seed), states, drawn)
+        flat_states, flat_drawn = (a.reshape(n_times, n_paths, -1) for a in (states, drawn))
+        status = _simulate(code.calls, code.frames, flat, np.uint64(seed), flat_states, flat_drawn)
         if status != 0:
             raise ValueError(
                 "the model cannot be simulated at these parameters: look for parameters out of "
@@ -296,23 +257,8 @@ class Simulator:
         return states, drawn
 
 
-def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any) -> int:
-    n_times, n = states.shape[:2]
-    result: int = _simulate_flat(
-        calls,
-        frames,
-        precomputed,
-        seed,
-        states.reshape(n_times, n, -1),
-        drawn.reshape(n_times, n, -1),
-    )
-    return result
-
-
 @njit
-def _simulate_flat(
-    calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any
-) -> Any:
+def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any) -> Any:
     frames = frames.copy()
     stream = np.empty(4, np.uint64)
     frames[:, 0] = stream.ctypes.data
@@ -470,7 +416,7 @@ def StateSpace(
     The estimate is unbiased for every filter and scheme (Del Moral 2004; Pitt, Silva, Giordani and
     Kohn 2012).
     """
-    model = model_of(name, model, dims)
+    model = variable.model_of(name, model, dims)
     options = FilterOptions.checked(n_particles, filter, resampling, ess)
     _check_filter(filter, proposal, init_proposal, look_ahead)
     data = observations(observed)
@@ -484,7 +430,7 @@ def StateSpace(
     }
     graphs = trace(functions, data)
     check_densities(graphs)
-    parents = find_parents(graphs.named().values(), model, [graphs.h, graphs.t, graphs.y])
+    parents = variable.find_parents(graphs.named().values(), model, [graphs.h, graphs.t, graphs.y])
     stand_ins = tuple(parent.type(name=parent.name) for parent in parents)
     graphs = graphs.given(dict(zip(parents, stand_ins, strict=True)))
     shared = observed if isinstance(observed, SharedVariable) else None
@@ -494,7 +440,7 @@ def StateSpace(
     if shared is None:
         is_whole = np.isfinite(data).all()
         observed = data.astype(graphs.emission.dtype) if is_whole else data
-    return register_estimated(
+    return variable.register_estimated(
         name, spec, parents, draw, observed, class_name="StateSpace", dims=dims, model=model
     )
 
@@ -512,7 +458,7 @@ class FilterOptions:
     def checked(cls, n_particles: Any, filter: Any, resampling: Any, ess: Any) -> "FilterOptions":
         """Return the options after checking them."""
         if not (isinstance(n_particles, str) and n_particles == "auto"):
-            n_particles = check_count("n_particles", n_particles, 2, MOST_PARTICLES)
+            n_particles = check_count("n_particles", n_particles, 2, variable.MOST_PARTICLES)
         check_choice("filter", filter, FILTERS)
         check_choice("resampling", resampling, SCHEMES)
         if real_number(ess) != 1.0:  # resampling at every time

@@ -20,16 +20,11 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import dot, total
 from pm_evidence.core.random import generator_functions, seed_stream, uniform
 from pm_evidence.core.resampling import CODES, count_uniforms, resample_into
+from pm_evidence.targets.compile import rewrite
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, compile_call
 from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
-from pm_evidence.targets.compile.rewrite import (
-    checks_to_minus_infinity,
-    in_double_precision,
-    inline_symbolic,
-    over_particles,
-    split_parameters_only,
-)
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
+from pm_evidence.targets.model.upstream import in_double_precision
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
@@ -371,7 +366,10 @@ class FilterGraphs:
         """Return states drawn from ``init`` or ``transition``, and observations drawn there."""
         one = self._one
         states = self._draw(graph, {one.h: self._states})
-        return [self._out(states), self._out(over_particles(one.emission, {one.h: states}, self.n))]
+        return [
+            self._out(states),
+            self._out(rewrite.over_particles(one.emission, {one.h: states}, self.n)),
+        ]
 
     def _simulated(
         self, graph: Variable, given: dict[Variable, Variable], kind: int
@@ -406,12 +404,12 @@ class FilterGraphs:
     def _weights(self, log_weight: Variable, given: dict[Variable, Variable]) -> Variable:
         y = {self._one.y: pt.cast(self.y, self._one.y.dtype)}
         (log_weight,) = clone_replace([log_weight], y)
-        log_weight = over_particles(log_weight, given, self.n)
+        log_weight = rewrite.over_particles(log_weight, given, self.n)
         return self._out(*with_gamma_ratios([log_weight], [self.y]))
 
     def _draw(self, graph: Variable, given: dict[Variable, Variable]) -> Variable:
         # a copy, as PyTensor's batched indexing expects an operation with one output
-        return pt.cast(over_particles(graph, given, self.n), self._one.h.dtype).copy()
+        return pt.cast(rewrite.over_particles(graph, given, self.n), self._one.h.dtype).copy()
 
     def _out(self, many: Variable) -> Variable:
         return pt.specify_shape(pt.cast(many, "float64"), (None, *many.type.shape[1:]))
@@ -419,7 +417,7 @@ class FilterGraphs:
 
 def _logp(distribution: Variable, value: Variable) -> Variable:
     value = pt.cast(value, distribution.dtype)
-    return checks_to_minus_infinity(pm.logp(distribution, value, warn_rvs=False))
+    return rewrite.checks_to_minus_infinity(pm.logp(distribution, value, warn_rvs=False))
 
 
 def row_kinds(observed: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -466,9 +464,9 @@ def compile_functions(
 def _compile_functions(
     functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable], fast: bool
 ) -> tuple[FilterCode, Variable]:
-    graphs = inline_symbolic([graph for outputs in functions.values() for graph in outputs])
+    graphs = rewrite.inline_symbolic([graph for outputs in functions.values() for graph in outputs])
     graphs = in_double_precision(with_fast_normals(graphs) if fast else graphs)
-    graphs, parameters, precomputed = split_parameters_only(graphs, inputs)
+    graphs, parameters, precomputed = rewrite.split_parameters_only(graphs, inputs)
     empty = np.zeros((N_CALLS, 0), np.int64)
     code = FilterCode(np.zeros(N_CALLS, np.int64), empty, parameters.type.shape[0], (), ())
     for number, outputs in functions.items():
@@ -595,17 +593,6 @@ class ParticleFilter:
         states = record.states.reshape(n_times, n, *self.state_shape)
         return FilterRun(float(log_likelihood), states, *record[1:])
 
-    def filtered(
-        self, x: Floats, seeds: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
-    ) -> tuple[Floats, Floats]:
-        """Return mean and quantiles of the state at every time, given the data up to then."""
-        done = self.run(x, seeds)
-        mean = np.einsum("tn,tn...->t...", done.weights, done.states)
-        levels = np.array(
-            [_quantiles(*row, quantiles) for row in zip(done.states, done.weights, strict=True)]
-        )
-        return mean, levels
-
     def path(self, x: Floats, seeds: Any) -> Floats:
         """Return one path of the state given all data, shape ``(n_times, ...)``."""
         return self._path_of(self.run(x, seeds), seeds)
@@ -691,15 +678,3 @@ class ParticleFilter:
     def _options(self) -> Options:
         scheme = CODES[self.resampling]
         return Options(self.n_particles, self.code.n_precomputed, scheme, self.ess)
-
-
-def _quantiles(states: Floats, weights: Floats, probabilities: Sequence[float]) -> Floats:
-    """Return weighted quantiles of particles, shape ``(n_quantiles, ...)``."""
-    flat = states.reshape(len(states), -1)
-    result = np.empty((len(probabilities), flat.shape[1]))
-    for k in range(flat.shape[1]):
-        order = np.argsort(flat[:, k])
-        edges = np.cumsum(weights[order])
-        at = np.searchsorted(edges, np.asarray(probabilities) * edges[-1])
-        result[:, k] = flat[order[np.minimum(at, len(order) - 1)], k]
-    return result.reshape(len(probabilities), *states.shape[1:])

@@ -13,7 +13,7 @@ from pm_evidence.targets.estimated.random_effects.api import RandomEffects
 from pm_evidence.targets.estimated.variable import estimators_of
 from tests.targets.compile.frames import call
 
-KINDS = ("random", "antithetic", "quasi")
+KINDS = ("random", "quasi")
 RNG = np.random.default_rng(20250711)
 N_OBS = 40
 GROUPS = np.r_[np.arange(8), RNG.integers(0, 8, N_OBS - 8)]

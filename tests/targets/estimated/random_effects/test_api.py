@@ -20,7 +20,6 @@ from tests.targets.estimated.random_effects.models import (
     N_OBS,
     at_point,
     exact_small,
-    gaussian,
     poisson,
     seeds_of,
     small,
@@ -40,12 +39,6 @@ def test_the_variable_prints_and_is_drawn_as_any_other():
     assert drawn.shape == (1, 50, N_OBS)
     assert np.all(drawn >= 0)
     assert np.isnan(prior.observed_data["counts"].values).sum() == 3
-
-
-def test_dimensions_and_deterministics_are_kept():
-    model = gaussian()
-    assert model.named_vars_to_dims["height"] == ("plant",)
-    assert ModelGraph(model).make_compute_graph()["height"] == {"b", "half"}
 
 
 def test_effects_are_shared_within_a_group():

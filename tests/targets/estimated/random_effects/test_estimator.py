@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.targets.estimated.random_effects.api import RandomEffects
-from pm_evidence.targets.estimated.random_effects.importance import DRAWS, compile_groups
+from pm_evidence.targets.estimated.random_effects.importance import compile_groups
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.systems.random_effects import (
@@ -75,16 +75,6 @@ def test_the_lattice_lowers_the_error(name, gain):
         for draws in KINDS
     }
     assert gain * spread["quasi"] < spread["random"]
-
-
-def test_mirrored_particles_repeat_each_other_where_a_posterior_is_symmetric():
-    # weights are even around the mode there: twice the particles are needed, and no more; the
-    # bound is five standard errors of the ratio, which would be 0.71 if the particles were new
-    x, seeds = at_point(3000), seeds_of(3000)
-    mirrored = replace(estimator("gaussian"), draws="antithetic", n_particles=64)
-    independent = replace(estimator("gaussian"), draws="random", n_particles=32)
-    ratio = mirrored.estimate(x, seeds).std() / independent.estimate(x, seeds).std()
-    assert 0.9 < ratio < 1.1
 
 
 def test_equal_seeds_give_equal_bits():
@@ -152,13 +142,6 @@ def test_effects_are_draws_from_their_posterior():
         np.testing.assert_allclose(np.cov(drawn[:, g].T), cov, rtol=0.15, atol=0.02)
 
 
-def test_cost_is_counted():
-    fixed, each = estimator("poisson").cost()
-    assert each == 1.0
-    assert 2.0 < fixed < 30.0
-    assert estimator("poisson").with_particles(100).cost() == (fixed, each)
-
-
 def test_derivatives_by_rows():
     """Up to three dimensions the rows of the Hessian are graphs of their own."""
     at = np.random.default_rng(1).normal(size=(8, 2))
@@ -202,15 +185,6 @@ def test_no_support_is_weight_zero_and_nan_stays():
     far = np.array([[800.0, 0.0, 0.0], [np.nan, 0.0, 0.0]])
     assert estimator("poisson").estimate(far, seeds_of(2))[0] == -np.inf
     assert np.isnan(estimator("gaussian").estimate(far, seeds_of(2))[1])
-
-
-def test_labels_and_numbers_of_particles_and_seeds():
-    assert set(DRAWS) == set(KINDS)
-    np.testing.assert_array_equal(estimator("gaussian").labels, np.arange(7, 15))
-    chosen = replace(estimator("poisson"), draws="antithetic")
-    assert chosen.with_particles(7).n_particles == 8  # mirrored particles come in pairs
-    with pytest.raises(ValueError, match="one for every row"):
-        chosen.estimate(POINT[None], seeds_of(1, 2))
 
 
 # the variable ---------------------------------------------------------------------------------

@@ -189,14 +189,6 @@ def test_same_words_same_bits():
     np.testing.assert_array_equal(first[1:2], one.estimate(rows[1:2], seeds[1:2]))
 
 
-def test_neighbouring_words_are_independent():
-    """Words that are counted up must not give streams that overlap."""
-    one = estimator("bootstrap")
-    seeds = np.arange(2000, dtype=np.uint64)[:, None]
-    values = one.estimate(np.full((2000, 1), OFFSET), seeds)
-    assert abs(np.corrcoef(values[1:], values[:-1])[0, 1]) < 4 / np.sqrt(2000)
-
-
 def long_series(n_times=100, seed=3):
     rng = np.random.default_rng(seed)
     h, y = OFFSET + rng.normal() * Q / np.sqrt(1 - PHI**2), np.empty(n_times)
@@ -397,28 +389,6 @@ def test_parameters_and_covariates_of_the_model():
 # --- what a run tells ---
 
 
-def test_filtered_states():
-    """Means and quantiles are those of the Kalman filter."""
-    one = estimator("bootstrap").with_particles(20_000)
-    mean, quantiles = one.filtered([OFFSET], 1, (0.1, 0.9))
-    assert mean.shape == (5,) and quantiles.shape == (5, 2)
-    variance = 1 / (1 / (Q**2 / (1 - PHI**2)) + 1 / R**2)
-    first = OFFSET + variance / R**2 * (DATA[0] - OFFSET)
-    np.testing.assert_allclose(mean[0], first, atol=0.02)
-    expected = first + np.sqrt(variance) * stats.norm.ppf([0.1, 0.9])
-    np.testing.assert_allclose(quantiles[0], expected, atol=0.05)
-    assert one.run([OFFSET], 1).log_likelihood == one.estimate([[OFFSET]], [[1]])[0]
-
-
-def test_run_adds_up():
-    """Increments are the parts of the estimate."""
-    one = estimator("auxiliary")
-    done = one.run([OFFSET], 7)
-    np.testing.assert_allclose(done.log_increments.sum(), done.log_likelihood)
-    np.testing.assert_allclose(done.weights.sum(axis=1), 1.0)
-    assert ((done.ess >= 1 - 1e-9) & (done.ess <= one.n_particles + 1e-9)).all()
-
-
 def test_paths_are_draws_given_all_data():
     """Smoothed paths: mean and variance of the state at the start, given what came later."""
     one = estimator("bootstrap").with_particles(300)
@@ -453,19 +423,3 @@ def test_a_likelihood_that_is_zero_or_no_number_says_where():
 
 
 # --- the estimator ---
-
-
-def test_estimator_keeps_its_contract():
-    """What the sampler changes: particles and blocks."""
-    one = estimator("bootstrap")
-    assert one.name == "y" and one.n_particles == 10 and one.n_seeds == 1
-    assert one.auto and estimators_of(scalar_model())[0].n_particles >= 2
-    assert one.with_particles(7).n_particles == 7
-    assert one.with_seeds(100).n_seeds == len(DATA)
-    fixed, each = one.cost()
-    assert fixed > 0 and each == 1.0
-    assert one.code.n_precomputed > 0  # what depends on parameters only is computed once
-    with pytest.raises(ValueError, match="n_particles must be a whole number of at least 2"):
-        one.with_particles(1)
-    with pytest.raises(ValueError, match="seeds must have shape"):
-        one.estimate(np.zeros((2, 1)), words(2, 2))

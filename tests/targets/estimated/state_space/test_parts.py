@@ -9,37 +9,21 @@ from pm_evidence.core.random import seed_stream
 from pm_evidence.core.resampling import CODES
 from pm_evidence.targets.estimated.state_space import filter as filter_loop
 from pm_evidence.targets.estimated.state_space.filter import (
-    COMPLETE,
     LOOK_AHEAD,
     MISSING,
     N_CALLS,
-    PARTIAL,
     FilterGraphs,
     Options,
     StateSpaceGraphs,
     Weights,
-    row_kinds,
 )
 
 # --- graphs ---
 
 
-def test_kinds_of_rows():
-    assert row_kinds(np.array([1.0, np.nan])).tolist() == [COMPLETE, MISSING]
-    rows = np.array([[1.0, 2.0], [np.nan, 2.0], [np.nan, np.nan]])
-    assert row_kinds(rows).tolist() == [COMPLETE, PARTIAL, MISSING]
-
-
 def graphs_of(transition, emission=lambda h: pm.Normal.dist(h, 0.5)):
     h, t, y = pt.dscalar("h"), pt.lscalar("t"), pt.dscalar("y")
     return StateSpaceGraphs(h, t, y, pm.Normal.dist(0, 1), transition(h), emission(h))
-
-
-def test_graphs_given_values_are_functions_of_these():
-    scale, other = pt.dscalar("scale"), pt.dscalar("other")
-    graphs = graphs_of(lambda h: pm.Normal.dist(h, scale)).given({scale: other})
-    assert set(graphs.named()) == {"init", "transition", "emission"}
-    assert graphs.transition.owner.op.dist_params(graphs.transition.owner)[1] is other
 
 
 def test_weights_of_many_particles():
@@ -50,15 +34,6 @@ def test_weights_of_many_particles():
     expected = pm.logp(pm.Normal.dist(states, 0.5), 0.7).eval()
     np.testing.assert_allclose(weights, expected)
     assert not many.move(MISSING)[1].eval({many.n: 3}).any()
-
-
-def test_states_that_depend_on_nothing_and_data_that_depend_on_no_state():
-    """Every particle is drawn for itself all the same, and has the one weight that there is."""
-    many = FilterGraphs(graphs_of(lambda h: pm.Normal.dist(5.0, 1.0), lambda h: pm.Normal.dist()))
-    states, weights = many.move(COMPLETE)
-    assert len(np.unique(states.eval({many.n: 4}))) == 4
-    found = weights.eval({many.n: 4, many.y: 0.7})
-    np.testing.assert_allclose(found, np.full(4, pm.logp(pm.Normal.dist(), 0.7).eval()))
 
 
 # --- steps ---
