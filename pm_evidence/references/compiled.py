@@ -43,7 +43,9 @@ class Component:
     log_peak: float  # its log density at the location with its log weight, in nats
     dof: float  # degrees of freedom
     shape: Shape | SparseShape  # location and scale
-    centre: Floats  # shape (d,): centre and scale of the stretched coordinates, scale 0 if it is not
+    centre: (
+        Floats  # shape (d,): centre and scale of the stretched coordinates, scale 0 if it is not
+    )
     scale: Floats
 
     @classmethod

@@ -780,8 +780,6 @@ def _mass(fit: ConditionalFit | None) -> float:
 
 # Least number of prior draws, from which scales are learnt.
 _PRIOR_DRAWS = 20
-# Those at which it is tested which second derivatives are zero.
-_TESTS = 5
 # Points whose mass is so many nats below the largest are left out.
 # Normal densities are moved from the peaks to the means where this gains more nats.
 _SKEWED = 0.05
@@ -814,9 +812,7 @@ def explore(
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
     may_be_dense = k == 0 or n_dim <= MOST_DENSE
     shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(
-        posterior, hyperparameters, shape, prior[:_TESTS], may_be_dense=may_be_dense
-    )
+    conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)
     found = Survey()
     try:
         if k > MOST_AXES:
