@@ -190,8 +190,8 @@ _MOST, _MOST_STEPS = 600, 40
 # An ascent has converged if the gradient predicts a gain below this many nats. A step must gain a
 # share of what it predicts, and is halved so many times at most.
 _SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
-# The curvature at a point is that at the peak if the gradient there predicts a smaller gain, in nats.
-_NEAR = 1e-3
+# The curvature at a point is that at the peak if the gradient there predicts fewer nats.
+_NEAR = 1e-4
 # Bounds of the factor by which an old covariance is corrected after a step.
 _FACTORS = 0.25, 4.0
 # How often the scale of finite differences is corrected by more than the factor e, before they are

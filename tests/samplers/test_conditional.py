@@ -20,7 +20,7 @@ def conditional(model, given):
     positions = target.layout.positions_of(v for v in target.layout.variables if v.name in given)
     prior = posterior.draw_prior(50, np.random.default_rng(1))
     shape = learn_shape(prior, dense=False)
-    return ConditionalFits(posterior, positions, shape, prior[:5]), prior
+    return ConditionalFits(posterior, positions, shape), prior
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_none_is_made_where_it_would_have_to_be_dense():
     prior = posterior.draw_prior(50, np.random.default_rng(1))
     shape = learn_shape(prior, dense=False)
     given = np.empty(0, np.int64)
-    fits = ConditionalFits(posterior, given, shape, prior[:5], may_be_dense=False)
+    fits = ConditionalFits(posterior, given, shape, may_be_dense=False)
     assert fits.first(prior[0]) is None
     spent = fits.n_evaluations
     assert fits.first(prior[1]) is None and fits.n_evaluations == spent

@@ -10,9 +10,7 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.geometric import Posterior
-from pm_evidence.samplers import conditional as sparsity
-from pm_evidence.samplers import nested_laplace
-from pm_evidence.samplers import nested_laplace as lattice
+from pm_evidence.samplers import conditional, nested_laplace
 from pm_evidence.samplers.conditional import ConditionalFits
 from pm_evidence.samplers.nested_laplace import explore
 from pm_evidence.targets.model.cache import target_of
@@ -156,8 +154,8 @@ def test_a_density_that_rises_has_no_approximation():
 
 
 def test_too_many_points_are_no_approximation(monkeypatch):
-    monkeypatch.setattr(lattice, "_FEW_POINTS", 8)
-    monkeypatch.setattr(lattice, "_GRADIENTS", 1)
+    monkeypatch.setattr(nested_laplace, "_FEW_POINTS", 8)
+    monkeypatch.setattr(nested_laplace, "_GRADIENTS", 1)
     _, found = explored(built("one_way_centred"))
     assert found.n_peaks == 0 and not found.components
 
@@ -168,7 +166,7 @@ def test_a_covariance_that_has_no_factor_is_no_approximation(monkeypatch):
     def fails(self, found):
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(lattice.Lattice, "fit", fails)
+    monkeypatch.setattr(nested_laplace.Lattice, "fit", fails)
     _, found = explored(built("funnel"))
     assert found.n_peaks == 0 and found.n_evaluations > 0
 
@@ -223,7 +221,7 @@ def test_all_approximations_are_skewed_or_none_is(monkeypatch):
 def test_zeros_that_are_none_do_not_make_a_wrong_value(monkeypatch):
     """If the coupling of the effects with their mean is overlooked, the weights show it."""
     posterior, right = explored(built("many_means"))
-    monkeypatch.setattr(sparsity, "_ZERO", 0.9)
+    monkeypatch.setattr(conditional, "_ZERO", 0.9)
     _, wrong = explored(built("many_means"))
     shares = [share_and_value(posterior, found)[0] for found in (right, wrong) if found.components]
     assert shares[0] > 0.6

@@ -47,7 +47,7 @@ def of(model, n, seed=1):
     rng = np.random.default_rng(seed)
     prior = posterior.draw_prior(20, rng)
     shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(posterior, given, shape, prior[:5])
+    conditional = ConditionalFits(posterior, given, shape)
     return conditional, prior[:5], posterior.draw_prior(n, rng)[:, given]
 
 
