@@ -105,15 +105,13 @@ def survey(
     scout.follow_data(draws, rng)
     more_peaks = scout.exchange(draws, rng)
     scout.afford()
-    relative, most = min(scout.budget / USUAL_BUDGET, 1.0), _MOST_COORDINATES // shape.mean.size
-    n = min(int((_VALUES - _PROBES * relative) * scout.budget), most)
-    scout.scan(contracted(posterior.draw_prior(n, rng), rng))
-    scout.afford()
+    scout.scan(rng)
+    if scout.afford():  # there may be a third mode, which has less of the prior in its basin
+        scout.scan(rng)
     while scout.climbed < _SHARE_OF_ASCENTS * scout.budget:
         scout.batch(draws, visited, rng)
-    relative, asked = (min(each / USUAL_BUDGET, 1.0) for each in (scout.budget, budget))
-    n = min(int(_PROBES * scout.budget * relative * (1.0 + asked**2)), most)
-    scout.probe(draws, n, rng)
+    asked = min(budget / USUAL_BUDGET, 1.0)
+    scout.probe(draws, int(scout.n_probes * (1.0 + asked**2)), rng)
     if scout.has_several_modes():
         more_peaks = scout.exchange(draws, rng)
     endless = directions(followed, shape)
@@ -142,10 +140,16 @@ class _Scout:
         """Number of ascents that the budget allows, relative to the usual one."""
         return float(np.clip(self.budget / USUAL_BUDGET, _LEAST_SHARE, 1.0))
 
-    def afford(self) -> None:
-        """Raise the budget to the usual one if there are several modes."""
-        if self.budget < USUAL_BUDGET and self.has_several_modes():
-            self.budget = USUAL_BUDGET
+    @property
+    def n_probes(self) -> float:
+        """Number of values for probes, before what a larger budget asks for."""
+        return _PROBES * self.budget * min(self.budget / USUAL_BUDGET, 1.0)
+
+    def afford(self) -> bool:
+        """Raise the budget to the usual one if there are several modes; return if it is raised."""
+        raised = self.budget < USUAL_BUDGET and self.has_several_modes()
+        self.budget = USUAL_BUDGET if raised else self.budget
+        return raised
 
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
         """Climb from some points and record the peaks."""
@@ -255,12 +259,16 @@ class _Scout:
         distance = float(np.linalg.norm(self.shape.whitened(x[None])[0]))
         return fit_locally(self.posterior, x, self.shape, max(longest, distance / x.size**0.5))
 
-    def scan(self, x: Floats) -> None:
-        """Climb from those of some positions that seem to be in the basin of another peak.
+    def scan(self, rng: np.random.Generator) -> None:
+        """Climb from those contracted prior draws that seem to be in the basin of another peak.
 
         There the density is higher than at positions of similar distance from the known peaks. A
         single evaluation shows this, while an ascent takes many.
         """
+        n = min(
+            int(_VALUES * self.budget - self.n_probes), _MOST_COORDINATES // self.shape.mean.size
+        )
+        x = contracted(self.posterior.draw_prior(n, rng), rng)
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
         x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
@@ -279,6 +287,7 @@ class _Scout:
         Ascents start from those of highest density.
         """
         peaks: list[Local | None] = [*self.distinct(_CENTRES)] or [None]
+        n_probes = min(n_probes, _MOST_COORDINATES // self.shape.mean.size)
         n = max(n_probes // len(peaks), int(self.share * _LEAST_PROBES))
         for local in peaks:
             centre = self.shape.mean if local is None else local.shape.mean
