@@ -284,7 +284,8 @@ class _Scout:
 
         Posterior draws, and normal draws with the covariance of the curvature, are contracted
         towards a peak, or towards the population's centre, as if annealed beyond ``beta = 1``.
-        Ascents start from those of highest density.
+        Ascents start from those of highest density, and from those whose density exceeds the
+        prediction of the curvature most.
         """
         peaks: list[Local | None] = [*self.distinct(_CENTRES)] or [None]
         n_probes = min(n_probes, _MOST_COORDINATES // self.shape.mean.size)
@@ -299,7 +300,14 @@ class _Scout:
             x = centre + apart / np.sqrt(power)[:, None]
             log_density = self.posterior.log_density(x)
             self.spent += n
-            top = np.argsort(-log_density)[: int(self.share * _ASCENTS_OF_PROBES)]
+            n_ascents = int(self.share * _ASCENTS_OF_PROBES)
+            top = np.argsort(-log_density)[:n_ascents]
+            if local is not None:
+                excess = np.where(
+                    np.isfinite(log_density), log_density - local.predicted(x), -np.inf
+                )
+                best = np.argsort(-excess)[:n_ascents]
+                top = np.union1d(top, best[excess[best] > _EXCESS])
             self.climb(x[top], _LONG)
 
     def exchange(self, draws: Floats, rng: np.random.Generator) -> bool:
