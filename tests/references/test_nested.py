@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.references.mixture import StudentFit, StudentMixture
+from pm_evidence.references.mixture import StudentFit
 from pm_evidence.references.nested import MovingLeastSquares, NestedNormal, functions_of
 
 GIVEN, REST = np.array([1]), np.array([0, 2])
@@ -69,13 +69,6 @@ def test_far_from_all_points_it_stays_finite():
     nested = density(np.arange(-2.0, 3.0))
     found = nested.log_density(np.array([[0.0, 30.0, 0.0], [0.0, -400.0, 5.0]]))
     assert np.isfinite(found).all()
-
-
-def test_it_is_a_component_of_mixtures():
-    mixture = StudentMixture.of([density([0.0, 1.0]), density([0.0])], np.log([0.5, 0.5]))
-    x = mixture.draw(100, np.random.default_rng(4))
-    parts = [component.log_density(x) for component in mixture.components]
-    np.testing.assert_allclose(mixture.log_density(x), np.logaddexp(*parts) + np.log(0.5))
 
 
 def skewed(third):

@@ -41,7 +41,7 @@ def narrow_peak(at, width, log_mass=1.0):
 
 def of(model, n, seed=1):
     """Return approximations, prior draws and ``n`` prior draws of the hyperparameters."""
-    target = target_of(model)
+    target = target_of(model, backend="numpy")
     posterior = Posterior(target)
     given = target.layout.positions_of([target.layout.variables[0]])
     rng = np.random.default_rng(seed)
