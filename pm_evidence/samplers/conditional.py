@@ -309,7 +309,11 @@ class ConditionalFits:
         peak = self.placed(fit.values, fit.shape.mean)
         gradient = self._heights(peak[None])[1][0]
         signs = self._directions()
-        above, below = self._beside(peak, gradient, _NODE * shape.scaled(signs))
+        steps = np.zeros((len(signs), peak.size))
+        steps[:, self.rest] = _NODE * shape.scaled(signs)
+        above, below = (
+            self._change(peak, gradient, sign * steps)[:, self.rest] for sign in (1.0, -1.0)
+        )
         shift = shape.covariance_times((above + below).sum(axis=0, keepdims=True))[0]
         shift /= 2.0 * _NODE**2
         gain = 0.5 * float(shape.squared_distances(shape.mean + shift[None])[0])
@@ -333,26 +337,14 @@ class ConditionalFits:
         for start in range(0, len(values), _MOST_ROWS):
             rows = slice(start, start + _MOST_ROWS)
             there = values[rows]
-            height, gradient = self._heights(self._predicted(fit, there))
+            points = np.empty((len(there), self.prior.mean.size))
+            points[:, self.given], points[:, self.rest] = there, fit.predicted(there)
+            height, gradient = self._heights(points)
             slope = gradient[:, self.rest]
             found[rows] = height + 0.5 * (slope * fit.shape.covariance_times(slope)).sum(axis=1)
             found[rows] -= fit.predicted_height(there)
         found[~np.isfinite(found)] = np.nan
         return found
-
-    def _predicted(self, fit: ConditionalFit, values: Floats) -> Floats:
-        """Return the points with rows of hyperparameters, and the other variables at their peak."""
-        points = np.empty((len(values), self.prior.mean.size))
-        points[:, self.given], points[:, self.rest] = values, fit.predicted(values)
-        return points
-
-    def _beside(self, peak: Floats, gradient: Floats, moves: Floats) -> tuple[Floats, Floats]:
-        """Return how the gradient changes by each row of ``moves``, and by their negatives."""
-        steps = np.zeros((len(moves), peak.size))
-        steps[:, self.rest] = moves
-        above = self._change(peak, gradient, steps)
-        below = self._change(peak, gradient, -steps)
-        return above[:, self.rest], below[:, self.rest]
 
     def _directions(self) -> Floats:
         """Return rows of signs and zeros whose squares add up to 1 in each column.
@@ -423,7 +415,7 @@ class ConditionalFits:
                     return None
             else:
                 diagonal, below = sparsity.elements(change, lengths)
-            if not (diagonal > 0.0).all():
+            if not ((diagonal > 0.0) & np.isfinite(diagonal)).all():
                 return None
             wrong, lengths = np.abs(np.log(diagonal**-0.5 / lengths)), diagonal**-0.5
             if wrong.max(initial=0.0) < _CORRECTED:
