@@ -28,16 +28,21 @@ class MovingLeastSquares:
     """Functions that are interpolated between the points of a lattice.
 
     Weighted means are taken, whose weights are those of a normal kernel times a linear function
-    such that linear functions are reproduced (Lancaster and Salkauskas 1981).
+    such that linear functions are reproduced (Lancaster and Salkauskas 1981). Where slopes are
+    known, half of what they predict is added, by which quadratic functions are reproduced as well;
+    outside of the lattice, where distances do not average to zero, the other half of the average
+    distance is.
     """
 
     at: Floats  # shape (m, k): points of the lattice
     spacing: Floats  # shape (k,): distances of neighbours
     known: Floats  # shape (m, q): the functions at the points
+    slope: Floats  # shape (m, k, r): derivatives of the first ``r`` functions
 
     def __call__(self, values: Floats) -> Floats:
         """Return the functions at every row of ``values``, shape ``(n, q)``."""
-        scaled = (values[:, None] - self.at) / self.spacing
+        apart = values[:, None] - self.at
+        scaled = apart / self.spacing
         exponent = -0.5 * (scaled**2).sum(axis=2) / _KERNEL**2
         weight = np.exp(exponent - exponent.max(axis=1, keepdims=True))
         weight /= weight.sum(axis=1, keepdims=True)
@@ -47,7 +52,13 @@ class MovingLeastSquares:
         spread += _RIDGE * np.eye(self.spacing.size)
         tilt = np.linalg.solve(spread, mean[:, :, None])[:, :, 0]
         weight *= 1.0 - np.einsum("nmk,nk->nm", centred, tilt)
-        return weight @ self.known
+        found: Floats = weight @ self.known
+        with_slope = found[:, : self.slope.shape[2]]
+        for j in range(self.spacing.size):
+            weighted = weight * apart[:, :, j]
+            left_over = weighted.sum(axis=1, keepdims=True)
+            with_slope += 0.5 * (weighted + left_over * weight) @ self.slope[:, j]
+        return found
 
 
 # Ratio of the difference of the scales of a split normal density to the third derivative that it

@@ -400,7 +400,8 @@ class Lattice:
         hyper = with_wide(kernels, log_mass, widened(joined(kernels, weight)))
         skewness = [fit.skewness for fit in fits if fit.skewness is not None]
         functions, pattern = functions_of([fit.shape for fit in fits], skewness)
-        surface = MovingLeastSquares(at, self.spacing, functions)
+        slopes = np.array([fit.slope.T for fit in fits])
+        surface = MovingLeastSquares(at, self.spacing, functions, slopes)
         given, rest = self.conditional.given, self.conditional.rest
         return NestedNormal(given, rest, hyper, surface, pattern, is_skewed=bool(skewness))
 

@@ -21,7 +21,8 @@ def density(points, spacing=1.0):
     hyper = StudentFit(Shape(np.zeros(1), np.ones((1, 1))), np.inf)
     at = np.asarray(points, float)[:, None]
     known, pattern = functions_of([Shape(*moments(h)) for h in points])
-    surface = MovingLeastSquares(at, np.array([spacing]), known)
+    slope = np.tile([[2.0, -1.0]], (len(at), 1, 1))
+    surface = MovingLeastSquares(at, np.array([spacing]), known, slope)
     return NestedNormal(GIVEN, REST, hyper, surface, pattern)
 
 
@@ -75,7 +76,7 @@ def skewed(third):
     """One coordinate given the hyperparameter, of mean 0 and variance 1."""
     known, pattern = functions_of([Shape(np.zeros(1), np.ones((1, 1)))], [np.array([third])])
     hyper = StudentFit(Shape(np.zeros(1), np.ones((1, 1))), np.inf)
-    surface = MovingLeastSquares(np.zeros((1, 1)), np.ones(1), known)
+    surface = MovingLeastSquares(np.zeros((1, 1)), np.ones(1), known, np.zeros((1, 1, 1)))
     return NestedNormal(np.array([0]), np.array([1]), hyper, surface, pattern, is_skewed=True)
 
 

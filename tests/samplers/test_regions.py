@@ -130,7 +130,7 @@ def test_a_density_with_kinks_is_given_up():
     conditional, draws, values = of(model, 3000)
     regions = Regions(conditional)
     regions.climb(draws)
-    assert not regions.search(values, np.random.default_rng(1))
+    assert not regions.lattices or not regions.search(values, np.random.default_rng(1))
     assert conditional.n_evaluations < 60_000
 
 
