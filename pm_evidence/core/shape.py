@@ -61,6 +61,14 @@ class Shape:
         """Return the shape with scales that are multiplied by a number."""
         return replace(self, factor=factor * self.factor)
 
+    @property
+    def lengths(self) -> Floats:
+        """Standard deviation of each coordinate given the others, shape ``(d,)``."""
+        if not self.is_dense:
+            return np.abs(self.factor[:, 0])
+        inverse = solved(self.factor, np.eye(self.mean.size))
+        return np.asarray(1.0 / np.sqrt((inverse * inverse).sum(axis=1)))
+
     def covariance_times(self, rows: Floats) -> Floats:
         """Return the covariance times every row, shape ``(n, d)``."""
         half = rows @ self.factor if self.is_dense else rows * self.factor[:, 0]

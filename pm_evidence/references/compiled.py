@@ -2,10 +2,10 @@
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import exp, log, log1p, pi
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,131 +28,76 @@ from pm_evidence.targets.compile.numba_density import CompiledDensity
 Floats = NDArray[np.float64]
 
 
-# Numbers before the components (their count, a constant that is added to the log density, the log
-# of the mass that is taken off the target, the share of the prior), and before the arrays of a
-# component (its constant, its degrees of freedom, the form of its factor, and how many numbers that
-# has).
+# Numbers before the components of a packed mixture, before the arrays of a component, and the forms
+# of a factor: scales; a lower factor of the covariance; a sparse lower factor of its inverse.
 N_OF_MIXTURE, N_OF_COMPONENT = 4, 4
-# Forms: scales; a lower factor of the covariance; a sparse lower factor of its inverse.
 SCALES, DENSE, SPARSE = 0, 1, 2
+# Words before the addresses of further factors of the reference, and words of each of these.
+_N_WORDS, _N_OF_FACTOR = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A Student-t density in stretched coordinates, with its weight in a mixture."""
+
+    log_peak: float  # its log density at the location with its log weight, in nats
+    dof: float  # degrees of freedom
+    shape: Shape | SparseShape  # location and scale
+    centre: (
+        Floats  # shape (d,): centre and scale of the stretched coordinates, scale 0 if it is not
+    )
+    scale: Floats
+
+    @classmethod
+    def of(cls, part: StudentFit | StretchedFit, log_weight: float = 0.0) -> Self:
+        """Return the component of a fitted density."""
+        fit = part.fit if isinstance(part, StretchedFit) else part
+        centre, scale = np.zeros((2, fit.shape.mean.size))
+        if isinstance(part, StretchedFit):
+            heavy = part.stretch.heavy
+            centre[heavy], scale[heavy] = part.stretch.centre[heavy], part.stretch.scale[heavy]
+        constant = log_weight + fit.log_constant - float(np.log(scale[scale > 0.0]).sum())
+        return cls(constant, fit.dof, fit.shape, centre, scale)
+
+    def numbers(self) -> Floats:
+        """Return it as compiled code reads it.
+
+        Log density at the location, degrees of freedom, form and size of the factor; location,
+        centre and scale; the factor. A sparse one is the order of coordinates, the first elements
+        of columns and the rows, as the bits of integers, then the diagonal and the elements.
+        """
+        shape, d = self.shape, self.centre.size
+        if isinstance(shape, SparseShape):
+            indices = np.concatenate([shape.order, shape.pattern.start, shape.pattern.row])
+            factor = np.concatenate([indices.view(float), shape.diagonal, shape.below])
+            form = SPARSE
+        else:
+            form, factor = DENSE if d > 1 and shape.is_dense else SCALES, shape.factor.ravel()
+        head = [self.log_peak, self.dof, form, factor.size]
+        return np.concatenate([head, shape.mean, self.centre, self.scale, factor])
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A mixture of Student-t densities over some coordinates of a point."""
 
-    # Four numbers of the mixture: the number of components, a constant that is added to its log
-    # density, the log mass of the prior, and its share. Then for each component: its log density at
-    # the location with its log weight, in nats, its degrees of freedom, the form and the size of
-    # its factor, and arrays: location, centre and scale of the stretched coordinates, shape
-    # ``(d,)`` each (scales are 0 where a coordinate is not stretched), and the factor. That is the
-    # scales, shape ``(d,)``; the lower factor of the covariance, shape ``(d, d)``; or for that of
-    # its inverse, with ``n`` elements below the diagonal, the order of coordinates, shape ``(d,)``,
-    # the first elements of columns, ``(d + 1,)``, rows, ``(n,)``, diagonal, ``(d,)``, and elements,
-    # ``(n,)``. The first three of these hold the bits of integers.
-    numbers: Floats
+    constant: float  # a number that is added to its log density
+    components: tuple[Component, ...]  # none for a uniform density
     positions: NDArray[np.int64]  # shape (d,): positions of the coordinates in a point
-
-    def beside_prior(self, log_mass: float, share: float) -> "Packed":
-        """Return it with the log mass of the prior, and the share of the prior in the reference."""
-        numbers = self.numbers.copy()
-        numbers[2:4] = log_mass, share
-        return replace(self, numbers=numbers)
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A Student-t density in stretched coordinates, as it is found in ``Packed``."""
-
-    log_peak: float  # its log density at the location with its log weight, in nats
-    dof: float  # degrees of freedom
-    location: Floats  # shape (d,): location, and centre and scale of the stretched coordinates
-    centre: Floats
-    scale: Floats
-    # shape (d,) or (d, d): scales, or the lower factor of the covariance; empty where ``sparse`` is
-    # given
-    factor: Floats
-    # Order of the coordinates, rows, columns, diagonal and elements of the lower factor of the
-    # inverse of the covariance
-    sparse: tuple[NDArray[Any], ...] | None
-
-
-def unpacked(packed: Packed) -> tuple[float, list[Component]]:
-    """Return the constant and the components of a mixture."""
-    numbers, d = packed.numbers, packed.positions.size
-    start, parts = N_OF_MIXTURE, list[Component]()
-    for _ in range(int(numbers[0])):
-        log_peak, dof, form, size = numbers[start : start + N_OF_COMPONENT]
-        start += N_OF_COMPONENT
-        arrays, factor = np.split(numbers[start : start + 3 * d + int(size)], [3 * d])
-        start += arrays.size + factor.size
-        sparse = _packed_sparse(factor, d) if form == SPARSE else None
-        factor = factor.reshape(d, d) if form == DENSE else factor
-        location, centre, scale = arrays.reshape(3, d)
-        head = float(log_peak), float(dof)
-        parts.append(Component(*head, location, centre, scale, factor, sparse))
-    return float(numbers[1]), parts
-
-
-def _packed_sparse(factor: Floats, d: int) -> tuple[NDArray[Any], ...]:
-    """Return order, rows, columns, diagonal and elements of a sparse factor."""
-    n = (factor.size - 3 * d - 1) // 2
-    order, start, row = np.split(factor[: 2 * d + 1 + n].view(np.int64), [d, 2 * d + 1])
-    diagonal, below = np.split(factor[2 * d + 1 + n :], [d])
-    return order, row, np.repeat(np.arange(d), np.diff(start)), diagonal, below
 
 
 def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) -> Packed | None:
-    """Return a reference as arrays, or None if it is none of the densities of this package."""
+    """Return the parts of a reference, or None if it is none of the densities of this package."""
     constant = -n_circular * log(2.0 * pi)
     if reference is None:
-        empty = np.array([], np.int64)
-        return Packed(np.array([0.0, constant, 0.0, 0.0]), empty)
+        return Packed(constant, (), np.array([], np.int64))
     fit = reference.fitted if isinstance(reference, Normal | StudentT | Mixture) else reference
-    if isinstance(fit, StudentMixture):
-        parts, weights = fit.components, fit.log_weight
-    else:
-        parts, weights = (fit,), np.zeros(1)
-    if not all(isinstance(part, StudentFit | StretchedFit) for part in parts):
+    mixture = fit if isinstance(fit, StudentMixture) else StudentMixture((fit,), np.zeros(1))
+    parts = [p for p in mixture.components if isinstance(p, StudentFit | StretchedFit)]
+    if len(parts) < len(mixture.components):
         return None
-    rows = [np.array([len(parts), constant, 0.0, 0.0])]
-    for part, log_weight in zip(parts, weights, strict=True):
-        rows += _component(part, float(log_weight))
-    return Packed(np.concatenate(rows), np.ascontiguousarray(positions, np.int64))
-
-
-def _component(part: Any, log_weight: float) -> list[Floats]:
-    fit = part.fit if isinstance(part, StretchedFit) else part
-    mean = fit.shape.mean
-    centre, scale = np.zeros(mean.size), np.zeros(mean.size)
-    if isinstance(part, StretchedFit):
-        heavy = part.stretch.heavy
-        centre[heavy], scale[heavy] = part.stretch.centre[heavy], part.stretch.scale[heavy]
-    constant = log_weight + fit.log_constant - float(np.log(scale[scale > 0.0]).sum())
-    form, factor = _factor(fit.shape)
-    head = np.array([constant, fit.dof, form, factor.size])
-    return [head, mean, centre, scale, factor]
-
-
-def _factor(shape: Shape | SparseShape) -> tuple[int, Floats]:
-    """Return the form of a factor and its numbers."""
-    if isinstance(shape, SparseShape):
-        indices = np.concatenate([shape.order, shape.pattern.start, shape.pattern.row])
-        return SPARSE, np.concatenate([indices.view(float), shape.diagonal, shape.below])
-    return DENSE if shape.mean.size > 1 and shape.is_dense else SCALES, shape.factor.ravel()
-
-
-# Words before the addresses of further factors of the reference, and words of each of these.
-_N_WORDS, _N_OF_FACTOR = 10, 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Pointers:
-    """What the words of a compiled density point to, which has to outlive it."""
-
-    model: CompiledDensity
-    packed: Packed
-    factors: tuple[Any, ...]
+    components = map(Component.of, parts, map(float, mixture.log_weight))
+    return Packed(constant, tuple(components), np.ascontiguousarray(positions, np.int64))
 
 
 def annealed_from(
@@ -164,19 +109,12 @@ def annealed_from(
     prior_share: float = 0.0,
 ) -> CompiledDensity:
     """Return ``(log reference, log target - log reference)`` as a compiled density."""
-    packed = packed.beside_prior(log_mass, prior_share)
-    words = [
-        model.address,
-        model.data.ctypes.data,
-        model.data.size,
-        n_dim,
-        packed.numbers.ctypes.data,
-        packed.numbers.size,
-        packed.positions.ctypes.data,
-        packed.positions.size,
-        int(model.has_gradient),
-        len(factors),
-    ]
+    head = [len(packed.components), packed.constant, log_mass, prior_share]
+    numbers = np.concatenate([head, *(part.numbers() for part in packed.components)])
+    positions = packed.positions
+    words = [model.address, model.data.ctypes.data, model.data.size, n_dim]
+    words += [numbers.ctypes.data, numbers.size, positions.ctypes.data, positions.size]
+    words += [int(model.has_gradient), len(factors)]
     for factor in factors:
         words += [factor.address, factor.data.ctypes.data, factor.data.size]
     slow_ops = (*model.slow_ops, *(op for factor in factors for op in factor.slow_ops))
@@ -185,7 +123,8 @@ def annealed_from(
         np.array(words, np.int64),
         model.has_gradient,
         slow_ops,
-        (_c_function(), _Pointers(model, packed, tuple(factors))),
+        # what the words point to has to outlive the density
+        (_c_function(), (model, numbers, positions, tuple(factors))),
     )
 
 

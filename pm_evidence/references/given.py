@@ -18,8 +18,22 @@ Floats = NDArray[np.float64]
 _ASYMMETRY = 1e-8
 
 
+class _Given:
+    """A density whose ``fitted`` attribute draws and evaluates."""
+
+    fitted: StudentFit | StudentMixture
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """Return ``n`` independent draws, shape ``(n, d)``."""
+        return self.fitted.draw(n, rng)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density of every row of ``x``, shape ``(n,)``, in nats."""
+        return self.fitted.log_density(x)
+
+
 @dataclass(frozen=True, eq=False)
-class Normal:
+class Normal(_Given):
     """A multivariate normal density that annealing may start from.
 
     It is a density of the unconstrained values of a model's continuous variables, in the order of
@@ -58,17 +72,9 @@ class Normal:
         shape = _shape("covariance", self.mean, self.covariance)
         object.__setattr__(self, "fitted", StudentFit(shape, inf))
 
-    def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return ``n`` independent draws, shape ``(n, d)``."""
-        return self.fitted.draw(n, rng)
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return the log density of every row of ``x``, shape ``(n,)``, in nats."""
-        return self.fitted.log_density(x)
-
 
 @dataclass(frozen=True, eq=False)
-class StudentT:
+class StudentT(_Given):
     """A multivariate Student-t density that annealing may start from.
 
     It is a density of the same coordinates as `Normal`.
@@ -108,17 +114,9 @@ class StudentT:
         shape = _shape("scale", self.mean, self.scale)
         object.__setattr__(self, "fitted", StudentFit(shape, dof))
 
-    def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return ``n`` independent draws, shape ``(n, d)``."""
-        return self.fitted.draw(n, rng)
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return the log density of every row of ``x``, shape ``(n,)``, in nats."""
-        return self.fitted.log_density(x)
-
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(_Given):
     """A mixture of `Normal` and `StudentT` densities that annealing may start from.
 
     Parameters
@@ -166,27 +164,15 @@ class Mixture:
             raise ValueError(
                 f"components must have the same dimension, got {sizes}; correct their means."
             )
-        weights = _weights(self.weights, len(components))
+        n = len(components)
+        weights = np.ones(n) if self.weights is None else float_array("weights", self.weights)
+        if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0.0)).all():
+            raise ValueError(
+                f"weights must be {n} finite numbers above 0, one for each component, got "
+                f"{described(self.weights)}; leave weights out for equal ones."
+            )
         mixture = StudentMixture.of([part.fitted for part in components], np.log(weights))
         object.__setattr__(self, "fitted", mixture)
-
-    def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return ``n`` independent draws, shape ``(n, d)``."""
-        return self.fitted.draw(n, rng)
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return the log density of every row of ``x``, shape ``(n,)``, in nats."""
-        return self.fitted.log_density(x)
-
-
-def _weights(weights: Any, n: int) -> Floats:
-    found = np.ones(n) if weights is None else float_array("weights", weights)
-    if found.shape != (n,) or not (np.isfinite(found) & (found > 0.0)).all():
-        raise ValueError(
-            f"weights must be {n} finite numbers above 0, one for each component, got "
-            f"{described(weights)}; leave weights out for equal ones."
-        )
-    return found
 
 
 def _shape(name: str, mean: Any, matrix: Any) -> Shape:

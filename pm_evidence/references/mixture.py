@@ -8,7 +8,6 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.shape import Shape, SparseShape, learn_shape
 from pm_evidence.targets.model.exchangeable import Relabelling
@@ -203,8 +202,8 @@ def _spread_out(y: Floats, n_components: int, rng: np.random.Generator) -> list[
     return chosen
 
 
-# Labellings whose density is this many nats below that of the densest do not count.
-_NEGLIGIBLE = 40.0
+# Numbers that are computed at once: it bounds the memory.
+_MOST_NUMBERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,14 +229,19 @@ class Relabelled:
         return log_density
 
     def _log_density_of_student(self, x: Floats, fit: StudentFit) -> Floats:
-        """Return the same for a Student-t density, many times faster."""
-        shape, d = fit.shape, x.shape[1]
+        """Return the same for a Student-t density, ten times faster for six labels."""
+        shape, d, n_maps = fit.shape, x.shape[1], len(self.relabelling.maps)
         columns = self.relabelling.maps.transpose(0, 2, 1).reshape(-1, d)
-        maps = shape.whitened(columns + shape.mean).reshape(-1, d, d).transpose(0, 2, 1)
-        shift = shape.whitened(np.zeros((1, d)))[0]
-        averaged = _averaged(*map(np.ascontiguousarray, (x, maps, shift)), fit.dof)
-        log_density: Floats = fit.log_constant + averaged
-        return log_density
+        # images of a point in coordinates in which the density has mean 0 and scale 1
+        maps = shape.whitened(columns + shape.mean).reshape(-1, d, d).swapaxes(1, 2).reshape(-1, d)
+        shift = np.tile(shape.whitened(np.zeros((1, d)))[0], n_maps)
+        found = np.empty(len(x))
+        step = max(_MOST_NUMBERS // (n_maps * d), 1)
+        for rows in (slice(start, start + step) for start in range(0, len(x), step)):
+            images = (x[rows] @ maps.T + shift).reshape(-1, n_maps, d)
+            squares = np.einsum("nkd,nkd->nk", images, images)
+            found[rows] = np.logaddexp.reduce(fit.at_distances(squares), axis=1)
+        return found - log(n_maps)
 
     def aligned(self, x: Floats) -> Floats:
         """Return every row of ``x`` in the labelling in which the component is densest."""
@@ -249,45 +253,6 @@ class Relabelled:
         """Return the log density of the component at images of points, shape ``(k!, n)``."""
         n_maps, n, d = images.shape
         return self.component.log_density(images.reshape(-1, d)).reshape(n_maps, n)
-
-
-@njit
-def _averaged(x, maps, shift, dof):
-    """Return the log of the mean over maps of a Student-t density relative to its maximum.
-
-    ``maps[i] @ x + shift`` is the image of a point in coordinates in which the density has mean 0
-    and scale 1.
-    """
-    n, d = x.shape
-    n_maps = len(maps)
-    power = 0.5 * (dof + d)
-    square, found = np.empty(n_maps), np.empty(n)
-    for row in range(n):
-        least = limit = np.inf
-        for k in range(n_maps):
-            total = 0.0
-            for i in range(d):
-                z = shift[i]
-                for j in range(d):
-                    z += maps[k, i, j] * x[row, j]
-                total += z * z
-                if total > limit:
-                    break
-            square[k] = total
-            if total < least:
-                least = total
-                if dof == np.inf:
-                    limit = least + 2.0 * _NEGLIGIBLE
-                else:
-                    limit = (dof + least) * np.exp(_NEGLIGIBLE / power) - dof
-        height = -0.5 * least if dof == np.inf else -power * np.log1p(least / dof)
-        total = 0.0
-        for k in range(n_maps):
-            if square[k] <= limit:
-                part = -0.5 * square[k] if dof == np.inf else -power * np.log1p(square[k] / dof)
-                total += np.exp(part - height)
-        found[row] = height + np.log(total / n_maps)
-    return found
 
 
 # Quantiles whose distance is compared with that of the quartiles: 3.8 times that for a normal

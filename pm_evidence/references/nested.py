@@ -6,7 +6,6 @@ has a split normal density instead, of different scales on both sides of the mod
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,58 +21,6 @@ Positions = NDArray[np.int64]
 # Scale of the kernel of the interpolation, in units of the spacing, and what is added to the
 # variance of the points that it covers, which bounds the extrapolation.
 _KERNEL, _RIDGE = 0.5, 0.01
-# Coordinates are bounded by this number of standard deviations in quadratic terms, because a
-# quadratic function that is fitted to points about the origin is wrong far from them.
-_FAR = 2.5
-
-
-class Surface(Protocol):
-    """Several functions of a few variables."""
-
-    @property
-    def n_weights(self) -> int:
-        """Number of values that are computed for every row."""
-        ...
-
-    def __call__(self, values: Floats) -> Floats:
-        """Return the functions at every row of ``values``, shape ``(n, q)``."""
-        ...
-
-
-def n_coefficients(n_variables: int) -> int:
-    """Return the number of coefficients of a quadratic function."""
-    return (n_variables + 1) * (n_variables + 2) // 2
-
-
-def _quadratic_terms(u: Floats) -> Floats:
-    """Return the terms of quadratic functions, shape ``(n, n_coefficients(k))``."""
-    near = np.clip(u, -_FAR, _FAR)
-    first, second = np.triu_indices(u.shape[1])
-    return np.column_stack([np.ones(len(u)), near, near[:, first] * near[:, second]])
-
-
-@dataclass(frozen=True, slots=True)
-class QuadraticSurface:
-    """Functions that are fitted by least squares to their values at some points."""
-
-    # Location and scale of the variables, in whose coordinates the functions are quadratic
-    shape: Shape
-    coefficient: Floats  # shape (c, q): coefficients of all ``q`` functions
-
-    @classmethod
-    def through(cls, shape: Shape, at: Floats, values: Floats) -> Self:
-        """Return the functions fitted to ``values``, shape (m, q), at points, shape (m, k)."""
-        terms = _quadratic_terms(shape.whitened(at))
-        return cls(shape, np.linalg.lstsq(terms, values)[0])
-
-    @property
-    def n_weights(self) -> int:
-        """Number of values that are computed for every row."""
-        return len(self.coefficient)
-
-    def __call__(self, values: Floats) -> Floats:
-        """Return the functions at every row of ``values``, shape ``(n, q)``."""
-        return _quadratic_terms(self.shape.whitened(values)) @ self.coefficient
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +39,8 @@ class MovingLeastSquares:
     known: Floats  # shape (m, q): the functions at the points
     slope: Floats  # shape (m, k, r): derivatives of the first ``r`` functions
 
-    @property
-    def n_weights(self) -> int:
-        """Number of values that are computed for every row."""
-        return self.at.size
-
     def __call__(self, values: Floats) -> Floats:
         """Return the functions at every row of ``values``, shape ``(n, q)``."""
-        weight, apart = self._weights(values)
-        found = weight @ self.known
-        with_slope = found[:, : self.slope.shape[2]]
-        for j in range(self.spacing.size):
-            weighted = weight * apart[:, :, j]
-            left_over = weighted.sum(axis=1, keepdims=True)
-            with_slope += 0.5 * (weighted + left_over * weight) @ self.slope[:, j]
-        return found
-
-    def _weights(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return weights of the points, shape ``(n, m)``, and distances, shape ``(n, m, k)``."""
         apart = values[:, None] - self.at
         scaled = apart / self.spacing
         exponent = -0.5 * (scaled**2).sum(axis=2) / _KERNEL**2
@@ -121,7 +52,13 @@ class MovingLeastSquares:
         spread += _RIDGE * np.eye(self.spacing.size)
         tilt = np.linalg.solve(spread, mean[:, :, None])[:, :, 0]
         weight *= 1.0 - np.einsum("nmk,nk->nm", centred, tilt)
-        return weight, apart
+        found: Floats = weight @ self.known
+        with_slope = found[:, : self.slope.shape[2]]
+        for j in range(self.spacing.size):
+            weighted = weight * apart[:, :, j]
+            left_over = weighted.sum(axis=1, keepdims=True)
+            with_slope += 0.5 * (weighted + left_over * weight) @ self.slope[:, j]
+        return found
 
 
 # Ratio of the difference of the scales of a split normal density to the third derivative that it
@@ -142,7 +79,7 @@ class NestedNormal:
     # lower Cholesky factors of their inverse covariances; the elements of these factors below the
     # diagonal, divided by the diagonal element of their column; and, if the density is skewed,
     # third derivatives of its log in the coordinates of covariance 1
-    surface: Surface
+    surface: MovingLeastSquares
     pattern: Pattern  # where the elements below the diagonal are
     is_skewed: bool = False  # whether there are third derivatives
 
@@ -175,13 +112,6 @@ class NestedNormal:
             found[rows[:, 0]] += log_diagonal.sum(axis=1) + self._log_density(skewness, noise)
         return found
 
-    def shape_at(self, values: Floats) -> SparseShape:
-        """Return location and scale of the other variables, given hyperparameters, shape (k,)."""
-        mean, log_diagonal, elements, _ = (each[0] for each in self._moments(values[None]))
-        diagonal = np.exp(log_diagonal)
-        below = elements * diagonal[self.pattern.column]
-        return SparseShape(mean, np.arange(mean.size), self.pattern, diagonal, below)
-
     def _moments(self, values: Floats) -> list[Floats]:
         """Return means, logs of diagonals, elements below and third derivatives, one row each."""
         r, n = self.rest.size, self.pattern.row.size
@@ -211,7 +141,7 @@ class NestedNormal:
     def _chunks(self, n: int) -> list[NDArray[np.int64]]:
         """Return row indices of parts, each of shape ``(n_part, 1)``."""
         n_functions = 2 * self.rest.size + self.pattern.row.size
-        n_parts = -(-n * max(n_functions, self.surface.n_weights) // _MOST_ELEMENTS)
+        n_parts = -(-n * max(n_functions, self.surface.at.size) // _MOST_ELEMENTS)
         return [part[:, None] for part in np.array_split(np.arange(n), max(n_parts, 1))]
 
 

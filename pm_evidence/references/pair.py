@@ -19,7 +19,7 @@ from pm_evidence.core.codegen.numba import (
 )
 from pm_evidence.core.numerics import dot
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.references.compiled import N_OF_MIXTURE, component_density, packed
+from pm_evidence.references.compiled import Component, component_density
 from pm_evidence.references.mixture import StudentFit, student_dof
 from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
 from pm_evidence.targets.layout import PairLayout, Particles
@@ -73,9 +73,7 @@ class LinkingDensity:
         constant = np.array([-self.circular.size * log(2.0 * pi)])
         parts = [constant, self.location, self.slope.ravel()]
         if d:
-            fitted = packed(self.rest, self.own)
-            assert fitted is not None
-            parts.append(fitted.numbers)
+            parts.append(Component.of(self.rest).numbers())
         positions = np.concatenate([[d, g], self.own, self.given])
         return np.concatenate(parts), np.ascontiguousarray(positions, np.int64)
 
@@ -192,7 +190,7 @@ def _add_linking(numbers, positions, x, gradient, with_gradient):
         here[k] = x[given[k]]
     for j in range(d):
         rest[j] = x[own[j]] - location[j] - dot(slopes[j * g : (j + 1) * g], here)
-    part = numbers[1 + d + d * g + N_OF_MIXTURE :]
+    part = numbers[1 + d + d * g :]
     log_density = component_density(part, rest, np.arange(d), with_gradient, pull)
     if with_gradient:
         for j in range(d):

@@ -43,7 +43,7 @@ from pm_evidence.runs.rounds import (
     with_costs,
 )
 from pm_evidence.samplers.bridge import Bridging, Costs
-from pm_evidence.samplers.nested_laplace import MOST_AXES, MOST_DENSE, explore
+from pm_evidence.samplers.nested_laplace import MOST_DENSE, explore
 from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import RunContext
@@ -76,9 +76,7 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     """Return a start from the prior, or from an approximation if one is known to be complete.
 
     Non-centred coordinates are tried first, then centred ones. If the noise is a variable and may
-    be small, so that the data determine the effects, only the latter may be good. Centred ones are
-    tried first if hyperparameters are many, because quadratic functions of these describe the
-    effects of a group better than their ratios to its scale, if the data determine some effects.
+    be small, so that the data determine the effects, only the latter may be good.
     """
     if target.hyperparameters is None or target.differentiable is None:
         return Start(target, target)
@@ -115,9 +113,7 @@ def _forms(target: Any) -> list[Any]:
         options = {"compile_kwargs": target.compile_kwargs, "backend": target.backend}
         return [target_of(target.model, **options)]
     centred = target.centred()
-    forms = [target] if centred is target else [target, centred]
-    n_given = sum(variable.size for variable in target.hyperparameters)
-    return forms[::-1] if n_given > MOST_AXES else forms
+    return [target] if centred is target else [target, centred]
 
 
 def _positions(target: Any, form: Any) -> Any:

@@ -18,8 +18,6 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
-_MOST_ROWS = 256
-
 
 # Elements count as zero if they are smaller, in units of the largest ones of row and column.
 _ZERO = 1e-9
@@ -48,12 +46,14 @@ class Sparsity:
     column: Indices  # shape (m + n,): columns of the group that these are the elements of
 
     @classmethod
-    def of(cls, *matrices: Floats) -> Self | None:
-        """Return that of symmetric matrices, shape ``(m, m)``; None if few elements are zero."""
-        m = len(matrices[0])
-        if m < _LEAST_ROWS or not np.isfinite(matrices).all():
+    def of(cls, matrix: Floats) -> Self | None:
+        """Return that of a symmetric matrix, shape ``(m, m)``; None if few elements are zero."""
+        m = len(matrix)
+        if m < _LEAST_ROWS or not np.isfinite(matrix).all():
             return None
-        graph = np.logical_or.reduce([_graph(matrix) for matrix in matrices])
+        largest = np.abs(matrix).max(axis=1)
+        graph: Bools = np.abs(matrix) > _ZERO * np.sqrt(largest[:, None] * largest)
+        np.fill_diagonal(graph, True)
         group, apart = _grouped(graph)
         if group.max() + 1 > _LARGEST_SHARE * m:
             return None
@@ -82,14 +82,6 @@ class Sparsity:
         m = self.apart.size
         return _steps(self.apart, np.random.default_rng(m).choice((-1.0, 1.0), m))
 
-    def times(self, diagonal: Floats, below: Floats, vector: Floats) -> Floats:
-        """Return the matrix with some elements times a vector, shape ``(m,)``."""
-        row, column, m = self.pattern.row, self.pattern.column, vector.size
-        found = diagonal * vector
-        found += np.bincount(row, below * vector[column], minlength=m)
-        found += np.bincount(column, below * vector[row], minlength=m)
-        return found
-
     def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
         """Return the elements on the diagonal, and those of the pattern below it."""
         found = products.ravel()[self.source] / lengths[self.column]
@@ -101,16 +93,6 @@ def _steps(group: Indices, lengths: Floats) -> Floats:
     steps = np.zeros((int(group.max()) + 1, lengths.size))
     steps[group, np.arange(lengths.size)] = lengths
     return steps
-
-
-def _graph(matrix: Floats) -> Bools:
-    """Return which elements of a symmetric matrix are not zero; those on the diagonal are not."""
-    size = np.abs(matrix)
-    largest = size.max(axis=1)
-    graph: Bools = size > _ZERO * np.sqrt(largest[:, None] * largest)
-    graph |= graph.T
-    np.fill_diagonal(graph, True)
-    return graph
 
 
 def _grouped(graph: Bools) -> tuple[Indices, Indices]:
@@ -202,79 +184,21 @@ def _sources(
 # Step of the finite differences in units of the scale of the curvature, or of the prior.
 STEP = 1e-3
 # Largest number of gradients that are computed at once: it bounds the memory.
-# Second derivatives are overlooked if the change of a gradient differs by more, relative to the
-# largest one that the known derivatives may give.
-_OVERLOOKED = 0.05
-
-
-class Differences:
-    """Gradients of a log density and their differences."""
-
-    def __init__(self, posterior: Posterior) -> None:
-        self.posterior, self.n_evaluations = posterior, 0
-
-    def height(self, x: Floats) -> tuple[float, Floats]:
-        """Return log density and gradient at a point."""
-        height, gradient = self.heights(x[None])
-        return float(height[0]), gradient[0]
-
-    def heights(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return log density and gradient at every row of ``points``."""
-        self.n_evaluations += len(points)
-        return self.posterior.with_gradient(points)
-
-    def change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
-        """Return how the gradient changes along each row of ``steps``, one in each row."""
-        found = np.empty(steps.shape)
-        for start in range(0, len(found), _MOST_ROWS):
-            rows = slice(start, start + _MOST_ROWS)
-            found[rows] = self.heights(x + steps[rows])[1] - gradient
-        return found
-
-    def sparsity(
-        self, matrix: Floats, rows: Positions, lengths: Floats, tests: Floats
-    ) -> Sparsity | None:
-        """Return which second derivatives are zero, if most are."""
-        matrices, found = [matrix], Sparsity.of(matrix)
-        for x in tests:
-            if found is not None and self._overlooks(found, x, rows, lengths):
-                matrices.append(self._matrix(x, rows, lengths))
-                found = Sparsity.of(*matrices)
-        return found
-
-    def _overlooks(self, sparsity: Sparsity, x: Floats, rows: Positions, lengths: Floats) -> bool:
-        """Return whether second derivatives at a point are overlooked, by one random direction."""
-        rows, lengths = rows[sparsity.order], lengths[sparsity.order]
-        direction = np.random.default_rng(rows.size).choice((-1.0, 1.0), rows.size) * lengths
-        steps = np.zeros((sparsity.n_groups + 1, x.size))
-        steps[:, rows] = np.vstack([sparsity.steps(lengths), direction])
-        change = self.change(x, self.height(x)[1], STEP * steps)[:, rows] / STEP
-        diagonal, below = sparsity.elements(change[:-1], lengths)
-        found = sparsity.times(diagonal, below, direction)
-        largest = sparsity.times(np.abs(diagonal), np.abs(below), lengths)
-        return bool((np.abs(found - change[-1]) > _OVERLOOKED * largest).any())
-
-    def _matrix(self, x: Floats, rows: Positions, lengths: Floats) -> Floats:
-        """Return second derivatives at a point in units of the lengths, shape ``(m, m)``."""
-        steps = np.zeros((rows.size, x.size))
-        steps[np.arange(rows.size), rows] = STEP * lengths
-        change = self.change(x, self.height(x)[1], steps)[:, rows] * (lengths / STEP)
-        matrix: Floats = 0.5 * (change + change.T)
-        return matrix
-
-
-# Largest number of gradients of one ascent, and of Newton's steps where the matrix of second
-# derivatives is sparse.
-_MOST, _MOST_STEPS = 600, 30
+_MOST_ROWS = 256
+# Largest number of gradients of the first ascent, and of steps of Newton's method.
+_MOST, _MOST_STEPS = 600, 40
 # An ascent has converged if the gradient predicts a gain below this many nats. A step must gain a
 # share of what it predicts, and is halved so many times at most.
 _SETTLED, _SUFFICIENT, _HALVINGS = 1e-5, 1e-4, 12
+# The curvature at a point is that at the peak if the gradient there predicts fewer nats.
+_NEAR = 1e-4
+# Bounds of the factor by which an old covariance is corrected after a step.
+_FACTORS = 0.25, 4.0
 # How often the scale of finite differences is corrected by more than the factor e, before they are
 # right.
 _CORRECTIONS, _CORRECTED = 4, 1.0
 # Node of a quadrature with three points, and bounds of the variances that it gives.
 _NODE, _VARIANCES = 3.0**0.5, (0.25, 4.0)
-# Largest number of rows of which heights are predicted at once: it bounds the memory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,25 +234,13 @@ class ConditionalFits:
     """Makes normal approximations at values of the hyperparameters."""
 
     def __init__(
-        self,
-        posterior: Posterior,
-        given: Positions,
-        prior: Shape,
-        tests: Floats,
-        *,
-        may_be_dense: bool = True,
+        self, posterior: Posterior, given: Positions, prior: Shape, *, may_be_dense: bool = True
     ) -> None:
         self.posterior, self.given, self.prior = posterior, given, prior
-        self.tests, self.may_be_dense = tests, may_be_dense
+        self.may_be_dense, self.n_evaluations = may_be_dense, 0
         self.rest = np.setdiff1d(np.arange(prior.mean.size), given)
         self.sparsity: Sparsity | None = None
-        self._differences = Differences(posterior)
         self._is_measured = False
-
-    @property
-    def n_evaluations(self) -> int:
-        """Evaluations of the density and its gradient so far."""
-        return self._differences.n_evaluations
 
     @property
     def cost(self) -> int:
@@ -346,19 +258,18 @@ class ConditionalFits:
         if self._is_measured and self.sparsity is None and not self.may_be_dense:
             return None
         factor = self.prior.factor.copy()
-        factor[self.given] = 0.0
-        return self._climbed(point, factor)
+        factor[self.given] = 0.0  # hyperparameters stay where they are
+        found = climb(self.posterior.target, point[None], Shape(self.prior.mean, factor), _MOST)
+        self.n_evaluations += found.n_evaluations
+        lengths = self.prior.factor[self.rest, 0]
+        return self._climbed(found.x[0], lengths) if found.settled[0] else None
 
     def near(self, other: ConditionalFit, values: Floats) -> ConditionalFit | None:
         """Return the approximation at other values of the hyperparameters."""
-        moved = self.placed(values, other.predicted(values))
+        lengths = other.shape.lengths
+        moved = self._climbed(self.placed(values, other.predicted(values)), lengths, other.shape)
         unmoved = self.placed(values, other.shape.mean)
-        if isinstance(other.shape, SparseShape):
-            lengths = other.shape.lengths
-            return self._by_newton(moved, lengths) or self._by_newton(unmoved, lengths)
-        factor = np.zeros((moved.size, moved.size))
-        factor[np.ix_(self.rest, self.rest)] = other.shape.factor
-        return self._climbed(moved, factor) or self._climbed(unmoved, factor)
+        return moved or self._climbed(unmoved, lengths, other.shape)
 
     def placed(self, values: Floats, rest: Floats) -> Floats:
         """Return the point with some hyperparameters and other variables, shape ``(d,)``."""
@@ -396,9 +307,13 @@ class ConditionalFits:
         """
         shape = fit.shape if isinstance(fit.shape, SparseShape) else SparseShape.of(fit.shape)
         peak = self.placed(fit.values, fit.shape.mean)
-        gradient = self._differences.height(peak)[1]
+        gradient = self._heights(peak[None])[1][0]
         signs = self._directions()
-        above, below = self._beside(peak, gradient, _NODE * shape.scaled(signs))
+        steps = np.zeros((len(signs), peak.size))
+        steps[:, self.rest] = _NODE * shape.scaled(signs)
+        above, below = (
+            self._change(peak, gradient, sign * steps)[:, self.rest] for sign in (1.0, -1.0)
+        )
         shift = shape.covariance_times((above + below).sum(axis=0, keepdims=True))[0]
         shift /= 2.0 * _NODE**2
         gain = 0.5 * float(shape.squared_distances(shape.mean + shift[None])[0])
@@ -422,26 +337,14 @@ class ConditionalFits:
         for start in range(0, len(values), _MOST_ROWS):
             rows = slice(start, start + _MOST_ROWS)
             there = values[rows]
-            height, gradient = self._differences.heights(self._predicted(fit, there))
+            points = np.empty((len(there), self.prior.mean.size))
+            points[:, self.given], points[:, self.rest] = there, fit.predicted(there)
+            height, gradient = self._heights(points)
             slope = gradient[:, self.rest]
             found[rows] = height + 0.5 * (slope * fit.shape.covariance_times(slope)).sum(axis=1)
             found[rows] -= fit.predicted_height(there)
         found[~np.isfinite(found)] = np.nan
         return found
-
-    def _predicted(self, fit: ConditionalFit, values: Floats) -> Floats:
-        """Return the points with rows of hyperparameters, and the other variables at their peak."""
-        points = np.empty((len(values), self.prior.mean.size))
-        points[:, self.given], points[:, self.rest] = values, fit.predicted(values)
-        return points
-
-    def _beside(self, peak: Floats, gradient: Floats, moves: Floats) -> tuple[Floats, Floats]:
-        """Return how the gradient changes by each row of ``moves``, and by their negatives."""
-        steps = np.zeros((len(moves), peak.size))
-        steps[:, self.rest] = moves
-        above = self._differences.change(peak, gradient, steps)
-        below = self._differences.change(peak, gradient, -steps)
-        return above[:, self.rest], below[:, self.rest]
 
     def _directions(self) -> Floats:
         """Return rows of signs and zeros whose squares add up to 1 in each column.
@@ -450,96 +353,96 @@ class ConditionalFits:
         """
         return np.eye(self.rest.size) if self.sparsity is None else self.sparsity.directions()
 
-    def _climbed(self, start: Floats, factor: Floats) -> ConditionalFit | None:
-        """Climb from a point with fixed hyperparameters; None if that fails."""
-        # hyperparameters stay where they are, because the factor moves them by zero
-        shape = Shape(self.prior.mean, factor)
-        found = climb(self.posterior.target, start[None], shape, _MOST)
-        self._differences.n_evaluations += found.n_evaluations
-        if not found.settled[0]:
-            return None
-        peak = found.x[0]
-        if self.sparsity is not None:
-            return self._by_newton(peak, factor[self.rest, 0])
-        return self._fitted(peak, float(found.log_density[0]), factor)
-
-    def _fitted(self, peak: Floats, height: float, factor: Floats) -> ConditionalFit | None:
-        """Return the approximation at a peak, whose scales are about those of a factor."""
-        gradient = self._differences.height(peak)[1]
-        directions = np.diag(factor[:, 0]) if factor.shape[1] == 1 else factor
-        directions = directions[:, self.rest]
-        for _ in range(_CORRECTIONS):
-            change = self._differences.change(peak, gradient, STEP * directions.T)
-            curvature = -change @ directions / STEP
-            curvature = 0.5 * (curvature + curvature.T)
-            if self._is_sparse(curvature):
-                return self._by_newton(peak, factor[self.rest, 0])
-            scales = _scales(curvature)
-            if scales is None or not self.may_be_dense:
-                return None
-            directions = directions @ scales
-            if np.abs(np.log(np.diag(scales))).max(initial=0.0) < _CORRECTED:
-                break
-        root = directions[self.rest]
-        try:
-            shape = Shape(peak[self.rest], np.linalg.cholesky(root @ root.T))
-        except np.linalg.LinAlgError:
-            return None
-        return self._summary(peak, height, gradient, shape)
-
-    def _is_sparse(self, curvature: Floats) -> bool:
-        """Learn from second derivatives along the coordinates whether most of them are zero."""
-        if self._is_measured:
-            return False
-        self._is_measured = True
-        scales = self.prior.factor[self.rest, 0]
-        found = self._differences.sparsity(curvature, self.rest, scales, self.tests)
-        if found is None:
-            return False
-        self.sparsity, self.rest = found, self.rest[found.order]
-        return True
-
-    def _by_newton(self, x: Floats, lengths: Floats) -> ConditionalFit | None:
+    def _climbed(
+        self, x: Floats, lengths: Floats, shape: Shape | SparseShape | None = None
+    ) -> ConditionalFit | None:
         """Climb by Newton's method from a point with fixed hyperparameters; None if that fails.
 
-        The lengths, shape (m,), are about the scales of the curvature along each variable.
+        The curvature of another point, if one is given, is used while it is good enough. The
+        lengths, shape (m,), are about the scales of the curvature along each variable.
         """
-        height, gradient = self._differences.height(x)
+        is_here, is_old, last, factor = False, shape is not None, inf, 1.0
+        height, gradient = (each[0] for each in self._heights(x[None]))
         for _ in range(_MOST_STEPS):
-            shape = self._sparse_shape(x, gradient, lengths)
             if shape is None:
-                return None
-            corrected = np.abs(np.log(shape.lengths / lengths)).max()
-            lengths = shape.lengths
-            move = shape.covariance_times(gradient[None, self.rest])[0]
-            gain = 0.5 * float(gradient[self.rest] @ move)
-            if gain < _SETTLED and corrected < _CORRECTED:
-                return self._summary(x, height, gradient, shape)
-            if gain < _SETTLED:
+                shape = self._shape(x, gradient, lengths)
+                if shape is None:
+                    return None
+                lengths, is_old, last, factor = shape.lengths, False, inf, 1.0
+            slope = gradient[self.rest]
+            move = factor * shape.covariance_times(slope[None])[0]
+            gain = 0.5 * float(slope @ move)
+            is_here = not is_old and (is_here or gain < _NEAR)
+            if gain < _SETTLED and is_here:
+                return self._summary(x, height, gradient, replace(shape, mean=x[self.rest]))
+            n_left = log(gain / _SETTLED) / log(last / gain) if 0.0 < gain < last else inf
+            if gain < _SETTLED or (last < inf and n_left > self.cost):
+                shape = None
                 continue
             for halving in range(_HALVINGS):
                 size = 0.5**halving
                 there = self.placed(x[self.given], x[self.rest] + size * move)
-                value, slope = self._differences.height(there)
-                if value >= height + _SUFFICIENT * size * gain and np.isfinite(slope).all():
+                value, new = (each[0] for each in self._heights(there[None]))
+                if value >= height + _SUFFICIENT * size * gain and np.isfinite(new).all():
+                    change = float(move @ (slope - new[self.rest])) / (2.0 * gain)
+                    factor *= float(np.clip(1.0 / change, *_FACTORS)) if change > 0.0 else 1.0
+                    x, height, gradient, last = there, value, new, gain
                     break
             else:
-                return None
-            x, height, gradient = there, value, slope
+                if not is_old:
+                    return None
+                shape = None
+            is_old = is_old or not is_here
         return None
 
-    def _sparse_shape(self, x: Floats, gradient: Floats, lengths: Floats) -> SparseShape | None:
+    def _shape(self, x: Floats, gradient: Floats, lengths: Floats) -> Shape | SparseShape | None:
         """Return location and scale by the curvature at a point; None if it has the wrong sign."""
-        sparsity = self.sparsity
-        assert sparsity is not None
-        steps = np.zeros((sparsity.n_groups, x.size))
-        steps[:, self.rest] = sparsity.steps(lengths)
-        change = self._differences.change(x, gradient, STEP * steps)[:, self.rest]
-        diagonal, below = sparsity.elements(-change / STEP, lengths)
-        pattern = sparsity.pattern
-        if not numerics.factorise(pattern, diagonal, below):
+        for _ in range(_CORRECTIONS):
+            sparsity, m = self.sparsity, self.rest.size
+            steps = np.zeros((m if sparsity is None else sparsity.n_groups, x.size))
+            steps[:, self.rest] = np.diag(lengths) if sparsity is None else sparsity.steps(lengths)
+            change = -self._change(x, gradient, STEP * steps)[:, self.rest] / STEP
+            if sparsity is None:
+                scaled = 0.5 * (change * lengths + (change * lengths).T)
+                diagonal = np.diag(scaled) / lengths**2
+                if not self._is_measured:
+                    self._is_measured, self.sparsity = True, Sparsity.of(scaled)
+                    if self.sparsity is not None:
+                        order = self.sparsity.order
+                        self.rest = self.rest[order]
+                        return self._shape(x, gradient, lengths[order])
+                if not self.may_be_dense:
+                    return None
+            else:
+                diagonal, below = sparsity.elements(change, lengths)
+            if not ((diagonal > 0.0) & np.isfinite(diagonal)).all():
+                return None
+            wrong, lengths = np.abs(np.log(diagonal**-0.5 / lengths)), diagonal**-0.5
+            if wrong.max(initial=0.0) < _CORRECTED:
+                break
+        if sparsity is not None:
+            if not numerics.factorise(sparsity.pattern, diagonal, below):
+                return None
+            return SparseShape(x[self.rest], np.arange(m), sparsity.pattern, diagonal, below)
+        scales = np.sqrt(np.diag(scaled))
+        try:
+            inverse = np.linalg.inv(np.linalg.cholesky(scaled / np.outer(scales, scales))) * lengths
+            return Shape(x[self.rest], np.linalg.cholesky(inverse.T @ inverse))
+        except np.linalg.LinAlgError:
             return None
-        return SparseShape(x[self.rest], np.arange(self.rest.size), pattern, diagonal, below)
+
+    def _heights(self, points: Floats) -> tuple[Floats, Floats]:
+        """Return log density and gradient at every row of ``points``."""
+        self.n_evaluations += len(points)
+        return self.posterior.with_gradient(points)
+
+    def _change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
+        """Return how the gradient changes along each row of ``steps``, one in each row."""
+        found = np.empty(steps.shape)
+        for start in range(0, len(found), _MOST_ROWS):
+            rows = slice(start, start + _MOST_ROWS)
+            found[rows] = self._heights(x + steps[rows])[1] - gradient
+        return found
 
     def _summary(
         self, peak: Floats, height: float, gradient: Floats, shape: Shape | SparseShape
@@ -547,7 +450,7 @@ class ConditionalFits:
         """Return the approximation with given location and scale."""
         steps = np.zeros((self.given.size, peak.size))
         steps[np.arange(self.given.size), self.given] = STEP * self.scale
-        pull = self._differences.change(peak, gradient, steps) / (STEP * self.scale)[:, None]
+        pull = self._change(peak, gradient, steps) / (STEP * self.scale)[:, None]
         slope = shape.covariance_times(pull[:, self.rest]).T
         rise, bend = gradient[self.given], pull[:, self.given] + pull[:, self.rest] @ slope
         log_mass = height + 0.5 * self.rest.size * log(2.0 * pi) + shape.log_volume
@@ -555,15 +458,3 @@ class ConditionalFits:
         if not (np.isfinite(slope).all() and np.isfinite(log_mass)):
             return None
         return ConditionalFit(peak[self.given], shape, slope, log_mass, height, rise, bend)
-
-
-def _scales(curvature: Floats) -> Floats | None:
-    """Return a factor of the inverse of a matrix, or of its diagonal if it has none; or None."""
-    if not np.isfinite(curvature).all():
-        return None
-    try:
-        scales: Floats = np.linalg.inv(np.linalg.cholesky(curvature)).T
-    except np.linalg.LinAlgError:
-        diagonal = np.diag(curvature)
-        return np.diag(1.0 / np.sqrt(diagonal)) if (diagonal > 0.0).all() else None
-    return scales

@@ -2,8 +2,9 @@
 
 Annealing can miss a mode, jump over a narrow spike at a first-order transition, or stop short of
 the neck of a funnel, and its own draws do not show this. A survey climbs from positions that the
-run passed on its way, and looks below the scale of the population. What it finds becomes a part of
-the density that importance sampling draws from.
+run passed on its way and from prior draws, looks below the scale of the population, and combines
+coordinates of the peaks. What it finds becomes a part of the density that importance sampling draws
+from. docs/approximations.md says which posteriors each part is for.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
-from pm_evidence.kernels.ascent import Climbs, KnownPeaks, climb
+from pm_evidence.kernels.ascent import Climbs, climb
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.mixture import Component
 from pm_evidence.samplers.peaks import Local, Survey, fit_locally
@@ -21,10 +22,57 @@ from pm_evidence.targets.model.exchangeable import Relabelling, find_relabelling
 
 Floats = NDArray[np.float64]
 
-
+# Gradients that a survey costs, at least, in a run with the default target; the least share of the
+# usual number of ascents that a small budget leaves; and the share of the budget for ascents.
+USUAL_BUDGET, _LEAST_SHARE, _SHARE_OF_ASCENTS = 30_000, 0.4, 0.4
+# Values for each gradient of the budget, and of these for probes with the usual budget. The scan
+# gets more of a smaller one, because few probes find no spikes. Half as many probes missed the
+# spike of ``spike_20`` in 1.5 % of 400 runs, and these none.
+_VALUES, _PROBES = 1.8, 1.17
+# Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
+# where there are very many dimensions.
+_MOST_COORDINATES = 4_000_000
+# Largest number of evaluations of a first ascent, and of one that may be slow or endless.
+_FIRST, _LONG = 60, 600
+# Number of visited positions in a batch of starts for ascents, and of prior draws, some of which
+# lie in basins of attraction that populations lose early.
+_BATCH = 96
+# Number of ascents from posterior draws, to look for ridges, and the least number of them.
+_FOLLOWED, _LEAST_FOLLOWED = 8, 2
+# Number of posterior draws, and of prior draws, from which the likelihood is climbed with so small
+# a power of the prior; powers with which its maximum is climbed to closely.
+_PULLED, _LITTLE_PRIOR, _LIKELIHOOD = 8, (0.01, 1.0), (0.0, 1e6)
+# For the scan: number of positions with similar predictions that are compared, nats added to their
+# spread, which is zero if the prediction is exact, and ascents from those that stand out most.
+LIKE, _EVEN_SPREAD, _ASCENTS_OF_SCAN = 64, 0.1, 96
+# Predictions far from all peaks are minus infinity; a finite number has differences.
+_LOWEST = -1e300
+# Powers between which the density is raised where the population is contracted towards a peak;
+# ascents from the highest of the probes there, and the least number of probes.
+_POWERS, _ASCENTS_OF_PROBES, _LEAST_PROBES = (4.0, 40.0), 16, 100
+# Number of highest peaks whose curvature predicts the density, and towards which probes are made.
+_CENTRES = 4
+# Exchanged coordinates: positions in each round for each gradient of the budget, and at least; the
+# nats by which they exceed the prediction of the peaks if ascents start there; the most ascents,
+# and the most rounds while there are new peaks.
+_EXCHANGED, _LEAST_EXCHANGED, _EXCESS, _ASCENTS_OF_EXCHANGES, _EXCHANGES = 0.05, 64, 4.0, 16, 10
+# Peaks are new if they add this share to the mass of those before them; share of the mass that may
+# be left out.
+_NEW_MASS, _LEFT_OUT = 0.01, 1e-4
+# Peaks coincide if they are closer than this in height, in nats, and in position, in standard
+# deviations of the population.
+_SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
+# Largest standard deviation at a peak, in those of the population; for each square root of the
+# number of dimensions if correlations are not known.
+_LONGEST = 2.0
+# Components whose log mass is this many nats below the largest are left out, as are those beyond
+# this number. A second mode whose log mass is less than the last number below that of the first
+# asks for a longer search.
+_NEGLIGIBLE, _MOST_PEAKS, _MINOR = 14.0, 24, 5.0
 # Endless ascents follow the same ridge if the cosine between their directions exceeds this; largest
-# number of ridges.
-_SAME_RIDGE, _RIDGES = 0.8, 3
+# number of ridges and of steps along one; steps from the population's centre to its other end; it
+# is no longer followed where its log mass per step is this many nats below its maximum.
+_SAME_RIDGE, _RIDGES, _RIDGE_STEPS, _BACKWARDS, _RIDGE_END = 0.8, 3, 40, 3.0, 9.0
 # A ridge leads towards a peak if, in at least so many dimensions, the mean square of the draws'
 # distances from the nearest peak exceeds that of a normal distribution by this much, and by this
 # share of it.
@@ -32,220 +80,6 @@ _MANY, _APART, _SHARE_APART = 60, 16.0, 0.2
 # The posterior counts as unbounded if the log mass along a ridge still rises at its end, and is so
 # many nats above that at its start and above the log evidence.
 _UNBOUNDED = 3.0
-
-
-def directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
-    """Return the directions of endless ascents, as unit vectors, and how far the ascents went."""
-    found: list[tuple[Floats, float]] = []
-    endless = ~followed.settled & np.isfinite(followed.log_density)
-    for x in followed.x[endless]:
-        along = shape.whitened(x[None])[0]
-        reach = float(np.linalg.norm(along))
-        along = along / max(reach, 1e-300)
-        if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
-            found.append((along, reach))
-    return found[:_RIDGES]
-
-
-def towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Floats, float]]:
-    """Return the direction of the first peak, as a unit vector, if draws are near no peak at all.
-
-    In many dimensions the peak of a density with a scale as a variable has hardly any mass.
-    """
-    d = draws.shape[1]
-    if not peaks or d < _MANY:
-        return []
-    squares = [peak.fit.shape.squared_distances(draws) for peak in peaks]
-    if np.min(squares, axis=0).mean() < d + max(_APART, _SHARE_APART * d):
-        return []
-    along = shape.whitened(peaks[0].fit.shape.mean[None])[0]
-    reach = float(np.linalg.norm(along))
-    return [(along / max(reach, 1e-300), reach)]
-
-
-def grows(ridge: list[Local], log_evidence: float) -> bool:
-    """Return whether the mass grows up to the end of a ridge, far beyond start and evidence.
-
-    A ridge whose mass falls again leads to a peak, which may be far from the draws.
-    """
-    if len(ridge) < 2:
-        return False
-    mass = np.array([local.log_mass for local in ridge])
-    return bool(mass.max() == mass[-1] > max(log_evidence, mass[0]) + _UNBOUNDED)
-
-
-# Number of positions with similar predictions that are compared, and nats added to their spread,
-# which is zero if the prediction is exact.
-LIKE, _EVEN_SPREAD = 64, 0.1
-# Peaks coincide if they are closer than this in height, in nats, and in position, in standard
-# deviations of the population.
-_SAME_HEIGHT, _SAME_PLACE = 1e-2, 1e-2
-# Predictions far from all peaks are minus infinity; a finite number has differences.
-_LOWEST = -1e300
-
-
-def contracted(x: Floats, rng: np.random.Generator) -> Floats:
-    """Return positions moved towards their centre, by factors between ``1 / sqrt(d)`` and 1.
-
-    In many dimensions draws lie in a shell, ``sqrt(d)`` standard deviations from the centre.
-    """
-    n, d = x.shape
-    centre = np.median(x, axis=0)
-    return centre + (x - centre) * d ** (-0.5 * rng.uniform(size=(n, 1)))
-
-
-def between(prior: Floats, draws: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """Return positions between the prior and the population, as if both were normal.
-
-    Scales are interpolated geometrically; each centre is that of a product of two normal densities.
-    """
-    (start, wide), (end, narrow) = (_centre_and_scale(x) for x in (prior, draws))
-    wide, narrow = np.maximum(wide, 1e-300), np.maximum(np.minimum(narrow, wide), 1e-300)
-    scale = wide * (narrow / wide) ** rng.uniform(size=(n, 1))
-    centre = end + (start - end) * (scale / wide) ** 2
-    x: Floats = centre + scale * rng.standard_normal((n, len(wide)))
-    return x
-
-
-def exchanged(peaks: Floats, others: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """Return peaks that have one or more of their coordinates from other positions.
-
-    Half of the positions have a single foreign coordinate, and the rest each with a probability of
-    1/2. Half of them take theirs from another peak, if there are several.
-    """
-    d = peaks.shape[1]
-    x, donors = peaks[rng.integers(len(peaks), size=n)], others[rng.integers(len(others), size=n)]
-    if len(peaks) > 1:
-        donors[::2] = peaks[rng.integers(len(peaks), size=len(donors[::2]))]
-    foreign = rng.uniform(size=(n, d)) < 0.5
-    foreign[: n // 2] = np.arange(d) == rng.integers(d, size=(n // 2, 1))
-    return np.where(foreign, donors, x)
-
-
-def _centre_and_scale(x: Floats) -> tuple[Floats, Floats]:
-    """Return medians and half the widths of the central 68 %."""
-    low, middle, high = np.quantile(x, [0.16, 0.5, 0.84], axis=0)
-    return middle, 0.5 * (high - low)
-
-
-def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
-    """Return the positions whose density stands out most among those with similar predictions."""
-    predicted = np.maximum(predicted, _LOWEST)
-    order = np.argsort(predicted, kind="stable")
-    order = order[len(order) % LIKE :]
-    excess = (log_density - predicted)[order].reshape(-1, LIKE)
-    excess = excess - np.median(excess, axis=1, keepdims=True)
-    spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
-    with np.errstate(over="ignore"):  # those that are far too low become minus infinity
-        relative = (excess / spread).ravel()
-    chosen: NDArray[np.intp] = order[np.argsort(-relative, kind="stable")[:n]]
-    return chosen
-
-
-def coincide(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
-    """Return which peaks coincide with one, in the population's coordinates."""
-    near = np.abs(heights - height) < _SAME_HEIGHT
-    same: NDArray[np.bool_] = near & (((y - place) ** 2).sum(axis=1) < _SAME_PLACE**2)
-    return same
-
-
-def nearest_to(shape: Shape, draws: Floats, centres: Floats, chosen: int) -> NDArray[np.bool_]:
-    """Return which draws are nearer to one centre than to the others."""
-    y, places = shape.whitened(draws), shape.whitened(centres)
-    squares = np.array([((y - place) ** 2).sum(axis=1) for place in places])
-    nearest: NDArray[np.bool_] = squares[chosen] <= squares.min(axis=0)
-    return nearest
-
-
-# Gradients that a survey costs, at least, in a run with the default target.
-USUAL_BUDGET = 30_000
-# Share of the budget for ascents, and for scan and probes together; cost of a value in gradients.
-SHARE_OF_ASCENTS, _SHARE_OF_VALUES, _COST_OF_VALUE = 0.4, 0.6, 1 / 3
-# Share of the values that probes take of the usual budget or of a larger one. Half as many probes
-# as are made now missed the spike of ``spike_20`` in 1.5 % of 400 runs, and these none.
-_SHARE_OF_PROBES = 0.65
-# The least share of the usual number of ascents that a small budget leaves.
-_LEAST_SHARE = 0.4
-# Largest number of coordinates of all positions of a scan, or of all probes: it bounds the memory
-# where there are very many dimensions.
-_MOST_COORDINATES = 4_000_000
-
-
-def share_of_ascents(budget: float) -> float:
-    """Return the number of ascents that a budget allows, relative to the usual one."""
-    return float(np.clip(budget / USUAL_BUDGET, _LEAST_SHARE, 1.0))
-
-
-def n_scanned(budget: float, n_dim: int) -> int:
-    """Return the number of positions that a budget allows for the scan."""
-    n = (1.0 - _share_of_probes(budget)) * _n_values(budget)
-    return int(min(n, _MOST_COORDINATES / n_dim))
-
-
-def n_probes(budget: float, asked: float, n_dim: int) -> int:
-    """Return the number of probes."""
-    n = _share_of_probes(budget) * _n_values(budget)
-    n *= 1.0 + min(asked / USUAL_BUDGET, 1.0) ** 2
-    return int(min(n, _MOST_COORDINATES / n_dim))
-
-
-def _share_of_probes(budget: float) -> float:
-    """Return the share of the values: little of a small budget, which finds no spikes."""
-    return _SHARE_OF_PROBES * min(budget / USUAL_BUDGET, 1.0)
-
-
-def _n_values(budget: float) -> float:
-    """Return the number of values that a budget allows."""
-    return _SHARE_OF_VALUES * budget / _COST_OF_VALUE
-
-
-# Largest number of evaluations of a first ascent, and of one that may be slow or endless.
-_FIRST, _LONG = 60, 600
-# Shares of the scan that are contracted prior draws, and at most visited positions.
-_SHARE_OF_PRIOR, _SHARE_OF_VISITED = 0.5, 0.1
-# Share of the probes that are contracted prior draws instead, if several modes are known: a third
-# one may have less of the prior than of the posterior in its basin.
-_SCANNED_BESIDE_MODES = 0.7
-# Ascents end at known peaks in at most this many dimensions: the comparison costs d**2 operations.
-_MOST_DIMENSIONS = 500
-# Number of visited positions in a batch of starts for ascents, and of prior draws. Prior draws are
-# independent, and some lie in basins of attraction that populations lose early.
-_BATCH = 96
-# Number of ascents from posterior draws, to look for ridges, and the least number of them.
-_FOLLOWED, _LEAST_FOLLOWED = 8, 2
-# Number of posterior draws, and of prior draws, from which the likelihood is climbed with so small
-# a power of the prior; powers with which its maximum is climbed to closely.
-_PULLED, _LITTLE_PRIOR, _LIKELIHOOD = 8, (0.01, 1.0), (0.0, 1e6)
-# Powers between which the density is raised when the population is contracted towards a centre.
-_POWERS = (4.0, 40.0)
-# Ascents start from probes whose log density exceeds the prediction of the curvature by this many
-# nats, and from the highest ones; largest number of ascents from the probes of a centre.
-_EXCESS, _ASCENTS_OF_PROBES = 4.0, 32
-# For the scan: the number of highest peaks whose curvature predicts the density, and the number of
-# ascents, from the positions that stand out most.
-_CENTRES, _ASCENTS_OF_SCAN = 4, 96
-# Largest standard deviation at a peak, in those of the population; for each square root of the
-# number of dimensions if correlations are not known.
-_LONGEST = 2.0
-# Least number of probes at each centre.
-_LEAST_PROBES = 100
-# Components whose log mass is this many nats below the largest are left out, as are those beyond
-# this number.
-_NEGLIGIBLE, _MOST_PEAKS = 14.0, 24
-# A second mode whose log mass is less than this below that of the first asks for a longer search.
-_MINOR = 5.0
-# Positions with exchanged coordinates in each round, for each gradient of the budget, and the least
-# number of them; the most ascents from them; the most rounds while there are new peaks.
-_EXCHANGED, _LEAST_EXCHANGED, _ASCENTS_OF_EXCHANGES, _EXCHANGES = 0.05, 64, 16, 10
-# Peaks are new if they add this share to the mass of those before them; share of the mass that may
-# be left out.
-_NEW_MASS, _LEFT_OUT = 0.01, 1e-4
-# Largest number of steps along a ridge.
-_RIDGE_STEPS = 40
-# Steps from the population's centre to the other end of a ridge.
-_BACKWARDS = 3.0
-# A ridge is no longer followed where its log mass per step is this many nats below its maximum.
-_RIDGE_END = 9.0
 
 
 def survey(
@@ -261,7 +95,7 @@ def survey(
 
     A log-concave density has a single peak, to which one ascent leads.
     """
-    scout = _Scout(posterior, shape, share_of_ascents(budget))
+    scout = _Scout(posterior, shape, budget)
     if posterior.is_log_concave:
         scout.climb(draws[:1], _LONG)
         return scout.findings(scout.components())
@@ -269,23 +103,17 @@ def survey(
     followed = scout.climb(draws[rng.permutation(len(draws))[:n_followed]], _LONG)
     scout.batch(draws, visited, rng)
     scout.follow_data(draws, rng)
-    more_peaks = scout.exchange(draws, budget, rng)
-    asked, budget = budget, scout.affordable(budget)
-    n = n_scanned(budget, shape.mean.size)
-    scout.scan(_scanned(posterior, draws, visited, n, rng))
-    budget = scout.affordable(budget)
-    while scout.climbed < SHARE_OF_ASCENTS * budget:
+    more_peaks = scout.exchange(draws, rng)
+    scout.afford()
+    scout.scan(rng)
+    if scout.afford():  # there may be a third mode, which has less of the prior in its basin
+        scout.scan(rng)
+    while scout.climbed < _SHARE_OF_ASCENTS * scout.budget:
         scout.batch(draws, visited, rng)
-        budget = scout.affordable(budget)
-    n = n_probes(budget, asked, shape.mean.size)
+    asked = min(budget / USUAL_BUDGET, 1.0)
+    scout.probe(draws, int(scout.n_probes * (1.0 + asked**2)), rng)
     if scout.has_several_modes():
-        n_further = int(_SCANNED_BESIDE_MODES * n)
-        scout.scan(contracted(posterior.draw_prior(n_further, rng), rng))
-        n -= n_further
-    scout.probe(draws, n, rng)
-    if scout.has_several_modes():
-        scout.follow_data(draws, rng)
-        more_peaks = scout.exchange(draws, budget, rng)
+        more_peaks = scout.exchange(draws, rng)
     endless = directions(followed, shape)
     peaks = scout.components()
     followed_to = endless or towards(peaks, draws, shape)
@@ -296,24 +124,36 @@ def survey(
 
 
 class _Scout:
-    """Makes ascents, and keeps account of the peaks and of the evaluations.
+    """Makes ascents, and keeps account of the peaks and of the evaluations."""
 
-    ``share`` is the number of ascents relative to the usual one.
-    """
-
-    def __init__(self, posterior: Posterior, shape: Shape, share: float) -> None:
-        self.posterior, self.shape, self.share = posterior, shape, share
-        self.spent = self.climbed = 0
+    def __init__(self, posterior: Posterior, shape: Shape, budget: int) -> None:
+        self.posterior, self.shape, self.budget, self.spent = posterior, shape, budget, 0
+        self.climbed = 0
         d = shape.mean.size
         self.points, self.heights = np.empty((0, d)), np.empty(0)
         self._fits: dict[int, Local | None] = {}
         self.relabelling: Relabelling | None = None
         self._tested = False
 
+    @property
+    def share(self) -> float:
+        """Number of ascents that the budget allows, relative to the usual one."""
+        return float(np.clip(self.budget / USUAL_BUDGET, _LEAST_SHARE, 1.0))
+
+    @property
+    def n_probes(self) -> float:
+        """Number of values for probes, before what a larger budget asks for."""
+        return _PROBES * self.budget * min(self.budget / USUAL_BUDGET, 1.0)
+
+    def afford(self) -> bool:
+        """Raise the budget to the usual one if there are several modes; return if it is raised."""
+        raised = self.budget < USUAL_BUDGET and self.has_several_modes()
+        self.budget = USUAL_BUDGET if raised else self.budget
+        return raised
+
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
         """Climb from some points and record the peaks."""
-        known = self.known() if level is None else None
-        found = climb(self.posterior.target, start, self.shape, most, level, known)
+        found = climb(self.posterior.target, start, self.shape, most, level)
         self.spent += found.n_evaluations
         self.climbed += found.n_evaluations
         if level is None:
@@ -338,24 +178,12 @@ class _Scout:
         at the maximum of the likelihood itself.
         """
         n = max(int(self.share * _PULLED), 2)
-        start = [draws[rng.integers(len(draws), size=n)], self.posterior.draw_prior(n, rng)]
-        given = self.posterior.target, np.concatenate(start), self.shape, _FIRST
-        pulled = climb(*given, power=_LITTLE_PRIOR)
-        given = self.posterior.target, start[0], self.shape, _FIRST
-        free = climb(*given, power=_LIKELIHOOD)
-        for found, most in ((pulled, _LONG), (free, _FIRST)):
+        near, target = draws[rng.integers(len(draws), size=n)], self.posterior.target
+        both = np.concatenate([near, self.posterior.draw_prior(n, rng)])
+        for start, power, most in ((both, _LITTLE_PRIOR, _LONG), (near, _LIKELIHOOD, _FIRST)):
+            found = climb(target, start, self.shape, _FIRST, power=power)
             self.spent += found.n_evaluations
-            self.climbed += found.n_evaluations
             self.climb(found.x, most)
-
-    def affordable(self, budget: int) -> int:
-        """Return the budget, which is the usual one at least if there are several modes."""
-        if budget >= USUAL_BUDGET:
-            return budget
-        if self.has_several_modes():
-            budget = USUAL_BUDGET
-            self.share = share_of_ascents(budget)
-        return budget
 
     def has_several_modes(self) -> bool:
         """Return whether there is a second mode of similar mass."""
@@ -390,18 +218,6 @@ class _Scout:
         assert self.relabelling is not None
         images = self.relabelling.images(peak.fit.shape.mean[None])[:, 0]
         return int(np.count_nonzero(other.covers(images, np.array(peak.height))))
-
-    def known(self) -> KnownPeaks | None:
-        """Return the highest peaks, at which further ascents end."""
-        if self.shape.mean.size > _MOST_DIMENSIONS:
-            return None
-        peaks = self.distinct(_CENTRES)
-        if not peaks:
-            return None
-        mean = np.array([peak.fit.shape.mean for peak in peaks])
-        factor = np.array([peak.shape.factor for peak in peaks])
-        height = np.array([peak.height for peak in peaks])
-        return KnownPeaks(mean, factor, height + self.posterior.target.log_order_mass)
 
     def _note(self, x: Floats, height: Floats) -> None:
         """Add the peaks that are not known yet."""
@@ -443,12 +259,16 @@ class _Scout:
         distance = float(np.linalg.norm(self.shape.whitened(x[None])[0]))
         return fit_locally(self.posterior, x, self.shape, max(longest, distance / x.size**0.5))
 
-    def scan(self, x: Floats) -> None:
-        """Climb from those of some positions that seem to be in the basin of another peak.
+    def scan(self, rng: np.random.Generator) -> None:
+        """Climb from those contracted prior draws that seem to be in the basin of another peak.
 
         There the density is higher than at positions of similar distance from the known peaks. A
         single evaluation shows this, while an ascent takes many.
         """
+        n = min(
+            int(_VALUES * self.budget - self.n_probes), _MOST_COORDINATES // self.shape.mean.size
+        )
+        x = contracted(self.posterior.draw_prior(n, rng), rng)
         log_density = self.posterior.log_density(x)
         self.spent += len(x)
         x, log_density = x[np.isfinite(log_density)], log_density[np.isfinite(log_density)]
@@ -459,7 +279,7 @@ class _Scout:
         n_ascents = int(self.share * _ASCENTS_OF_SCAN)
         self.climb(x[outlying(log_density, predicted, n_ascents)], _FIRST)
 
-    def probe(self, draws: Floats, budget: int, rng: np.random.Generator) -> None:
+    def probe(self, draws: Floats, n_probes: int, rng: np.random.Generator) -> None:
         """Look below the population's scale for a narrow and high mode.
 
         Posterior draws, and normal draws with the covariance of the curvature, are contracted
@@ -468,31 +288,29 @@ class _Scout:
         prediction of the curvature most.
         """
         peaks: list[Local | None] = [*self.distinct(_CENTRES)] or [None]
-        centres = [self.shape.mean if peak is None else peak.fit.shape.mean for peak in peaks]
-        n = max(budget // len(centres), int(self.share * _LEAST_PROBES))
-        half = int(self.share * _ASCENTS_OF_PROBES / 2)
-        for i, (local, centre) in enumerate(zip(peaks, centres, strict=True)):
-            near = draws
-            if len(centres) > 1:
-                inside = nearest_to(self.shape, draws, np.array(centres), i)
-                near = draws[inside] if inside.any() else draws
-            apart = near[rng.integers(len(near), size=n)] - centre
+        n_probes = min(n_probes, _MOST_COORDINATES // self.shape.mean.size)
+        n = max(n_probes // len(peaks), int(self.share * _LEAST_PROBES))
+        for local in peaks:
+            centre = self.shape.mean if local is None else local.shape.mean
+            apart = draws[rng.integers(len(draws), size=n)] - centre
             if local is not None:  # at high powers the population has the curvature's shape
                 normal = rng.standard_normal((3 * n // 4, len(centre)))
                 apart[: len(normal)] = normal @ local.shape.factor.T
             power = np.exp(rng.uniform(*np.log(_POWERS), size=n))
             x = centre + apart / np.sqrt(power)[:, None]
             log_density = self.posterior.log_density(x)
-            self.spent += len(x)
-            top = np.argsort(-log_density)[:half]
+            self.spent += n
+            n_ascents = int(self.share * _ASCENTS_OF_PROBES)
+            top = np.argsort(-log_density)[:n_ascents]
             if local is not None:
-                excess = log_density - local.predicted(x)
-                excess[~np.isfinite(excess)] = -np.inf
-                best = np.argsort(-excess)[:half]
+                excess = np.where(
+                    np.isfinite(log_density), log_density - local.predicted(x), -np.inf
+                )
+                best = np.argsort(-excess)[:n_ascents]
                 top = np.union1d(top, best[excess[best] > _EXCESS])
             self.climb(x[top], _LONG)
 
-    def exchange(self, draws: Floats, budget: int, rng: np.random.Generator) -> bool:
+    def exchange(self, draws: Floats, rng: np.random.Generator) -> bool:
         """Look for peaks that have some coordinates of known ones; return if more are expected.
 
         Where coordinates have several modes each, independently of the others, there are more peaks
@@ -503,8 +321,8 @@ class _Scout:
         for _ in range(_EXCHANGES):
             if not peaks or len(peaks) > _MOST_PEAKS:
                 break
-            affordable = min(self.affordable(budget), USUAL_BUDGET)
-            n = int(max(_EXCHANGED * affordable, _LEAST_EXCHANGED))
+            self.afford()
+            n = int(max(_EXCHANGED * min(self.budget, USUAL_BUDGET), _LEAST_EXCHANGED))
             others = np.concatenate([draws, self.posterior.draw_prior(len(draws), rng)])
             means = np.array([peak.fit.shape.mean for peak in _significant(peaks)])
             x = exchanged(means, others, n, rng)
@@ -560,16 +378,6 @@ class _Scout:
         return found
 
 
-def _scanned(
-    posterior: Posterior, draws: Floats, visited: Floats, n: int, rng: np.random.Generator
-) -> Floats:
-    """Return positions for a scan between prior and population."""
-    prior = posterior.draw_prior(int(_SHARE_OF_PRIOR * n), rng)
-    visited = visited[rng.permutation(len(visited))[: int(_SHARE_OF_VISITED * n)]]
-    passed = between(prior, draws, n - len(prior) - len(visited), rng)
-    return np.concatenate([contracted(prior, rng), visited, passed])
-
-
 def _significant(peaks: list[Local]) -> list[Local]:
     """Return the peaks of largest mass, except those whose mass is negligible."""
     found = sorted(peaks, key=lambda local: -local.log_mass)[:_MOST_PEAKS]
@@ -580,3 +388,89 @@ def _added(before: list[Local], after: list[Local]) -> float:
     """Return the share of the mass of some peaks that those before them lack."""
     total = [np.logaddexp.reduce([peak.log_mass for peak in peaks]) for peaks in (before, after)]
     return float(-np.expm1(total[0] - total[1]))
+
+
+def directions(followed: Climbs, shape: Shape) -> list[tuple[Floats, float]]:
+    """Return the directions of endless ascents, as unit vectors, and how far the ascents went."""
+    found: list[tuple[Floats, float]] = []
+    endless = ~followed.settled & np.isfinite(followed.log_density)
+    for x in followed.x[endless]:
+        along = shape.whitened(x[None])[0]
+        reach = float(np.linalg.norm(along))
+        along = along / max(reach, 1e-300)
+        if not any(abs(along @ known) > _SAME_RIDGE for known, _ in found):
+            found.append((along, reach))
+    return found[:_RIDGES]
+
+
+def towards(peaks: list[Local], draws: Floats, shape: Shape) -> list[tuple[Floats, float]]:
+    """Return the direction of the first peak, as a unit vector, if draws are near no peak at all.
+
+    In many dimensions the peak of a density with a scale as a variable has hardly any mass.
+    """
+    d = draws.shape[1]
+    if not peaks or d < _MANY:
+        return []
+    squares = [peak.fit.shape.squared_distances(draws) for peak in peaks]
+    if np.min(squares, axis=0).mean() < d + max(_APART, _SHARE_APART * d):
+        return []
+    along = shape.whitened(peaks[0].fit.shape.mean[None])[0]
+    reach = float(np.linalg.norm(along))
+    return [(along / max(reach, 1e-300), reach)]
+
+
+def grows(ridge: list[Local], log_evidence: float) -> bool:
+    """Return whether the mass grows up to the end of a ridge, far beyond start and evidence.
+
+    A ridge whose mass falls again leads to a peak, which may be far from the draws.
+    """
+    if len(ridge) < 2:
+        return False
+    mass = np.array([local.log_mass for local in ridge])
+    return bool(mass.max() == mass[-1] > max(log_evidence, mass[0]) + _UNBOUNDED)
+
+
+def contracted(x: Floats, rng: np.random.Generator) -> Floats:
+    """Return positions moved towards their centre, by factors between ``1 / sqrt(d)`` and 1.
+
+    In many dimensions draws lie in a shell, ``sqrt(d)`` standard deviations from the centre.
+    """
+    n, d = x.shape
+    centre = np.median(x, axis=0)
+    return centre + (x - centre) * d ** (-0.5 * rng.uniform(size=(n, 1)))
+
+
+def exchanged(peaks: Floats, others: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return peaks that have one or more of their coordinates from other positions.
+
+    Half of the positions have a single foreign coordinate, and the rest each with a probability of
+    1/2. Half of them take theirs from another peak, if there are several.
+    """
+    d = peaks.shape[1]
+    x, donors = peaks[rng.integers(len(peaks), size=n)], others[rng.integers(len(others), size=n)]
+    if len(peaks) > 1:
+        donors[::2] = peaks[rng.integers(len(peaks), size=len(donors[::2]))]
+    foreign = rng.uniform(size=(n, d)) < 0.5
+    foreign[: n // 2] = np.arange(d) == rng.integers(d, size=(n // 2, 1))
+    return np.where(foreign, donors, x)
+
+
+def outlying(log_density: Floats, predicted: Floats, n: int) -> NDArray[np.intp]:
+    """Return the positions whose density stands out most among those with similar predictions."""
+    predicted = np.maximum(predicted, _LOWEST)
+    order = np.argsort(predicted, kind="stable")
+    order = order[len(order) % LIKE :]
+    excess = (log_density - predicted)[order].reshape(-1, LIKE)
+    excess = excess - np.median(excess, axis=1, keepdims=True)
+    spread = np.median(np.abs(excess), axis=1, keepdims=True) + _EVEN_SPREAD
+    with np.errstate(over="ignore"):  # those that are far too low become minus infinity
+        relative = (excess / spread).ravel()
+    chosen: NDArray[np.intp] = order[np.argsort(-relative, kind="stable")[:n]]
+    return chosen
+
+
+def coincide(y: Floats, heights: Floats, place: Floats, height: float) -> NDArray[np.bool_]:
+    """Return which peaks coincide with one, in the population's coordinates."""
+    near = np.abs(heights - height) < _SAME_HEIGHT
+    same: NDArray[np.bool_] = near & (((y - place) ** 2).sum(axis=1) < _SAME_PLACE**2)
+    return same

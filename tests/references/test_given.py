@@ -6,8 +6,6 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.references.compiled import (
-    N_OF_COMPONENT,
-    N_OF_MIXTURE,
     check_reference,
     density_in_python,
     packed,
@@ -128,29 +126,16 @@ def test_objects_that_break_the_contract_are_refused():
     check_refused(check_reference, cases)
 
 
-# --- as arrays: the layout that compiled code reads ---
-
-POSITIONS = np.arange(3)
+# --- in compiled code ---
 
 
 def test_every_density_of_the_package_has_a_compiled_form():
-    """Arrays of another length would make compiled code read outside of them."""
+    """An object of the user's own has none: it is called in Python instead."""
     for reference in references(3).values():
-        found = packed(reference, POSITIONS, n_circular=2)
-        at, n = N_OF_MIXTURE, int(found.numbers[0])
-        for _ in range(n):
-            at += N_OF_COMPONENT + 9 + int(found.numbers[at + 3])
-        assert at == found.numbers.size
-        assert found.numbers[1] == pytest.approx(-2.0 * np.log(2.0 * np.pi))
-    # an object of the user's own has none: it is called in Python instead
-    assert packed(InPython(references(3)["normal"]), POSITIONS) is None
+        found = packed(reference, np.arange(3), n_circular=2)
+        assert found.constant == pytest.approx(-2.0 * np.log(2.0 * np.pi))
+        assert all(part.numbers().size > 4 + 9 for part in found.components)
+    assert packed(InPython(references(3)["normal"]), np.arange(3)) is None
     # models whose variables are all circular or discrete have no coordinates to fit
-    found = packed(None, POSITIONS, n_circular=1)
-    assert found.numbers[0] == 0.0 and found.positions.size == 0
-
-
-def test_the_mass_of_the_prior_is_a_part():
-    """Without it the evidence under ordered transforms would be off by the log of a factorial."""
-    found = packed(references(3)["dense"], POSITIONS)
-    assert list(found.beside_prior(-0.7, 0.1).numbers[2:4]) == [-0.7, 0.1]
-    assert list(found.numbers[2:4]) == [0.0, 0.0]
+    found = packed(None, np.arange(3), n_circular=1)
+    assert not found.components and found.positions.size == 0

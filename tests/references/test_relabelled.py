@@ -39,14 +39,6 @@ def test_the_compiled_density_is_the_average(dof, mean):
     np.testing.assert_allclose(Relabelled(Hidden(fit), RELABELLING).log_density(x), compiled)
 
 
-def test_diagonal_factors():
-    fit = StudentFit(Shape(np.array([-2.0, 0.0, 1.0]), np.array([[0.5], [0.6], [0.4]])), 9.0)
-    x = np.random.default_rng(82).normal(size=(50, 3))
-    parts = [fit.log_density(x @ each.T) for each in MAPS]
-    expected = np.logaddexp.reduce(parts, axis=0) - np.log(6)
-    np.testing.assert_allclose(Relabelled(fit, RELABELLING).log_density(x), expected)
-
-
 def test_draws_have_this_density():
     fit = StudentFit(Shape(np.array([-0.7, 0.0, 0.4]), FACTOR), 9.0)
     density, rng = Relabelled(fit, RELABELLING), np.random.default_rng(83)

@@ -3,11 +3,11 @@
 import numpy as np
 
 from pm_evidence.paths.geometric import Posterior
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.cache import target_of
 
 
 def posterior_of(model):
-    return Posterior(PyMCTarget(model))
+    return Posterior(target_of(model, backend="numpy"))
 
 
 def shares_of(case):

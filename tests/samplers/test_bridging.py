@@ -18,7 +18,7 @@ from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.cache import target_of
 from tests.samplers.modes import draws_of_modes
 from tests.systems import deceptive
 from tests.systems.exact import exact_systems
@@ -32,7 +32,7 @@ def serially(tasks):
 
 @pytest.fixture(scope="module")
 def path():
-    return GeometricPath(PyMCTarget(CASE.build()))
+    return GeometricPath(target_of(CASE.build(), backend="numpy"))
 
 
 def islands_of(n=6, first=0, seed=1):
@@ -107,7 +107,7 @@ def test_known_densities_of_draws_are_not_evaluated_again(path):
 
 def test_islands_know_the_density_of_their_draws():
     """Of the posterior with the normalised prior, from the prior and from a reference."""
-    target = PyMCTarget(exact_systems()["ordered_two"].build())
+    target = target_of(exact_systems()["ordered_two"].build(), backend="numpy")
     reference = StudentFit.to(target.draw(200, np.random.SeedSequence(1)).x)
     for found in (GeometricPath(target), ReferencedPath(ReferencedTarget(target, reference))):
         plan = Pilot(200, 4, 0.5).run(found, choose_kernel(found.target), 3)
@@ -117,7 +117,7 @@ def test_islands_know_the_density_of_their_draws():
 
 
 def test_discrete_models_have_no_bridge():
-    path = GeometricPath(PyMCTarget(exact_systems()["sprinkler"].build()))
+    path = GeometricPath(target_of(exact_systems()["sprinkler"].build()))
     bridging = Bridging(path, 5)
     blocks = [BlockRecord(i, np.zeros(1), None, draws=np.zeros((10, 3))) for i in range(2)]
     assert not bridging.possible
@@ -162,7 +162,7 @@ def test_a_second_fit_learns_from_the_draws_of_the_first():
         for i in range(6)
     ]
     costs = Costs(survey=0, share=0.0, trial=100, draws=400)
-    bridging = Bridging(GeometricPath(PyMCTarget(model)), 5, costs)
+    bridging = Bridging(GeometricPath(target_of(model)), 5, costs)
     bridging.found = Survey()  # no peak is known
     first = bridging.extend(few, serially)
     second = bridging.refitted(first, 1.5, serially)
@@ -182,7 +182,7 @@ def test_a_small_budget_buys_a_small_survey():
     with pm.Model() as model:
         # not log-concave, so that it is searched
         pm.Normal("y", pm.StudentT("x", nu=30, shape=4), 1, observed=np.zeros(4))
-    path, rng = GeometricPath(PyMCTarget(model)), np.random.default_rng(2)
+    path, rng = GeometricPath(target_of(model)), np.random.default_rng(2)
     blocks = [
         replace(block, work=np.zeros(1), draws=rng.normal(0, 0.7, (200, 4)))
         for block in islands_of()

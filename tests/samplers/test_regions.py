@@ -41,13 +41,13 @@ def narrow_peak(at, width, log_mass=1.0):
 
 def of(model, n, seed=1):
     """Return approximations, prior draws and ``n`` prior draws of the hyperparameters."""
-    target = target_of(model)
+    target = target_of(model, backend="numpy")
     posterior = Posterior(target)
     given = target.layout.positions_of([target.layout.variables[0]])
     rng = np.random.default_rng(seed)
     prior = posterior.draw_prior(20, rng)
     shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(posterior, given, shape, prior[:5])
+    conditional = ConditionalFits(posterior, given, shape)
     return conditional, prior[:5], posterior.draw_prior(n, rng)[:, given]
 
 
@@ -130,7 +130,7 @@ def test_a_density_with_kinks_is_given_up():
     conditional, draws, values = of(model, 3000)
     regions = Regions(conditional)
     regions.climb(draws)
-    assert not regions.search(values, np.random.default_rng(1))
+    assert not regions.lattices or not regions.search(values, np.random.default_rng(1))
     assert conditional.n_evaluations < 60_000
 
 

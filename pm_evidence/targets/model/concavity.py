@@ -471,7 +471,7 @@ def _sigmoid(node: Any, arguments: Sequence[Function]) -> Function:
 
 
 def _erfc(node: Any, arguments: Sequence[Function]) -> Function:
-    """The complementary error function, as in probits: it and 2 minus it are log-concave."""
+    """Return the complementary error function, as in probits; 2 minus it is log-concave too."""
     (x,) = arguments
     falling = composed(CONCAVE, x.curvature, falls=True)
     rising = composed(CONCAVE, x.curvature, rises=True)
