@@ -16,7 +16,6 @@ from pm_evidence.core.checks import (
     check_positive,
     check_text,
     described,
-    missing_members,
     plain_array,
 )
 from pm_evidence.core.contracts import Kernel
@@ -125,15 +124,12 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
         method = _SAMPLERS[default if method == "auto" else method]
     if isinstance(method, type) and hasattr(method, "annealer"):
         method = method()
-    missing = [name for name in _OF_EVERY_SAMPLER if not hasattr(method, name)]
-    if not missing:
-        missing = missing_members(method.annealer, Sampler)
-    if isinstance(method, type) or missing:
+    whole = all(hasattr(method, name) for name in _OF_EVERY_SAMPLER)
+    if isinstance(method, type) or not (whole and isinstance(method.annealer, Sampler)):
         names = ", ".join(map(repr, ("auto", *_SAMPLERS)))
-        lacks = f" without {', '.join(missing)}" if hasattr(method, "annealer") else ""
         raise TypeError(
             f"method must be a name ({names}) or a sampler such as pe.SMC(islands=32), got "
-            f"{described(method)}{lacks}; derive a sampler from pe.extending.Annealer."
+            f"{described(method)}; derive a sampler from pe.extending.Annealer."
         )
     if method.name == AISEL.name and default != AISEL.name:
         raise ValueError(

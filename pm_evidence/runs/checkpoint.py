@@ -23,12 +23,6 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 _log = logging.getLogger("pymc.pm_evidence")
 
-# Arguments on which the numbers of a run depend, beside model, data and seed. The others say where
-# it runs, what is shown, how long it may go on, and which groups the result has.
-_OF_NUMBERS = {
-    *("method", "draws", "schedule", "kernel", "reference", "path", "potentials", "reparameterise"),
-    *("backend", "target_mcse", "max_draws", "compile_kwargs"),
-}
 # Name of the entry that describes the call, and version of all that is stored.
 _CALL, _FORMAT = "call", 1
 _LONGEST_SHOWN = 60
@@ -55,8 +49,7 @@ class _Description:
         else:
             of_target = self._identity(target)
         self.parts |= {name: _Part(self._digest(each), "") for name, each in of_target.items()}
-        numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
-        self.parts |= {name: self._part(value) for name, value in numbers.items()}
+        self.parts |= {name: self._part(value) for name, value in arguments.items()}
 
     def _part(self, value: Any) -> _Part:
         text = repr(value)
@@ -88,9 +81,14 @@ class _Description:
         return value
 
 
-def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
-    """Return a run with its seed, and with what an earlier process has computed of it."""
-    path, random_seed = arguments["checkpoint"], arguments["random_seed"]
+def with_journal(
+    run: Run, target: Any, arguments: Mapping[str, Any], path: Any, random_seed: Any
+) -> Run:
+    """Return a run with its seed, and with what an earlier process has computed of it.
+
+    ``arguments`` are those on which the numbers of a run depend, beside model, data and seed. The
+    others say where it runs, what is shown, how long it may go on, and which groups it gives.
+    """
     if path is None:
         return replace(run, seed=resolve_seed(random_seed))
     archive, call = Archive(_folder(path)), _Description(target, arguments)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
+from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import Phase, generator, seed_of_run
@@ -32,13 +32,16 @@ from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.references import small_run
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
     Run,
+    Step,
     growth_for,
     seconds_each,
     stopped,
+    until_small,
     with_bridges,
     with_costs,
 )
@@ -46,7 +49,6 @@ from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.nested_laplace import MOST_AXES, MOST_DENSE, explore
 from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import best_centring
@@ -189,6 +191,13 @@ class Attempt:
         """Status of the recommended estimate."""
         return self.evidence[0].status
 
+    def in_words(self) -> dict[str, Any]:
+        """Return the recommended estimate and its cost in plain types."""
+        best = self.evidence[0]
+        found = {"estimator": best.estimator, "value": best.value, "mcse": best.mcse}
+        spent = self.record.facts.n_evaluations
+        return {**found, "status": str(best.status), "n_evaluations": spent}
+
     def reached(self, target_mcse: float) -> bool:
         """Return whether the recommended estimate is certified, and its error small enough."""
         best = self.evidence[0]
@@ -219,34 +228,32 @@ def anneal_coarsely(
     part, rounds = (_SMALL_PILOT, _FEW_ROUNDS) if is_near else (1.0, _ROUNDS)
     n_pilot = int(part * min(sampler.first_round(run.size), _PARTICLES))
     pilot = Pilot(n_pilot, sampler.chain_length, _ESS, rounds=rounds)
-
-    def learnt() -> tuple[Plan, Floats]:
-        plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
-        return replace(plan, population=None), plan.population.x
-
-    plan, population = run.remembered("plan", learnt, kernel=setup.kernel)
-    planned = run.time()
     try:
-        record = _annealed(run, setup, plan, display)
+        small = small_run(run, setup, pilot, display, "SMC", Phase.FORWARD)
     except Interrupted as error:
-        record, found = stopped(run.journal, error.record, run.limits.target_mcse, error)
-        bridging = Bridging(GeometricPath(target), run.seed)
-    else:
-        costs = _costs(sized_for, setup.effort)
-        stay = approximation is not None
-        target, record = _in_best_coordinates(target, population, record, stay=stay)
-        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
-        too_late = partial(_too_late, run, started, seconds)
-        with display.working("Survey and fit"):
-            record, found = _refined(run, record, bridging, target_mcse, too_late)
+        if error.record is None:
+            raise
+        record = error.record.stating(coarse=True)
+        record, found = stopped(run.journal, record, run.limits.target_mcse, error)
+        record = with_costs(record, start.n_evaluations, run.time() - started, 0.0)
+        return Attempt("importance", target, record, found, False, seconds)
+    planned = run.time()
+    record = small.record.stating(coarse=True)
+    costs = _costs(sized_for, setup.effort)
+    stay = approximation is not None
+    target, record = _in_best_coordinates(target, small.population, record, stay=stay)
+    bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
+    too_late = partial(_too_late, run, started, seconds)
+    with display.working("Survey and fit"):
+        record, found = _refined(run, record, bridging, target_mcse, too_late)
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
-    spent = start.n_evaluations + plan.n_evaluations + bridging.n_evaluations
+    spent = start.n_evaluations + small.plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     record, found = with_few_values(run, target, record, found)
-    info = {**record.info, "log_prior_mass": target.log_prior_mass}
-    return Attempt("importance", target, replace(record, info=info), found, good, seconds)
+    record = record.stating(log_prior_mass=target.log_prior_mass)
+    return Attempt("importance", target, record, found, good, seconds)
 
 
 def _in_time(run: Run, target: Any, target_mcse: float) -> tuple[float, float]:
@@ -306,14 +313,6 @@ def _costs(target_mcse: float, effort: float) -> Costs:
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
 
 
-def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> RunRecord:
-    """Return the record of the islands."""
-    context = RunContext(setup, plan, plan, run.size, run.seed, None, run.shown_on(display))
-    record = run.empty(context)
-    record = replace(record, info={**record.info, "coarse": True})
-    return run.sampler.extended(context, record, run.sampler.first_round(run.size))
-
-
 def _in_best_coordinates(
     target: Any, population: Floats, record: RunRecord, *, stay: bool
 ) -> tuple[Any, RunRecord]:
@@ -354,38 +353,60 @@ def _refined(
     """Return the record with draws from a fitted density, and its estimates.
 
     The density is fitted again while the fit is poor, and draws are added while it is good, as far
-    as ``too_late`` of the number of evaluations allows it. Upon Ctrl-C the record is the last one
-    of which estimates were made.
+    as ``too_late`` of the number of evaluations allows it.
     """
     refits, additions, doubled = _REFITS, _ADDITIONS, False
-    try:
-        blocks = bridging.extend(record.of(Role.FORWARD), run.execute)
-        while True:
-            record = with_bridges(record, Role.FORWARD, blocks, bridging)
-            found = estimates(record)
-            if any(block.bridge is None for block in blocks):
-                return record, found
-            good, excess = is_good(blocks), _error(found[0], blocks) / target_mcse
-            if good and excess <= 1.0 and found[0].status == Status.OK:
-                if doubled or not additions or _are_even(blocks):
-                    return record, found
-                n, doubled = _n_draws(blocks), True
-            else:
-                n = _further_draws(found[0], blocks, excess) if good else 0
-            if not n and additions and (bridging.is_complete or not refits):
-                n, additions = _last_draws(blocks, excess), 1
-            if too_late(len(blocks) * (n or _n_draws(blocks))):
-                return record, found
-            if n and additions:
-                additions -= 1
-                blocks = bridging.drawn_further(blocks, n, run.execute)
-            elif refits:
-                refits, doubled = refits - 1, False
-                blocks = better(blocks, bridging.refitted(blocks, _needed(blocks), run.execute))
-            else:
-                return record, found
-    except KeyboardInterrupt as error:
-        return stopped(run.journal, record, run.limits.target_mcse, error)
+
+    def rule(record: RunRecord, best: LogEvidence) -> Step | None:
+        nonlocal refits, additions, doubled
+        blocks = record.of(Role.FORWARD)
+        if any(block.bridge is None for block in blocks):
+            return None
+        good, excess = is_good(blocks), _error(best, blocks) / target_mcse
+        if good and excess <= 1.0 and best.status == Status.OK:
+            if doubled or not additions or _are_even(blocks):
+                return None
+            n, doubled = _n_draws(blocks), True
+        else:
+            n = _further_draws(best, blocks, excess) if good else 0
+        if not n and additions and (bridging.is_complete or not refits):
+            n, additions = _last_draws(blocks, excess), 1
+        if too_late(len(blocks) * (n or _n_draws(blocks))):
+            return None
+        if n and additions:
+            additions -= 1
+            return drawing_further(run, bridging, Role.FORWARD, n)
+        if refits:
+            refits, doubled = refits - 1, False
+            return refitting(run, bridging, Role.FORWARD, _needed(blocks))
+        return None
+
+    return until_small(run, record, extending(run, bridging, Role.FORWARD), rule)
+
+
+def extending(run: Run, bridging: Bridging, role: Role) -> Step:
+    """Return the step that bridges islands with a fitted density."""
+    return lambda record: with_bridges(
+        record, role, bridging.extend(record.of(role), run.execute), bridging
+    )
+
+
+def drawing_further(run: Run, bridging: Bridging, role: Role, n: int) -> Step:
+    """Return the step that adds ``n`` draws from the fitted density for each island."""
+    return lambda record: with_bridges(
+        record, role, bridging.drawn_further(record.of(role), n, run.execute), bridging
+    )
+
+
+def refitting(run: Run, bridging: Bridging, role: Role, growth: float) -> Step:
+    """Return the step that fits a density again, and keeps the better one."""
+
+    def step(record: RunRecord) -> RunRecord:
+        blocks = record.of(role)
+        again = better(blocks, bridging.refitted(blocks, growth, run.execute))
+        return with_bridges(record, role, again, bridging)
+
+    return step
 
 
 def _with_draws(
@@ -395,8 +416,8 @@ def _with_draws(
     blocks = record.of(Role.FORWARD)
     missing = least_draws - _log_weight(blocks).size
     if missing > 0:
-        blocks = bridging.drawn_further(blocks, -(-missing // len(blocks)), run.execute)
-        record = with_bridges(record, Role.FORWARD, blocks, bridging)
+        n = -(-missing // len(blocks))
+        record = drawing_further(run, bridging, Role.FORWARD, n)(record)
     return record, estimates(record)
 
 

@@ -58,12 +58,11 @@ class Choice:
         """Return the record of the run with the choice and its cost."""
         if self.amounts is None:
             return record
-        added = {
-            "n_evaluations": record.info.get("n_evaluations", 0) + self.n_evaluations,
-            "tuning_time": record.info.get("tuning_time", 0.0) + self.seconds,
-            "centring": self.amounts,
-        }
-        return replace(record, info={**record.info, **added})
+        return record.stating(
+            n_evaluations=record.facts.n_evaluations + self.n_evaluations,
+            tuning_time=(record.facts.tuning_time or 0.0) + self.seconds,
+            centring=self.amounts,
+        )
 
 
 def anneal_moved(

@@ -19,7 +19,7 @@ import numpy as np
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.interrupts import interrupt_answered
-from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
+from pm_evidence.core.records import CrossCheck, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
@@ -107,9 +107,7 @@ _GROWTH = 2.0
 # the usual error and for large ones.
 _LONGER, _CHAINS, _FEW_CHAINS = 4, 10, 2
 # Estimates of the first route that check the last one, and what they are called there.
-_TRIALS = {"smc": "coarse", "importance": "fitted"}
-# Facts of a record that are summed over the routes.
-_SUMMED = ("n_evaluations", "n_nan", "tuning_time", "sampling_time")
+_CHECKS = {"smc": "coarse", "importance": "fitted"}
 
 
 def has_routes(target: Any) -> bool:
@@ -168,7 +166,7 @@ class _Routes:
         if self.interrupted:
             return True
         if last.name != "importance" and (
-            last.status != Status.NOT_MIXED or "more_peaks" in last.record.info
+            last.status != Status.NOT_MIXED or last.record.facts.more_peaks
         ):
             return True
         return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
@@ -238,59 +236,56 @@ class _Routes:
         If it is not ok and the first route demands more, those of the first one.
         """
         first, last = self.taken[0], self.taken[-1]
-        found = {
-            each.name: {
-                "estimator": each.evidence[0].estimator,
-                "value": each.evidence[0].value,
-                "mcse": each.evidence[0].mcse,
-                "status": str(each.evidence[0].status),
-                "n_evaluations": each.record.info["n_evaluations"],
-            }
-            for each in self.taken
+        facts = [each.record.facts for each in self.taken]
+        shared = {
+            "routes": {each.name: each.in_words() for each in self.taken},
+            "n_evaluations": self.lost + sum(each.n_evaluations for each in facts),
+            "n_nan": sum(each.n_nan for each in facts),
+            "tuning_time": sum(each.tuning_time or 0.0 for each in facts),
+            "sampling_time": sum(each.sampling_time or 0.0 for each in facts),
         }
-        infos = [each.record.info for each in self.taken]
-        totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
-        totals["n_evaluations"] += self.lost
-        shared = {**totals, "routes": found}
-        info = {**last.record.info, **shared, "route": last.name}
+        record = last.record.stating(**shared, route=last.name)
+        limit = None
         if self.interrupted:
-            info |= {"stopped_by": Status.INTERRUPTED.value, "target_mcse": self.target_mcse}
+            limit = Status.INTERRUPTED
         elif last.name == "importance" and not last.reached(self.target_mcse):
-            info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
+            limit = Status.MAX_TIME
+        if limit is not None:
+            record = record.stating(stopped_by=limit.value, target_mcse=self.target_mcse)
         if last is not first and first.name == "importance":
-            info |= _as_trial(first)
-        record = replace(last.record, info=info)
+            check = _as_check(first)
+            record = record if check is None else record.stating(cross_check=check)
         evidence = estimates(record)
-        if "trial_log_z" in info and _demands_more(info, first.evidence[0], evidence[0]):
-            info = {**first.record.info, **shared, "route": first.name}
-            info["annealed_log_z"] = evidence[0].value
-            record = replace(first.record, info=info)
+        if _demands_more(record.facts.cross_check, first.evidence[0], evidence[0]):
+            record = first.record.stating(
+                **shared, route=first.name, annealed_log_z=evidence[0].value
+            )
             return first.target, record, estimates(record)
         return last.target, record, evidence
 
 
-def _demands_more(trial: Mapping[str, Any], first: LogEvidence, last: LogEvidence) -> bool:
-    """Return whether trial and estimate of the first route exceed that of the last, not ok, one."""
-    found = (trial["trial_log_z"], trial["trial_mcse"]), (first.value, first.mcse)
-    return last.status != Status.OK and all(
+def _demands_more(check: CrossCheck | None, first: LogEvidence, last: LogEvidence) -> bool:
+    """Return whether check and estimate of the first route exceed that of the last, not ok, one."""
+    if check is None or last.status == Status.OK:
+        return False
+    return all(
         value > last.value + DISAGREEMENT * float(np.hypot(mcse, last.mcse))
-        for value, mcse in found
+        for value, mcse in ((check.log_z, check.mcse), (first.value, first.mcse))
     )
 
 
-def _as_trial(first: Attempt) -> dict[str, Any]:
-    """Return the facts by which the first route checks the last one.
+def _as_check(first: Attempt) -> CrossCheck | None:
+    """Return the fact by which the first route checks the last one.
 
     Its islands and the draws from its fitted density give two estimates that are unbiased for the
     evidence and never negative. The one that demands more is chosen.
     """
-    found = [each for each in first.evidence if each.estimator in _TRIALS]
+    found = [each for each in first.evidence if each.estimator in _CHECKS]
     found = [each for each in found if np.isfinite([each.value, each.mcse]).all()]
     if not found:
-        return {}
-    trial = max(found, key=lambda each: each.value - DISAGREEMENT * each.mcse)
-    kind = _TRIALS[trial.estimator]
-    return {"trial_log_z": trial.value, "trial_mcse": trial.mcse, "trial": kind}
+        return None
+    most = max(found, key=lambda each: each.value - DISAGREEMENT * each.mcse)
+    return CrossCheck(most.value, most.mcse, _CHECKS[most.estimator])
 
 
 _MOST_ROUNDS = 10  # in draws of the first

@@ -13,7 +13,7 @@ from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path, Plan
 from pm_evidence.core.digest import kept
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import CrossCheck, LogEvidence
 from pm_evidence.families.native import NativeTarget, checked_path
 from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis, gains_of
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
@@ -205,11 +205,11 @@ def rbm_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
     )
 
 
-def _of_trial(target: Any) -> dict[str, float]:
+def _of_trial(target: Any) -> dict[str, CrossCheck]:
     """Return what the trial found; nothing for a run from the trial's own reference."""
     if isinstance(target.base, str) and target.base == "uniform":
         return {}
-    return {"trial_log_z": target.trial.log_z, "trial_mcse": target.trial.mcse}
+    return {"cross_check": CrossCheck(target.trial.log_z, target.trial.mcse, "base rates")}
 
 
 def rbm_along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetup:
