@@ -59,7 +59,7 @@ def test_models_are_much_better_than_two_evidences():
 def test_the_record_gives_the_same_estimates_again():
     found = pe.estimate(factor().record)["bar"]
     assert (found.value, found.mcse) == (factor().log_bf, factor().mcse)
-    assert factor().n_evaluations == factor().record.info["n_evaluations"] > 1000
+    assert factor().n_evaluations == factor().record.facts.n_evaluations > 1000
 
 
 def test_the_same_seed_gives_the_same_numbers():

@@ -100,7 +100,7 @@ def test_the_result_says_what_it_was_annealed_from():
     found = pe.log_evidence(dt)
     again = pe.estimate(dt)[found.estimator]
     assert again.value == pytest.approx(found.value, abs=1e-12) and again.status == found.status
-    assert pe.to_record(dt).info["reference"] == "fit"
+    assert pe.to_record(dt).facts.reference == "fit"
 
 
 def test_cores_do_not_change_the_result():

@@ -85,8 +85,8 @@ def test_versions_of_the_schema():
     """What a later version means by a name is not known to this one."""
     cases = []
     for version, message in (
-        ("6", r"schema_version 5 or an earlier one, got 6: a later version .* Update pm_evidence"),
-        (7, r"schema_version 5 or an earlier one, got 7"),
+        ("7", r"schema_version 6 or an earlier one, got 7: a later version .* Update pm_evidence"),
+        (8, r"schema_version 6 or an earlier one, got 8"),
         ("new", r"a whole number as 'schema_version', got 'new'"),
     ):
         dt = make_tree()

@@ -228,8 +228,7 @@ def test_a_call_that_failed_at_once_leaves_the_folder_free(tmp_path):
     """Nothing was computed, so that another call may have it."""
     run = Run(pe.SMC(), 10, 1, None, 0)
     for target, seed in ((schools(), 1), (pe.Ising(4), 2)):
-        arguments = {"checkpoint": tmp_path, "random_seed": seed, "draws": seed}
-        assert with_journal(run, target, arguments).seed == seed
+        assert with_journal(run, target, {"draws": seed}, tmp_path, seed).seed == seed
 
 
 def test_wrong_paths(tmp_path):
@@ -320,9 +319,9 @@ def test_a_description_of_something_else_is_refused(tmp_path):
 
 def test_what_cannot_be_compared_is_not_stored(tmp_path):
     """A call with a lock in its density may be another one tomorrow."""
-    target, where = Locked(lock=threading.Lock()), {"checkpoint": tmp_path, "random_seed": 1}
+    target = Locked(lock=threading.Lock())
     with pytest.warns(pe.EvidenceWarning, match=r"_thread.lock, whose content cannot be: nothing"):
-        kept = with_journal(Run(pe.SMC(), 10, 1, None, 0), target, where)
+        kept = with_journal(Run(pe.SMC(), 10, 1, None, 0), target, {}, tmp_path, 1)
     assert kept.seed == 1 and not list(tmp_path.iterdir())
 
 
@@ -357,14 +356,14 @@ def test_private_state_of_targets_and_references_is_a_part_of_the_call(tmp_path)
         [(Shifted(0.0), Around(0.0)), (Shifted(1.0), Around(0.0)), (Shifted(0.0), Around(1.0))]
     ):
         folder = tmp_path / "run"
-        call = {"checkpoint": folder, "random_seed": 1, "reference": reference}
+        call, where = {"reference": reference}, (folder, 1)
         if number == 0:
-            journal = with_journal(start, target, call).journal
+            journal = with_journal(start, target, call, *where).journal
             journal.remembered("fact", lambda: 1)
-            with_journal(start, Shifted(0.0), {**call, "reference": Around(0.0)})
+            with_journal(start, Shifted(0.0), {"reference": Around(0.0)}, *where)
         else:
             with pytest.raises(ValueError, match=r"another (model|reference)"):
-                with_journal(start, target, call)
+                with_journal(start, target, call, *where)
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def test_an_even_posterior_ends_here(name):
     for found, error in ((cheap, 0.05), (dear, 0.004)):
         assert found.reached(error) and found.name == "importance"
         assert close(found, system.log_evidence)
-    n_evaluations = [found.record.info["n_evaluations"] for found in (cheap, dear)]
+    n_evaluations = [found.record.facts.n_evaluations for found in (cheap, dear)]
     assert 200 < n_evaluations[0] < 20_000 and n_evaluations[1] > 3 * n_evaluations[0]
     works = [block.bridge for block in dear.record.of(Role.FORWARD)]
     assert sum(len(reverse) for _, reverse in works) == 5 * 320
@@ -71,10 +71,10 @@ def test_a_log_concave_posterior_is_annealed_from_its_peak():
     """A single mode needs no search, which would take more evaluations than all the rest."""
     model, exact = logistic_regression(pm.Normal, 2.0)
     found = coarse(model, 0.05)
-    info = found.record.info
+    facts = found.record.facts
     assert found.reached(0.05) and close(found, exact)
-    assert info["reference"] == "laplace" and info["log_concave"] and info["n_peaks"] == 1
-    assert info["n_evaluations"] < 3_000
+    assert facts.reference == "laplace" and facts.log_concave and facts.n_peaks == 1
+    assert facts.n_evaluations < 3_000
 
 
 @pytest.mark.slow
@@ -91,10 +91,10 @@ def test_a_hierarchical_model_costs_little_in_both_forms(form):
     """Given the scales it is normal: what is annealed is nearly the posterior already."""
     system = SYSTEMS[f"one_way_{form}"]
     found = coarse(system.build(), 0.05)
-    info = found.record.info
+    facts = found.record.facts
     assert found.reached(0.05) and close(found, system.log_evidence)
-    assert info["reference"] == "laplace" and info["log_concave_given"] == "tau, sigma"
-    assert info["n_evaluations"] < 6_000
+    assert facts.reference == "laplace" and facts.log_concave_given == "tau, sigma"
+    assert facts.n_evaluations < 6_000
 
 
 @pytest.mark.slow
@@ -111,9 +111,9 @@ def test_coordinates_in_which_the_approximation_is_good(seed):
     log_density -= 4 * np.log(2 * np.pi * variance) + 0.5 * np.log(25 * precision)
     exact = logsumexp(log_density + log_prior + log_prior[:, None])
     found = coarse(model, 0.05, seed)
-    info = found.record.info
-    assert info["centring"]["theta"] == 1.0 and info["log_concave_given"] == "tau, sigma"
-    assert info["reference"] == "laplace"
+    facts = found.record.facts
+    assert facts.centring["theta"] == 1.0 and facts.log_concave_given == "tau, sigma"
+    assert facts.reference == "laplace"
     assert found.reached(0.05) and close(found, exact, 3.5)
 
 
@@ -166,7 +166,7 @@ def test_effects_that_data_determine_are_centred():
         effect = pm.Normal("effect", mu, tau, shape=(6, 1))
         pm.StudentT("y", nu=5, mu=effect, sigma=0.05, observed=y)
     found = coarse(model, 0.02)
-    assert found.record.info["centring"]["effect"] > 0.8
+    assert found.record.facts.centring["effect"] > 0.8
     assert found.target.centring.amount[0] > 0.8
     x = np.concatenate([block.draws for block in found.record.of(Role.FORWARD)])
     effects = found.target.posterior(x)["effect"]

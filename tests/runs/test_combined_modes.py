@@ -1,7 +1,6 @@
 """Coordinates with several modes each: all of their combinations are found, or the run says so."""
 
 import warnings
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -173,6 +172,5 @@ def test_a_run_says_that_there_are_more_peaks():
     blocks = [BlockRecord(i, np.full(1, 0.01 * i), None, relative_variance=1e-4) for i in range(4)]
     record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, {}, {})
     assert estimates(record)[0].status == "ok"
-    info = {"more_peaks": True, "n_peaks": 24}
-    best = estimates(replace(record, info=info))[0]
+    best = estimates(record.stating(more_peaks=True, n_peaks=24))[0]
     assert best.status == "missed_mass" and "more modes than the 24" in best.message

@@ -13,7 +13,7 @@ from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, S
 from pm_evidence.execution.journal import Journal
 from pm_evidence.runs import coarse
 from pm_evidence.runs.anneal import over_prior
-from pm_evidence.runs.rounds import best_of, stopped, was_interrupted
+from pm_evidence.runs.rounds import Run, stopped, until_small, was_interrupted
 from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.sampler import ForwardBlock
@@ -156,7 +156,7 @@ def record(works, bridge=None):
 def test_what_stopped_returns():
     journal, error = Journal(), Interrupted()
     kept, found = stopped(journal, record([3.0, 3.1, 2.9]), None, error)
-    assert found[0].status == Status.INTERRUPTED and np.isnan(kept.info["target_mcse"])
+    assert found[0].status == Status.INTERRUPTED and np.isnan(kept.facts.target_mcse)
     for nothing in (record([]), record([3.0]), record([np.inf, np.inf])):
         with pytest.raises(Interrupted) as raised:
             stopped(journal, nothing, 0.1, error)
@@ -178,7 +178,16 @@ def test_without_the_first_run_there_is_no_second():
 
 
 def test_which_record_is_kept():
+    """A bridge is worth more than a few more islands without one."""
     some, more = record([3.0, 3.1]), record([3.0, 3.1, 2.9])
-    assert best_of(some, more) is more
     bridged = record([3.0, 3.1], (np.ones(2), np.ones(2)))
-    assert best_of(bridged, more) is bridged
+    run = Run(pe.SMC(), 10, 1, None, 1)
+
+    def stops(_):
+        error = Interrupted()
+        error.record = more
+        raise error
+
+    for before, kept in ((some, more), (bridged, bridged)):
+        found, _ = until_small(run, before, stops, None)
+        assert found.of(Role.FORWARD) == kept.of(Role.FORWARD) and was_interrupted(found)

@@ -66,7 +66,7 @@ def test_both_ways_give_the_same(drawn):
         _, (back, *_) = anneal_between(run(target_mcse=0.02), *drawn[::-1], display)
     assert there.status == back.status == "ok" and there.estimator == "bar"
     assert abs(there.value + back.value) < 5 * np.hypot(there.mcse, back.mcse)
-    assert set(record.info["shared"]) == {"sd", "mean", "effect"}
+    assert set(record.facts.shared) == {"sd", "mean", "effect"}
     halves = record.of(Role.FORWARD)
     assert len(halves) == 2  # of which each has groups of its own
     assert not set(halves[0].origin) & set(halves[1].origin)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.core.records import RunRecord
+from pm_evidence.core.records import Facts, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.runs import reparameterise
 from pm_evidence.runs.reparameterise import with_coordinates
@@ -116,15 +116,17 @@ def test_the_pilot_is_counted(model, result):
     _, starts, choice = with_coordinates(run, target, "auto", Display(False), None)
     assert starts is None and choice.n_evaluations > 1000 and choice.seconds > 0
     assert json.loads(result["log_evidence"].attrs["centring"]) == choice.amounts
-    record = choice.added_to(RunRecord("smc", np.array([0.0, 1.0]), {}, info={"n_evaluations": 5}))
-    assert record.info["n_evaluations"] == 5 + choice.n_evaluations
+    record = choice.added_to(
+        RunRecord("smc", np.array([0.0, 1.0]), {}, facts=Facts(n_evaluations=5))
+    )
+    assert record.facts.n_evaluations == 5 + choice.n_evaluations
 
 
 def test_estimates_from_a_stored_run(result):
     """Facts about the coordinates would keep a stored run from being estimated again."""
     recommended = pe.log_evidence(result)
     assert pe.estimate(result)[recommended.estimator] == recommended
-    assert pe.to_record(result).info["centring"]["theta"] >= 0.0
+    assert pe.to_record(result).facts.centring["theta"] >= 0.0
 
 
 def test_reverse_paths_from_draws_of_users(model):

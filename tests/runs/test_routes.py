@@ -80,7 +80,7 @@ def test_the_first_route_is_the_last_where_it_certifies_itself(certified):
     # the draws are those from the fitted density, which are far more than those of the islands
     assert certified.posterior.attrs["drawn_from"] == "importance"
     assert certified.posterior.sizes["chain"] * certified.posterior.sizes["draw"] > 1_500
-    assert pe.to_record(certified).info["routes"]["importance"]["status"] == "ok"
+    assert pe.to_record(certified).facts.routes["importance"]["status"] == "ok"
 
 
 def test_a_posterior_that_no_density_fits_is_annealed(heavy_tailed):

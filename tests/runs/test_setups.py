@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.records import Facts, LogEvidence, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
@@ -96,7 +96,7 @@ def test_a_model_without_free_variables_is_its_likelihood():
     run, known = Run(pe.SMC(), 20, 1, None, 1), shared("no variable")
     record, found = anneal(run, target_of(known.model), "auto", Display(False))
     assert found[0].value == pytest.approx(known.log_evidence)
-    assert found[0].mcse == 0.0 and record.info["log_prior_mass"] == 0.0
+    assert found[0].mcse == 0.0 and record.facts.log_prior_mass == 0.0
 
 
 def test_warnings_of_doubt_and_of_nan():
@@ -104,6 +104,6 @@ def test_warnings_of_doubt_and_of_nan():
     doubtful = LogEvidence(-1.0, 0.1, "smc", "dominated", message="one draw has all the weight.")
     with pytest.warns(pe.EvidenceWarning, match="status 'dominated': one draw"):
         warn_of(doubtful, empty)
-    nan = RunRecord("smc", empty.beta, {}, info={"n_nan": 5, "n_evaluations": 100})
+    nan = RunRecord("smc", empty.beta, {}, facts=Facts(n_nan=5, n_evaluations=100))
     with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
         warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)
