@@ -316,12 +316,12 @@ def ti_rb(
     LogEvidence(value=-1.137, mcse=0.018, estimator="ti_rb", status="ok")
     """
     check_choice("rule", rule, RULES)
-    shares, dependence = shares_of(beta, energy, log_z, prior, groups)
+    joint, dependence = shares_of(beta, energy, log_z, prior, groups)
     name = _name("ti_rb", rule)
-    if not np.isfinite(shares.energy).any():
+    if not joint.alive:
         return no_support(name)
-    found = shares.verdict()
-    return _integral(name, rule, shares.beta, OfAll.of(shares), dependence, found)
+    moments = OfAll.of(joint.rounds[0])
+    return _integral(name, rule, moments.beta, moments, dependence, joint.verdict())
 
 
 def _name(first: str, rule: str) -> str:

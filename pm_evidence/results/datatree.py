@@ -200,7 +200,7 @@ def work_group(record: RunRecord) -> xr.Dataset:
     if not record.of(Role.FORWARD):
         raise ValueError("record must have at least one forward block, got none; run the sampler.")
     variables: dict[str, Any] = {}
-    for role in record.blocks:
+    for role in (role for role in record.blocks if record.of(role)):
         blocks = record.of(role)
         path, block = f"{role}_path", f"{role}_block"
         index = np.array([each.block for each in blocks], np.int64)
@@ -218,7 +218,7 @@ def work_group(record: RunRecord) -> xr.Dataset:
 
 def record_group(record: RunRecord) -> xr.Dataset:
     """Return all of a record but its draws, as `core.codec` stores values."""
-    nothing = dict.fromkeys(_DRAWS)
+    nothing: dict[str, Any] = dict.fromkeys(_DRAWS)
     bare = {
         role: tuple(replace(block, **nothing) for block in blocks)
         for role, blocks in record.blocks.items()

@@ -28,7 +28,7 @@ from pm_evidence.references.mixture import MOST_DIMENSIONS, StudentFit, fit_popu
 from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
 from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.coarse import drawing_further, extending, is_good, refitting
-from pm_evidence.runs.defaults import effort_of
+from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
 from pm_evidence.runs.reparameterise import Choice
 from pm_evidence.runs.rounds import (
@@ -75,14 +75,7 @@ def check_bridged(target: Any) -> None:
             "bridge sampling needs a pymc.Model whose likelihood can be evaluated, got "
             f"{described(target)}; use another method of sample_evidence."
         )
-    problem = ""
-    if not target.n_dim:
-        problem = "no free variable"
-    elif target.discrete.size:
-        names = [rv.name for rv in target.model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
-        problem = f"the discrete variables {', '.join(map(repr, names))}"
-    elif not GeometricPath(target).has_density:
-        problem = "a transform that cuts off a part of the prior, whose mass is not known exactly"
+    problem = lacking(target)
     if problem:
         raise ModelError(
             "bridge sampling needs a model of continuous variables with a normalised prior, got "

@@ -20,7 +20,7 @@ from pm_evidence.paths.geometric import PairPath
 from pm_evidence.references.pair import ALIGNMENTS, Alignment, LinkingDensity, PairTarget
 from pm_evidence.results import schema
 from pm_evidence.results.stored import estimate_of
-from pm_evidence.runs.defaults import effort_of
+from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.references import groups_of, rows_and_variables
 from pm_evidence.runs.result import drawn_by_island, drawn_by_weight, islands_are_wrong
@@ -33,7 +33,7 @@ from pm_evidence.runs.rounds import (
     until_small,
     was_interrupted,
 )
-from pm_evidence.runs.routes import anneal_by_routes, has_routes
+from pm_evidence.runs.routes import anneal_by_routes
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.pair import PairBlock, crossed_at_once
 from pm_evidence.samplers.pilot import Pilot
@@ -87,17 +87,9 @@ class ModelDraws:
 
 def check_annealed(target: Any, which: str) -> None:
     """Raise ModelError unless a model can be annealed to or from another."""
-    if has_routes(target):
+    problem = lacking(target)
+    if not problem:
         return
-    if not hasattr(target, "prior_acceptance") or not hasattr(target, "layout"):
-        problem = "a likelihood that is estimated"
-    elif target.discrete.size:
-        names = [v.name for v in target.layout.variables if np.dtype(v.dtype).kind in "iub"]
-        problem = f"the discrete variables {', '.join(map(repr, names))}"
-    elif not target.n_dim:
-        problem = "no free variable"
-    else:
-        problem = "a transform that cuts off a part of the prior, whose mass is not known exactly"
     raise ModelError(
         "annealing between models needs continuous variables and a likelihood that can be "
         f"evaluated, got {problem} in the {which} model; compare the evidences of both: "

@@ -25,7 +25,7 @@ from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.coarse import Attempt, anneal_coarsely, grown_effort, share_of_effort
-from pm_evidence.runs.defaults import effort_of
+from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupted
 from pm_evidence.samplers.ais import AIS
@@ -34,7 +34,6 @@ from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
@@ -111,11 +110,8 @@ _CHECKS = {"smc": "coarse", "importance": "fitted"}
 
 
 def has_routes(target: Any) -> bool:
-    """Return whether densities can be fitted to the posterior of a target: that of a PyMC model."""
-    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
-        return False
-    known = target.prior_acceptance == 1.0 and not target.discrete.size
-    return known and target.n_dim > 0
+    """Return whether a density can be fitted to the posterior of a target."""
+    return not lacking(target)
 
 
 def anneal_by_routes(

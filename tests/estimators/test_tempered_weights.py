@@ -5,6 +5,7 @@ from scipy.special import logsumexp, softmax
 
 from pm_evidence.estimators.rts import (
     LIGHT,
+    JointShares,
     Shares,
     checked_log_z,
     checked_prior,
@@ -67,9 +68,9 @@ def test_probabilities_near_one_have_no_tail():
     rung = np.random.default_rng(3).integers(0, 60, 3000)
     energy = draws(np.random.default_rng(4), rung, beta)
     shares = Shares(beta, energy, -log_z(beta))
-    assert shares.verdict()[0] == "ok"
+    assert JointShares((shares,)).verdict()[0] == "ok"
     far = Shares(np.array([0.0, 1.0]), np.linspace(500.0, 600.0, 40), np.array([0.0, 300.0]))
-    assert far.verdict()[0] == "dominated"
+    assert JointShares((far,)).verdict()[0] == "dominated"
 
 
 def test_constants_and_priors_that_are_refused():

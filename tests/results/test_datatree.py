@@ -16,7 +16,6 @@ from pm_evidence.results import (
     log_evidence,
     schema,
     to_datatree,
-    to_record,
 )
 from pm_evidence.results.datatree import (
     Named,
@@ -28,7 +27,6 @@ from pm_evidence.results.datatree import (
     work_group,
 )
 from tests.api.refusals import check_refusals
-from tests.core.test_properties import assert_same
 
 N_STAGES = 4
 BAR = LogEvidence(-31.311, 0.012, "bar", "ok", -31.335, -31.287)
@@ -252,7 +250,6 @@ def test_files_give_back_exactly_what_was_written(tmp_path, kind, reverse):
     for estimate in (BAR, JARZYNSKI):
         assert repr(log_evidence(back, estimator=estimate.estimator)) == repr(estimate)
     assert log_evidence(back, estimator="jarzynski").message == JARZYNSKI.message
-    assert_same(to_record(back), record)
 
 
 # What is refused
