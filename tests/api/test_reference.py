@@ -84,11 +84,6 @@ def test_posteriors_and_objects():
     assert compiled.value != own.value  # the latter moves by a random walk
 
 
-def test_potentials_of_the_prior():
-    """The constant of a prior with potentials is estimated from the prior as before."""
-    check("potential", "laplace", potentials="prior")
-
-
 def test_the_result_says_what_it_was_annealed_from():
     """A stored run would be estimated as one from the prior, without its check."""
     model = shared("positive").model
@@ -101,12 +96,6 @@ def test_the_result_says_what_it_was_annealed_from():
     again = pe.estimate(dt)[found.estimator]
     assert again.value == pytest.approx(found.value, abs=1e-12) and again.status == found.status
     assert pe.to_record(dt).facts.reference == "fit"
-
-
-def test_cores_do_not_change_the_result():
-    """Parallel runs equal serial ones, bit for bit, the fit of the reference included."""
-    one, two = (run(shared("positive").model, "fit", cores=cores) for cores in (1, 2))
-    assert pe.log_evidence(one) == pe.log_evidence(two)
 
 
 @pytest.mark.parametrize("method", ["smc", "ais"])

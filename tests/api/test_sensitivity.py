@@ -12,7 +12,6 @@ from pm_evidence.api.sensitivity import sample_options, variants_of
 from pm_evidence.core.exceptions import EvidenceWarning, NumericalError
 from tests.api.refusals import check_refusals
 from tests.models import shared
-from tests.posteriors import posterior_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -81,15 +80,6 @@ def test_a_mode_that_the_prior_suppresses_is_found():
     value = np.logaddexp(density.logpdf(1.0), 8.0 + density.logpdf(6.0))
     assert found["how"] == "new run" and abs(found["log_evidence"] - value) < 4 * found["mcse"]
     assert fooled["status"] == "heavy_tail"
-
-
-def test_draws_of_pm_sample_serve_as_well(model):
-    precision = 5.25
-    draws = np.random.default_rng(1).normal(Y.sum() / precision, precision**-0.5, (4, 500))
-    given = pe.bridge_sampling(posterior_tree(model, {"mu": draws}), model, **QUIET)
-    row = pe.prior_sensitivity(model, {"mu": [0.5]}, result=given, **QUIET).iloc[0]
-    assert row["how"] == "reweighted"
-    assert abs(row["log_evidence"] - exact(1.0)) < 4 * row["mcse"]
 
 
 def test_a_doubtful_run_makes_doubtful_rows(model, result):

@@ -84,15 +84,6 @@ def test_native_targets(name, method):
     check(run(target, method), exact)
 
 
-@both
-@pytest.mark.parametrize(
-    "kernel", ["swendsen_wang", pytest.param("metropolis", marks=pytest.mark.slow)]
-)
-def test_other_kernels_of_lattices(kernel, method):
-    target, exact = native("ising")
-    check(run(target, method, kernel=kernel), exact)
-
-
 def test_what_cannot_be_tempered_is_refused():
     """Paths on which beta is no power, models without a reference, and unusable temperatures."""
     with pm.Model() as flat:
@@ -202,23 +193,7 @@ def test_errors_of_posterior_means_cover(method):
     assert missed <= 6
 
 
-def test_plots_of_tempered_runs():
-    """What the diagnostics of annealing have in common with these."""
-    dt = run(pe.Gaussian(), "parallel")
-    for plot in (pe.plot_schedule, pe.plot_estimates):
-        drawn = plot(dt, backend="none").viz
-        assert any(node.variables for node in drawn.subtree), plot.__name__
-
-
 # --- statuses ---
-
-
-def test_too_few_draws_have_a_status():
-    """The least that can be asked for; there may be no draw of the posterior at all."""
-    for method in METHODS:
-        with pytest.warns(pe.EvidenceWarning):
-            dt = run(pe.Gaussian(), method, draws=2)
-        assert pe.log_evidence(dt).status != "ok"
 
 
 def test_temperatures_between_which_no_chain_moves():
@@ -277,9 +252,3 @@ def test_a_kernel_that_does_nothing_has_a_status(kernel, method):
         assert found.status == "not_mixed" and "a kernel that mixes faster" in found.message
     else:  # ladders exchange states for ever, and each has others
         assert found.status == "high_variance"
-
-
-def test_the_limit_of_draws_is_kept():
-    with pytest.warns(pe.EvidenceWarning, match="max_draws"):
-        dt = run(pe.Gaussian(), "parallel", draws=640, target_mcse=1e-4, max_draws=1280)
-    assert dt["posterior"]["x"].size <= 1280

@@ -47,26 +47,6 @@ def test_large_parts_are_needed_once(things, by_value):
     assert_equal(second.without_large().opened(), things[1])
 
 
-def test_few_large_parts_are_kept(things):
-    """A worker that serves many models must not keep all of their data."""
-    (first,) = parcels(things[:1])
-    first.opened()
-    rng = np.random.default_rng(4)
-    for made in parcels([rng.bytes(30_000) for _ in range(module._MOST_KEPT)]):
-        made.opened()
-    assert len(module._KEPT) == module._MOST_KEPT
-    with pytest.raises(Lacking):
-        first.without_large().opened()
-    assert_equal(first.opened(), things[0])
-
-
-def test_a_parcel_may_hold_another(things):
-    (inner,) = parcels(things[:1])
-    (outer,) = parcels([inner])
-    assert len(outer.head) < 2000 and outer.large == inner.large
-    assert_equal(outer.opened().opened(), things[0])
-
-
 def test_what_is_defined_in_a_notebook_is_sent_along():
     def doubled(x):
         return 2 * x

@@ -71,10 +71,3 @@ def test_interrupts_and_doubtful_runs_are_named():
     calibration = found(data, interrupted=True)
     assert calibration.status == "interrupted"
     assert "10% of the runs are not ok (high_variance 20)" in calibration.message
-
-
-def test_runs_can_be_saved(tmp_path):
-    calibration = found(runs())
-    calibration.runs.to_netcdf(tmp_path / "runs.nc")
-    with xr.open_dataset(tmp_path / "runs.nc") as again:
-        assert again["prob"].equals(calibration.runs["prob"])

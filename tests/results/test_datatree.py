@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 
@@ -18,12 +17,8 @@ from pm_evidence.results import (
     to_datatree,
 )
 from pm_evidence.results.datatree import (
-    Named,
     annealing_group,
-    data_groups,
-    evidence_group,
     made_attrs,
-    sample_groups,
     work_group,
 )
 from tests.api.refusals import check_refusals
@@ -91,17 +86,6 @@ def test_groups_and_their_order():
         *("posterior", "sample_stats", "observed_data", "constant_data"),
         *("log_evidence", "work", "annealing", "record"),
     ]
-
-
-def test_estimates_are_stored_field_by_field():
-    group = evidence_group([BAR, JARZYNSKI], "bar")
-    assert group[schema.ESTIMATOR].values.tolist() == ["bar", "jarzynski"]
-    for field in ("value", "mcse", "lower", "upper", "dof", "status", "message"):
-        expected = [getattr(estimate, field) for estimate in (BAR, JARZYNSKI)]
-        np.testing.assert_array_equal(group[field].values, expected)
-        assert group[field].dims == (schema.ESTIMATOR,)
-    units = {field for field in group if group[field].attrs.get("units") == "nats"}
-    assert units == {"value", "mcse", "lower", "upper"}
 
 
 def test_work_of_each_direction_is_kept_with_its_blocks():
@@ -193,27 +177,6 @@ def test_no_object_dtype_anywhere():
     for node in dt.subtree:
         for name, variable in node.variables.items():
             assert variable.dtype.kind in "fiuU", (node.path, name, variable.dtype)
-
-
-def test_masked_observations_become_nan():
-    dt = make_tree(observed_data={"y": np.ma.masked_array([1, 2, 3], [False, True, False])})
-    assert np.array_equal(dt["observed_data/y"], [1.0, np.nan, 3.0], equal_nan=True)
-
-
-def test_there_may_be_more_chains_than_draws():
-    """ArviZ takes these for draws with the wrong names, and would warn."""
-    groups = {"posterior": {"mu": np.zeros((32, 5))}, "sample_stats": {}}
-    found = sample_groups(groups, Named({}, {}), {})
-    assert list(found) == ["posterior"]  # a group without content is none
-    assert dict(found["posterior"].sizes) == {"chain": 32, "draw": 5}
-
-
-def test_labels_are_plain_or_text():
-    dates = pd.date_range("2020-01-01", periods=3)
-    for labels, kind in ((list(dates), "M"), ([1, "b", None], "U"), (range(3), "i")):
-        named = Named({"when": labels}, {"x": ["when"]})
-        group = data_groups({"constant_data": {"x": np.arange(3.0)}}, named, {})["constant_data"]
-        assert group["when"].dtype.kind == kind
 
 
 def test_attributes_are_what_files_can_hold():

@@ -16,7 +16,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.execution.journal import Archive, Entry
-from pm_evidence.runs.checkpoint import _folder, with_journal
+from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import identity_of
 from tests.runs.checkpointed import (
@@ -134,10 +134,6 @@ def test_a_model_is_the_same_in_another_process(ended):
 # --- what is in a checkpoint ---
 
 
-def test_a_checkpoint_changes_no_number(smc):
-    assert contents(run("smc")) == smc[1]
-
-
 def test_a_finished_run_is_not_sampled_again(copied, smc, tmp_path):
     """Neither computed nor written; what belongs to no number may differ."""
     before = {path.name: path.stat().st_mtime_ns for path in copied.iterdir()}
@@ -169,14 +165,6 @@ def test_damaged_files_are_computed_again(copied, smc, tmp_path, caplog):
     for path in (plan, block, description):
         assert f"{path} is damaged" in caplog.text
     assert contents(run("smc", copied)) == smc[1] and caplog.text.count("is damaged") == 3
-
-
-def test_parts_of_another_run_are_not_read_where_the_description_is_damaged(tmp_path):
-    """Each part says which run it belongs to."""
-    run("gaussian", tmp_path / "run", random_seed=1)
-    (tmp_path / "run" / "call.zarr.zip").write_bytes(b"")
-    found = contents(run("gaussian", tmp_path / "run", random_seed=2))
-    assert found == contents(run("gaussian", random_seed=2))
 
 
 # --- other calls ---
@@ -222,13 +210,6 @@ def test_a_seed_that_was_drawn_is_kept(tmp_path):
     assert contents(run("gaussian", tmp_path / "run", random_seed=seed)) == contents(one)
     with pytest.raises(ValueError, match="random_seed="):
         run("gaussian", tmp_path / "run", random_seed=1)
-
-
-def test_a_call_that_failed_at_once_leaves_the_folder_free(tmp_path):
-    """Nothing was computed, so that another call may have it."""
-    run = Run(pe.SMC(), 10, 1, None, 0)
-    for target, seed in ((schools(), 1), (pe.Ising(4), 2)):
-        assert with_journal(run, target, {"draws": seed}, tmp_path, seed).seed == seed
 
 
 def test_wrong_paths(tmp_path):
@@ -278,35 +259,6 @@ def test_on_an_executor(smc, tmp_path):
         assert contents(run("smc", tmp_path / "run", executor=workers)) == smc[1]
     assert len(lines(tmp_path / "log")) == PARTS
     assert sorted(stored(tmp_path / "run")) == sorted(stored(smc[0]))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning",
-    "ignore::FutureWarning",
-    "ignore::ResourceWarning",
-    "ignore::UserWarning",
-)
-def test_on_dask(copied, smc, tmp_path):
-    """Half of the parts are missing, and workers in other processes make them."""
-    distributed = pytest.importorskip("distributed")
-    for path in sorted(copied.glob("0*"))[::2]:
-        path.unlink()
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    )
-    with cluster, distributed.Client(cluster) as client:
-        whole = contents(run("smc", copied, executor=client.get_executor()))
-    assert whole == smc[1]
-    with watched(tmp_path / "again"):
-        assert contents(run("smc", copied)) == smc[1]
-    assert lines(tmp_path / "again") == []
-
-
-def test_the_folder_is_that_of_the_start(tmp_path, monkeypatch):
-    """A run that changes its working folder goes on storing."""
-    monkeypatch.chdir(tmp_path)
-    assert _folder("mine") == tmp_path / "mine"
 
 
 def test_a_description_of_something_else_is_refused(tmp_path):

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.coarse import anneal_coarsely, is_good, share_of_effort
+from pm_evidence.runs.coarse import anneal_coarsely, is_good
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
@@ -23,11 +23,6 @@ def coarse(model, target_mcse, seed=1):
     run = Run(SMC(), 200, 1, None, seed, limits=Limits(target_mcse=target_mcse))
     target = target_of(model, reparameterise=True)
     return anneal_coarsely(run, target, "auto", Display(enabled=False))
-
-
-def test_effort_falls_with_the_square_of_the_error():
-    found = [share_of_effort(target_mcse) for target_mcse in (0.001, 0.02, 0.04, 0.2)]
-    assert found == pytest.approx([1.0, 1.0, 0.25, 0.01])
 
 
 def close(found, exact, distance=4.0):
@@ -75,14 +70,6 @@ def test_a_log_concave_posterior_is_annealed_from_its_peak():
     assert found.reached(0.05) and close(found, exact)
     assert facts.reference == "laplace" and facts.log_concave and facts.n_peaks == 1
     assert facts.n_evaluations < 3_000
-
-
-@pytest.mark.slow
-def test_a_peak_with_a_kink_is_no_obstacle():
-    """The curvature at the peak of a Laplace prior tells nothing of the density around it."""
-    model, exact = logistic_regression(pm.Laplace, 0.05)
-    found = coarse(model, 0.05)
-    assert close(found, exact) or not found.reached(0.05)
 
 
 @pytest.mark.slow

@@ -96,13 +96,6 @@ def test_the_given_draws_may_be_the_limit():
     assert sum(len(block.bridge[0]) for block in quiet[1].of(Role.GIVEN)) <= 8000
 
 
-def test_one_round():
-    """Without a target error nothing is added, and nothing fitted again."""
-    model, idata = normal_tree(4, 400)
-    _, record, found = bridged(model, idata, None)
-    assert found[0].status == "ok" and record.facts.stopped_by is None
-
-
 def test_targets_without_a_bridge():
     for name, message in (
         ("sprinkler", "the discrete variables '"),

@@ -12,9 +12,7 @@ from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, Status
 from pm_evidence.execution.journal import Journal
 from pm_evidence.runs import coarse
-from pm_evidence.runs.anneal import over_prior
 from pm_evidence.runs.rounds import Run, stopped, until_small, was_interrupted
-from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.sampler import ForwardBlock
 from tests.models import shared
@@ -95,11 +93,6 @@ def test_one_island_gives_no_estimate(model):
     assert not [t for t in threading.enumerate() if t.name.startswith("pm_evidence")]
 
 
-def test_a_search_that_is_interrupted_leaves_the_islands(model):
-    dt, found = interrupted(model, bridging, "survey", 1, **SMALL)
-    assert found.status == "interrupted" and found.estimator == "smc" and islands(dt) == 8
-
-
 def test_a_bridge_outweighs_islands_without_one(model):
     """In the second round the islands of the first, with their bridges, are kept."""
     dt, found = interrupted(model, *ISLAND, 12, target_mcse=1e-3, **SMALL)
@@ -123,14 +116,6 @@ def test_the_second_route_may_be_interrupted(model, monkeypatch):
     """Then the first one counts, unless the second has as many islands as a round."""
     monkeypatch.setattr(coarse, "is_good", lambda *_: False)
     dt, found = interrupted(model, *ISLAND, 16 + 5, target_mcse=0.004)
-    assert dt["log_evidence"].attrs["route"] == "importance"
-    assert found.status == "interrupted" and found.estimator != "smc"
-
-
-def test_a_refined_fit_may_be_interrupted(model, monkeypatch):
-    """The last estimates that were made are those of the result."""
-    monkeypatch.setattr(coarse, "is_good", lambda *_: False)
-    dt, found = interrupted(model, bridging, "fit_proposal", 3, target_mcse=0.004)
     assert dt["log_evidence"].attrs["route"] == "importance"
     assert found.status == "interrupted" and found.estimator != "smc"
 
@@ -169,12 +154,6 @@ def test_another_status_is_kept():
     assert found[0].status == "dominated" and "In addition, the run was interrupted" in (
         found[0].message
     )
-
-
-def test_without_the_first_run_there_is_no_second():
-    kept, _ = stopped(Journal(), record([3.0, 3.1, 2.9]), 0.1, Interrupted())
-    with pytest.raises(KeyboardInterrupt):
-        over_prior(None, None, None, "auto", None, kept)
 
 
 def test_which_record_is_kept():

@@ -10,11 +10,6 @@ from pm_evidence.core.records import RunRecord, Status
 from pm_evidence.runs.rounds import Limits, growth_for, seconds_each
 
 
-def test_errors_fall_as_the_root_of_the_draws():
-    assert growth_for(0.04, 0.02, 1.0) == 3.0
-    assert growth_for(0.04, 0.02, 1.3) == 1.3 * 4.0 - 1.0
-
-
 def test_an_error_without_bounds_needs_infinitely_many_draws():
     """Squares of errors near 1e154 or more overflow."""
     for error in (1e10, 1e200, np.inf, np.nan):

@@ -3,19 +3,16 @@
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.references import (
     check_reference_argument,
-    in_own_coordinates,
     with_reference,
 )
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import exact_systems
-from tests.models import shared
 from tests.references.densities import InPython
 
 SYSTEMS = exact_systems()
@@ -40,12 +37,6 @@ def test_other_arguments_are_refused():
     for value in (3, None, [0.0], np.zeros(3), pe.references.Normal, {"mean": 0}):
         with pytest.raises(TypeError, match=r"be 'prior', 'laplace', 'fit', a DataTree"):
             check_reference_argument(value)
-
-
-def test_only_objects_belong_to_the_coordinates_of_the_model():
-    """A density that was written for group effects would be used for their noise."""
-    assert in_own_coordinates(NORMAL)
-    assert not in_own_coordinates("fit") and not in_own_coordinates(xr.DataTree())
 
 
 def test_the_prior_is_the_target_itself():
@@ -132,9 +123,3 @@ def test_a_check_that_fails_is_said():
     assert found.known is None and found.facts == {"reference": "given"}
     with pytest.raises(pe.NumericalError):
         resolved(target_of(model), "fit")
-
-
-def test_estimated_likelihoods_are_refused():
-    """Their target is a density of parameters and seeds."""
-    with pytest.raises(ValueError, match=r"pe\.StateSpace"):
-        resolved(target_of(shared("states").model), "laplace")

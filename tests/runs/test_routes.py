@@ -18,15 +18,10 @@ import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.records import Role, Status
-from pm_evidence.estimators.verdicts import unfinished
 from pm_evidence.runs import routes as module
 from pm_evidence.runs.coarse import anneal_coarsely
 from pm_evidence.runs.reparameterise import anneal_moved
-from pm_evidence.runs.routes import has_routes
-from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
-from pm_evidence.testing.deceptive import build_infinite
-from tests.models import shared
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
@@ -110,33 +105,11 @@ def test_what_the_user_chooses_is_what_is_run(model):
         assert "route" not in sampled(model, **options)["log_evidence"].attrs, options
 
 
-def test_targets_without_routes():
-    assert not has_routes(pe.Gaussian())
-    assert not has_routes(target_of(shared("discrete").model))
-    assert has_routes(target_of(shared("normal").model))
-
-
-def test_a_larger_error_costs_less(model, certified):
-    spent = [
-        facts_of(dt)[0]["n_evaluations"] for dt in (certified, sampled(model, target_mcse=0.05))
-    ]
-    assert spent[1] < 0.4 * spent[0]
-
-
 def test_time_ends_the_routes(heavy_tailed):
     dt = sampled(heavy_tailed, max_time=1e-6)
     facts, routes = facts_of(dt)
     assert list(routes) == ["importance"] and facts["stopped_by"] == "max_time"
     assert pe.log_evidence(dt).status != "ok"
-
-
-@pytest.mark.slow
-def test_infinite_evidence_ends_at_once():
-    dt = sampled(build_infinite())
-    routes = facts_of(dt)[1]
-    assert pe.log_evidence(dt).status != "ok"
-    if routes["importance"]["status"] == "unbounded":
-        assert list(routes) == ["importance"]
 
 
 @pytest.mark.slow
@@ -216,12 +189,6 @@ def test_what_a_failed_route_has_cost_is_counted(heavy_tailed, monkeypatch):
     facts, routes = facts_of(dt)
     assert list(routes) == ["annealing"]
     assert facts["n_evaluations"] == n_evaluations(routes, dt) + 1234
-
-
-def test_a_good_error_of_a_poor_fit():
-    """It is not enough: the message names the fit and not the error."""
-    found = unfinished(pe.LogEvidence(0.0, 0.01, "bridge"), "max_time", 0.02)
-    assert found.status == "max_time" and "too poor to rely on" in found.message
 
 
 class Decay(Op):

@@ -9,8 +9,8 @@ from pm_evidence.core.records import Facts, LogEvidence, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.runs.anneal import anneal, kernel_of_prior, warn_of, with_particles
-from pm_evidence.runs.defaults import annealing_setup, default_method, effort_of
+from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.references import starts_from
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import target_of
@@ -55,32 +55,9 @@ def test_long_data_take_less_effort():
         assert effort_of(target_of(regression(rows)[0])) == pytest.approx(effort, rel=0.01), rows
 
 
-@pytest.mark.slow
-def test_less_effort_gives_the_evidence_too():
-    """Rounds add draws, so that only the cost depends on where a run begins."""
-    model, exact = regression(60_000)
-    dt = pe.sample_evidence(model, method=pe.SMC(), random_seed=1, progressbar=False)
-    found = pe.log_evidence(dt)
-    assert dt.posterior.sizes["chain"] * dt.posterior.sizes["draw"] == 320
-    assert found.status == "ok" and found.mcse <= 0.02
-    assert abs(found.value - exact) < 4.0 * found.mcse
-
-
 def test_what_has_no_setup():
     with pytest.raises(TypeError, match="have a method annealing_setup, got int"):
         annealing_setup(3, "auto")
-
-
-def test_default_methods(model):
-    assert default_method(model) == "smc"
-    assert default_method(pe.Gaussian()) == "ais"
-
-
-def test_plain_targets_need_no_particles(model):
-    target = target_of(model)
-    found = with_particles(Run(pe.SMC(), 20, 1, None, 1), target, "auto", pe.SMC(), print)
-    assert found == (target, "auto")
-    assert kernel_of_prior(target, "random_walk") == "random_walk"
 
 
 def test_starts_of_arrays_are_grouped_by_neighbours():
