@@ -64,7 +64,8 @@ class Shares:
     @cached_property
     def log_density(self) -> Floats:
         """Log of the marginal density of every state relative to ``beta = 0``, shape ``(n,)``."""
-        return log_mixture(self.beta, self.base, self.log_weight)
+        found: Floats = log_mixture(self.beta, self.base, self.log_weight)
+        return found
 
     @cached_property
     def log_sums(self) -> Floats:
@@ -72,7 +73,8 @@ class Shares:
 
         Their differences are the log ratios of the normalising constants.
         """
-        return log_columns(self.beta, self.base, self.log_density)
+        found: Floats = log_columns(self.beta, self.base, self.log_density)
+        return found
 
     def relative(self, k: int) -> Floats:
         """Return the shares of temperature ``k`` divided by their sum over states, in logs."""

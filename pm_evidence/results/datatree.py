@@ -33,21 +33,6 @@ class Named:
     dims: Mapping[str, Sequence[str | None]]  # dimensions of each variable, without chain and draw
 
 
-def sample_groups(
-    groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
-) -> dict[str, xr.Dataset]:
-    """Return the groups of arrays of shape ``(n_chains, n_draws, ...)`` that have content."""
-    _check_samples(groups)
-    return _groups(groups, schema.SAMPLE_DIMS, named, attrs)
-
-
-def data_groups(
-    groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
-) -> dict[str, xr.Dataset]:
-    """Return the groups of arrays of any shape that have content."""
-    return _groups(groups, (), named, attrs)
-
-
 def library_attrs(versions: Mapping[str, str]) -> dict[str, Any]:
     """Return the attributes that name the library that wrote a group."""
     attrs = {"inference_library": schema.INFERENCE_LIBRARY}
@@ -72,6 +57,8 @@ def _groups(
     """Build the groups that have content as ``pm.sample`` does."""
     from arviz_base import dict_to_dataset
 
+    if sample_dims:
+        _check_samples(groups)
     coords: dict[Any, Any] = {str(name): _labels(values) for name, values in named.coords.items()}
     plain = {str(name): _plain(value) for name, value in attrs.items()}
     out = {}
@@ -371,8 +358,8 @@ def to_datatree(
     library = library_attrs(versions)
     named = Named(coords or {}, dims or {})
     groups = {
-        **sample_groups(samples, named, {**library, **(sample_attrs or {})}),
-        **data_groups(data, named, library),
+        **_groups(samples, schema.SAMPLE_DIMS, named, {**library, **(sample_attrs or {})}),
+        **_groups(data, (), named, library),
         schema.LOG_EVIDENCE: evidence_group(evidence, recommended),
         schema.WORK: work_group(record),
         schema.ANNEALING: annealing_group(record),

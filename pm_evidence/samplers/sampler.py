@@ -201,17 +201,11 @@ class Annealer(Sampler):
         return context.extended(record, Role.FORWARD, self.name.upper(), tasks, context.plan)
 
 
-class _Runs(Protocol):
-    def run_block(
-        self, path: Path, plan: Plan, block: int, n: int, seed: int, report: Report, *, phase: Phase
-    ) -> BlockRecord: ...
-
-
 @dataclass(frozen=True)
 class ForwardBlock:
     """A task for a worker: one block from the reference to the target."""
 
-    sampler: _Runs
+    sampler: Annealer
     path: Path
     plan: Plan
     block: int
