@@ -289,7 +289,7 @@ def sample_evidence(
             n_usual = int(chosen.default_draws * effort_of(main))
             run = replace(run, size=chosen.annealer.size(n_usual))
         if by_routes:
-            found = anneal_by_routes(run, main, kernel, display, effort_of(main))
+            found = anneal_by_routes(run, main, kernel, display)
         elif isinstance(chosen, Bridge):
             found = bridge_given(run, main, chosen.idata, kernel, display)
         else:

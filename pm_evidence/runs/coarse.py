@@ -33,7 +33,7 @@ from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.references import small_run
-from pm_evidence.runs.reparameterise import Choice
+from pm_evidence.runs.reparameterise import Choice, in_best_coordinates
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
     Run,
@@ -51,7 +51,6 @@ from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.coordinates import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
 Floats = NDArray[np.float64]
@@ -327,9 +326,7 @@ def _in_best_coordinates(
         return target, record
     if stay:
         return target, Choice.of(target, target.centring).added_to(record)
-    x = np.concatenate([population, *(np.asarray(block.draws) for block in blocks)])
-    centring = best_centring(target.effects(x))
-    choice = Choice.of(target, centring)
+    found, choice = in_best_coordinates(target, population, *(block.draws for block in blocks))
     moved = [
         replace(
             block,
@@ -339,8 +336,7 @@ def _in_best_coordinates(
         )
         for block in blocks
     ]
-    record = choice.added_to(record.updated(Role.FORWARD, tuple(moved)))
-    return target.centred_by(centring), record
+    return found, choice.added_to(record.updated(Role.FORWARD, tuple(moved)))
 
 
 def _refined(

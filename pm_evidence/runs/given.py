@@ -30,7 +30,7 @@ from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.coarse import drawing_further, extending, is_good, refitting
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
-from pm_evidence.runs.reparameterise import Choice
+from pm_evidence.runs.reparameterise import in_best_coordinates
 from pm_evidence.runs.rounds import (
     Limits,
     Run,
@@ -41,9 +41,7 @@ from pm_evidence.runs.rounds import (
     with_costs,
 )
 from pm_evidence.samplers.bridge import Bridging, Costs
-from pm_evidence.targets.model.coordinates import best_centring
 from pm_evidence.targets.model.data_points import DataPointsTarget
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
 Floats = NDArray[np.float64]
@@ -96,7 +94,9 @@ def bridge_given(
             f"idata must hold at least {_LEAST_DRAWS} posterior draws, got {len(x)}; sample more."
         )
     doubts = doubt_of_draws(idata, draws, TOLERATED), doubt_of_few(draws)
-    target, x, choice = _in_best_coordinates(target, x)
+    as_given: Any = target
+    target, choice = in_best_coordinates(target, x)
+    x = choice.converted(as_given, x)
     with one_blas_thread():
         small = check_run(run, target, kernel, display)
         known = None
@@ -135,15 +135,6 @@ def _costs(run: Run, target: Any, n_groups: int) -> Costs:
 def _most(limits: Limits, n_groups: int) -> float:
     """Return the largest number of draws from the fitted density for each group."""
     return limits.max_draws / n_groups
-
-
-def _in_best_coordinates(target: Any, x: Floats) -> tuple[Any, Floats, Choice]:
-    """Return target and draws in the coordinates that the draws show to be best."""
-    if not isinstance(target, ReparameterisedTarget) or not target.variables:
-        return target, x, Choice()
-    centring = best_centring(target.effects(x))
-    choice = Choice.of(target, centring)
-    return target.centred_by(centring), choice.converted(target, x), choice
 
 
 def _grouped(

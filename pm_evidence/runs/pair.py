@@ -118,7 +118,7 @@ def model_draws(run: Run, target: Any, given: Any, display: Display, name: str) 
 
 def _annealed_alone(run: Run, target: Any, n_draws: int, display: Display) -> ModelDraws:
     """Return draws from the cheapest annealing that certifies itself."""
-    found = anneal_by_routes(run, target, "auto", display, effort_of(target), n_draws)
+    found = anneal_by_routes(run, target, "auto", display, n_draws)
     target, record, evidence = found
     _check_complete(record)
     rng, blocks = generator(run.seed, Phase.RESULT), record.of(Role.FORWARD)

@@ -37,69 +37,6 @@ from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
-# Evaluations of a first route, and of annealing from the prior, at the usual target error.
-_FIRST, ANNEALING = 10_000, 300_000
-# NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
-# long as for so many further numbers for each point. With more work in all it takes ten seconds.
-_PER_POINT, _MOST = 3_000, 6e9
-
-
-def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> float:
-    """Return about how many evaluations a run makes; infinite if it moves chains step by step."""
-    if not is_short and not isinstance(sampler, AIS | SMC):
-        return inf
-    grown = grown_effort(limits.target_mcse or inf)
-    return grown * (_FIRST if is_short else ANNEALING)
-
-
-def model_target(
-    model: Any,
-    backend: str,
-    n_evaluations: float,
-    compile_kwargs: Mapping[str, Any],
-    **options: Any,
-) -> Any:
-    """Return the target of a model with what evaluates it."""
-    options["compile_kwargs"] = dict(compile_kwargs)
-    if backend != "auto":
-        return target_of(model, backend=backend, **options)
-    if not compile_kwargs and not estimated_variables(model):
-        target = target_of(model, backend="numpy", **options)
-        if _is_short(target, n_evaluations):
-            return target
-    return target_of(model, backend="numba", **options)
-
-
-def compiled_if_long(target: Any, n_evaluations: float) -> Any:
-    """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
-    if getattr(target, "backend", None) != "numpy" or _is_short(target, n_evaluations):
-        return target
-    compiled: Any = target_of(
-        target.model,
-        potentials_only=target.potentials_only,
-        compile_kwargs=target.compile_kwargs,
-        reparameterise=isinstance(target, ReparameterisedTarget),
-        backend="numba",
-    )
-    settings = getattr(target, "settings", None)
-    return compiled if settings is None else compiled.with_settings(settings())
-
-
-def _is_short(target: Any, n_evaluations: float) -> bool:
-    """Return whether NumPy can evaluate a model, and takes at most ten seconds or so."""
-    if target.n_dim == 0:
-        return True
-    if target.discrete.size:
-        return False
-    try:
-        density = target.differentiable
-    except NotBatchedError:
-        return False
-    if not isinstance(density, NumpyDensity):
-        return False
-    return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
-
-
 # How much longer a route takes than those before it, at least.
 _GROWTH = 2.0
 # The third route: how many times longer its chains are, and how many each island has at least, for
@@ -119,11 +56,10 @@ def anneal_by_routes(
     target: PyMCTarget,
     kernel: str | Kernel,
     display: Display,
-    effort: float,
     least_draws: int = 0,
 ) -> tuple[Any, RunRecord, list[LogEvidence]]:
     """Take the routes in turn until the error is small enough."""
-    routes = _Routes(run, target, kernel, display, effort, least_draws)
+    routes = _Routes(run, target, kernel, display, least_draws)
     for route in (routes.importance, routes.annealing, routes.long_chains):
         if routes.ended:
             break
@@ -140,14 +76,13 @@ class _Routes:
         target: PyMCTarget,
         kernel: str | Kernel,
         display: Display,
-        effort: float,
         least_draws: int,
     ) -> None:
         self.run, self.target, self.kernel, self.display = run, target, kernel, display
         self.least_draws = least_draws
         self.target_mcse = float(run.limits.target_mcse or 0.0)
         self.wanted = share_of_effort(self.target_mcse)
-        n_draws = int(effort * self.wanted * run.sampler.first_round(run.size))
+        n_draws = int(effort_of(target) * self.wanted * run.sampler.first_round(run.size))
         self.size = run.sampler.size(n_draws)
         self.started, self.taken = run.time(), list[Attempt]()
         self.lost = 0  # evaluations of a route that failed
@@ -172,19 +107,15 @@ class _Routes:
         """Whether a further route, which takes longer, is not expected to end in time."""
         seconds = self.taken[-1].seconds_each if self.taken else 0.0
         longer = seconds * EVALUATIONS_EACH * self.run.sampler.first_round(self.size)
-        elapsed = self.elapsed
+        elapsed = self.run.time() - self.started
         return elapsed + max(_GROWTH * elapsed, longer) > self.run.limits.max_time
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return self.run.time() - self.started
 
     def importance(self) -> None:
         """Draw from a density fitted to a coarse annealing."""
         try:
-            given = (self.run, self.target, self.kernel, self.display, self.least_draws)
-            found = anneal_coarsely(*given)
+            found = anneal_coarsely(
+                self.run, self.target, self.kernel, self.display, self.least_draws
+            )
         except NumericalError as error:  # the next route says what is wrong
             self.lost = error.n_evaluations
             if self.too_late:
@@ -208,7 +139,7 @@ class _Routes:
         """Anneal islands of ``size`` particles in the time that is left."""
         with self.display.compiling():
             target = compiled_if_long(self.target, inf if name == "long_chains" else ANNEALING)
-        left = max(self.run.limits.max_time - self.elapsed, 0.0)
+        left = max(self.run.limits.max_time - (self.run.time() - self.started), 0.0)
         limits = replace(self.run.limits, max_time=left)
         run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
         try:
@@ -289,12 +220,75 @@ _MOST_ROUNDS = 10  # in draws of the first
 
 def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvidence:
     """Return the recommended estimate of a target, as `sample_evidence` would make it."""
-    sampler, effort = SMC(), effort_of(target)
-    size = sampler.size(int(sampler.default_draws * effort))
+    sampler = SMC()
+    size = sampler.size(int(sampler.default_draws * effort_of(target)))
     most = _MOST_ROUNDS * sampler.first_round(size)
     limits = Limits(target_mcse=target_mcse, max_draws=most)
     run = Run(sampler, size, cores, None, seed, name=sampler.name, limits=limits)
     with dividing_rows(cores, None), Display(enabled=False) as display:
         if has_routes(target):
-            return anneal_by_routes(run, target, "auto", display, effort)[2][0]
+            return anneal_by_routes(run, target, "auto", display)[2][0]
         return anneal_moved(run, target, "auto", display, None, "auto")[2][0]
+
+
+# Evaluations of a first route, and of annealing from the prior, at the usual target error.
+_FIRST, ANNEALING = 10_000, 300_000
+# NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
+# long as for so many further numbers for each point. With more work in all it takes ten seconds.
+_PER_POINT, _MOST = 3_000, 6e9
+
+
+def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> float:
+    """Return about how many evaluations a run makes; infinite if it moves chains step by step."""
+    if not is_short and not isinstance(sampler, AIS | SMC):
+        return inf
+    grown = grown_effort(limits.target_mcse or inf)
+    return grown * (_FIRST if is_short else ANNEALING)
+
+
+def model_target(
+    model: Any,
+    backend: str,
+    n_evaluations: float,
+    compile_kwargs: Mapping[str, Any],
+    **options: Any,
+) -> Any:
+    """Return the target of a model with what evaluates it."""
+    options["compile_kwargs"] = dict(compile_kwargs)
+    if backend != "auto":
+        return target_of(model, backend=backend, **options)
+    if not compile_kwargs and not estimated_variables(model):
+        target = target_of(model, backend="numpy", **options)
+        if _is_short(target, n_evaluations):
+            return target
+    return target_of(model, backend="numba", **options)
+
+
+def compiled_if_long(target: Any, n_evaluations: float) -> Any:
+    """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
+    if getattr(target, "backend", None) != "numpy" or _is_short(target, n_evaluations):
+        return target
+    compiled: Any = target_of(
+        target.model,
+        potentials_only=target.potentials_only,
+        compile_kwargs=target.compile_kwargs,
+        reparameterise=isinstance(target, ReparameterisedTarget),
+        backend="numba",
+    )
+    settings = getattr(target, "settings", None)
+    return compiled if settings is None else compiled.with_settings(settings())
+
+
+def _is_short(target: Any, n_evaluations: float) -> bool:
+    """Return whether NumPy can evaluate a model, and takes at most ten seconds or so."""
+    if target.n_dim == 0:
+        return True
+    if target.discrete.size:
+        return False
+    try:
+        density = target.differentiable
+    except NotBatchedError:
+        return False
+    if not isinstance(density, NumpyDensity):
+        return False
+    return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
