@@ -137,12 +137,3 @@ def test_operations_that_jax_lacks():
         x = pm.Normal("x")
         pm.Normal("y", black_box(x), 1, observed=1.0)
     refused(pe.ModelError, r"black_box.*Leave backend out", model)
-
-
-def test_a_model_without_a_gradient(monkeypatch):
-    """An operation may have code for JAX and no gradient in PyTensor."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Normal("y", pt.sort(x + np.zeros(2), kind="mergesort")[0], 1, observed=1.0)
-    monkeypatch.setattr("pm_evidence.targets.model.target.gradient_graphs", lambda graphs: None)
-    refused(pe.ModelError, "needs a gradient", model)

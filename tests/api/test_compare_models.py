@@ -117,13 +117,6 @@ def test_a_model_that_fails_does_not_lose_the_others(run):
     assert "b is left out: the density is NaN" in repr(found)
 
 
-def test_results_may_be_mixed_with_models():
-    there = tree(-2.970, 0.01)
-    found = pe.compare_models({"there": there, "new": normal(sd=5.0)}, **QUIET)
-    assert found.results["there"] is there
-    assert found.table.index[0] == "there"
-
-
 def test_bad_input():
     good = {"a": normal(), "b": normal(sd=5.0)}
     of_one = r"models\['b'\]: model must"
@@ -175,12 +168,6 @@ def test_ctrl_c_ends_the_comparison(monkeypatch, call, results):
     assert list(found.results) == results
     assert set(found.failed) == set(MODELS) - set(results)
     assert "Ctrl-C ended its run" in repr(found)
-
-
-def test_ctrl_c_before_the_first_estimate(monkeypatch):
-    interrupted_at(monkeypatch, 1, estimate=False)
-    with pytest.raises(KeyboardInterrupt):
-        pe.compare_models({n: m() for n, m in MODELS.items()}, **QUIET)
 
 
 @pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")  # other numbers each time

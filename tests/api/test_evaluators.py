@@ -88,14 +88,6 @@ def check_identical(one, other):
     assert pe.log_evidence(one).value == pe.log_evidence(other).value
 
 
-@pytest.mark.parametrize("options", [{}, SHORT], ids=["routes", "annealing"])
-def test_the_number_of_cores_changes_no_bit(options):
-    """BLAS rounds a row otherwise in batches of other sizes: cores must not cut populations."""
-    one = run("schools", backend="numpy", **options)
-    for cores in (2, 3):
-        check_identical(one, run("schools", backend="numpy", **options | {"cores": cores}))
-
-
 @pytest.mark.slow
 def test_another_process_evaluates_by_numpy_too():
     """A worker builds the target anew from the model and the name of the backend."""
@@ -142,13 +134,6 @@ def test_what_needs_compiled_code_has_it(name, options, nothing_is_long):
     if options.get("reference") == "of a user's own":
         options = {"reference": InPython(pe.references.Normal([0.0], [[1.0]]))}
     assert backend_of(run(model, **SHORT | options)) == "numba"
-
-
-def test_much_work_is_compiled(monkeypatch):
-    """Numbers of operations times evaluations are compared with a limit, and no clock is read."""
-    monkeypatch.setattr(evaluators, "_MOST", 1e3)
-    assert backend_of(run("line", **SHORT)) == "numba"
-    assert backend_of(run("line", backend="numpy", **SHORT)) == "numpy"  # which is asked for
 
 
 def test_the_second_route_is_compiled(monkeypatch):

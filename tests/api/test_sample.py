@@ -182,17 +182,6 @@ def test_one_model_has_to_be_given(line):
         pe.sample_evidence(line, "smc")  # draws to one user, and a seed to another
 
 
-def test_the_model_is_left_as_it_was(line, short):
-    """Sampling must neither change the model nor anybody's random numbers."""
-    with line:
-        before = line.compile_logp(mode="FAST_COMPILE")(line.initial_point())
-        np.random.seed(3)  # noqa: NPY002 - the state that must not be touched
-        state = np.random.get_state()[1].copy()  # noqa: NPY002
-        sample()
-        assert line.compile_logp(mode="FAST_COMPILE")(line.initial_point()) == before
-        np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
-
-
 def test_new_data_are_seen():
     """The second evidence is that of the new data, though nothing is compiled anew."""
     with pm.Model() as model:
@@ -211,15 +200,6 @@ def test_new_data_are_seen():
 # --- the same seed, the same numbers ---
 
 
-def test_generators_as_seeds(line):
-    """Equal generators give equal runs, and one generator gives different ones."""
-    one = np.random.default_rng(5)
-    first, second = sample(line, random_seed=one), sample(line, random_seed=one)
-    again = sample(line, random_seed=np.random.default_rng(5))
-    assert same_numbers(first, again)
-    assert pe.log_evidence(first).value != pe.log_evidence(second).value
-
-
 # --- methods, schedules, kernels ---
 
 
@@ -230,33 +210,6 @@ def test_methods(line, method):
     check_value(dt, exact_line())
     expected = "ais" if "AIS" in repr(method) or method == "ais" else "smc"
     assert dt["log_evidence"].attrs["method"] == expected
-
-
-def test_ais_posterior(line):
-    """Weighted paths are resampled to equal weights: one chain of as many draws as paths."""
-    dt = sample(line, method=pe.AIS(direction="forward"), draws=2000)
-    posterior = dt["posterior"].to_dataset()
-    assert posterior.sizes["chain"] == 1 and posterior.sizes["draw"] == 2000
-    mean, cov = exact_posterior()
-    draws, sd = posterior["coefficient"].values[0], np.sqrt(cov.diagonal())
-    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, 0.0, atol=0.15)
-    np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.15)
-    # in random order: the first half is as good as the second
-    np.testing.assert_allclose((draws[:1000].mean(axis=0) - mean) / sd, 0.0, atol=0.25)
-    assert dt["work"]["forward"].shape == (2000,)
-
-
-@pytest.mark.parametrize(
-    "kernel", ["auto", "hmc", "random_walk", pe.HMC(), pe.RandomWalk(n_steps=8)]
-)
-def test_kernels(line, kernel):
-    """By name or as objects; their settings are on record for every stage."""
-    dt = sample(line, kernel=kernel, draws=200)
-    check_value(dt, exact_line())
-    setting = (
-        "kernel_step_size" if kernel in ("auto", "hmc") or "HMC" in repr(kernel) else "kernel_scale"
-    )
-    assert dt["annealing"][setting].shape == dt["annealing"]["stage"].shape
 
 
 # --- models of other kinds ---
@@ -312,13 +265,6 @@ def test_statuses_warn():
         dt = sample(steep, method=pe.AIS(direction="forward"), schedule=[0, 1], draws=400)
     assert pe.log_evidence(dt).status in ("dominated", "high_variance", "heavy_tail")
     assert pe.log_evidence(dt).message
-
-
-def test_the_warning_points_to_the_users_line():
-    """A warning from inside the package would not be seen as theirs."""
-    with pytest.warns(pe.EvidenceWarning) as caught:
-        sample(pe.Gaussian(), draws=320, target_mcse=1e-6, max_draws=320)
-    assert caught[0].filename == __file__
 
 
 def test_nan_among_the_proposals_is_told():
@@ -510,17 +456,3 @@ def test_bad_samplers():
             sampler(10)
     with pytest.raises(ValueError, match="direction must be one of"):
         pe.AIS(direction="back")
-
-
-def test_draws_are_counted_over_all_islands(line):
-    """The same meaning for every method: how many are wanted in all.
-
-    Fewer particles than two chains of an island cannot be resampled: there are as many then.
-    """
-    for method, draws, shape in (
-        (pe.SMC(chain_length=20), 16, (16, 40)),
-        (pe.SMC(), 4000, (16, 250)),
-        (pe.AIS(direction="forward"), 77, (1, 77)),
-    ):
-        sizes = sample(line, method=method, draws=draws)["posterior"].sizes
-        assert (sizes["chain"], sizes["draw"]) == shape

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from pm_evidence.core.records import Facts, Role
 from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse
-from pm_evidence.estimators.of_paths import one_sided, two_sided
+from pm_evidence.estimators.of_paths import two_sided
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.runs import block, bridged, by_name, islands_of, record
 from tests.estimators.work import (
@@ -16,7 +16,6 @@ from tests.estimators.work import (
     gamma_log_z,
     gamma_pair,
     gaussian_pair,
-    two_level_pair,
 )
 
 INF, LOG2 = np.inf, np.log(2.0)
@@ -34,17 +33,6 @@ TWO_SIDED = [
 
 
 # --- one direction ---
-
-
-def test_forward_paths_alone():
-    """The mean weight and its bound, from the paths of all blocks together. Seed 1."""
-    forward, _ = gaussian_pair(np.random.default_rng(1), 0.5, 203)
-    run = record(forward)
-    first, bound = one_sided(run)
-    assert estimates(run) == [first, bound]
-    assert first == jarzynski(forward)
-    assert (bound.estimator, bound.status) == ("lower_bound", "bound")
-    assert bound.value == pytest.approx(-forward.mean())
 
 
 # --- both directions ---
@@ -98,13 +86,6 @@ def test_no_forward_path_has_weight():
     assert found["jarzynski_reverse"].status != "ok"
 
 
-def test_one_path_each_way():
-    """No error anywhere, and no warning."""
-    found = estimates(record([7.0], [6.5], n_blocks=1))
-    assert {estimate.status for estimate in found} == {"no_error", "bound"}
-    assert all(np.isnan(estimate.mcse) for estimate in found)
-
-
 @pytest.mark.parametrize(("start", "strict"), [("exact", True), ("smc", False)])
 def test_upper_bound_is_strict_for_exact_starts(start, strict):
     """From draws of MCMC or SMC the bound holds as far as those have converged. Seed 22."""
@@ -133,16 +114,6 @@ def test_the_other_direction_knows_the_heavy_paths(side):
     assert all(estimate.status != "ok" for estimate in seen)
     messages = [e.message for e, own in zip(seen, alone, strict=True) if own == "ok"]
     assert any("paths of the other direction" in message for message in messages)
-
-
-def test_a_phase_that_no_forward_path_met():
-    """Equal forward weights: an error of zero, called "ok", and wrong by 0.7 nats. Seed 14."""
-    rng = np.random.default_rng(14)
-    forward, reverse, log_z = two_level_pair(rng, 1e-3, 7.0, 400)
-    forward[:] = 0.0
-    assert jarzynski(forward).status == "ok" and abs(jarzynski(forward).value - log_z) > 0.7
-    found = by_name(estimates(record(forward, reverse)))["jarzynski"]
-    assert found.status == "heavy_tail" and "other direction" in found.message
 
 
 # --- contradictions ---

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from pymbar.other_estimators import bar as pymbar_bar
-from scipy import stats
 
 from pm_evidence.estimators import bar
 from pm_evidence.estimators.bar import bar_log_evidence, overlap
@@ -12,7 +11,6 @@ from tests.estimators.work import (
     ANNEALED_LOG_Z,
     LOG_Z,
     annealed_pair,
-    clustered_pair,
     covers,
     gamma_log_z,
     gamma_pair,
@@ -131,16 +129,6 @@ def test_annealed_gaussian_gone_wrong(wrong):
 # --- intervals ---
 
 
-@pytest.mark.parametrize("numbers", [(50, 50), (400, 400), (50, 400), (400, 50)])
-@pytest.mark.parametrize("sd", [0.5, 1.0])
-def test_coverage(sd, numbers):
-    """90 to 99 % of 200 intervals hold the truth; a right one leaves that in 2e-3. Seed 8."""
-    rng = np.random.default_rng(8)
-    found = [bar(*gaussian_pair(rng, sd, *numbers)) for _ in range(200)]
-    assert np.mean([estimate.status == "ok" for estimate in found]) > 0.98
-    assert 0.90 <= np.mean([covers(estimate, LOG_Z) for estimate in found]) <= 0.99
-
-
 @pytest.mark.parametrize(("shape", "rate"), [(2.0, 1.0), (20.0, 2.0)])
 def test_coverage_of_skew_work(shape, rate):
     """Nothing in it may rest on normal work. 300 intervals, seed 9."""
@@ -161,27 +149,7 @@ def test_coverage_catches_planted_errors():
     assert np.mean(narrow) < 0.90 and np.mean(shifted) < 0.90
 
 
-def test_blocks_of_one_direction():
-    """Reverse paths that share starts, forward ones that are independent. Seed 11."""
-    rng, covered = np.random.default_rng(11), []
-    for _ in range(300):
-        (_, reverse), blocks, sd = clustered_pair(rng, 20, 10)
-        forward, _ = gaussian_pair(rng, sd, 200)
-        covered.append(covers(bar(forward, reverse, reverse_blocks=blocks), LOG_Z))
-    assert 0.90 <= np.mean(covered) <= 0.99
-
-
 # --- overlap ---
-
-
-@pytest.mark.parametrize("sd", [0.5, 2.0])
-def test_overlap_is_that_of_the_densities(sd):
-    """Integral of 2 p q / (p + q) for equal numbers, by quadrature. Seed 12; 5 errors."""
-    forward, reverse = gaussian_pair(np.random.default_rng(12), sd, 40_000)
-    grid = np.linspace(-12 * sd, 12 * sd, 20_001)
-    there, back = (stats.norm(sign * 0.5 * sd**2, sd).pdf(grid) for sign in (1, -1))
-    exact = np.trapezoid(2 * there * back / (there + back), grid)
-    assert overlap(forward, reverse).share == pytest.approx(exact, abs=5 * 0.5 / np.sqrt(40_000))
 
 
 def test_contributions_are_what_a_path_adds():

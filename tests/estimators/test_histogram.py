@@ -7,7 +7,6 @@ from scipy.interpolate import BSpline
 
 from pm_evidence.estimators import bar, histogram_draws, histogram_posterior, work_density
 from pm_evidence.estimators import bar as histogram
-from tests.estimators.refusals import check_refused
 from tests.estimators.work import (
     LOG_Z,
     annealed_pair,
@@ -16,8 +15,6 @@ from tests.estimators.work import (
     gamma_pair,
     gaussian_pair,
 )
-
-INF = np.inf
 
 
 def iterate(forward, reverse, n_sweeps=3000):
@@ -127,20 +124,3 @@ def test_posterior_coverage(make, truth):
 
 
 # --- the posterior: arguments ---
-
-
-def test_posterior_without_support():
-    """There is nothing to draw from: the message says what to do."""
-    for estimate in (histogram_draws, histogram_posterior):
-        with pytest.raises(ValueError, match=r"work_forward must hold a finite value.*more stages"):
-            estimate([INF, INF], [0.0, 1.0])
-
-
-def test_bad_number_of_draws():
-    check_refused(
-        lambda draws: histogram_draws([0.0, 1.0], [0.0, 1.0], draws=draws),
-        [
-            ((n,), r"draws must be a whole number of at least 1, got .*pass")
-            for n in (0, -3, 1.5, True, None)
-        ],
-    )

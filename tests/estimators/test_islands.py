@@ -32,18 +32,6 @@ from tests.estimators.work import LOG_Z, gaussian_pair
 LOG2 = np.log(2.0)
 
 
-def test_islands_alone():
-    """Each island is one path; its own statement of the error comes second. Seed 2."""
-    rng = np.random.default_rng(2)
-    blocks = islands_of(rng)
-    found = of_islands(of_blocks(blocks))
-    assert estimates(of_blocks(blocks)) == found
-    assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
-    work = np.concatenate([item.work for item in blocks])
-    assert found[0] == jarzynski(work, name="smc")
-    assert found[1].mcse == pytest.approx(0.05 / 4, rel=0.05)
-
-
 def test_islands_that_do_not_know_their_variance():
     """There is then no error from within islands, and the other estimates stay. Seed 2."""
     blocks = [replace(b, relative_variance=np.nan) for b in islands_of(np.random.default_rng(2))]
@@ -60,18 +48,6 @@ def test_islands_with_bridges():
     assert not found[0].message
     assert [e.status for e in found] == ["ok", "ok", "ok", "within_islands"]
     assert all(abs(estimate.value - LOG_Z) < 5 * estimate.mcse for estimate in found)
-
-
-def test_a_bridge_needs_every_island():
-    """Islands that lost all weight have none: the rest alone would be a selection. Seed 4."""
-    rng = np.random.default_rng(4)
-    blocks = [
-        block(item.work, i, relative_variance=0.05**2, bridge=gaussian_pair(rng, 0.5, 50))
-        for i, item in enumerate(islands_of(rng))
-    ]
-    blocks[3] = block(blocks[3].work, 3, relative_variance=0.05**2)
-    found = estimates(of_blocks(blocks))
-    assert [estimate.estimator for estimate in found] == ["smc", "single_run"]
 
 
 # --- islands and importance sampling that contradict each other ---
@@ -227,16 +203,6 @@ def test_the_error_of_stratified_draws_is_a_bound_on_that_of_their_mean():
     assert 0.75 < z.std() < 1.0 and abs(z.mean()) < 0.2
     alone = importance(np.concatenate(stratified_works(rng)))
     assert alone.mcse > 1.15 * np.median([each.mcse for each in found])
-
-
-def test_the_error_of_draws_that_do_not_differ_by_stratum_is_that_of_independent_draws():
-    """The spread of the islands is then smaller by chance in half of the runs."""
-    rng = np.random.default_rng(1)
-    works = [list(0.2 * rng.normal(size=(16, 125)) + 0.5 * 0.2**2) for _ in range(400)]
-    found = [islands._stratified(each) for each in works]
-    z = np.array([each.value / each.mcse for each in found])
-    assert 0.9 < z.std() < 1.1
-    assert np.mean([each.mcse < 0.9 * 0.2 / np.sqrt(2000) for each in found]) < 0.2
 
 
 def test_islands_from_a_reference_need_a_bridge():

@@ -80,33 +80,3 @@ def test_sums_over_clusters_and_states(make):
     vector = np.array([1.0, -2.0, 0.0, 3.0])
     found = mixture.projections(scale, base, offset, density, vector)
     np.testing.assert_allclose(found, vector @ p, rtol=1e-11, atol=1e-13)
-
-
-def test_infinite_potentials_have_no_share():
-    """A state of likelihood zero belongs to beta = 0 alone, also in sums of logs."""
-    base = mixture.finite_potentials(np.array([1.0, np.inf, 2.0]))[None]
-    scale, offset = np.array([0.0, 0.5, 1.0]), np.zeros(3)
-    sums, products = mixture.moments(scale, base, offset)
-    alive, _ = mixture.moments(scale, base[:, [0, 2]].copy(), offset)
-    np.testing.assert_allclose(sums - alive, [1.0, 0.0, 0.0], atol=1e-14)
-    assert np.isfinite(products).all()
-    density = mixture.log_mixture(scale, base, offset)
-    assert density[1] == 0.0
-    assert np.isfinite(mixture.log_columns(scale, base, density)).all()
-
-
-def test_compiled_equals_python():
-    """Same numbers from the interpreter: an index out of range would show there."""
-    scale, base, offset = ladder(4, 300)
-    sums, products = np.zeros(4), np.zeros((4, 4))
-    tile, room = np.empty((4, 300)), np.empty((2, 300))
-    args = scale, base, offset, np.ones(4), 0, 300, 0, 4, tile, *room
-    mixture._fill.py_func(*args)
-    for row in range(4):
-        sums[row] = tile[row].sum()
-        products[row] = tile @ tile[row]
-    found = mixture.moments(scale, base, offset)
-    np.testing.assert_allclose(found[0], sums, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found[1], products, rtol=1e-12, atol=1e-14)
-    low, high = mixture._active_states.py_func(scale, base, offset, 0, 256, np.empty(4))
-    assert (low, high) == mixture._active_states(scale, base, offset, 0, 256, np.empty(4))

@@ -119,25 +119,6 @@ def test_the_populations_that_chains_start_from(shift, wrong):
     assert without["mbar"].status == "ok" and without["smc"].status == "no_support"
 
 
-def test_estimates_that_need_closer_temperatures():
-    """The trapezoidal rule on two temperatures is far off; the multistate estimate is not."""
-    rng, beta = np.random.default_rng(3), np.array([0.0, 1.0])
-    energy, rung, ladder = chains(rng, N, N_LADDERS, 0.0, beta=beta)
-    each = np.full(len(ladder), 10)
-    tempered = TemperedChains(energy, rung.astype(np.int16), ladder, each, each)
-    work = -LOG_Z + 0.3 * rng.normal(size=N_LADDERS)
-    made = RunRecord(
-        "parallel_tempering",
-        beta,
-        {Role.FORWARD: [BlockRecord(0, work, None, tempered=tempered)]},
-        facts=Facts(ladders=N_LADDERS),
-    )
-    found = by_name(of_tempering(made))
-    assert found["mbar"].status == "ok"
-    assert abs(found["mbar"].value - LOG_Z) < 5.0 * found["mbar"].mcse
-    assert found["ti"].status != "ok"
-
-
 def test_importance_sampling_is_recommended_if_it_found_more():
     """From a density fitted to draws of a part of the target, with a reliable error."""
     rng = np.random.default_rng(4)

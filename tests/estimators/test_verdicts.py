@@ -129,17 +129,6 @@ def test_noise_is_judged():
     assert "many more particles, or n_particles='auto'" in judged.message
 
 
-def test_worse_verdicts_stay():
-    """But they tell of the noise, which is the likely reason."""
-    bad = replace(GOOD, status="inconsistent", message="use more draws.")
-    judged = of_noise(bad, facts(20.0))
-    assert judged.status == "inconsistent"
-    assert judged.message.startswith(
-        "use more draws. In addition, the estimated log likelihood has a"
-    )
-    assert of_noise(bad, facts(1.0)) is bad
-
-
 def test_a_limit_that_ended_the_run_is_named():
     judged = unfinished(GOOD, "max_draws", 0.05)
     assert (judged.status, judged.value) == ("max_draws", -1.0)

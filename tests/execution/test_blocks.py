@@ -4,7 +4,7 @@ import logging
 import multiprocessing
 import os
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 
 import pytest
@@ -64,12 +64,6 @@ def test_as_many_threads_as_cores():
         return threading.get_ident()
 
     assert len(set(run_blocks(numbered(task, 6), cores=2))) == 2
-
-
-def test_progress_is_reported():
-    seen = []
-    run_blocks(numbered(tasks.square, 4), cores=2, report=seen.append)
-    assert sorted(progress.block for progress in seen) == [0, 1, 2, 3]
 
 
 def test_linear_algebra_has_one_thread_a_block():
@@ -133,16 +127,6 @@ def test_error_in_a_worker_comes_out_as_itself(pool):
     with pytest.raises(NumericalError, match=r"block 3 is broken\."):
         run_blocks(numbered(tasks.broken, 6), cores=1, executor=pool)
     assert pool.submit(os.getpid).result() != os.getpid()
-
-
-def test_interrupt_leaves_the_executor_running():
-    def done(block, record):
-        raise KeyboardInterrupt
-
-    with ThreadPoolExecutor(2) as executor:
-        with pytest.raises(KeyboardInterrupt):
-            run_blocks(numbered(tasks.square, 7), cores=1, executor=executor, done=done)
-        assert executor.submit(pow, 2, 3).result() == 8
 
 
 def test_worker_killed_in_mid_run(tmp_path, log):

@@ -10,7 +10,7 @@ import pm_evidence as pe
 from pm_evidence.core.interrupts import Progress
 from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.execution import display as counter
-from pm_evidence.execution.display import Display, counting, titled
+from pm_evidence.execution.display import Display, counting
 from tests.models import shared
 
 COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")
@@ -56,15 +56,6 @@ def test_what_is_shown(wide, capsys):
     assert below.strip() == "Log evidence -5.288(33) (bridge)"
 
 
-def test_a_title_stands_above_the_runs_that_start_below_it(wide, capsys):
-    with titled("sampling [0]"):
-        show(Display(True))
-    title, header, *_ = shown_lines(capsys)
-    assert title.strip() == "sampling [0]" and header.startswith("Progress")
-    show(Display(True))
-    assert shown_lines(capsys)[0].startswith("Progress")
-
-
 def test_rounds_tell_their_number_their_aim_and_what_is_recommended_so_far(wide, capsys):
     with Display(True) as display:
         for number, estimate in ((1, None), (2, BRIDGE)):
@@ -95,13 +86,6 @@ def test_compiling_is_shown_with_its_time(wide, capsys, monkeypatch):
 def test_disabled_display_is_silent(capfd):
     show(Display(False))
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_error_inside_is_passed_on(capsys):
-    with pytest.raises(KeyboardInterrupt), Display(True):
-        raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
-        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("method", ["smc", pe.AIS(n_stages=10)])

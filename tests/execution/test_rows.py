@@ -65,11 +65,6 @@ def test_long_work_is_shared_and_short_work_is_not(clock):
     assert set(short.threads) == {threading.get_ident()}
 
 
-def test_an_error_of_another_thread_is_raised(clock):
-    with dividing_rows(2, None), pytest.raises(ZeroDivisionError):
-        cumulated(Cumulate(1.0, 1e-3, waits=True, fails=True))
-
-
 def test_very_long_work_is_sent(clock, monkeypatch):
     monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
     monkeypatch.setattr(rows, "_PART_SENT", 0.01)

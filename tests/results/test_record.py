@@ -16,7 +16,7 @@ from pm_evidence.estimators.of_run import applicable
 from pm_evidence.results.datatree import record_group
 from tests.api.refusals import check_refusals
 from tests.models import LEVELS, shared
-from tests.results.test_datatree import OBSERVED, make_block, make_idata, make_record, make_tree
+from tests.results.test_datatree import make_tree
 from tests.results.test_stored import without
 
 
@@ -194,20 +194,6 @@ def test_every_estimate_takes_off_the_constant_of_the_prior():
     assert found["smc"].value == pytest.approx(found["importance"].value, abs=error)
 
 
-def test_noise_of_the_likelihood_is_told_of_every_estimate():
-    found = pe.estimate(result("aisel with noise"), "lower_bound")["lower_bound"]
-    assert "the estimated log likelihood has a variance of" in found.message
-
-
-def test_a_record_without_a_block():
-    """What a record says is what is computed: an island less is another estimate."""
-    record = pe.to_record(result("smc"))
-    fewer = record.updated(Role.FORWARD, record.of(Role.FORWARD)[1:])
-    found = pe.estimate(fewer, "smc")["smc"]
-    expected = pe.estimators.jarzynski(record.work(Role.FORWARD)[1:], name="smc")
-    assert found.value == expected.value != pe.estimate(record, "smc")["smc"].value
-
-
 def test_the_record_of_the_file_is_what_is_read():
     """A planted change of the work changes the estimate by as much."""
     dt = result("smc").copy(deep=True)
@@ -218,12 +204,6 @@ def test_the_record_of_the_file_is_what_is_read():
     dt["record"] = xr.DataTree(record_group(moved))
     value = pe.log_evidence(dt, estimator="smc").value
     assert pe.estimate(dt, "smc")["smc"].value == pytest.approx(value - 1.0, abs=1e-12)
-
-
-def test_evidence_attached_to_other_draws():
-    tree = make_tree(make_record(forward=[make_block(0, 3), make_block(4, 2, shift=2.0)]))
-    attached = pe.attach_evidence(make_idata(OBSERVED), tree)
-    assert same(pe.estimate(attached, "bar")["bar"], pe.estimate(tree, "bar")["bar"])
 
 
 # --- what is refused ---

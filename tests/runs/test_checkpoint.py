@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -227,38 +226,6 @@ def test_wrong_paths(tmp_path):
 
 
 # --- where and how long ---
-
-
-class Clock:
-    """A clock that goes on by a second whenever somebody looks at it."""
-
-    seconds = 0.0
-
-    def perf_counter(self):
-        self.seconds += 1.0
-        return self.seconds
-
-
-def test_time_that_has_passed_counts(tmp_path, monkeypatch):
-    """A limit of time ends a run at the same place again, and a larger one lets it go on."""
-    monkeypatch.setattr("pm_evidence.execution.journal.time", Clock())
-    first = run("gaussian", tmp_path / "run", max_time=20.0)
-    n = first["work"].sizes["forward_path"]
-    assert n > 50 and pe.log_evidence(first).status == "ok"
-    with watched(tmp_path / "log"):
-        again = run("gaussian", tmp_path / "run", max_time=20.0)
-    assert contents(again) == contents(first) and lines(tmp_path / "log") == []
-    longer = run("gaussian", tmp_path / "run", max_time=60.0)
-    assert longer["work"].sizes["forward_path"] > n
-    assert np.array_equal(longer["work"]["forward"][:n], first["work"]["forward"])
-
-
-def test_on_an_executor(smc, tmp_path):
-    """Blocks of workers are stored here, and would be read here as well."""
-    with ThreadPoolExecutor(2) as workers, watched(tmp_path / "log"):
-        assert contents(run("smc", tmp_path / "run", executor=workers)) == smc[1]
-    assert len(lines(tmp_path / "log")) == PARTS
-    assert sorted(stored(tmp_path / "run")) == sorted(stored(smc[0]))
 
 
 def test_a_description_of_something_else_is_refused(tmp_path):

@@ -9,11 +9,10 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.interrupts import Interrupted
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, Status
+from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.execution.journal import Journal
 from pm_evidence.runs import coarse
 from pm_evidence.runs.rounds import Run, stopped, until_small, was_interrupted
-from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.sampler import ForwardBlock
 from tests.models import shared
 from tests.runs.checkpointed import Moment, interrupt, replaced, schools
@@ -100,12 +99,6 @@ def test_a_bridge_outweighs_islands_without_one(model):
     assert "and not 0.001" in found.message
 
 
-def test_paths_back_may_be_fewer(model):
-    dt, found = interrupted(model, _ReverseBlock, "__call__", 2, method="ais", draws=300)
-    assert found.estimator == "bar" and found.status == "interrupted"
-    assert (islands(dt), islands(dt, "reverse")) == (3, 1)
-
-
 def test_the_first_route_may_be_interrupted(model):
     dt, found = interrupted(model, *ISLAND, 7)
     assert (found.estimator, found.status) == ("smc", "interrupted")
@@ -136,16 +129,6 @@ NO_TRACE = StageTrace(*np.empty((4, 0)))
 def record(works, bridge=None):
     blocks = [BlockRecord(i, np.array([w]), NO_TRACE, bridge=bridge) for i, w in enumerate(works)]
     return RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})
-
-
-def test_what_stopped_returns():
-    journal, error = Journal(), Interrupted()
-    kept, found = stopped(journal, record([3.0, 3.1, 2.9]), None, error)
-    assert found[0].status == Status.INTERRUPTED and np.isnan(kept.facts.target_mcse)
-    for nothing in (record([]), record([3.0]), record([np.inf, np.inf])):
-        with pytest.raises(Interrupted) as raised:
-            stopped(journal, nothing, 0.1, error)
-        assert raised.value is error
 
 
 def test_another_status_is_kept():

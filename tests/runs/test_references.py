@@ -56,15 +56,6 @@ def test_kinds_are_recorded_with_the_trial():
         assert found.n_evaluations > 512 and found.known is not None
 
 
-def test_the_seed_decides():
-    """Equal seeds would give different references."""
-    main = target("gaussian_10")
-    x = main.draw(5, np.random.SeedSequence(1)).x
-    values = [resolved(main, "fit", seed).evaluate(x).log_density for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(values[0], values[1])
-    assert (values[0] != values[2]).any()
-
-
 def test_a_posterior():
     """Draws of the user's are fitted; those of another model, or too few, are refused."""
     main = target("normal_mean")

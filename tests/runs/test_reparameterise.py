@@ -14,7 +14,6 @@ from pm_evidence.runs.reparameterise import with_coordinates
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.testing import exact_systems
 from tests.models import shared
 
@@ -111,20 +110,3 @@ def test_the_pilot_is_counted(model, result):
         RunRecord("smc", np.array([0.0, 1.0]), {}, facts=Facts(n_evaluations=5))
     )
     assert record.facts.n_evaluations == 5 + choice.n_evaluations
-
-
-def test_reverse_paths_from_draws_of_users(model):
-    """Reverse paths would start at points that are no posterior draws in these coordinates."""
-    ais = pe.AIS(direction="both", reverse_start=sample(model, draws=1600))
-    dt = sample(model, method=ais, draws=200)
-    assert distance(dt) < ERRORS
-    assert "centring" in dt["log_evidence"].attrs
-
-
-def test_other_targets_are_not_touched(model):
-    """Native targets, and models that keep their coordinates, would need a pilot more."""
-    target, starts = target_of(model), object()
-    found = with_coordinates(Run(pe.SMC(), 50, 1, None, 1), target, "auto", Display(False), starts)
-    assert found[0] is target and found[1] is starts
-    assert found[2].amounts is None
-    assert not isinstance(target, ReparameterisedTarget)

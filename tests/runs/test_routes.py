@@ -16,7 +16,6 @@ from scipy.special import logsumexp
 
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
-from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.records import Role, Status
 from pm_evidence.runs import routes as module
 from pm_evidence.runs.coarse import anneal_coarsely
@@ -176,19 +175,6 @@ def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
     assert best.value == routes["importance"]["value"] and best.status != "ok"
     assert facts["annealed_log_z"] < best.value - 3.0
     assert pe.estimate(dt)[best.estimator] == best
-
-
-def test_what_a_failed_route_has_cost_is_counted(heavy_tailed, monkeypatch):
-    def failing(*arguments):
-        error = NumericalError("too many stages")
-        error.n_evaluations = 1234
-        raise error
-
-    monkeypatch.setattr(module, "anneal_coarsely", failing)
-    dt = sampled(heavy_tailed, target_mcse=0.1)
-    facts, routes = facts_of(dt)
-    assert list(routes) == ["annealing"]
-    assert facts["n_evaluations"] == n_evaluations(routes, dt) + 1234
 
 
 class Decay(Op):
