@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.estimators import bar
-from pm_evidence.estimators import bar as bridge
+from pm_evidence.estimators import bar, bridge
 from pm_evidence.estimators.pareto import unseen_tail
 from tests.estimators.work import LOG_Z, covers, gaussian_pair
 

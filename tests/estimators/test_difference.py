@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators import of_paths as difference
+from pm_evidence.estimators import difference
 
 
 def estimate(value, mcse, half, status="ok", message="", name="smc"):

@@ -5,8 +5,13 @@ import pytest
 from scipy import integrate, stats
 from scipy.interpolate import BSpline
 
-from pm_evidence.estimators import bar, histogram_draws, histogram_posterior, work_density
-from pm_evidence.estimators import bar as histogram
+from pm_evidence.estimators import (
+    bar,
+    histogram,
+    histogram_draws,
+    histogram_posterior,
+    work_density,
+)
 from tests.estimators.work import (
     LOG_Z,
     annealed_pair,

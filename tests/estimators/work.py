@@ -10,12 +10,12 @@ from pm_evidence.estimators import (
     cumulant,
     cumulant_forward,
     cumulant_reverse,
+    histogram,
     jarzynski,
     jarzynski_reverse,
     lower_bound,
     upper_bound,
 )
-from pm_evidence.estimators import bar as histogram
 
 LOG_Z = -7.3
 
