@@ -366,7 +366,7 @@ class Facts:
     relabelled: str | None = None  # names of variables whose components are exchangeable
     moment_distance: float | None = None
     chain_correlation: float | None = None
-    coarse: bool = False  # whether islands are few and small
+    small_islands: bool = False  # whether islands have a few particles only
     # Distinct values that the likelihood took, if they are few, over so many prior draws
     n_values: int | None = None
     n_prior_draws: int | None = None

@@ -19,8 +19,8 @@ from pm_evidence.estimators.verdicts import (
     GOOD,
     MOMENTS_EXCLUDED,
     Verdict,
-    apart,
     chain_correlation,
+    contradict,
     contradiction,
     judged,
     moment_distance,
@@ -61,7 +61,7 @@ def of_islands(record: RunRecord) -> list[LogEvidence]:
         return [judged(smc, _unlike(work, stated)), *alone]
     bridged = bridge(works)
     drawn = of_uncovered(_stratified([forward for forward, _ in works]), uncovered(works))
-    if facts.coarse:
+    if facts.small_islands:
         share = unseen_share(works)
         bridged, drawn = widened(_not_below(bridged, drawn, works), share), widened(drawn, share)
         smc = of_small_islands(blocks, sum(len(reverse) for _, reverse in works))
@@ -73,7 +73,7 @@ def of_islands(record: RunRecord) -> list[LogEvidence]:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
         bridged = judged(bridged, [(GOOD, Status.MISSED_MASS, message)])
     # the estimates of small islands may agree by chance
-    first = facts.coarse and bridged.status == Status.OK
+    first = facts.small_islands and bridged.status == Status.OK
     ranked = [bridged, drawn, smc] if first else recommend([smc, bridged, drawn])
     if facts.reference not in (None, "prior") and bridged.status != Status.OK:
         # weights from the prior are bounded by the likelihood; from another reference they may have
@@ -198,7 +198,7 @@ def _compared(
         )
         both = [*contradiction(smc, drawn, route, other, remedy)]
         return judged(smc, both), bridged, judged(drawn, both)
-    if drawn.status != Status.NO_SUPPORT and apart(smc, drawn) and smc.value < drawn.value:
+    if drawn.status != Status.NO_SUPPORT and contradict(smc, drawn) and smc.value < drawn.value:
         return _doubted(smc, drawn), _doubted(bridged, drawn), drawn
     remedy = "the kernel does not mix. Use more draws, longer chains or another kernel."
     both = [*contradiction(smc, bridged, route, "the bridge", remedy)]
@@ -321,7 +321,7 @@ def _of_draws(
         (drawn, "importance sampling from the fitted density", _DIFFERENT),
         (smc, "a small annealing from the prior", DISAGREEMENT),
     ):
-        if other.value > bridged.value and apart(bridged, other, most):
+        if other.value > bridged.value and contradict(bridged, other, most):
             yield (
                 EVERY,
                 Status.MISSED_MASS,
@@ -339,7 +339,7 @@ def _of_draws(
         yield EVERY, Status.DOUBTFUL_DRAWS, message
     if drawn.status == Status.OK:
         seen = ""
-        if apart(bridged, drawn, _DIFFERENT):
+        if contradict(bridged, drawn, _DIFFERENT):
             seen = f"it gives {drawn.value:.3f}, and the bridge to the draws {bridged.value:.3f}"
         elif (facts.moment_distance or 0.0) > MOMENTS_EXCLUDED:
             seen = "a mean or a variance of the draws differs significantly from its value"

@@ -24,7 +24,7 @@ from pm_evidence.estimators.verdicts import (
     ROUNDING,
     Verdict,
     agreeing,
-    apart,
+    contradict,
     judged,
     of_uncovered,
     short_of,
@@ -274,7 +274,7 @@ def _confirmed(both: LogEvidence, others: Sequence[LogEvidence]) -> LogEvidence:
     the same in both directions, and the test counts them several times. They do not matter if each
     direction alone, and the two separate evidences, are reliable and agree with the estimate.
     """
-    if all(each.status == Status.OK and not apart(both, each) for each in others):
+    if all(each.status == Status.OK and not contradict(both, each) for each in others):
         both = judged(both, [((Status.INCONSISTENT,), Status.OK, "")])
     hardly = f"the posteriors of the models hardly overlap, also after annealing. {_ADVICE_PAIR}"
     violated = (
@@ -297,7 +297,7 @@ def _of_evidences(both: LogEvidence, separate: LogEvidence, record: RunRecord) -
                 f"the posterior draws of the {which} model cannot be relied on, because the status "
                 f"of its own evidence is {evidence.status}: {evidence.message}",
             )
-    if apart(both, separate):
+    if contradict(both, separate):
         error = float(np.hypot(both.mcse, separate.mcse))
         distance = abs(both.value - separate.value)
         yield (

@@ -14,7 +14,7 @@ from pm_evidence.estimators.of_paths import first_of, with_check
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.ti import ti, ti_rb
-from pm_evidence.estimators.verdicts import GOOD, Verdict, apart, judged, times
+from pm_evidence.estimators.verdicts import GOOD, Verdict, contradict, judged, times
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -175,7 +175,7 @@ def _of_populations(first: LogEvidence, annealed: LogEvidence) -> Iterator[Verdi
     The mean evidence of populations is unbiased and never negative, so that it rarely exceeds the
     true one by far. It can be far too low, and small populations often are.
     """
-    if not (first.status == annealed.status == Status.OK and apart(first, annealed)):
+    if not (first.status == annealed.status == Status.OK and contradict(first, annealed)):
         return
     message = (
         f"{first.estimator} gives {first.value:.3f}, and the populations that chains start from "
@@ -196,7 +196,7 @@ def _beside(first: LogEvidence, other: LogEvidence) -> Iterator[Verdict]:
     Stepping stones and mean energies use the states of one or two temperatures for each step, and
     need temperatures that are closer together.
     """
-    if first.status == other.status == Status.OK and apart(first, other):
+    if first.status == other.status == Status.OK and contradict(first, other):
         yield (
             GOOD,
             Status.INCONSISTENT,

@@ -55,7 +55,7 @@ def judged(estimate: LogEvidence, verdicts: Iterable[Verdict]) -> LogEvidence:
     return estimate
 
 
-def apart(one: LogEvidence, other: LogEvidence, most: float = DISAGREEMENT) -> bool:
+def contradict(one: LogEvidence, other: LogEvidence, most: float = DISAGREEMENT) -> bool:
     """Return whether two estimates contradict each other; False if one has no error estimate."""
     distance = abs(one.value - other.value)
     return bool(distance > most * float(np.hypot(one.mcse, other.mcse)) + ROUNDING)
@@ -65,7 +65,7 @@ def contradiction(
     one: LogEvidence, other: LogEvidence, name: str, other_name: str, remedy: str
 ) -> Iterator[Verdict]:
     """Yield the verdict on two independent estimates that contradict each other."""
-    if one.status == other.status == Status.OK and apart(one, other):
+    if one.status == other.status == Status.OK and contradict(one, other):
         error = float(np.hypot(one.mcse, other.mcse))
         yield (
             GOOD,
@@ -85,7 +85,7 @@ def agreeing(
 
 def short_of(estimate: LogEvidence, drawn: LogEvidence) -> Iterator[Verdict]:
     """Yield the verdict on an estimate if importance sampling finds more evidence."""
-    if apart(estimate, drawn) and not estimate.value > drawn.value:
+    if contradict(estimate, drawn) and not estimate.value > drawn.value:
         yield (
             _UNBROKEN,
             Status.MISSED_MASS,

@@ -54,14 +54,14 @@ class Lacking(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Pickled:
     """A pickled object."""
 
     head: bytes  # the object without its large parts
     # The large parts by digest, or none of them where the receiver has them
     large: Mapping[str, bytes]
 
-    def without_large(self) -> "Parcel":
+    def without_large(self) -> "Pickled":
         """Return it for a receiver that has the large parts."""
         return replace(self, large={})
 
@@ -75,17 +75,17 @@ class Parcel:
         return _Unpickler(io.BytesIO(self.head), known).load()
 
 
-def parcels(things: Sequence[Any], *, by_value: bool = False) -> list[Parcel]:
-    """Return objects as parcels."""
+def pickled(things: Sequence[Any], *, by_value: bool = False) -> list[Pickled]:
+    """Return objects in pickled form."""
     return [_packed(thing, _ByValue if by_value else _ByReference) for thing in things]
 
 
-def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Parcel:
+def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Pickled:
     buffer, large = io.BytesIO(), dict[str, bytes]()
     pickler = kind(buffer, protocol=pickle.HIGHEST_PROTOCOL)
     pickler.large = large
     pickler.dump(thing)
-    return Parcel(buffer.getvalue(), large)
+    return Pickled(buffer.getvalue(), large)
 
 
 class _WithoutLarge:
@@ -294,7 +294,7 @@ class _Sent:
     def send(self, block: int, *, whole: bool = False) -> None:
         """Send a block, with the large parts of its task only if ``whole``."""
         task = self.tasks[block]
-        if isinstance(task, Parcel) and not whole:
+        if isinstance(task, Pickled) and not whole:
             task = task.without_large()
         future: Any = self.executor.submit(_guarded, task, self.losses[block])
         if not isinstance(future, Future):
@@ -328,12 +328,12 @@ def _as_sent(tasks: Sequence[Task], executor: Executor) -> Sequence[Any]:
     # processes of a pool import the script that started it, and classes must be theirs
     by_value = not isinstance(executor, ProcessPoolExecutor)
     try:
-        return parcels(tasks, by_value=by_value)
+        return pickled(tasks, by_value=by_value)
     except NOT_PICKLED:  # the executor may know a way
         return tasks
 
 
-def _guarded(task: Task | Parcel, n_losses: int) -> Any:
+def _guarded(task: Task | Pickled, n_losses: int) -> Any:
     """Run a block in a worker.
 
     ``n_losses`` makes repeated calls differ: Dask would return the result of the first call again.
@@ -341,7 +341,7 @@ def _guarded(task: Task | Parcel, n_losses: int) -> Any:
     try:
         # in the worker, because a pickled exception loses its cause
         with exceptions_of_users(), usual_floats(), one_blas_thread():
-            block: Task = task.opened() if isinstance(task, Parcel) else task
+            block: Task = task.opened() if isinstance(task, Pickled) else task
             return _Done(block(silent))
     except Exception as error:
         return _Failure(error)
@@ -477,13 +477,12 @@ class DividedRows:
     def _sent(self, work: RowWork, read: Arrays, written: Arrays, parts: deque[slice]) -> bool:
         """Do work on an executor; return False if the work cannot be sent."""
         try:
-            (parcel,) = parcels([work])
+            (sent,) = pickled([work])
         except NOT_PICKLED:
             return False
         slices = list(parts)
         tasks = [
-            _SentRows(parcel, tuple(a[s] for a in read), tuple(a[s] for a in written))
-            for s in slices
+            _SentRows(sent, tuple(a[s] for a in read), tuple(a[s] for a in written)) for s in slices
         ]
         found = run_blocks(tasks, cores=self.cores, executor=self.executor)
         for part, made in zip(slices, found, strict=True):
@@ -526,7 +525,7 @@ def _parts(start: int, stop: int, least: int, cores: int | None) -> deque[slice]
 class _SentRows:
     """A task for a worker: the work, and some rows of its arrays."""
 
-    work: Parcel
+    work: Pickled
     read: tuple[NDArray[Any], ...]
     written: tuple[NDArray[Any], ...]
 

@@ -162,8 +162,8 @@ def growth_for(error: float, target: float, reserve: float) -> float:
 
     Infinite where there is no error that could be reduced.
     """
-    excess = error / target
-    return reserve * excess**2 - 1.0 if excess < _FURTHEST else np.inf
+    ratio = error / target
+    return reserve * ratio**2 - 1.0 if ratio < _FURTHEST else np.inf
 
 
 def hoped_for(error: float, done: int, further: int) -> float:

@@ -1,7 +1,7 @@
 """Routes to an evidence, the cheapest first, until one of them certifies itself.
 
 1. ``"importance"``: a coarse annealing from the prior, and draws from a density that is fitted to
-   it; see ``runs.coarse``.
+   it; see ``runs.importance``.
 2. ``"annealing"``: annealing from the prior with as many particles as the error needs.
 3. ``"long_chains"``: the same with longer chains, if those of the second route hardly moved.
 
@@ -24,8 +24,8 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.coarse import Attempt, anneal_coarsely, grown_effort, share_of_effort
 from pm_evidence.runs.defaults import effort_of, lacking
+from pm_evidence.runs.importance import RouteResult, grown_effort, importance_route, share_of_effort
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupted
 from pm_evidence.samplers.ais import AIS
@@ -84,7 +84,7 @@ class _Routes:
         self.wanted = share_of_effort(self.target_mcse)
         n_draws = int(effort_of(target) * self.wanted * run.sampler.first_round(run.size))
         self.size = run.sampler.size(n_draws)
-        self.started, self.taken = run.time(), list[Attempt]()
+        self.started, self.taken = run.time(), list[RouteResult]()
         self.lost = 0  # evaluations of a route that failed
         self.interrupted = False
 
@@ -113,7 +113,7 @@ class _Routes:
     def importance(self) -> None:
         """Draw from a density fitted to a coarse annealing."""
         try:
-            found = anneal_coarsely(
+            found = importance_route(
                 self.run, self.target, self.kernel, self.display, self.least_draws
             )
         except NumericalError as error:  # the next route says what is wrong
@@ -155,7 +155,7 @@ class _Routes:
         # few islands of a round that was interrupted are worth less than the route before
         few = len(found[1].of(Role.FORWARD)) < sampler.islands
         if not (self.interrupted and self.taken and few):
-            self.taken.append(Attempt(name, *found))
+            self.taken.append(RouteResult(name, *found))
 
     def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
         """Return target, record and estimates of the last route, with the cost of all.
@@ -201,7 +201,7 @@ def _demands_more(check: CrossCheck | None, first: LogEvidence, last: LogEvidenc
     )
 
 
-def _as_check(first: Attempt) -> CrossCheck | None:
+def _as_check(first: RouteResult) -> CrossCheck | None:
     """Return the fact by which the first route checks the last one.
 
     Its islands and the draws from its fitted density give two estimates that are unbiased for the

@@ -10,7 +10,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.runs import routes
 from pm_evidence.runs import routes as evaluators
-from pm_evidence.runs.coarse import grown_effort
+from pm_evidence.runs.importance import grown_effort
 from pm_evidence.runs.rounds import Limits
 from pm_evidence.runs.routes import compiled_if_long, expected_evaluations
 from pm_evidence.samplers.ais import AIS

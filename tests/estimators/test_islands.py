@@ -141,7 +141,10 @@ def test_chains_that_outnumber_the_orthants_are_not_checked():
 def test_few_draws_widen_the_error():
     """Where weights have a heavy tail and few draws of the posterior check them. Seed 10."""
     blocks = bridged(np.random.default_rng(10), sd=1.0, n=40)
-    found, of_coarse = of_islands(of_blocks(blocks)), of_islands(of_blocks(blocks, coarse=True))
+    found, of_coarse = (
+        of_islands(of_blocks(blocks)),
+        of_islands(of_blocks(blocks, small_islands=True)),
+    )
     fine, coarse = ({e.estimator: e for e in each} for each in (found, of_coarse))
     share = unseen_share([b.bridge for b in blocks])
     assert share > 0.0
@@ -166,10 +169,10 @@ def test_the_error_of_small_islands_is_not_small_by_chance():
     assert of_small_islands(spread) == jarzynski([b.work[0] for b in spread], name="smc")
     rng = np.random.default_rng(3)
     bridges = [replace(b, bridge=gaussian_pair(rng, 0.1, 4)) for b in alike]
-    assert of_islands(of_blocks(bridges, coarse=True))[0].status == Status.OK
+    assert of_islands(of_blocks(bridges, small_islands=True))[0].status == Status.OK
     # evidence that the bridge lacks is still noticed
     more = [replace(b, work=b.work - 0.3) for b in bridges]
-    assert of_islands(of_blocks(more, coarse=True))[0].status != Status.OK
+    assert of_islands(of_blocks(more, small_islands=True))[0].status != Status.OK
 
 
 def test_the_error_of_a_bridge_from_few_draws_is_not_below_that_of_importance_sampling():

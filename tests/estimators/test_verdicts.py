@@ -11,7 +11,7 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
     agreeing,
-    apart,
+    contradict,
     judged,
     known,
     of_facts,
@@ -34,7 +34,7 @@ def test_five_combined_errors_exclude(distance, excluded):
     """Errors of 0.3 and 0.4 combine to 0.5, so that 2.5 nats are five of them."""
     assert DISAGREEMENT == 5.0
     one, other = estimate(-10.0), estimate(-10.0 - distance, 0.4)
-    assert apart(one, other) is apart(other, one) is excluded
+    assert contradict(one, other) is contradict(other, one) is excluded
     found = agreeing(one, other, "annealing", "the bridge", "use more draws.")
     assert [each.status for each in found] == 2 * ["inconsistent" if excluded else "ok"]
     if excluded:
@@ -45,7 +45,7 @@ def test_five_combined_errors_exclude(distance, excluded):
     else:
         assert found == (one, other)
     # an unknown error excludes nothing, and estimates with another status keep it
-    assert not apart(estimate(-10.0), estimate(-99.0, np.nan))
+    assert not contradict(estimate(-10.0), estimate(-99.0, np.nan))
     worse = estimate(-10.0, status="dominated"), estimate(-50.0)
     assert agreeing(*worse, "a", "b", "c") == worse
     assert times(1.0, 0.4) == "2.5" and times(1.0, 0.0) == "infinitely many"

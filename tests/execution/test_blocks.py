@@ -207,7 +207,7 @@ def test_an_executor_that_returns_something_else_is_refused(result, message):
 
 def test_classes_travel_by_their_names_to_a_pool_of_processes(pool, monkeypatch):
     """A class that is sent along would be another one in the worker, and could not be returned."""
-    monkeypatch.setattr(blocks, "parcels", lambda tasks, *, by_value: by_value)
+    monkeypatch.setattr(blocks, "pickled", lambda tasks, *, by_value: by_value)
     assert [blocks._as_sent([], executor) for executor in (pool, Lossy(0))] == [False, True]
 
 

@@ -118,7 +118,7 @@ def test_posterior_is_built_as_pm_sample_does():
 
 
 def test_attributes_say_where_the_evidence_comes_from():
-    facts = Facts(potentials="likelihood", sampling_time=2.5, n_peaks=3, coarse=True)
+    facts = Facts(potentials="likelihood", sampling_time=2.5, n_peaks=3, small_islands=True)
     attrs = make_tree(make_record(facts=facts))["log_evidence"].attrs
     assert attrs["recommended"] == "bar"
     assert attrs["method"] == "ais"
@@ -128,7 +128,7 @@ def test_attributes_say_where_the_evidence_comes_from():
     assert attrs["fingerprint"] == fingerprint(OBSERVED)
     assert attrs["schema_version"] == schema.SCHEMA_VERSION
     assert attrs["potentials"] == "likelihood" and "stopped_by" not in attrs
-    assert (attrs["sampling_time"], attrs["n_peaks"], attrs["coarse"]) == (2.5, 3, 1)
+    assert (attrs["sampling_time"], attrs["n_peaks"], attrs["small_islands"]) == (2.5, 3, 1)
 
 
 def test_diagnostics_are_averaged_over_blocks():

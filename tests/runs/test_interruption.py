@@ -11,7 +11,7 @@ import pm_evidence as pe
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.execution.journal import Journal
-from pm_evidence.runs import coarse
+from pm_evidence.runs import importance
 from pm_evidence.runs.rounds import Run, stopped, until_small, was_interrupted
 from pm_evidence.samplers.sampler import ForwardBlock
 from tests.models import shared
@@ -107,7 +107,7 @@ def test_the_first_route_may_be_interrupted(model):
 
 def test_the_second_route_may_be_interrupted(model, monkeypatch):
     """Then the first one counts, unless the second has as many islands as a round."""
-    monkeypatch.setattr(coarse, "is_good", lambda *_: False)
+    monkeypatch.setattr(importance, "is_good", lambda *_: False)
     dt, found = interrupted(model, *ISLAND, 16 + 5, target_mcse=0.004)
     assert dt["log_evidence"].attrs["route"] == "importance"
     assert found.status == "interrupted" and found.estimator != "smc"

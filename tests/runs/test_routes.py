@@ -18,7 +18,7 @@ import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.records import Role, Status
 from pm_evidence.runs import routes as module
-from pm_evidence.runs.coarse import anneal_coarsely
+from pm_evidence.runs.importance import importance_route
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.testing import deceptive_systems, exact_systems
 
@@ -144,14 +144,14 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     """If it finds far more evidence than the islands after it, these have missed a mode."""
 
     def rich(*arguments):
-        found = anneal_coarsely(*arguments)
+        found = importance_route(*arguments)
         richer = [
             replace(e, value=e.value + 3.0, mcse=0.1) if e.estimator == "smc" else e
             for e in found.evidence
         ]
         return replace(found, evidence=richer)
 
-    monkeypatch.setattr(module, "anneal_coarsely", rich)
+    monkeypatch.setattr(module, "importance_route", rich)
     dt = sampled(heavy_tailed, target_mcse=0.1)
     best = pe.log_evidence(dt)
     assert best.status == "missed_mass" and "coarse" not in best.message

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.runs.coarse import start_of
+from pm_evidence.runs.importance import start_of
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of

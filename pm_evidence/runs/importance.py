@@ -175,7 +175,7 @@ _ADDITIONS, _LARGEST_GROWTH, _MOST_GROWTH, _USABLE_TAIL = 3, 4.0, 16.0, 0.7
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RouteResult:
     """What a route found."""
 
     name: str  # name of the route
@@ -208,9 +208,9 @@ def share_of_effort(target_mcse: float) -> float:
     return min((_USUAL_MCSE / target_mcse) ** 2, 1.0)
 
 
-def anneal_coarsely(
+def importance_route(
     run: Run, target: Any, kernel: str | Kernel, display: Display, least_draws: int = 0
-) -> Attempt:
+) -> RouteResult:
     """Take the cheapest route."""
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     with display.compiling():
@@ -232,12 +232,12 @@ def anneal_coarsely(
     except Interrupted as error:
         if error.record is None:
             raise
-        record = error.record.stating(coarse=True)
+        record = error.record.stating(small_islands=True)
         record, found = stopped(run.journal, record, run.limits.target_mcse, error)
         record = with_costs(record, start.n_evaluations, run.time() - started, 0.0)
-        return Attempt("importance", target, record, found, False, seconds)
+        return RouteResult("importance", target, record, found, False, seconds)
     planned = run.time()
-    record = small.record.stating(coarse=True)
+    record = small.record.stating(small_islands=True)
     costs = _costs(sized_for, setup.effort)
     stay = approximation is not None
     target, record = _in_best_coordinates(target, small.population, record, stay=stay)
@@ -252,7 +252,7 @@ def anneal_coarsely(
     record = with_costs(record, spent, planned - started, run.time() - planned)
     record, found = with_few_values(run, target, record, found)
     record = record.stating(log_prior_mass=target.log_prior_mass)
-    return Attempt("importance", target, record, found, good, seconds)
+    return RouteResult("importance", target, record, found, good, seconds)
 
 
 def _in_time(run: Run, target: Any, target_mcse: float) -> tuple[float, float]:
@@ -358,15 +358,15 @@ def _refined(
         blocks = record.of(Role.FORWARD)
         if any(block.bridge is None for block in blocks):
             return None
-        good, excess = is_good(blocks), _error(best, blocks) / target_mcse
-        if good and excess <= 1.0 and best.status == Status.OK:
+        good, ratio = is_good(blocks), _error(best, blocks) / target_mcse
+        if good and ratio <= 1.0 and best.status == Status.OK:
             if doubled or not additions or _are_even(blocks):
                 return None
             n, doubled = _n_draws(blocks), True
         else:
-            n = _further_draws(best, blocks, excess) if good else 0
+            n = _further_draws(best, blocks, ratio) if good else 0
         if not n and additions and (bridging.is_complete or not refits):
-            n, additions = _last_draws(blocks, excess), 1
+            n, additions = _last_draws(blocks, ratio), 1
         if too_late(len(blocks) * (n or _n_draws(blocks))):
             return None
         if n and additions:
@@ -464,21 +464,21 @@ def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
     return max(best.mcse, float(independent))
 
 
-def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], excess: float) -> int:
+def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], ratio: float) -> int:
     """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
     if best.status != Status.OK or best.estimator == "smc":
         return 0
-    done, growth = _n_draws(blocks), _growth(excess)
+    done, growth = _n_draws(blocks), _growth(ratio)
     return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
 
 
-def _last_draws(blocks: Sequence[BlockRecord], excess: float) -> int:
+def _last_draws(blocks: Sequence[BlockRecord], ratio: float) -> int:
     """Return how many draws each island gets where no better fit is known; 0 if none can help.
 
     They cost less than the next route, and show whether the tail of the weights is heavy, or seemed
     so because the draws were few.
     """
-    growth = _growth(excess)
+    growth = _growth(ratio)
     if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
         return 0
     return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
@@ -496,6 +496,6 @@ def _n_draws(blocks: Sequence[BlockRecord]) -> int:
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
 
 
-def _growth(excess: float) -> float:
+def _growth(ratio: float) -> float:
     """Return by which multiple of the draws so far an error this much too large needs more."""
-    return growth_for(excess, 1.0, 1.3)
+    return growth_for(ratio, 1.0, 1.3)

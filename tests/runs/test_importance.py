@@ -8,12 +8,12 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.coarse import anneal_coarsely, is_good
+from pm_evidence.runs.importance import importance_route, is_good
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing import deceptive_systems, exact_systems
-from tests.runs.test_coarse_start import periodic
+from tests.runs.test_importance_start import periodic
 from tests.samplers.test_nested_laplace import one_value_for_each_group
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
@@ -22,7 +22,7 @@ SYSTEMS = {**exact_systems(), **deceptive_systems()}
 def coarse(model, target_mcse, seed=1):
     run = Run(SMC(), 200, 1, None, seed, limits=Limits(target_mcse=target_mcse))
     target = target_of(model, reparameterise=True)
-    return anneal_coarsely(run, target, "auto", Display(enabled=False))
+    return importance_route(run, target, "auto", Display(enabled=False))
 
 
 def close(found, exact, distance=4.0):
