@@ -26,6 +26,7 @@ from pm_evidence.api.arguments import (
     idata_options,
     limits,
     needs_compiled_code,
+    not_usual,
 )
 from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
@@ -243,7 +244,8 @@ def sample_evidence(
     chosen = chosen_sampler(method, default_method(given))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
-    check_bridge_arguments(chosen, schedule, reference, path, idata_kwargs)
+    of_annealing = {"schedule": schedule, "reference": reference, "path": path}
+    check_bridge_arguments(chosen, of_annealing, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
@@ -258,12 +260,10 @@ def sample_evidence(
         limits=limits(target_mcse, max_time, max_draws, n_draws),
     )
     numbers = {
+        **of_annealing,
         "method": method,
         "draws": draws,
-        "schedule": schedule,
         "kernel": kernel,
-        "reference": reference,
-        "path": path,
         "potentials": potentials,
         "reparameterise": reparameterise,
         "backend": backend,
@@ -272,7 +272,9 @@ def sample_evidence(
         "compile_kwargs": compile_kwargs,
     }
     run = with_journal(run, given, numbers, checkpoint, random_seed)
-    open_routes = draws is None and _leaves_open(run, method, schedule, reference, path)
+    # all is left open, so that the cheapest route may be taken
+    usual = isinstance(method, str) and method in ("auto", "smc") and not not_usual(of_annealing)
+    open_routes = usual and draws is None and run.limits.target_mcse is not None
     is_short = open_routes or isinstance(chosen, Bridge)
     n = expected_evaluations(chosen.annealer, run.limits, is_short=is_short)
     if compile_kwargs or needs_compiled_code(kernel, chosen.annealer, path, reference):
@@ -303,16 +305,6 @@ def sample_evidence(
     warn_of(evidence[0], record)
     dt = result_of(run, main, record, evidence, posterior, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
-
-
-def _leaves_open(run: Run, method: Any, schedule: Any, reference: Any, path: Any) -> bool:
-    """Return whether a run may take the cheapest route: the user leaves all of it open."""
-    given = (method, schedule, reference, path)
-    usual = (("auto", "smc"), ("adaptive",), ("prior",), ("auto", "geometric"))
-    left_open = all(
-        isinstance(value, str) and value in names for value, names in zip(given, usual, strict=True)
-    )
-    return left_open and run.limits.target_mcse is not None
 
 
 def _is_moved(
