@@ -210,7 +210,9 @@ def record_group(record: RunRecord) -> xr.Dataset:
         role: tuple(replace(block, **nothing) for block in blocks)
         for role, blocks in record.blocks.items()
     }
-    tree, arrays = encoded(replace(record, blocks=bare))
+    # seconds are attributes alone, so that equal runs have equal groups
+    timeless = record.stating(**dict.fromkeys(schema.SECONDS))
+    tree, arrays = encoded(replace(timeless, blocks=bare))
     text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     variables = {f"{name}_numbers": (f"{name}_number", values) for name, values in arrays.items()}
     return xr.Dataset({schema.TREE: (f"{schema.TREE}_byte", text), **variables})

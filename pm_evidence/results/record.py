@@ -125,7 +125,7 @@ def to_record(dt: xr.DataTree) -> RunRecord:
     ValueError
         If the group ``record`` is missing, or is not as ``sample_evidence`` wrote it.
     """
-    evidence_of(dt, "dt")
+    attrs = evidence_of(dt, "dt").attrs
     if schema.RECORD not in dt.children:
         raise ValueError(incomplete("dt", schema.RECORD, "the record of the run"))
     group = dt[schema.RECORD].to_dataset()
@@ -140,7 +140,7 @@ def to_record(dt: xr.DataTree) -> RunRecord:
             f"dt must have the record of a run in its group {schema.RECORD!r}, but {error}; read "
             "the original file that sample_evidence wrote, or sample again."
         ) from error
-    return record
+    return record.stating(**{name: float(attrs[name]) for name in schema.SECONDS if name in attrs})
 
 
 def rechecked(dt: xr.DataTree, coarse: LogEvidence) -> xr.DataTree:

@@ -65,6 +65,7 @@ RECOMMENDED = "recommended"
 METHOD = "method"
 RANDOM_SEED = "random_seed"
 FINGERPRINT = "fingerprint"
+SECONDS = ("tuning_time", "sampling_time")  # facts that the group ``record`` leaves out
 
 # Attribute of ``posterior`` and variable of ``sample_stats``: the kind of source of the draws, and
 # the source of each draw. Draws of different origin are independent.

@@ -66,7 +66,6 @@ RUNS = {
     "aisel with noise": lambda: run(few_particles()),
     "gaussian": lambda: run(pe.Gaussian(), draws=100),
     "ising": lambda: run(pe.Ising((4, 4), 0.4), draws=100),
-    "potts": lambda: run(pe.Potts((4, 4), 3, 0.9), draws=100),
     "no free variable": lambda: run(shared("no variable").model),
     "parallel tempering": lambda: run(pe.Gaussian(), method=pe.ParallelTempering(ladders=8)),
     "simulated tempering": lambda: run(

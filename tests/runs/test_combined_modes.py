@@ -140,7 +140,7 @@ def test_a_peak_far_narrower_than_the_step_of_its_curvature():
 
 def test_a_run_says_that_there_are_more_peaks():
     blocks = [BlockRecord(i, np.full(1, 0.01 * i), None, relative_variance=1e-4) for i in range(4)]
-    record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, {}, {})
+    record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})
     assert estimates(record)[0].status == "ok"
     best = estimates(record.stating(more_peaks=True, n_peaks=24))[0]
     assert best.status == "missed_mass" and "more modes than the 24" in best.message

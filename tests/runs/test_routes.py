@@ -96,9 +96,7 @@ def test_what_the_user_chooses_is_what_is_run(model):
     for options in (
         {"draws": 320, "target_mcse": 0.2},
         {"method": pe.SMC(), "target_mcse": 0.2},
-        {"method": "ais", "target_mcse": 0.2},
         {"target_mcse": None},
-        {"schedule": "linear", "target_mcse": 0.2},
         {"reference": "laplace", "target_mcse": 0.2},
     ):
         assert "route" not in sampled(model, **options)["log_evidence"].attrs, options
@@ -123,6 +121,7 @@ def test_a_random_walk_of_100_states_is_right_or_not_ok(data_folder):
         assert routes[name]["status"] != "ok" or (name, following) == ("importance", "annealing")
 
 
+@pytest.mark.slow
 def test_chains_that_hardly_move_are_made_longer(heavy_tailed, monkeypatch):
     usual = pe.SMC().chain_length
 
@@ -159,6 +158,7 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     assert pe.estimate(dt)[best.estimator].status == "missed_mass"
 
 
+@pytest.mark.slow
 def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
     """The islands after it have missed a mode: all of its estimates exceed theirs."""
 
