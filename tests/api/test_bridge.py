@@ -76,15 +76,15 @@ def test_draws_of_pm_sample():
 
 def test_what_comes_back(dt, idata):
     """The posterior of the user must not be exchanged for another one."""
-    assert set(idata.children) | {"log_evidence", "work", "annealing"} == set(dt.children)
+    assert set(idata.children) | {"log_evidence", "work", "annealing", "record"} == set(dt.children)
     xr.testing.assert_identical(dt["posterior"].to_dataset(), idata["posterior"].to_dataset())
     attrs = dt["log_evidence"].attrs
     assert attrs["method"] == "bridge_sampling" and attrs["n_chains"] == 4
     assert list(pe.estimate(dt)) == ["bridge", "importance", "smc"]
-    work = dt["work"]
-    assert work.sizes["given_block"] == 16
-    assert work.sizes["bridge_reverse_draw"] == 2000
-    assert work.sizes["bridge_forward_draw"] >= 4000
+    works = [block.bridge for block in pe.to_record(dt).of("given")]
+    assert len(works) == dt["work"].sizes["given_block"] == 16
+    assert sum(len(reverse) for _, reverse in works) == 2000
+    assert sum(len(forward) for forward, _ in works) >= 4000
 
 
 def test_the_seed_matters_and_cores_do_not(dt, idata, model):
@@ -101,7 +101,8 @@ def test_limits(idata, model, name, value):
     with pytest.warns(pe.EvidenceWarning, match=name):
         dt = bridged(idata, model, target_mcse=1e-4, **{name: value})
     assert pe.log_evidence(dt).status == name
-    assert name != "max_draws" or dt["work"].sizes["bridge_forward_draw"] <= value
+    n_drawn = sum(len(block.bridge[0]) for block in pe.to_record(dt).of("given"))
+    assert name != "max_draws" or n_drawn <= value
 
 
 def test_potentials_of_a_prior():
